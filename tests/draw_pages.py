@@ -1,6 +1,6 @@
-"""Draw the pictures of README.md and nmt/insight/README.md from the demo's run, light and dark.
+"""Draw the pictures of README.md, nmt/insight/README.md and configs/ladder/README.md, light and dark.
 
-Run `make demo browser`, then `.venv/bin/python tests/draw_pages.py runs/demo`.
+Run `make demo ladder browser`, then `.venv/bin/python tests/draw_pages.py runs/demo .bench/ladder/growth.html`.
 """
 
 import shutil
@@ -14,44 +14,43 @@ from playwright.sync_api import sync_playwright
 from nmt.decode.translator import load
 from nmt.insight import explain, render, report
 
-INSIGHT = Path(__file__).parents[1] / "nmt" / "insight"
+ROOT = Path(__file__).parents[1]
 SOURCE = "我昨天买了一本书。"
-# Page -> what its picture leaves out, and the keys that lead to the step that it shows.
+# Picture -> what it leaves out of the page, and the number of clicks that lead to the step that it shows.
 PICTURES = {
-    "explanation": ("nav, footer, .controls, #model, section:not(#map), h2, h2 + p, #map-tree, #map-tree-name", 5),
-    "report": ("header, nav, footer, .controls, section:not(#curves), h2, details, #charts > :nth-child(n + 5)", 0),
+    "nmt/insight/explanation": ("#model, section:not(#map), h2 + p, #map-tree, #map-tree-name", 5),
+    "nmt/insight/report": ("header, section:not(#curves), details, #charts > :nth-child(n + 5)", 0),
+    "configs/ladder/growth": ("#model, .present, section:not(#together), #together-text", 0),
 }
+ALWAYS_HIDDEN = "nav, footer, h2, .controls"
 STYLE = "section {{ margin: 0 }} {hidden} {{ display: none !important }}"
 
 
-def draw(browser: Any, file: Path, scheme: str, hidden: str, n_steps: int) -> bytes:
-    """A PNG of the page without the hidden elements, `n_steps` steps after the start of the player."""
+def draw(browser: Any, file: Path, scheme: str, hidden: str, n_clicks: int) -> bytes:
+    """A PNG of the page without the hidden elements, after some clicks on its player."""
     context = browser.new_context(color_scheme=scheme, device_scale_factor=2, bypass_csp=True, reduced_motion="reduce")
     page = context.new_page()
     page.set_viewport_size({"width": 1010, "height": 1000})
     page.goto(file.as_uri())
-    for i in range(n_steps):
+    for i in range(n_clicks):
         page.get_by_role("button", name="To the first step" if i == 0 else "Forward", exact=True).click()
     page.mouse.move(0, 0)  # else the button that was clicked, or what moved below it, looks pointed at
-    page.add_style_tag(content=STYLE.format(hidden=hidden))
+    page.add_style_tag(content=STYLE.format(hidden=f"{hidden}, {ALWAYS_HIDDEN}"))
     picture: bytes = page.locator("body").screenshot()
     context.close()
     return picture
 
 
 def main() -> None:
-    run = Path(sys.argv[1])
-    translator = load(run, engine="torch")
-    pages = {
-        "explanation": render.as_page(explain.explain(translator, SOURCE)),
-        "report": report.as_page([report.read_report(run)]),
-    }
+    run, along = map(Path, sys.argv[1:])
+    explanation = explain.explain(load(run, engine="torch"), SOURCE)
+    pages = render.as_page(explanation), report.as_page([report.read_report(run)]), along.read_text(encoding="utf-8")
     with TemporaryDirectory() as home, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for name, (hidden, n_steps) in PICTURES.items():
-            (file := Path(home, f"{name}.html")).write_text(pages[name], encoding="utf-8")
+        for page, (name, (hidden, n_clicks)) in zip(pages, PICTURES.items(), strict=True):
+            (file := Path(home, "page.html")).write_text(page, encoding="utf-8")
             for scheme, suffix in (("light", ""), ("dark", "-dark")):
-                (INSIGHT / f"{name}{suffix}.png").write_bytes(draw(browser, file, scheme, hidden, n_steps))
+                (ROOT / f"{name}{suffix}.png").write_bytes(draw(browser, file, scheme, hidden, n_clicks))
 
 
 if __name__ == "__main__":

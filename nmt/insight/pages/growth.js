@@ -117,8 +117,8 @@ function togetherSection() {
   put("run-names", ...runs.map((run, i) => html("span", { style: `color: ${colors[i]}` }, `● ${nameOf(run)}`)));
   const lines = (pointsOf) => runs.map((run, i) => ({ points: pointsOf(run), color: colors[i], dots: true }));
   put("together-figures", chart("Dev BLEU", lines((run) => run.validations.map(([step, , bleu]) => [step, bleu]))),
-    chart("Probability of a piece of the reference, geometric mean, %", lines((run) => run.snapshots.map((one) => [one.step, 100 * meanProbability(one)]))));
-  onShow.push((n) => put("together-table", table(["run", "translation", "probability of a piece"], runs.map((run, i) => {
+    chart("Probability of the reference, %, mean of its pieces", lines((run) => run.snapshots.map((one) => [one.step, 100 * meanProbability(one)]))));
+  onShow.push((n) => put("together-table", table(["run", "translation", "probability"], runs.map((run, i) => {
     const one = run.snapshots[snapshotAt(run, steps[n])];
     return [html("b", { style: `color: ${colors[i]}` }, nameOf(run)), bdi(textOf(one)), percent(meanProbability(one))];
   }))));
