@@ -227,23 +227,30 @@ def test_two_ways_stand_beside_each_other(opened: Any, explained: Explanation) -
 
 @pytest.mark.parametrize("opened", SCREENS, indirect=True)
 def test_boxes_open_by_keyboard_and_layers_unfold(opened: Any, explained: Explanation) -> None:
-    opened.get_by_role("button", name="Decoder: Layer 2").press("Enter")
+    opened.get_by_role("button", name="decoder: fold Layer 1").press("Enter")
+    assert opened.locator("[data-box='decoder self-attention']").count() == 0
+    opened.get_by_role("button", name="Decoder: Layer 1").press("Enter")
     stages = defaultdict(list)
     for stage in explained.stages:
         stages[f"{stage.part} {stage.box}"].append("×".join(map(str, stage.shape)))
     boxes = opened.locator("[data-box]").all()
     names = [box.get_attribute("data-box") for box in boxes]
-    assert sorted(names) == sorted([*stages, "decoder layer"])
-    for key, box, shapes in zip(["Enter", " "] * len(boxes), boxes, map(stages.__getitem__, names), strict=False):
+    assert sorted(names) == sorted([*stages, "encoder layer", "decoder layer"])
+    for key, box, shown in zip(["Enter", " "] * len(boxes), boxes, names, strict=False):
+        shapes = stages[shown]
         box.press(key)
         assert [text.split(" = ")[1] for text in opened.locator("#box h4 code").all_inner_texts()] == shapes
-        assert opened.locator("#box svg").count() == (len(shapes) or 2 * 4), "layer 2 shows its heads"
+        assert opened.locator("#box svg").count() == (
+            len(shapes) or {"encoder layer": 4, "decoder layer": 2 * 4}[name]
+        ), "heads"
         assert opened.locator("#box pre").count() > 0
         opened.keyboard.press("Escape")
         assert box.evaluate("box => box === document.activeElement")
 
 
-@pytest.mark.parametrize("choices", [TRANSFORMERS[-1], {"positions": "rotary"}, RNNS[0], RNNS[2]], ids=name)
+@pytest.mark.parametrize(
+    "choices", [TRANSFORMERS[-1], {"positions": "rotary", "n_decoder_layers": 3}, RNNS[0], RNNS[2]], ids=name
+)
 def test_the_map_is_that_of_the_model(browser: Any, tmp_path: Path, choices: dict[str, Any]) -> None:
     found = explain(translator_without_bytes(**choices), "a cat sleeps", beam=2)
     file = tmp_path / "page.html"
@@ -252,6 +259,9 @@ def test_the_map_is_that_of_the_model(browser: Any, tmp_path: Path, choices: dic
         s, is_recurrent = found.settings, found.settings.architecture == "rnn"
         readers = page.locator(".map .arrow.memory").count()
         assert readers == (2 if not is_recurrent else int(s.attention != "none"))
+        if s.n_decoder_layers == 3:
+            page.get_by_role("button", name="Decoder: Layers 2–3").press("Enter")
+            assert page.locator(".map .arrow.memory").count() == 3
         text = page.locator("svg.map").evaluate("map => map.textContent")
         expected = {"Add & norm": 5 if s.norm == "post" else 0, "learned positions": 2 * (s.positions == "learned")}
         for part, n in (expected | {"both directions": 0} if not is_recurrent else {"both directions": 2}).items():

@@ -3,6 +3,7 @@
 
 const LEVELS = 254; // the highest level of a packed value; 255 stands for -inf and NaN
 const SHADES = 10; // number of shades in a heat map
+const MIN_PITCH = 15; // pixels between the labels of two columns
 
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
@@ -119,6 +120,15 @@ function thumbnail(matrix, size) {
     svg("rect", { width, height, fill: "none", stroke: "var(--line)" }), shades(matrix, cell, cell, 1));
 }
 
+// The columns whose labels are written: where they would overlap, that of the column with the largest value.
+function labeledColumns(matrix, cell, columns) {
+  const largest = columns.map((_, c) => Math.max(...matrix.map((row) => Math.abs(row[c]) || 0)));
+  const chosen = [];
+  for (const c of columns.map((_, c) => c).sort((a, b) => largest[b] - largest[a]))
+    if (chosen.every((other) => Math.abs(other - c) * cell >= MIN_PITCH)) chosen.push(c);
+  return chosen;
+}
+
 // A matrix with labels. The pointer and the arrow keys select a cell; `describe(row, column, value)` returns the text
 // that is shown for it.
 function heatMap(matrix, { rows = null, columns = null, cell = 20, cellHeight = cell, largest = null, label, describe }) {
@@ -136,8 +146,8 @@ function heatMap(matrix, { rows = null, columns = null, cell = 20, cellHeight = 
   const labels = [];
   (rows ?? []).forEach((text, r) => labels.push(svg("text", {
     x: left - 6, y: top + (r + 0.5) * cellHeight, "text-anchor": "end", "dominant-baseline": "central" }, text)));
-  (columns ?? []).forEach((text, c) => labels.push(svg("text", {
-    transform: `translate(${left + (c + 0.5) * cell + 2} ${top - 6}) rotate(-55)` }, text)));
+  for (const c of labeledColumns(matrix, cell, columns ?? []))
+    labels.push(svg("text", { transform: `translate(${left + (c + 0.5) * cell + 2} ${top - 6}) rotate(-55)` }, columns[c]));
   const figure = svg("svg", { width: width + right, height: height + 1, role: "img", "aria-label": label,
     tabindex: describe ? 0 : null }, labels, grid);
   const out = describe ? html("output", { class: "muted" }, "Point at a cell, or use the arrow keys.") : null;

@@ -31,7 +31,7 @@ function choose(run, step) {
 
 function header() {
   byId("source").textContent = data.source;
-  byId("model").textContent = `${data.run}: ${data.model}. ${snapshots.length} snapshots, of steps ${number(steps[0])} to ${number(steps.at(-1))}.`;
+  byId("model").textContent = `${data.model}. ${snapshots.length} snapshots of the run ${nameOf(data)}, of steps ${number(steps[0])} to ${number(steps.at(-1))}.`;
   put("runs", ...(runs.length === 1 ? [] : runs).map((run, i) => html("button", { "aria-pressed": String(run === data),
     onclick: () => { stop(); choose(run, steps[state.n]); byId("runs").children[i].focus(); } }, nameOf(run))));
   onShow.push((n) => { byId("now").textContent = textOf(snapshots[n]); });

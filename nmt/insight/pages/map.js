@@ -161,11 +161,11 @@ class Column {
     if (open.has(first)) this.frame("Layer 1", change(first), () => subLayers(this.part, s).forEach((one) => this.subLayer(one, s.norm === "pre")));
     else this.box({ part: this.part, label: "Layer 1  +", readsMemory, act: change(first) });
     if (nLayers === 1) return;
-    const name = nLayers === 2 ? "Layer 2" : `Layers 2–${nLayers}`;
-    if (!open.has(rest)) return this.box({ part: this.part, label: `${name}${nLayers > 2 ? `  × ${nLayers - 1}` : ""}  +`, readsMemory, act: change(rest) });
-    this.frame(name, change(rest), () => {
-      for (let n = 2; n <= nLayers; n++) this.box({ part: this.part, box: "layer", label: `Layer ${n}`, code: ["scaled_dot_product_attention", "MultiHeadAttention.merge_heads"], readsMemory }, n);
-    });
+    const layer = (n) => this.box({ part: this.part, box: "layer", label: `Layer ${n}`, note: "as layer 1", code: ["scaled_dot_product_attention", "MultiHeadAttention.merge_heads"], readsMemory }, n);
+    if (nLayers === 2) return layer(2);
+    const name = `Layers 2–${nLayers}`;
+    if (!open.has(rest)) return this.box({ part: this.part, label: `${name}  × ${nLayers - 1}  +`, readsMemory, act: change(rest) });
+    this.frame(name, change(rest), () => { for (let n = 2; n <= nLayers; n++) layer(n); });
   }
 }
 
@@ -182,9 +182,11 @@ function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, 
     column.layers(s, column === encoder ? s.n_encoder_layers : s.n_decoder_layers);
     for (const spec of afterLayers(column.part, s, nTokens)) column.box(spec);
   }
-  const outputWidth = chipRows(outputs, half, isRtl).height > 3 * CHIP ? width - lane : half;
+  const outputWidth = chipRows(outputs, half, isRtl).height > 7 * CHIP ? width - lane : half;
   const outputTop = decoder.y - 4 - chipRows(outputs, outputWidth, isRtl).height, top = outputTop - 20;
-  const inputTop = 16, bottom = inputTop + Math.max(chipRows(source, half, false).height, chipRows(inputs, half, isRtl).height) + 18;
+  const inputTop = 16, sourceEnd = inputTop + chipRows(source, half, false).height, inputRows = chipRows(inputs, half, isRtl), inputEnd = inputTop + inputRows.height;
+  const bottom = Math.max(sourceEnd, inputEnd) + 18;
+  const firstRowEnd = start + Math.max(...inputRows.places.filter((place) => place.y === 0).map((place) => place.x + place.w));
   const pieces = {
     source: chips(source, 0, inputTop, half, false), inputs: chips(inputs, start, inputTop, half, isRtl),
     outputs: chips(outputs, width - lane - outputWidth, outputTop, outputWidth, isRtl) };
@@ -193,12 +195,12 @@ function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, 
     decoder.memoryInputs.length ? line(`M${encoder.middle} ${encoder.y + GAP}V${encoder.y}H${memoryLane}`, "memory") : null,
     decoder.memoryInputs.map((y) => arrow(`M${memoryLane} ${encoder.y}V${y}H${decoder.x - 1}`, decoder.x - 1, y, 0, "memory")),
     decoder.states.map((y) => arrow(`M${encoder.x + room} ${y}H${decoder.x - 1}`, decoder.x - 1, y, 0)), // the final state of a layer
-    hasLoop && arrow(`M${width - lane} ${outputTop + CHIP / 2}H${edge}V${inputTop + CHIP / 2}H${width - lane + 2}`, width - lane + 2, inputTop + CHIP / 2, 180, "loop")].filter(Boolean);
+    hasLoop && arrow(`M${width - lane} ${outputTop + CHIP / 2}H${edge}V${inputTop + CHIP / 2}H${firstRowEnd + 6}`, firstRowEnd + 6, inputTop + CHIP / 2, 180, "loop")].filter(Boolean);
   const dot = svg("circle", { class: "dot-of-loop", cx: edge, cy: outputTop + CHIP / 2, r: 5 });
   const label = (text, x, y) => svg("text", { class: "note muted", x, y }, text);
   const told = facts.map((fact, i) => svg("text", { class: "muted", x: 0, y: (outputWidth > half ? decoder.y : top) + 12 + 19 * i }, fact));
   const figure = svg("svg", { class: "map", width, height: bottom - top, viewBox: `0 ${top} ${width} ${bottom - top}`, role: "group", "aria-label": "The model, as figure 1 of the paper draws it" },
     told, encoder.frames, decoder.frames, wires, encoder.wires, decoder.wires, encoder.boxes, decoder.boxes, Object.values(pieces), dot,
-    label(names.source, 0, bottom - 4), label(names.inputs, start, bottom - 4), label(names.outputs, width - lane - outputWidth, top + 12));
+    label(names.source, 0, sourceEnd + 12), label(names.inputs, start, inputEnd + 12), label(names.outputs, width - lane - outputWidth, top + 12));
   return { figure, ...pieces, encoder: encoder.boxes, decoder: decoder.boxes, dot, way: inputTop - outputTop };
 }

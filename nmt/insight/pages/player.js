@@ -1,7 +1,7 @@
 "use strict";
 // Decoding one step at a time, on the map and beside it.
 
-const PACE = 1600; // milliseconds a step while playing
+const PACE = 1800, RESULT = 1100; // milliseconds: a step while playing, and from its start to the chosen piece
 
 // --- the ways to step through -------------------------------------------------------------------------------
 
@@ -192,6 +192,7 @@ function player(stageFigure) {
     put("map-figure", figure.figure);
     showBox();
     mark();
+    showResult();
   }
 
   function go(t, isMoving = true) {
@@ -201,22 +202,32 @@ function player(stageFigure) {
     showBox();
     range.value = at.t + 1;
     counter.textContent = `Step ${at.t + 1} of ${nSteps()}`;
+    const isAnimated = isMoving && (forward || t === 0) && !still.matches;
+    clearTimeout(at.later);
     mark();
-    if (isMoving && (forward || t === 0) && !still.matches) animate();
+    if (at.timer && isAnimated) at.later = setTimeout(showResult, RESULT);
+    else showResult();
+    if (isAnimated) animate();
     if (at.timer && at.t === nSteps() - 1) pause();
   }
 
-  // Shows the present step, without motion of its own.
+  const opacity = (nodes, of) => nodes.forEach((node, i) => { node.style.opacity = of(i); });
+  const current = (nodes, index) => nodes.forEach((node, i) => node.classList.toggle("current", i === index));
+
+  // Shows what enters the model at the present step, without motion of its own.
   function mark() {
     const [lane] = at.way.lanes, t = Math.min(at.t, lane.tokens.length - 1);
-    const opacity = (nodes, of) => nodes.forEach((node, i) => { node.style.opacity = of(i); });
-    const current = (nodes, index) => nodes.forEach((node, i) => node.classList.toggle("current", i === index));
     opacity(figure.inputs, (i) => (i <= t || lane.isGiven ? 1 : 0));
-    opacity(figure.outputs, (i) => (i <= t ? 1 : 0));
     current(figure.inputs, t);
-    current(figure.outputs, t);
     const weights = isTranslation() && meanCross ? meanCross[t] : null;
     figure.source.forEach((chip, i) => { chip.querySelector(".heat").style.opacity = weights ? 0.6 * weights[i] / Math.max(...weights) : 0; });
+  }
+
+  // Shows what leaves it: the chosen piece, its alternatives and the hypotheses.
+  function showResult() {
+    const [lane] = at.way.lanes, t = Math.min(at.t, lane.tokens.length - 1);
+    opacity(figure.outputs, (i) => (i <= t ? 1 : 0));
+    current(figure.outputs, t);
     panels.forEach((panel) => panel.show(at.t, at.picked));
     if (!isTranslation()) return;
     pictures.forEach((picture) => picture.show(t));
@@ -229,12 +240,14 @@ function player(stageFigure) {
 
   // The token moves from above to below, then the boxes work one after another. Transforms and opacity only.
   function animate() {
-    const glow = (node, i, n) => node.querySelector(".heat")?.animate([{ opacity: 0 }, { opacity: 0.4 }, { opacity: 0 }], { duration: 420, delay: 300 + (i * 800) / n });
-    if (at.t === 0) figure.encoder.forEach((node, i) => glow(node, i, figure.encoder.length));
-    figure.decoder.forEach((node, i) => glow(node, i, figure.decoder.length));
+    const glow = (nodes, from, to) => nodes.forEach((node, i) => node.querySelector(".heat")?.animate([{ opacity: 0 }, { opacity: 0.4 }, { opacity: 0 }],
+      { duration: 320, delay: from + (i * (to - from)) / nodes.length }));
+    const isFirst = at.t === 0; // the encoder runs once
+    if (isFirst) glow(figure.encoder, 0, 500);
+    glow(figure.decoder, isFirst ? 500 : 300, RESULT);
     const mover = (chips) => chips[at.t]?.querySelector(".mover");
-    mover(figure.inputs)?.animate([{ transform: "translateY(14px)", opacity: 0 }, { transform: "none", opacity: 1 }], { duration: 300 });
-    mover(figure.outputs)?.animate([{ transform: "translateY(14px)", opacity: 0 }, { transform: "none", opacity: 1 }], { duration: 300, delay: 1000, fill: "backwards" });
+    mover(figure.inputs)?.animate([{ transform: "translateY(14px)", opacity: 0 }, { transform: "none", opacity: 1 }], { duration: 300, delay: isFirst ? 0 : 250, fill: "backwards" });
+    mover(figure.outputs)?.animate([{ transform: "translateY(14px)", opacity: 0 }, { transform: "none", opacity: 1 }], { duration: 300, delay: at.timer ? RESULT : 0, fill: "backwards" });
     if (at.t > 0 && !at.way.lanes[0].isGiven)
       figure.dot.animate([{ transform: "none", opacity: 1 }, { transform: `translateY(${figure.way}px)`, opacity: 1 }], { duration: 320, easing: "ease-in" });
   }
@@ -242,13 +255,13 @@ function player(stageFigure) {
   function pick(choice) {
     pause();
     at.picked = choice.token === at.picked?.token ? null : choice;
-    mark();
+    showResult();
   }
 
   function start() {
-    go(at.t === nSteps() - 1 ? 0 : at.t + 1);
     at.timer = setInterval(() => go(at.t + 1), PACE);
     showPlaying();
+    go(at.t === nSteps() - 1 || at.t === 0 ? 0 : at.t + 1);
   }
 
   function pause() {
@@ -269,12 +282,12 @@ function player(stageFigure) {
       ...boxContent(spec, layer, stageFigure, extra, byId("beside").clientWidth - 150).flat(2));
     showBox();
     byId("box").scrollTop = 0;
-    if (!wide.matches) byId("box").querySelector("h3").focus();
+    if (!wide.matches) byId("box").querySelector("h3").focus({ preventScroll: true });
   }
 
   function showBox() {
     byId("box").hidden = !at.box;
-    byId("step").hidden = Boolean(at.box);
+    byId("step").hidden = Boolean(at.box) && wide.matches; // else the box is a sheet over the lower half of the screen
     for (const node of byId("map-figure").querySelectorAll("[data-box]")) node.setAttribute("aria-pressed", String(node.getAttribute("aria-label") === at.box));
   }
 
