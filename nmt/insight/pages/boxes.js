@@ -47,7 +47,7 @@ function formula(text, shown) {
 // A stage with its heat map; `stageFigure` draws it.
 function boxStage(stage, stageFigure, width) {
   const [, symbol, color] = symbolOf(stage.name) ?? [];
-  const part = html("div", { class: "box-stage" },
+  const part = html("div", { class: "box-stage", style: symbol ? `border-color: var(--run-${color})` : null },
     html("h4", {}, symbol ? html("b", { class: "symbol", style: `color:var(--run-${color})` }, symbol) : null, ` ${stage.name} `,
       html("code", { class: "muted" }, `${[...stage.axes].join("×")} = ${stage.shape.join("×")}`)),
     html("p", { class: "muted" }, stage.text), stageFigure(stage, width));
