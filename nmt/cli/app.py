@@ -45,7 +45,6 @@ from nmt.cli.train import train
 from nmt.cli.translate import translate
 from nmt.distributed import launched
 from nmt.errors import ConfigError, DivergedError, InputError, LostRankError, NmtError, OutputError, StoppedError
-from nmt.processes import end_with_parent
 
 USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's UsageError; typer may bundle its own click
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -125,8 +124,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # UTF-8 and \n on every system
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
-    if "NMT_END_WITH_PARENT" in os.environ:  # set for child processes
-        end_with_parent()
     try:  # app() would handle closed pipes, usage errors and EOFError itself
         with typer.main.get_command(app).make_context("nmt", sys.argv[1:]) as context:
             context.command.invoke(context)

@@ -52,10 +52,13 @@ def rewrite(
         settings: what the output depends on besides files, models and search options, as JSON values.
         render: returns the output line of a translation.
     """
-    from nmt.decode.translator import model_files
+    from nmt.decode.translator import is_export, model_file
     from nmt.run.directory import hash_files
 
-    of_models = [file for path in models for file in model_files(path)]
+    files_of = [
+        sorted(filter(Path.is_file, path.iterdir())) if is_export(path) else [model_file(path)] for path in models
+    ]
+    of_models = [file for of_model in files_of for file in of_model]
     option = json.dumps({**arguments["options"].model_dump(), **settings})
     origin = {"input": hash_files([files.source]), "model": hash_files(of_models), "option": option}
     span, output = range(streams.count_lines(files.source)), files.output
