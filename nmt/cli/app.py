@@ -32,7 +32,6 @@ from nmt.cli.export import export
 from nmt.cli.import_ import import_
 from nmt.cli.info import info
 from nmt.cli.init import init
-from nmt.cli.merge import merge
 from nmt.cli.next_step import next_step
 from nmt.cli.prune import prune
 from nmt.cli.report import report
@@ -69,7 +68,7 @@ def with_log(function: Callable[..., None]) -> Callable[..., None]:
     def command(*, quiet: bool, verbose: bool, **options: Any) -> None:
         set_up_logging(quiet, verbose)
         if launched().n_ranks > 1 and function is not train:
-            raise InputError("torchrun is for nmt train only", hint="to share lines: --shard I/N, with a --device each")
+            raise InputError("torchrun is for nmt train only", hint="start a command for each part of a file instead")
         function(**options)
 
     flags = {"quiet": Quiet, "verbose": Verbose}
@@ -92,7 +91,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")]
 Version = Annotated[bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")]
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {  # the groups of `nmt --help`, in its order
     "Learn": (train, translate, evaluate, explain),
-    "Data": (download, check, init, tokenize, backtranslate, distill, merge),
+    "Data": (download, check, init, tokenize, backtranslate, distill),
     "Models": (compare, score, align),
     "Runs": (config, sweep, report, curves, info, average, prune),
     "Formats": (export, import_),
