@@ -1,13 +1,12 @@
-"""This process and its children: signals, environment variables that torch reads, how children start and end.
+"""This process and its children: signals, and environment variables that torch and children read.
 
-Children run the same code, import nothing from the working directory, and end with their parent. Imports no torch.
+Children run the same code and import nothing from the working directory. Imports no torch.
 """
 
 import contextlib
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
@@ -121,13 +120,3 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
         for name in variables:
             os.environ.pop(name, None)
         os.environ.update(before)
-
-
-def end_with_parent() -> None:
-    """Exit when the parent process ends for any reason."""
-
-    def watch() -> None:
-        os.read(0, 1)  # returns when the parent ends: it holds the write end of stdin and writes nothing
-        os._exit(1)
-
-    threading.Thread(target=watch, name="nmt-parent", daemon=True).start()

@@ -1,6 +1,5 @@
-"""The examples of configs/cluster: their nmt commands are valid, and each task translates its own shard."""
+"""The examples of configs/cluster: each task translates its own part, and the parts are the file."""
 
-import re
 import subprocess
 from pathlib import Path
 
@@ -8,36 +7,58 @@ import typer
 import yaml
 
 from nmt.cli.app import app
-from nmt.cli.shards import Shard
 
-COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+OPTIONS = typer.main.get_command(app).commands["translate"].params  # type: ignore[attr-defined]
 FOLDER = Path(__file__).parents[1] / "configs" / "cluster"
+N_PARTS = 10
+# Stands for nmt, and for srun nmt: copies the input to the output, and logs its arguments.
+NMT = """#!/bin/sh
+echo "$*" >> log
+while test $# -gt 0; do
+    case $1 in -i) input=$2;; -o) output=$2;; esac
+    shift
+done
+cp "$input" "$output"
+"""
 
 
-def test_each_task_of_the_slurm_array_translates_its_shard(tmp_path: Path) -> None:
-    (tmp_path / "srun").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    (tmp_path / "srun").chmod(0o755)
+def translated(folder: Path, source: str, command: list[str], index: str) -> list[str]:
+    """Split a file, run the command of each part twice, and join what they wrote. Return the arguments of nmt.
+
+    `index` names the variable that numbers the parts.
+    """
+    text = "".join(f"line {i}\n" for i in range(99))
+    (folder / source).write_text(text)
+    for name in ("nmt", "srun"):
+        (folder / name).write_text(NMT)
+        (folder / name).chmod(0o755)
+    subprocess.run(["split", "-n", f"l/{N_PARTS}", "-d", "-a", "3", source, f"{source}."], cwd=folder, check=True)
+    variables = {"PATH": f"{folder}:/usr/bin:/bin", "SLURM_CPUS_PER_TASK": "4"}
+    for _ in range(2):
+        for i in range(N_PARTS):
+            subprocess.run(command, cwd=folder, env={**variables, index: str(i)}, check=True)
+    parts = sorted(folder.glob("out.???"))
+    assert "".join(part.read_text() for part in parts) == text
+    calls = (folder / "log").read_text().splitlines()
+    assert len(calls) == N_PARTS, "a finished part stays as it is"
+    named = {word for call in calls for word in call.split() if word.startswith("-")}
+    assert named <= {name for option in OPTIONS for name in option.opts}
+    assert "--resume" in named
+    return calls
+
+
+def test_each_task_of_the_slurm_array_translates_its_part(tmp_path: Path) -> None:
     script = FOLDER / "slurm.sh"
-    found = re.search(r"(?m)^#SBATCH --array=0-(\d+)$", script.read_text())
-    assert found
-    last = int(found[1])
-    for i in (0, last):
-        env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_ARRAY_TASK_ID": str(i), "SLURM_CPUS_PER_TASK": "4"}
-        done = subprocess.run(["sh", script, "run", "in put", "out"], env=env, capture_output=True, check=True)
-        words = done.stdout.decode().splitlines()
-        assert words[:8] == ["nmt", "translate", "-m", "run", "-i", "in put", "-o", "out"]
-        options = dict(zip(words[8::2], words[9::2], strict=True))
-        assert options == {"--shard": f"{i}/{last + 1}", "--threads": "4"}
-        assert Shard.parse(options["--shard"]) == Shard(i, last + 1)
+    assert f"#SBATCH --array=0-{N_PARTS - 1}\n" in script.read_text()
+    calls = translated(tmp_path, "in", ["sh", str(script), "run", "in", "out"], "SLURM_ARRAY_TASK_ID")
+    assert calls[0] == "nmt translate --resume -m run -i in.000 -o out.000 --threads 4"
 
 
-def test_each_pod_of_the_kubernetes_job_translates_its_shard() -> None:
+def test_each_pod_of_the_kubernetes_job_translates_its_part(tmp_path: Path) -> None:
     job = yaml.safe_load((FOLDER / "kubernetes.yaml").read_text())["spec"]
     (container,) = job["template"]["spec"]["containers"]
-    assert job["completionMode"] == "Indexed"
-    assert container["args"] == ["--shard", f"$(JOB_COMPLETION_INDEX)/{job['completions']}"]
-    assert container["command"][:2] == ["nmt", "translate"]
-    named = {word for word in (*container["command"], *container["args"]) if word.startswith("-")}
-    assert named <= {name for param in COMMANDS["translate"].params for name in param.opts}
+    assert (job["completionMode"], job["completions"]) == ("Indexed", N_PARTS)
     volumes = [volume["name"] for volume in job["template"]["spec"]["volumes"]]
     assert [mount["name"] for mount in container["volumeMounts"]] == volumes
+    script = container["args"][0].replace("/texts/", f"{tmp_path}/").replace("new.de", "in").replace("new.en", "out")
+    translated(tmp_path, "in", [*container["command"], script], "JOB_COMPLETION_INDEX")

@@ -38,7 +38,7 @@ def align(
     if ref is not None and beam is not None:
         raise InputError("--beam has no effect with --ref", hint="leave out one of them")
     _, translator = options.load_translator(model, device, threads)
-    from nmt.decode.align import align, moses
+    from nmt.decode.align import align
 
     pairs, given = tee(word_pairs(translator, src, ref, beam))
     aligned = zip(given, align(translator, pairs), strict=True)
@@ -48,7 +48,8 @@ def align(
                 words = {"source_words": source.words, "target_words": target.words, "links": links}
                 line = json.dumps({"source": source.text, "target": target.text, **words}, ensure_ascii=False)
             else:
-                line = moses(links) if ref is not None else f"{target.text}\t{moses(links)}"
+                line = " ".join(f"{s}-{t}" for s, t in links)  # the format of Moses
+                line = line if ref is not None else f"{target.text}\t{line}"
             out.write(line.encode() + b"\n")
 
 

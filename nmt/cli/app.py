@@ -32,7 +32,6 @@ from nmt.cli.export import export
 from nmt.cli.import_ import import_
 from nmt.cli.info import info
 from nmt.cli.init import init
-from nmt.cli.merge import merge
 from nmt.cli.next_step import next_step
 from nmt.cli.prune import prune
 from nmt.cli.report import report
@@ -45,7 +44,6 @@ from nmt.cli.train import train
 from nmt.cli.translate import translate
 from nmt.distributed import launched
 from nmt.errors import ConfigError, DivergedError, InputError, LostRankError, NmtError, OutputError, StoppedError
-from nmt.processes import end_with_parent
 
 USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's UsageError; typer may bundle its own click
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -70,7 +68,7 @@ def with_log(function: Callable[..., None]) -> Callable[..., None]:
     def command(*, quiet: bool, verbose: bool, **options: Any) -> None:
         set_up_logging(quiet, verbose)
         if launched().n_ranks > 1 and function is not train:
-            raise InputError("torchrun is for nmt train only", hint="to share lines: --shard I/N, with a --device each")
+            raise InputError("torchrun is for nmt train only", hint="start a command for each part of a file instead")
         function(**options)
 
     flags = {"quiet": Quiet, "verbose": Verbose}
@@ -93,7 +91,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")]
 Version = Annotated[bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")]
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {  # the groups of `nmt --help`, in its order
     "Learn": (train, translate, evaluate, explain),
-    "Data": (download, check, init, tokenize, backtranslate, distill, merge),
+    "Data": (download, check, init, tokenize, backtranslate, distill),
     "Models": (compare, score, align),
     "Runs": (config, sweep, report, curves, info, average, prune),
     "Formats": (export, import_),
@@ -125,8 +123,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # UTF-8 and \n on every system
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
-    if "NMT_END_WITH_PARENT" in os.environ:  # set for child processes
-        end_with_parent()
     try:  # app() would handle closed pipes, usage errors and EOFError itself
         with typer.main.get_command(app).make_context("nmt", sys.argv[1:]) as context:
             context.command.invoke(context)

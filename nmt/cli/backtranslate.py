@@ -19,7 +19,6 @@ def backtranslate(
     input_file: options.InputFile,
     output: Annotated[Path, typer.Option("--output", "-o", help="Synthetic source lines; FILE.part until complete.")],
     tag: Annotated[str, typer.Option(help='Word at the beginning of each line; "" is none.')] = "<BT>",
-    shard: options.ShardOf = None,
     beam: options.Beam = None,
     sample: options.Sample = False,
     temperature: options.Temperature = 1.0,
@@ -40,7 +39,7 @@ def backtranslate(
     """
     if tag and tag.split() != [tag]:
         raise InputError(f"the tag {tag!r} is not one word", hint='for example --tag "<BT>", or --tag "" for none')
-    files = checked_files("backtranslate", input_file, output, shard)
+    files = checked_files("backtranslate", input_file, output)
     beam = 1 if sample and beam is None else beam
     search = options.search_options(
         "--sample", beam=beam, sample=sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, scores=False
@@ -50,11 +49,10 @@ def backtranslate(
     chosen = translator.with_options(**search)
     arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size}
     settings = {"tag": tag, "precision": precision, "engine": engine}
-    rewrite(files, paths, translator, arguments, settings, partial(tagged, tag=tag))
-    if shard is None:
-        symbols = f' and tokenizer.symbols: "{tag}"' if tag else ""
-        message = "to train on it, add %s to data.train.source, %s to data.train.target%s"
-        streams.log.info(message, output, input_file, symbols)
+    rewrite(*files, paths, translator, arguments, settings, partial(tagged, tag=tag))
+    symbols = f' and tokenizer.symbols: "{tag}"' if tag else ""
+    message = "to train on it, add %s to data.train.source, %s to data.train.target%s"
+    streams.log.info(message, output, input_file, symbols)
 
 
 def tagged(translation: "Translation", *, tag: str) -> str:

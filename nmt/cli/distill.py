@@ -14,7 +14,6 @@ def distill(
     model: options.Generators,
     input_file: options.InputFile,
     output: Annotated[Path, typer.Option("--output", "-o", help="Target lines; FILE.part until complete.")],
-    shard: options.ShardOf = None,
     beam: options.Beam = None,
     batch_size: options.BatchSize = None,
     precision: options.PrecisionName = None,
@@ -28,12 +27,11 @@ def distill(
     is the target of line N of the input; a blank line stays blank. Repeat the command to continue after an
     interruption.
     """
-    files = checked_files("distill", input_file, output, shard)
+    files = checked_files("distill", input_file, output)
     paths, translator = options.load_translator(model, device, threads, precision, engine)
     check_direction(translator, input_file)
     chosen = translator.with_options(**options.search_options("", beam=beam, scores=False))
     settings = {"precision": precision, "engine": engine}
-    rewrite(files, paths, translator, {"options": chosen, "batch_size": batch_size}, settings, formatted)
-    if shard is None:
-        message = "to train a student on it: data.train.source=%s data.train.target=%s"
-        streams.log.info(message, input_file, output)
+    rewrite(*files, paths, translator, {"options": chosen, "batch_size": batch_size}, settings, formatted)
+    message = "to train a student on it: data.train.source=%s data.train.target=%s"
+    streams.log.info(message, input_file, output)

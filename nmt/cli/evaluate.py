@@ -70,7 +70,7 @@ def evaluate(
             "models": list(map(str, paths)),
             **of_heads,
             "beam": chosen.beam,
-            "engine": translator.engine.suited_to(chosen).name,
+            "engine": translator.engine_for(chosen).name,
             "perplexity": evaluate.perplexity(translator.reference_log_probs(test.sources, test.references[0])),
         }
         if output is not None:

@@ -38,9 +38,6 @@ References = Annotated[list[Path] | None, typer.Option(help="Reference lines; re
 Lowercase = Annotated[bool, typer.Option(help="Ignore case.")]
 Tokenize = Annotated[str | None, typer.Option(help="sacreBLEU's: 13a, zh, char, ... [default: by language]")]
 # Of commands that write synthetic text.
-ShardOf = Annotated[
-    str | None, typer.Option("--shard", metavar="I/N", help="Only part I of N, from 0; resumable; see nmt merge.")
-]
 InputFile = Annotated[Path, typer.Option("--input", "-i", help="Lines to translate.")]
 Generators = Annotated[list[Path], typer.Option("--model", "-m", help="A run or model file. Several form an ensemble.")]
 

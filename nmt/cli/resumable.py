@@ -1,7 +1,7 @@
 """Resumable output: lines go to `FILE.part`, which becomes `FILE` when it is complete.
 
 The first line of the part file, its header, is the origin of the output: input, model and options. A command resumes
-only a part file with the same origin. Complete shards of an output keep the header.
+only a part file with the same origin.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ Origin = Mapping[str, str]  # the hash or value of each input, by name
 
 
 def read_origin(file: BinaryIO) -> Origin | None:
-    """Read the header of a part file or shard; None if the file does not begin with one."""
+    """Read the header of a part file; None if the file does not begin with one."""
     with contextlib.suppress(ValueError):
         found = parse_json(file.readline(MAX_HEADER_BYTES))
         if isinstance(found, dict):
@@ -48,7 +48,7 @@ def changed(before: Origin | None, origin: Origin) -> str:
 
 
 @contextlib.contextmanager
-def resumed_output(path: Path, origin: Origin, *, keep_header: bool = False) -> Iterator[tuple[BinaryIO, int]]:
+def resumed_output(path: Path, origin: Origin) -> Iterator[tuple[BinaryIO, int]]:
     """Yield a file to append lines to, and the number of its lines. It becomes `path` if the `with` block succeeds.
 
     Raises InputError if the part file has another origin, or another process is writing it, and OutputError.
@@ -79,11 +79,6 @@ def resumed_output(path: Path, origin: Origin, *, keep_header: bool = False) -> 
         if n_lines:
             log.info("%s: resuming after %d lines", part, n_lines)
         yield file, n_lines
-        file.flush()
-        if keep_header:
-            os.fsync(file.fileno())
-            part.replace(path)
-            return
         file.seek(len(header))
         with atomic_writer(path) as whole:
             shutil.copyfileobj(file, whole)

@@ -1,18 +1,15 @@
-"""Translates a file of lines into another file: resumable, in shards."""
+"""Translates a file of lines into another file, resumably."""
 
 import json
-from collections import deque
 from collections.abc import Callable
-from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from nmt.cli import streams
-from nmt.cli.resumable import read_origin, resumed_output
-from nmt.cli.shards import Shard
+from nmt.cli.resumable import resumed_output
 from nmt.errors import InputError
-from nmt.files import is_special, open_file
+from nmt.files import hash_file, is_special, sha256
 from nmt.text.lines import iter_lines
 
 if TYPE_CHECKING:
@@ -21,30 +18,23 @@ if TYPE_CHECKING:
     from nmt.documents.markup import MarkupTranslator
 
 
-class Files(NamedTuple):
-    """The files that `rewrite` reads and writes."""
-
-    source: Path
-    output: Path
-    shard: Shard | None = None
-
-
-def checked_files(command: str, source: Path | None, output: Path | None, shard: str | None = None) -> Files:
-    """Return the files of `command`. Raises InputError if `shard` is invalid, or a path is no file: it must resume."""
+def checked_files(command: str, source: Path | None, output: Path | None) -> tuple[Path, Path]:
+    """Return the input and the output of `command`. Raises InputError if one is no file: it could not be resumed."""
     if source is None or output is None or any(path == streams.DASH or is_special(path) for path in (source, output)):
         raise InputError(f"nmt {command} needs input and output files", hint=f"nmt {command} -i FILE -o FILE")
-    return Files(source, output, None if shard is None else Shard.parse(shard))
+    return source, output
 
 
 def rewrite(
-    files: Files,
+    source: Path,
+    output: Path,
     models: list[Path],
     translator: "Translator | MarkupTranslator",
     arguments: dict[str, Any],
     settings: dict[str, Any],
     render: Callable[["Translation"], str],
 ) -> None:
-    """Translate the lines of a file or of a shard.
+    """Translate the lines of a file.
 
     Args:
         models: paths that the translator was loaded from.
@@ -52,33 +42,19 @@ def rewrite(
         settings: what the output depends on besides files, models and search options, as JSON values.
         render: returns the output line of a translation.
     """
-    from nmt.decode.translator import model_files
-    from nmt.run.directory import hash_files
+    from nmt.decode.engines.ctranslate2_engine import contents
+    from nmt.decode.translator import is_export, model_file
 
-    of_models = [file for path in models for file in model_files(path)]
+    n_lines = streams.count_lines(source)
+    of_models = [sha256(contents(path)) if is_export(path) else hash_file(model_file(path)) for path in models]
     option = json.dumps({**arguments["options"].model_dump(), **settings})
-    origin = {"input": hash_files([files.source]), "model": hash_files(of_models), "option": option}
-    span, output = range(streams.count_lines(files.source)), files.output
-    if files.shard:
-        span, output = files.shard.span(len(span)), files.shard.file(output)
-        origin = {**files.shard.origin(origin), "lines": str(len(span))}
-        if output.is_file():
-            with open_file(output) as file:
-                if read_origin(file) == origin:
-                    streams.log.info("%s is complete", output)
-                    return
-    with (
-        resumed_output(output, origin, keep_header=files.shard is not None) as (out, n_done),
-        closing(iter_lines([files.source])) as lines,
-    ):
-        first = span.start + n_done
-        translations = translator.translate_lines(islice(lines, first, span.stop), first=first + 1, **arguments)
-        for translation in streams.with_bar(translations, len(span), n_done):
+    origin = {"input": hash_file(source), "model": " ".join(of_models), "option": option}
+    with resumed_output(output, origin) as (out, n_done):
+        lines = islice(iter_lines([source]), n_done, None)
+        translations = translator.translate_lines(lines, first=n_done + 1, **arguments)
+        for translation in streams.with_bar(translations, n_lines, n_done):
             out.write(render(translation).encode() + b"\n")
             out.flush()  # so that --resume after a kill loses nothing
-        deque(lines, maxlen=0)  # reads to the end, to warn of bad UTF-8
-    if files.shard:
-        streams.log.info("written to %s; `nmt merge %s` joins all shards", output, files.output)
 
 
 def check_direction(translator: "Translator", source: Path) -> None:

@@ -33,7 +33,6 @@ def translate(
     input_file: Annotated[Path | None, typer.Option("--input", "-i", help="Lines to translate; - is stdin.")] = None,
     output: options.OutputFile = None,
     resume: Annotated[bool, typer.Option("--resume", help="Write to FILE.part; continue it if it exists.")] = False,
-    shard: options.ShardOf = None,
     markup: Annotated[
         Markup, typer.Option("--format", help="Of lines: tags stay around the words that the tagged ones become.")
     ] = "text",
@@ -76,9 +75,9 @@ def translate(
     """
     document = document_of(text)
     text = checked_text(None if document else text, input_file)
-    others = input_file, resume, shard, json_lines, scores, min_confidence is not None, prefix, markup != "text"
+    others = input_file, resume, json_lines, scores, min_confidence is not None, prefix, markup != "text"
     if document and (output in (None, streams.DASH) or any(others)):
-        hint = "-o FILE says where; leave out --input, --resume, --shard, --json, --scores, --min-confidence and such"
+        hint = "-o FILE says where; leave out --input, --resume, --json, --scores, --min-confidence and such"
         raise InputError(f"{document} is a document: its translation needs a file", hint=hint)
     if n_best > 1 and not json_lines:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
@@ -90,8 +89,7 @@ def translate(
         from nmt.text.placeholders import patterns_of  # imported late: its expressions take 15 ms to compile
 
         protected = patterns_of(protect or [])
-    command = "translate --resume" if shard is None else f"translate --shard {shard}"
-    files = checked_files(command, input_file, output, shard) if resume or shard is not None else None
+    files = checked_files("translate --resume", input_file, output) if resume else None
     search = options.search_options(
         "--sample or --mbr chrf",
         temperature=temperature,
@@ -124,7 +122,7 @@ def translate(
         settings = {"prefix": prefix, "json": json_lines, "scores": scores, "format": markup}
         settings |= {"precision": precision, "engine": engine, "min_confidence": min_confidence}
         settings["protect"] = [one.pattern for one in protected]
-        rewrite(files, paths, writer, arguments, settings, render)
+        rewrite(*files, paths, writer, arguments, settings, render)
         return
     lines = streams.open_input(input_file) if text is None else text.split("\n")
     n_lines = None if text is not None else streams.bar_length(input_file, output)

@@ -57,53 +57,47 @@ WordPair = tuple[WordText, WordText]  # source and target
 
 
 def align(translator: Translator, pairs: Iterable[WordPair]) -> Iterator[Links]:
-    """Align a stream of pairs, in order; pairs that are blank on one side or too long for the model have no links.
-
-    Raises:
-        InputError: the model has no attention.
-    """
+    """Align a stream of pairs, in order; see `align_window`."""
     stream, first = iter(pairs), 1
     while window := list(islice(stream, WINDOW)):
-        yield from ([] if matrix is None else links(matrix) for matrix in word_attention(translator, window, first))
+        yield from align_window(translator, window, first)
         first += len(window)
 
 
-def word_attention(translator: Translator, pairs: Sequence[WordPair], first: int = 1) -> list[Matrix | None]:
-    """Return the alignment scores of each pair: (source words, target words), in [0, 1].
+def align_window(translator: Translator, pairs: Sequence[WordPair], first: int = 1) -> list[Links]:
+    """Return the links of each pair; none if a side is blank, or, after a warning, too long for the model.
 
-    A score is p(source word | target word) · p(target word | source word), both from the same attention weights. A pair
-    with a blank side has None instead of scores; so has a pair that is too long for the model, after a warning. `first`
-    is the number of the first pair, for the warnings.
+    `first` is the number of the first pair, for the warnings. Raises InputError if the model has no attention.
     """
     limit = translator.engine.max_length - 1
-    found: list[Matrix | None] = [None for _ in pairs]
-    sides, kept = [], []  # per aligned pair: token ids and shares of both sides; index of the pair
+    sides: dict[int, list[tuple[list[int], Matrix]]] = {}  # index of a pair -> `encoded` source and target
     for i, pair in enumerate(pairs):
-        if not all(side.spans for side in pair):
-            continue
-        of_pair = [encoded(side, tokenizer, limit) for side, tokenizer in zip(pair, translator.tokenizers, strict=True)]
-        if None in of_pair:
+        texts = list(zip(pair, translator.tokenizers, strict=True))
+        if any(len(tokenizer.encode(side.text)) > limit for side, tokenizer in texts):
             message = "line %d is not aligned: a side has more than the %d pieces that the model takes"
             log.warning(message, first + i, limit)
-        else:
-            sides.append([side for side in of_pair if side is not None])
-            kept.append(i)
-    src, tgt = ([of_pair[side][0] for of_pair in sides] for side in (0, 1))
-    for i, weights, ((_, of_source), (_, of_target)) in zip(
-        kept, translator.engine.attention(src, tgt), sides, strict=True
-    ):
-        between = of_source.T @ weights.T @ of_target
-        found[i] = normalized(between, 0) * normalized(between, 1)
-    return found
+        elif all(side.spans for side in pair):
+            sides[i] = [encoded(side, tokenizer) for side, tokenizer in texts]
+    src, tgt = ([of_pair[side][0] for of_pair in sides.values()] for side in (0, 1))
+    attention = zip(sides, translator.engine.attention(src, tgt), strict=True)
+    scores = {i: word_scores(weights, sides[i][0][1], sides[i][1][1]) for i, weights in attention}
+    return [links(scores[i]) if i in scores else [] for i in range(len(pairs))]
 
 
-def encoded(side: WordText, tokenizer: Tokenizer, limit: int) -> tuple[list[int], Matrix] | None:
+def word_scores(weights: Matrix, source: Matrix, target: Matrix) -> Matrix:
+    """Return p(source word | target word) · p(target word | source word): (source words, target words), in [0, 1].
+
+    Both are from the same attention weights (T, S); `source` (S, words) and `target` (T, words) are from `encoded`.
+    """
+    between = source.T @ weights.T @ target
+    return normalized(between, 0) * normalized(between, 1)
+
+
+def encoded(side: WordText, tokenizer: Tokenizer) -> tuple[list[int], Matrix]:
     """Return the token ids of a text, and the share of each token that belongs to each word: (tokens, words).
 
-    The punctuation around a word is not part of it. Returns None if there are more tokens than `limit`.
+    The punctuation around a word is not part of it.
     """
-    if len(tokenizer.encode(side.text)) > limit:
-        return None
     tokens, words = tokenizer.encode_words(side.text, [bare_span(side.text, span) for span in side.spans])
     shares = np.zeros((len(tokens), len(side.spans)), np.float32)
     for t, of_token in enumerate(words):
@@ -147,8 +141,3 @@ def grow_diagonal(one: set[tuple[int, int]], other: set[tuple[int, int]]) -> set
                 targets.add(t)
                 has_grown = True
     return found
-
-
-def moses(found: Links) -> str:
-    """Links in the Moses format, `0-0 1-2`."""
-    return " ".join(f"{s}-{t}" for s, t in found)

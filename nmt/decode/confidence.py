@@ -16,7 +16,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +24,7 @@ from nmt.decode.align import WordText, bare_span
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator
 from nmt.errors import InputError
-from nmt.text import EOS
-from nmt.text.lines import Span, one_line
+from nmt.text.lines import Span
 
 log = logging.getLogger("nmt")
 
@@ -138,15 +136,7 @@ def logit(log_prob: float) -> float:
 
 def piece_spans(translator: Translator, hypothesis: TextHypothesis) -> list[Span]:
     """Return the span of each piece in the text of a hypothesis; empty for EOS, and for pieces that it lacks."""
-    spans, written, first = list[Span](), "", 0
-    for last, token in enumerate(hypothesis.tokens):
-        if token == EOS:
-            segment, offset = hypothesis.tokens[first:last], len(written + translator.joiner * bool(first))
-            texts = [one_line(translator.tokenizers.target.decode(segment[:n])) for n in range(len(segment) + 1)]
-            # The bytes of a character decode to several U+FFFD before the last, so a longer beginning may be shorter.
-            ends = [*accumulate(map(len, reversed(texts)), min)][::-1]
-            spans += [(offset + min(a, b - 1), offset + b) for a, b in pairwise(ends)] + [(0, 0)]
-            written, first = written + translator.joiner * bool(first) + texts[-1], last + 1
+    written, spans = translator.tokenizers.target.decode_spans(hypothesis.tokens)
     if written == hypothesis.text:
         return spans
     blocks = SequenceMatcher(None, written, hypothesis.text, autojunk=False).get_matching_blocks()

@@ -7,7 +7,7 @@ say; if they say nothing, at the end, with a warning.
 import logging
 from collections.abc import Callable, Sequence
 
-from nmt.decode.align import WordText, indices_between, links, word_attention
+from nmt.decode.align import WordText, align_window, indices_between
 from nmt.decode.options import SearchOptions
 from nmt.decode.segments import Line, Translation
 from nmt.decode.translator import Translator, Watch
@@ -65,32 +65,26 @@ def places_of(
     """Return the place of each missing span in the translation; a span whose place is unknown is left out.
 
     A number takes the place of words that are linked to nothing else, such as itself in letters. Other spans go after
-    the words that the word before them became, or before those of the next.
+    what the word before them became, or before what the next word became; words that became nothing do not count.
     """
     source, target = (
         WordText(text, [match.span() for match in TOKEN.finditer(text)]) for text in (mask.text, translation)
     )
     try:
-        (matrix,) = word_attention(translator, [(source, target)], line.number)
+        (found,) = align_window(translator, [(source, target)], line.number)
     except InputError:  # the model has no attention
-        matrix = None
-    found = [] if matrix is None else links(matrix)
+        found = []
     words_of = {i: indices_between(source.spans, *mask.spans[i]) for i in missing}
     lost = {s for words in words_of.values() for s in words}
-    others = {t for s, t in found if s not in lost}
     places: dict[int, Span] = {}
-    end_after: dict[int | None, int] = {}  # source word -> end of the last span placed after it
     for i, words in words_of.items():
-        own = sorted({t for s, t in found if s in words} - others) if NUMBER.fullmatch(mask.marks[i]) else []
-        before = max((s for s in range(words.start) if s not in lost), default=None)
-        after = min((s for s in range(words.stop, len(source.spans)) if s not in lost), default=None)
-        ends, starts = ([target.spans[t] for s, t in found if s == beside] for beside in (before, after))
-        at = end_after.get(before, ends[-1][1] if ends else starts[0][0] if starts else None)
-        if own and own[-1] - own[0] < len(own):
+        own = sorted({t for s, t in found if s in words} - {t for s, t in found if s not in lost})
+        before = [t for s, t in found if s < words.start and s not in lost]  # the last is of the nearest word
+        after = [t for s, t in found if s >= words.stop and s not in lost]
+        if NUMBER.fullmatch(mask.marks[i]) and own and own[-1] - own[0] < len(own):
             places[i] = (target.spans[own[0]][0], target.spans[own[-1]][1])
-            others.update(own)
-        elif at is not None:
+            lost.difference_update(words)
+        elif before or after:
+            at = target.spans[before[-1]][1] if before else target.spans[after[0]][0]
             places[i] = (at, at)
-        if i in places:
-            end_after[before] = places[i][1]
     return places

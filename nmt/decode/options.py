@@ -27,7 +27,6 @@ class SearchOptions(SearchSettings):
     seed: int = Field(1, ge=0, lt=2**31, description="of random draws")
     mbr: Utility | None = Field(None, description="minimum Bayes risk: the sample most similar to n_samples - 1 others")
     n_samples: int = Field(32, ge=2, le=1000, description="samples drawn for mbr, which uses no beam and no penalty")
-
     scores: bool = Field(True, description="compute scores and log-probabilities, which may take an engine more time")
 
     def __init__(self, **values: Any) -> None:
@@ -45,22 +44,16 @@ class SearchOptions(SearchSettings):
         """Return a copy with some options changed; all options are checked together."""
         return SearchOptions(**{**self.model_dump(), **changes})
 
-    def for_engine(self) -> "SearchOptions":
-        """Return the options for the engine; for minimum Bayes risk, it generates the samples to choose from."""
-        if self.mbr is None:
-            return self
-        return self.changed(mbr=None, sample=True, beam=self.n_samples, n_best=self.n_samples)
-
-    def limit(self, source_length: int, prefix_length: int = 0, model_limit: int | None = None) -> int:
+    def limit(self, source_length: int, prefix_length: int = 0, model_limit: int = LARGEST) -> int:
         """Maximum target tokens for a source of S tokens, ⌈aS⌉ + b; EOS counts on both sides.
 
         At least the prefix and EOS, at most `model_limit`. Raises ConfigError if the prefix is too long.
         """
-        limit = max(math.ceil(self.max_length_a * source_length) + self.max_length_b, prefix_length + 1)
-        if model_limit is not None and prefix_length >= model_limit:
+        if prefix_length >= model_limit:
             message = f"the prefix has {prefix_length} pieces, the model takes at most {model_limit - 1}"
             raise ConfigError(message, hint="give a shorter prefix")
-        return limit if model_limit is None else min(limit, model_limit)
+        limit = math.ceil(self.max_length_a * source_length) + self.max_length_b
+        return min(max(limit, prefix_length + 1), model_limit)
 
     def length_divisor(self, length: int) -> float:
         """Length penalty for `length` tokens including EOS: score = log-probability / divisor."""
@@ -105,15 +98,11 @@ class Engine(Protocol):
 
     name: str  # with version and precision
     explains: bool  # whether `torch_engine` returns an engine of one model, whose attention can be shown
-    sees_steps: bool  # whether `watch` works without loading another engine
-    in_background: bool  # whether a search runs in other threads after `start`
+    in_background: bool  # whether a search runs in other threads after `start`, where no step can be watched
     max_length: int  # maximum tokens of a source or target sequence, including EOS
 
     def torch_engine(self, needed_for: str) -> "Engine":
         """Return the torch engine with the same model. Raises ConfigError, which names the need, if there is none."""
-
-    def suited_to(self, options: SearchOptions, *, watched: bool = False) -> "Engine":
-        """Return this engine, or the torch engine if these options need it. Raises ConfigError as `torch_engine`."""
 
     def start(
         self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None

@@ -24,22 +24,16 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], options: SearchOp
     """
     stream, (source, target), limit = iter(pairs), translator.tokenizers, translator.engine.max_length - 1
     while window := list(islice(stream, WINDOW)):
-        encoded = [
-            (
-                [] if is_blank(pair.source) else source.encode(pair.source),
-                [] if is_blank(pair.target) else target.encode(pair.target),
-            )
-            for pair in window
-        ]
-        fitting = [sides for sides in encoded if any(sides) and max(map(len, sides)) <= limit]
-        scores = iter(translator.engine.score([src for src, _ in fitting], [tgt for _, tgt in fitting]))
-        for pair, sides in zip(window, encoded, strict=True):
-            tokens = [*sides[1], EOS] if any(sides) else []
-            if (longest := max(map(len, sides))) > limit:
+        src = source.encode_all(["" if is_blank(pair.source) else pair.source for pair in window])
+        tgt = target.encode_all(["" if is_blank(pair.target) else pair.target for pair in window])
+        fitting = [i for i in range(len(window)) if 0 < max(len(src[i]), len(tgt[i])) <= limit]
+        scores = translator.engine.score([src[i] for i in fitting], [tgt[i] for i in fitting])
+        log_probs = dict(zip(fitting, scores, strict=True))
+        for i, pair in enumerate(window):
+            tokens = [*tgt[i], EOS] if src[i] or tgt[i] else []
+            if (longest := max(len(src[i]), len(tgt[i]))) > limit:
                 log.warning("line %d is not scored: %d pieces, the model takes %d", pair.line, longest, limit)
-                log_probs = [math.nan] * len(tokens)
-            else:
-                log_probs = next(scores) if tokens else []
-            score = sum(log_probs) / options.length_divisor(len(tokens)) if tokens else 0.0
-            hypothesis = TextHypothesis(tokens, log_probs, score, target.pieces(tokens), pair.target)
-            yield Translation(pair.source, [hypothesis])
+                log_probs[i] = [math.nan] * len(tokens)
+            of_pair = log_probs.get(i, [])
+            score = sum(of_pair) / options.length_divisor(len(tokens)) if tokens else 0.0
+            yield Translation(pair.source, [TextHypothesis(tokens, of_pair, score, target.pieces(tokens), pair.target)])

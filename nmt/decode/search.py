@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from nmt.config import LARGEST
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.sampling import Sampler
 from nmt.text import BOS, EOS, PAD
@@ -34,7 +35,7 @@ class IncrementalDecoder(Protocol[State]):
         """Encode src (B, S). Returns the state of one beam per sentence before the first target token."""
 
     def step(self, tokens: Tensor, state: State, /) -> tuple[Tensor, State]:
-        """Read one token per beam (B, K). Returns next-token logits (B, K, V), which search modifies, and the state."""
+        """Read one token per beam (B, K). Returns next-token logits (B, K, V), and the state."""
 
     def select(self, state: State, beam_indices: Tensor, /) -> State:
         """Keep the beams with the given indices, (B', K').
@@ -84,7 +85,7 @@ def search(
     options: SearchOptions,
     *,
     prefixes: Sequence[Sequence[int]] | None = None,
-    max_length: int | None = None,
+    max_length: int = LARGEST,
     sentence_seeds: Sequence[int] | None = None,
     trace: Callable[[TraceStep], None] | None = None,
 ) -> list[list[Hypothesis]]:
@@ -113,7 +114,7 @@ def search(
 
     for length in range(1, max(max_lengths) + 1):
         logits, state = decoder.step(tokens, state)
-        log_probs = _log_softmax_(logits)
+        log_probs = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))  # (B, K, V)
         _ban(log_probs, [_required(options, max_lengths[s], length, prefixes[s]) for s in sentences])
         if sampler:
             candidates = Candidates(*sampler.continuations(log_probs, live.log_prob, sentences))
@@ -153,12 +154,6 @@ def _begin(decoder: IncrementalDecoder[State], src: Tensor, options: SearchOptio
     log_prob = torch.zeros(len(src), n_beams, device=src.device)
     empty = log_prob.new_empty(*log_prob.shape, 0)
     return Beams(empty.long(), empty, log_prob), state
-
-
-def _log_softmax_(logits: Tensor) -> Tensor:
-    """Compute the log-softmax over (B, K, V) in float32 or wider; in place, which is 1.5 times as fast."""
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return torch.log_softmax(logits, -1, out=logits)
 
 
 NOT_EOS = -1

@@ -6,13 +6,13 @@ A window is translated as a whole before its first line is returned, so that lin
 Windows also limit memory. This module does not import torch, because CTranslate2 does not need it.
 """
 
+import functools
 import logging
 import math
 import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -76,6 +76,14 @@ class Translator:
         """Return the model's default options with some changed."""
         return self.options.changed(**changes)
 
+    def engine_for(self, options: SearchOptions, *, watched: bool = False) -> Engine:
+        """Return the engine, or if these options need it, that of torch. Raises ConfigError if there is none."""
+        if options.sample or options.mbr:
+            return self.engine.torch_engine("sampling with a seed for each line")
+        if options.length_penalty == "gnmt":
+            return self.engine.torch_engine("length penalty gnmt")
+        return self.engine.torch_engine("steps to watch") if watched and self.engine.explains else self.engine
+
     def encode_prefix(self, prefix: str | Sequence[int]) -> list[int]:
         """Return the tokens of a prefix, given as text or tokens. Raises ConfigError if it is invalid or too long."""
         target = self.tokenizers.target
@@ -119,7 +127,7 @@ class Translator:
             return self.start([line._replace(prefix=tokens) for line in chunk], options, batch_size)
 
         searches = start_windows(start, lines, first, batch_size, window)
-        if window > 1 and self.engine.suited_to(options).in_background:
+        if window > 1 and self.engine_for(options).in_background:
             searches = one_ahead(searches)
         for finish in searches:
             yield from finish()
@@ -158,9 +166,10 @@ class Translator:
             begun.update(tokens)
             watch(text_of)
 
-        engine = self.engine.suited_to(options, watched=watch is not None)
-        watch_step = after_step if watch else None
-        search = engine.start(segments, options.for_engine(), batch_size=batch_size, watch=watch_step)
+        engine = self.engine_for(options, watched=watch is not None)
+        samples = {"mbr": None, "sample": True, "beam": options.n_samples, "n_best": options.n_samples}
+        searched = options.changed(**samples) if options.mbr else options
+        search = engine.start(segments, searched, batch_size=batch_size, watch=after_step if watch else None)
 
         def finish() -> list[Translation]:
             found = search()
@@ -186,9 +195,9 @@ class Translator:
         from nmt.decode.mbr import by_expected_utility
         from nmt.evaluate import bleu_tokenizer, pairwise_scores  # imports sacreBLEU, needed only here
 
-        utility = partial(pairwise_scores, metric=str(options.mbr), tokenize=bleu_tokenizer(self.target_language))
         texts = [one_line(self.tokenizers.target.decode(sample.tokens)) for sample in samples]
-        return by_expected_utility(samples, texts, utility)
+        scores = pairwise_scores(texts, str(options.mbr), tokenize=bleu_tokenizer(self.target_language))
+        return by_expected_utility(samples, texts, scores)
 
     def reference_log_probs(self, sources: Sequence[str], references: Sequence[str]) -> list[list[float]]:
         """Return log-probabilities (nats) of each reference's pieces and EOS; long texts are cut to fit the model."""
@@ -250,13 +259,6 @@ def read_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list
 def is_export(path: Path) -> bool:
     """Whether `path` is a directory written by `nmt export`."""
     return (path / "model.bin").is_file()
-
-
-def model_files(path: Path) -> list[Path]:
-    """The files that `load` reads a model from."""
-    if is_export(path):
-        return sorted(file for file in path.iterdir() if file.is_file())
-    return [model_file(path)]
 
 
 def model_file(path: Path) -> Path:
@@ -351,6 +353,7 @@ def load_converted(path: Path, precision: Precision, progress: Mapping[str, Any]
     file = model_file(path)
     export, digest = converted(file, precision)
 
+    @functools.cache
     def load_reference() -> Engine:
         if hash_file(file) != digest:  # by a training
             raise ModelError(f"{file} has been replaced since it was loaded", hint="start again to use the new model")

@@ -6,7 +6,7 @@ segments. The content of scripts, styles and the like is not translated; inside 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape, unescape
 
 from nmt.documents.markup import Element, Format, Part, Segment
@@ -190,13 +190,13 @@ def move(element: Element, shift: int, length: int) -> None:
         move(child, shift, length)
 
 
-def parse(text: str) -> list[Part]:
-    """Return the parts of a fragment, which cover it without gaps."""
+def parse(found: Iterable[tuple[str, str, str]]) -> list[Part]:
+    """Return the parts of a fragment with these constructs, which cover it without gaps."""
     parser = Parser()
-    for construct in constructs(text):
+    for construct in found:
         parser.read(*construct)
     parser.finish()
     return [part for part in parser.parts if part]
 
 
-HTML = Format(parse, lambda text: escape(text, quote=False))
+HTML = Format(lambda text: parse(constructs(text)), lambda text: escape(text, quote=False))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from nmt.decode.align import Links, WordText, indices_between, links, word_attention
+from nmt.decode.align import Links, WordText, align_window, indices_between
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator, read_window
 from nmt.text.lines import UNSPACED_SCRIPTS, Pause, Span
@@ -171,9 +171,8 @@ def align_words(translator: Translator, pairs: Sequence[Pair]) -> None:
         for pair in pairs
         for source, target in pair.sentences
     ]
-    matrices = word_attention(translator, [(source, target) for _, (source, _), (target, _) in parts])
-    for (pair, (_, first_source), (_, first_target)), matrix in zip(parts, matrices, strict=True):
-        found = [] if matrix is None else links(matrix)
+    links = align_window(translator, [(source, target) for _, (source, _), (target, _) in parts])
+    for (pair, (_, first_source), (_, first_target)), found in zip(parts, links, strict=True):
         pair.links += [(first_source + s, first_target + t) for s, t in found]
 
 

@@ -6,8 +6,10 @@ pysubs2 would write the whole file anew.
 import math
 import re
 from functools import partial
+from itertools import chain
 
-from nmt.documents.html import HTML, Parser, constructs
+from nmt.documents import html
+from nmt.documents.html import HTML, constructs
 from nmt.documents.markup import Format, Part, Segment
 from nmt.text.lines import UNSPACED_SCRIPTS
 
@@ -46,23 +48,16 @@ def parts_of_cue(text: str) -> list[Part]:
     for i, lines in enumerate(SPEAKER.split(text[:at].replace(end, "\n"))):
         start = POSITION_AND_DASH.match(lines)[0]  # type: ignore[index]
         joined = re.sub(rf"(?<={CHARACTER})\n(?={CHARACTER})", "", lines[len(start) :]).replace("\n", " ")
-        found = parts_of_text(joined)
+        pieces = (
+            [(piece, "empty", "")] if MARK.fullmatch(piece) else constructs(piece) for piece in MARK.split(joined)
+        )
+        found = html.parse(chain(*pieces))
         segments = [part for part in found if isinstance(part, Segment)]
         widths = [len(TAG.sub("", line)) for line in lines.split("\n")]
         for segment in segments:
             segment.finish = partial(broken, n_lines=len(widths), width=max(MAX_LINE, *widths), end=end)
         parts += [end * (i > 0), *([start, *found] if segments else [lines.replace("\n", end)])]
     return [*parts, text[at:]]
-
-
-def parts_of_text(text: str) -> list[Part]:
-    """The parts of a speaker's text."""
-    parser = Parser()
-    for i, piece in enumerate(MARK.split(text)):
-        for construct in [(piece, "empty", "")] if i % 2 else constructs(piece):
-            parser.read(*construct)
-    parser.finish()
-    return parser.parts
 
 
 def broken(text: str, *, n_lines: int, width: int, end: str) -> str:

@@ -5,7 +5,7 @@ json, polib and translate-toolkit would write the whole file anew, with other li
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from nmt.documents.html import BLOCK, VOID, Parser, constructs
 from nmt.documents.markup import Format, Part, Segment
@@ -22,7 +22,8 @@ PO_LINE = re.compile(
     (?:\r?\n|\Z)""",
     re.VERBOSE,
 )
-PO_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
+PO_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", '"': '"', "\\": "\\"}
+PO_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))")
 PO_ESCAPED = str.maketrans({character: f"\\{name}" for name, character in PO_ESCAPES.items()})
 HTML_NAMES = BLOCK | VOID  # of tags that need no partner
 FUZZY = re.compile(r"#,.*\bfuzzy\b")
@@ -74,52 +75,52 @@ def parse_po(text: str) -> list[Part]:
 
     Of plural forms, the first becomes `msgid` if there are others. Raises ValueError for what is no PO file.
     """
-    parts, at, entry, is_fuzzy = list[Part](), 0, dict[str, str](), False
-    lines = list(po_lines(text))
-    for i, found in enumerate(lines):
-        name, value = found["name"], found["value"]
-        if "msgstr" in entry and name and not name.startswith("msgstr["):
-            entry, is_fuzzy = {}, False
-        if found["comment"]:
-            if "msgstr" in entry:
-                entry, is_fuzzy = {}, False
-            is_fuzzy = is_fuzzy or bool(FUZZY.match(found["comment"]))
-        elif name and name.startswith("msgstr"):
-            if "msgid" not in entry:
-                raise ValueError(f"line {line_number(text, found.start())} has no msgid before it")
-            has_one_form = name == "msgstr[0]" and (lines[i + 1 :] or [found])[0]["name"] != "msgstr[1]"
-            entry["msgstr"] = po_text(value)
-            source = entry["msgid"]
-            if source and (is_fuzzy or not entry["msgstr"]):
-                if "msgid_plural" in entry and (name != "msgstr[0]" or has_one_form):
-                    source = entry["msgid_plural"]
+    parts, at = list[Part](), 0
+    for entry in po_entries(text):
+        values = {found["name"]: po_text(found["value"]) for found in entry if found["name"]}
+        is_fuzzy = any(FUZZY.match(found["comment"] or "") for found in entry)
+        for found in entry:
+            name = found["name"] or ""
+            if name.startswith("msgstr") and values["msgid"] and (is_fuzzy or not values[name]):
+                is_plural = "msgid_plural" in values and (name != "msgstr[0]" or "msgstr[1]" not in values)
+                source = values["msgid_plural" if is_plural else "msgid"]
                 parts += [text[at : found.start("value") + 1], *parts_of(source, as_po), '"']
                 at = found.end("value")
-        elif name:
-            if name in entry:
-                raise ValueError(f"line {line_number(text, found.start())} has no msgstr before it")
-            entry[name] = po_text(value)
-    if not any(found["name"] for found in lines) and text.strip():
-        raise ValueError("it has no msgid")
-    if entry and "msgstr" not in entry:
-        raise ValueError("its last msgid has no msgstr")
     return [*parts, text[at:]]
 
 
-def po_lines(text: str) -> Iterator[re.Match[str]]:
-    """The comments, and the names with their values. Raises ValueError for another line."""
-    at = int(text.startswith("\ufeff"))
+def po_entries(text: str) -> list[list[re.Match[str]]]:
+    """The comments and the named values of each message; it ends with its last msgstr."""
+    entries, at, is_complete = [list[re.Match[str]]()], int(text.startswith("\ufeff")), False
     while at < len(text):
         found = PO_LINE.match(text, at)
         if not found:
             raise ValueError(f"line {line_number(text, at)} is no comment, name or string")
-        yield found
-        at = found.end()
+        at, name = found.end(), found["name"] or ""
+        if name or found["comment"]:
+            if is_complete and not name.startswith("msgstr["):
+                entries.append([])
+            entries[-1].append(found)
+            is_complete = name.startswith("msgstr")
+    entries = [entry for entry in entries if any(found["name"] for found in entry)]
+    if not entries and text.strip():
+        raise ValueError("it has no msgid")
+    for entry in entries:
+        names = [found["name"] for found in entry if found["name"]]
+        if names.count("msgid") != 1 or not names[-1].startswith("msgstr"):
+            raise ValueError(f"the message at line {line_number(text, entry[0].start())} needs one msgid and a msgstr")
+    return entries
 
 
 def po_text(value: str) -> str:
+    """The text of a value, which has the escapes of C: numeric ones are bytes of UTF-8."""
+
+    def character(found: re.Match[str]) -> str:
+        hexadecimal, octal, name = found.groups()
+        return PO_ESCAPES.get(name, name) if name else chr(int(hexadecimal or octal, 16 if hexadecimal else 8) & 255)
+
     joined = "".join(string[1:-1] for string in re.findall(PO_STRING, value))
-    return re.sub(r"\\(.)", lambda found: PO_ESCAPES.get(found[1], found[0]), joined)
+    return PO_ESCAPE.sub(character, joined.encode().decode("latin-1")).encode("latin-1").decode(errors="replace")
 
 
 def as_po(text: str) -> str:

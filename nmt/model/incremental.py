@@ -62,11 +62,12 @@ class TransformerDecoder:
         x, rotation = model.embed(tokens, model.target_embedding, model.target_positions, position)  # (B, K, D)
         self_kv: list[Tensor] = []
         for layer, old_kv, cross_kv in zip(model.decoder, cache.self_kv, cache.cross_kv, strict=True):
-            attend_self = CachedSelfAttention(layer.self_attention, rotation, old_kv)
+            attend_self = partial(
+                cached_self_attention, attention=layer.self_attention, rotation=rotation, old_kv=old_kv, new_kv=self_kv
+            )
             # The K beams of a sentence are K queries to the same memory.
             attend_memory = partial(layer.cross_attention, cross_kv=cross_kv, mask=cache.cross_mask)
             x = layer.self_attention_residual(x, attend_self)
-            self_kv.append(attend_self.kv)
             x = layer.cross_attention_residual(x, attend_memory)
             x = layer.feed_forward_residual(x, layer.feed_forward)
         logits: Tensor = model.projection(model.decoder_norm(x))
@@ -84,20 +85,16 @@ class TransformerDecoder:
         return replace(cache, self_kv=self_kv, cross_kv=cross_kv, cross_mask=cache.cross_mask[sentences])
 
 
-@dataclass
-class CachedSelfAttention:
-    """Self-attention from the new token of each beam to all tokens of the beam."""
+def cached_self_attention(
+    x: Tensor, attention: SelfAttention, rotation: Tensor | None, old_kv: Tensor, new_kv: list[Tensor]
+) -> Tensor:
+    """Self-attention from the new token of each beam to all tokens of the beam: x (B, K, D) to (B, K, D).
 
-    attention: SelfAttention  # of a decoder layer
-    rotation: Tensor | None  # of the new tokens, see `SelfAttention.project`
-    kv: Tensor  # the layer's `KVCache.self_kv`; after the call, with the keys and values of the new tokens
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Compute the output for the new tokens: x (B, K, D) to (B, K, D)."""
-        new = self.attention.project(x, self.rotation).flatten(0, 1)  # (B*K, 3, H, D/H)
-        query, *new_kv = new.unsqueeze(3).unbind(1)  # each (B*K, H, 1, D/H)
-        self.kv = torch.cat([self.kv, torch.stack(new_kv)], 3)
-        if window := self.attention.window:
-            self.kv = self.kv[:, :, :, -window - 1 :]
-        key, value = self.kv
-        return self.attention.attend(query, key, value).view(x.shape)
+    Appends the layer's `KVCache.self_kv`, which is `old_kv` with the keys and values of the new tokens, to `new_kv`.
+    """
+    query, *of_token = attention.project(x, rotation).flatten(0, 1).unsqueeze(3).unbind(1)  # each (B*K, H, 1, D/H)
+    kv = torch.cat([old_kv, torch.stack(of_token)], 3)
+    if window := attention.window:
+        kv = kv[:, :, :, -window - 1 :]
+    new_kv.append(kv)
+    return attention.attend(query, *kv).view(x.shape)

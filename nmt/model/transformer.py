@@ -207,7 +207,6 @@ class Transformer(Seq2Seq):
         return out
 
     def hidden(self, src: Tensor, tgt_in: Tensor) -> Tensor:
-        """Return the decoder output (B, T, D) for src (B, S) and tgt_in (B, T); `forward` projects it to logits."""
         return self.decode(tgt_in, *self.encode(src))
 
     def attention(self, src: Tensor, tgt_in: Tensor) -> AttentionWeights:

@@ -173,7 +173,7 @@ class Batcher:
 
         self.on_batch(len(lines))
         batch_size = self.translator.config.decode.batch_size
-        is_watched = self.translator.engine.sees_steps or any(job.show for job in jobs)
+        is_watched = any(job.show for job in jobs) or not self.translator.engine.in_background
         search = self.translator.start(lines, options, batch_size, watch if is_watched else None)
 
         def finish() -> list[list[Translation]]:

@@ -20,6 +20,7 @@ from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.sandbox import check_loadable, mark_loadable
 from nmt.text import BOS, EOS, PAD, UNK
+from nmt.text.lines import Span
 from nmt.text.subword_sampling import SPACE, SubwordSampler
 from nmt.text.vocabulary import split_tag, vocabulary_of
 
@@ -88,7 +89,7 @@ class Tokenizer:
         # Without num_threads, SentencePiece starts several threads.
         return list(self._processor.encode(list(map(self._prepared, texts)), num_threads=1))
 
-    def encode_words(self, text: str, words: Sequence[tuple[int, int]]) -> tuple[list[int], list[list[int]]]:
+    def encode_words(self, text: str, words: Sequence[Span]) -> tuple[list[int], list[list[int]]]:
         """Token ids, and for each token the indices of the words that it overlaps.
 
         `words` are the start and end of each word in the text, in characters.
@@ -96,16 +97,12 @@ class Tokenizer:
         tag, rest = self.split_tag(text)
         first = len(self._prepared(tag))  # first character of the text after the tag
         tokens = self.tag(tag)
-        found: list[list[int]] = []
         edges = [[len(self._prepared(text[:edge])) - first for edge in word] for word in words]
-        encoded = self._processor.encode(self._prepared(rest), return_type="offset_mapping")  # in characters
-        begin = end = 0
-        for span in reversed(encoded["offsets"]):
-            if span[0] < span[1]:  # else a byte piece of the span after it, or the space before the text
-                begin, end = span
-            found.append([i for i, (first, last) in enumerate(edges) if first < end and begin < last])
+        encoded = self._processor.encode(self._prepared(rest), return_type="offset_mapping")
+        spans = piece_spans(encoded["offsets"])
+        found = [[i for i, (first, last) in enumerate(edges) if first < end and begin < last] for begin, end in spans]
         ids = encoded["ids"] if self._vocabulary is None else [*map(self._token, encoded["pieces"])]
-        return tokens + ids, [[] for _ in tokens] + found[::-1]
+        return tokens + ids, [[] for _ in tokens] + found
 
     def sample_all(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
         """Token ids of a random segmentation of each text, determined by the seed; alpha: see `SubwordSampler`."""
@@ -123,6 +120,12 @@ class Tokenizer:
         text = str(self._processor.decode(tokens))
         # Replace U+2581, which byte pieces can spell, as SentencePiece replaces it elsewhere.
         return text.removeprefix(SPACE).replace(SPACE, " ") if SPACE in text else text
+
+    def decode_spans(self, ids: Sequence[int]) -> tuple[str, list[Span]]:
+        """The text of token ids as `decode` returns it, but for spaces, and the span of each; empty for special ids."""
+        decoded = self._processor.decode(self.pieces(ids), return_type="offset_mapping")
+        spans = zip(ids, piece_spans(decoded["offsets"]), strict=True)
+        return decoded["text"].replace(SPACE, " "), [span if token > EOS else (0, 0) for token, span in spans]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         return [self._pieces[i] for i in ids]
@@ -142,6 +145,16 @@ class Tokenizer:
     def _prepared(self, text: str) -> str:
         text = text.encode(errors="replace").decode()  # a lone surrogate cannot be encoded in UTF-8
         return unicodedata.normalize("NFKC", text) if self.nfkc else text
+
+
+def piece_spans(offsets: Sequence[Span]) -> list[Span]:
+    """The spans of pieces, by SentencePiece's offsets: of the bytes of a character, only the last has its span."""
+    found, span = [], (0, 0)
+    for start, end in reversed(offsets):
+        if start < end:  # else a byte piece of the span after it, or the space before the text
+            span = start, end
+        found.append(span)
+    return found[::-1]
 
 
 class Tokenizers(NamedTuple):

@@ -9,11 +9,10 @@ def test_each_line_gets_a_source_and_a_config_can_name_both_files(five_run: Five
     mono = tmp_path / "mono.zh"
     mono.write_text("".join(f"{line}\n" for line in [*SOURCE, "", SOURCE[0]]), encoding="utf-8")
     common = ["backtranslate", "-m", five_run.run, "-i", mono.name]
-    tagged_one, plain, sampled, shard = run_together(
+    tagged_one, plain, _ = run_together(
         [*common, "-o", "tagged.en"],
         [*common, "-o", "plain.en", "--tag", "", "--beam", 1],
         [*common, "-o", "sampled.en", "--sample", "--temperature", 3, "--seed", 4],
-        [*common, "-o", "part.en", "--shard", "1/2"],
         cwd=tmp_path,
     )
     (message,) = err_lines(tagged_one)
@@ -28,8 +27,6 @@ def test_each_line_gets_a_source_and_a_config_can_name_both_files(five_run: Five
     assert len(drawn) == len(texts)
     assert drawn != written
     assert all(line.startswith("<BT> ") for line in drawn if line)
-    assert shard.returncode == sampled.returncode == 0
-    assert (tmp_path / "part.en.shard-001-of-002").read_text(encoding="utf-8").split("\n")[1:-1] == written[3:]
 
 
 def test_text_of_the_wrong_side_and_odd_tags_are_refused(five_run: FiveRun, tmp_path: Path) -> None:

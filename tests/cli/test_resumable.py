@@ -1,6 +1,5 @@
 """Resumable output: a part file keeps its complete lines and resumes only with the same origin."""
 
-import json
 import os
 from pathlib import Path
 
@@ -66,11 +65,3 @@ def test_a_part_file_that_is_in_use_or_cannot_be_written_is_an_error(tmp_path: P
     os.mkfifo(tmp_path / "out.part")
     with pytest.raises(OutputError, match=r"cannot write .*out\.part: File or stream is not seekable"):
         write(path, [], stop=False)
-
-
-def test_a_shard_keeps_its_header(tmp_path: Path) -> None:
-    path = tmp_path / "out"
-    with resumed_output(path, ORIGIN, keep_header=True) as (out, _):
-        out.write(b"1\n")
-    assert path.read_bytes() == json.dumps(ORIGIN).encode() + b"\n1\n"
-    assert [file.name for file in tmp_path.iterdir()] == ["out"]

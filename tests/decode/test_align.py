@@ -12,7 +12,7 @@ from models import FAMILY, LINES, RNNS, name, small_translator, translator_witho
 from torch import Tensor
 
 from nmt.decode import align as aligning
-from nmt.decode.align import WordText, align, bare_span, encoded, grow_diagonal, links, moses, word_attention
+from nmt.decode.align import WordText, align, align_window, bare_span, encoded, grow_diagonal, links, word_scores
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import load
 from nmt.errors import InputError
@@ -45,33 +45,25 @@ def test_links_are_best_in_either_direction_and_grow_from_those_best_in_both() -
     assert links(np.zeros((2, 3))) == []
     assert grow_diagonal({(0, 0), (1, 1), (4, 4)}, {(0, 0), (1, 2), (5, 6)}) == {(0, 0), (1, 1), (1, 2)}
     assert grow_diagonal({(0, 0), (1, 0)}, {(0, 0), (0, 1)}) == {(0, 0), (1, 0), (0, 1)}
-    assert moses([(0, 0), (1, 2)]) == "0-0 1-2"
 
 
 def test_scores_and_links_of_planted_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     translator = small_translator()
     text = WordText.split("the red dog runs.")
-    sides = encoded(text, translator.tokenizers.source, limit=20)
-    assert sides
-    n_pieces = sides[1].sum(0)  # of each word
+    tokens, shares = encoded(text, translator.tokenizers.source)
+    n_pieces = shares.sum(0)  # of each word
     assert n_pieces.max() > 1
 
-    def plant(diagonal: float) -> None:
-        """Target piece i attends to source piece i with this weight; the rest is spread evenly."""
+    def attention(src: Tensor, tgt_in: Tensor) -> AttentionWeights:
+        """Target piece i attends to source piece i with weight 0.9; the rest is spread evenly."""
+        weights = 0.9 * torch.eye(tgt_in.size(1), src.size(1)) + 0.1 / src.size(1)
+        cross = weights.expand(2, len(src), 4, -1, -1)
+        return AttentionWeights(cross[:0], cross[:0], cross)
 
-        def attention(src: Tensor, tgt_in: Tensor) -> AttentionWeights:
-            weights = diagonal * torch.eye(tgt_in.size(1), src.size(1)) + (1 - diagonal) / src.size(1)
-            cross = weights.expand(2, len(src), 4, -1, -1)
-            return AttentionWeights(cross[:0], cross[:0], cross)
-
-        monkeypatch.setattr(model_of(translator), "attention", attention)
-
-    plant(0.9)
+    monkeypatch.setattr(model_of(translator), "attention", attention)
     assert list(align(translator, [(text, text)])) == [[(i, i) for i in range(len(n_pieces))]]
-    plant(0.0)
-    (scores,) = word_attention(translator, [(text, text)])
+    scores = word_scores(np.full((len(tokens), len(tokens)), 1 / len(tokens)), shares, shares)
     share = n_pieces / n_pieces.sum()
-    assert scores is not None
     np.testing.assert_allclose(scores, np.outer(share, share), rtol=1e-5)  # p(source | target) · p(target | source)
 
 
@@ -86,16 +78,12 @@ def test_an_alignment_depends_on_its_pair_alone(choices: dict[str, Any], monkeyp
     translator = translator_without_bytes(**choices)
     texts = [WordText.split(line) for line in (*LINES, "Ω dog, 中 cat !")]
     pairs = [(source, target) for source in texts for target in texts]
-    matrices = word_attention(translator, pairs)
-    for pair, matrix in zip(pairs, matrices, strict=True):
-        (alone,) = word_attention(translator, [pair])
-        assert matrix is not None
-        assert matrix.shape == tuple(len(side.spans) for side in pair)
-        assert ((matrix >= 0) & (matrix <= 1)).all()
-        assert alone is not None
-        np.testing.assert_allclose(matrix, alone, rtol=1e-4, atol=1e-6)
+    found = align_window(translator, pairs)
+    assert found == [links for pair in pairs for links in align_window(translator, [pair])]
+    assert all(0 <= s < len(pairs[n][0].spans) and t >= 0 for n, links in enumerate(found) for s, t in links)
+    assert all(found)
     monkeypatch.setattr(aligning, "WINDOW", 3)
-    assert list(align(translator, iter(pairs))) == [links(matrix) for matrix in matrices if matrix is not None]
+    assert list(align(translator, iter(pairs))) == found
 
 
 def test_blank_and_long_pairs_have_no_links(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,10 +20,7 @@ PATTERNS = patterns_of([])
 
 def linked(monkeypatch: pytest.MonkeyPatch, *links: tuple[int, int]) -> None:
     """Let the model's attention be these links of words."""
-    matrix = np.zeros((9, 9), np.float32)
-    for link in links:
-        matrix[link] = 1
-    monkeypatch.setattr("nmt.decode.masking.word_attention", lambda *_: [matrix])
+    monkeypatch.setattr("nmt.decode.masking.align_window", lambda *_: [list(links)])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Minimum Bayes risk: the ranking compared with results by hand and with sacreBLEU's sentence scores."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,22 +21,22 @@ def sample(log_prob: float, token: int = 5) -> Hypothesis:
     return Hypothesis([token, 3], [log_prob, 0.0], log_prob / 2)
 
 
-def table(**similarity: float) -> Any:
-    """A utility function: `ab` is the similarity of the text a to the reference b; that of equal texts is 100."""
-    return lambda texts: np.array([[100.0 if h == r else similarity[h + r] for r in texts] for h in texts])
+def table(texts: Sequence[str], **similarity: float) -> Any:
+    """Scores of texts: `ab` is the similarity of the text a to the reference b; that of equal texts is 100."""
+    return np.array([[100.0 if h == r else similarity[h + r] for r in texts] for h in texts])
 
 
 def test_sample_most_similar_to_the_others_ranks_first() -> None:
-    utility = table(ab=40, ac=10, ba=30, bc=50, ca=20, cb=60)
-    found = by_expected_utility([sample(-1, 5), sample(-2, 6), sample(-3, 7)], ["a", "b", "c"], utility)
+    scores = table("abc", ab=40, ac=10, ba=30, bc=50, ca=20, cb=60)
+    found = by_expected_utility([sample(-1, 5), sample(-2, 6), sample(-3, 7)], ["a", "b", "c"], scores)
     ranked = [(h.tokens[0], h.score, h.log_prob) for h in found]
     assert ranked == [(6, 40, -2), (7, 40, -3), (5, 25, -1)], "of equal scores, the likeliest is first"
-    assert [h.score for h in by_expected_utility([sample(-1)], ["a"], utility)] == [0]
+    assert [h.score for h in by_expected_utility([sample(-1)], ["a"], table("a"))] == [0]
 
 
 def test_equal_samples_are_returned_once_and_counted_each() -> None:
     samples = [sample(-5, 5), sample(-1, 6), sample(-4, 7), sample(-6, 8)]
-    found = by_expected_utility(samples, ["a", "b", "a", "a"], table(ab=10, ba=20))
+    found = by_expected_utility(samples, ["a", "b", "a", "a"], table("abaa", ab=10, ba=20))
     # the references of each of the three samples "a" are two "a" and one "b"
     assert [h.score for h in found] == pytest.approx([(100 + 100 + 10) / 3, 20])
     assert found[0].tokens[0] == 7, "the most probable of the three is returned"
@@ -70,7 +71,8 @@ def test_score_of_a_split_line_is_the_mean_utility_of_its_segments() -> None:
     encode, options = translator.tokenizers.source.encode, translator.with_options(mbr="chrf", n_samples=4)
     whole = next(translator.translate_lines([" ".join(parts)], options)).hypotheses[0]
     segments = [Segment(encode(part), place=(1, i)) for i, part in enumerate(parts)]
-    drawn = translator.engine.start(segments, options.for_engine(), batch_size=3)()
+    drawing = translator.with_options(sample=True, beam=4, n_best=4)
+    drawn = translator.engine.start(segments, drawing, batch_size=3)()
     scores = []
     for samples in drawn:
         texts = [translator.tokenizers.target.decode(h.tokens) for h in samples]

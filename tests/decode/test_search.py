@@ -136,7 +136,7 @@ def test_length_penalty_and_n_best_order_by_hand(alpha: float, penalty: Any, exp
 def test_a_prefix_raises_the_limit_of_the_options_but_not_that_of_the_model() -> None:
     options = SearchOptions(beam=2, max_length_a=0, max_length_b=1)
     model, prefix = TableModel(random_table(1)), [A] * 5
-    for max_length in (None, 6):
+    for max_length in (1000, 6):
         found = search(model, sources((A,)), options, prefixes=[prefix], max_length=max_length)[0][0]
         assert found.tokens == [*prefix, EOS]
     with pytest.raises(ConfigError, match="the prefix has 5 pieces, the model takes at most 4"):

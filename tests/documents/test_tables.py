@@ -53,6 +53,7 @@ HEADER = '# Titel\nmsgid ""\nmsgstr ""\n"Plural-Forms: nplurals=2;\\n"\n\n'
         ('msgid "da"\nmsgstr "there"\n', None),
         ('#, fuzzy\n#| msgid "alt"\nmsgid "da"\nmsgstr "old"\n', 'msgid "da"\nmsgstr "DA"\n'),
         ('#, fuzzy\nmsgid "a"\nmsgstr "b"\nmsgid "c"\nmsgstr "d"\n', 'msgstr "A"\nmsgid "c"\nmsgstr "d"\n'),
+        ('msgid "\\x64a \\303\\244\\q\\v"\nmsgstr ""\n', 'msgstr "DA ÄQ\\v"\n'),
         ('#~ msgid "da"\n#~ msgstr ""\n', None),
         ('msgid "12%"\nmsgstr ""\n', 'msgid "12%"\nmsgstr "12%"\n'),
         (
@@ -80,9 +81,9 @@ def test_messages_of_po(source: str, expected: str | None, end: str) -> None:
         (JSON, '{"a": "\\ud800b"}', "surrogates not allowed"),
         (JSON, '{"a": "b}', "Unterminated string"),
         (PO, 'msgid "a"\nmsgstr "\n', "line 2 is no comment, name or string"),
-        (PO, 'msgid "a"\nmsgid "b"\nmsgstr ""\n', "line 2 has no msgstr before it"),
-        (PO, 'msgstr ""\n', "line 1 has no msgid before it"),
-        (PO, 'msgid "a"\n', "its last msgid has no msgstr"),
+        (PO, 'msgid "a"\nmsgid "b"\nmsgstr ""\n', "the message at line 1 needs one msgid and a msgstr"),
+        (PO, 'msgstr ""\n', "line 1 needs one msgid"),
+        (PO, 'msgid "b"\nmsgstr ""\n\nmsgid "a"\n', "line 4 needs one msgid and a msgstr"),
         (PO, "# da\n", "it has no msgid"),
     ],
 )

@@ -9,8 +9,9 @@ How CTranslate2's search differs from `nmt.decode.search`:
   piece of the batch, so that a translation can depend on the other sentences of its batch.
 - At `max_decoding_length` it truncates a hypothesis, while we force EOS: our limit L corresponds to its limit L - 1. A
   batch has one limit, the largest of its segments; a translation that exceeds its own limit is searched for again.
-What it lacks, the torch engine of the same model does (see `suited_to` and `score`): sampling, minimum Bayes risk, the
-length penalty gnmt, steps to watch, and scores of references. The engine of an export has no torch engine.
+What it lacks, the torch engine of the same model does (see `Translator.engine_for` and `score`): sampling, minimum
+Bayes risk, the length penalty gnmt, steps to watch, and scores of references. The engine of an export has no torch
+engine.
 """
 
 import math
@@ -64,30 +65,19 @@ class CTranslate2Engine:
     engine: Any
     tokenizers: Tokenizers
     max_length: int  # of a sequence that the model accepts, in tokens
-    load_torch: Callable[[], Engine] | None = None  # loads the torch engine of the same model; None for an export
+    load_torch: Callable[[], Engine] | None = None  # returns the torch engine of the same model; None for an export
     has_shortlist: bool = False
+    in_background: bool = True
 
     def __post_init__(self) -> None:
-        self.sees_steps, self.in_background = False, True
         self.name = f"CTranslate2 {metadata.version('ctranslate2')} {self.engine.compute_type}"
         self.name += " with a shortlist" if self.has_shortlist else ""
         self.explains = self.load_torch is not None
-        self._torch: Engine | None = None
 
     def torch_engine(self, needed_for: str) -> Engine:
-        """Load the torch engine on first use. Raises ConfigError for an export, which has no torch model."""
-        if self._torch is None:
-            if self.load_torch is None:
-                raise ConfigError(f"CTranslate2 has no {needed_for}", hint="give the run that was exported")
-            self._torch = self.load_torch()
-        return self._torch
-
-    def suited_to(self, options: SearchOptions, *, watched: bool = False) -> Engine:
-        if options.sample or options.mbr:
-            return self.torch_engine("sampling with a seed for each line")
-        if options.length_penalty == "gnmt":
-            return self.torch_engine("length penalty gnmt")
-        return self.torch_engine("steps to watch") if watched and self.load_torch is not None else self
+        if self.load_torch is None:
+            raise ConfigError(f"CTranslate2 has no {needed_for}", hint="give the run that was exported")
+        return self.load_torch()
 
     def start(
         self,
@@ -95,7 +85,7 @@ class CTranslate2Engine:
         options: SearchOptions,
         *,
         batch_size: int,
-        watch: WatchStep | None = None,  # noqa: ARG002 - see `suited_to`
+        watch: WatchStep | None = None,  # noqa: ARG002 - CTranslate2 shows no steps
     ) -> Callable[[], list[NBest]]:
         limits = [options.limit(len(s.tokens) + 1, len(s.prefix), self.max_length) for s in segments]
         # Segments of similar length share a batch, and the limit of the longest. The longest come first.
@@ -229,16 +219,14 @@ def converted(file: Path, precision: Precision) -> tuple[Path, str]:
 def convert(file: Path, directory: Path, quantization: str) -> None:
     """Run `nmt export` in a child process: this one need not import torch, and survives a crash. Raises ModelError."""
     to = ["export", "--to", "ctranslate2", "--quantization", quantization, "-q", "-m", str(file), "-o", str(directory)]
-    env = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES}
-    env |= {**child_variables(), "NMT_END_WITH_PARENT": "1"}  # the child ends when its stdin is closed
-    command, pipe = [sys.executable, "-m", "nmt", *to], subprocess.PIPE
-    with subprocess.Popen(command, env=env, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe) as child:
-        assert child.stderr is not None
-        lines = child.stderr.read().decode(errors="replace").split("\n")
-        message = next((line for line in lines if line.startswith("nmt: error: ")), "")
-        if code := child.wait():
-            message = message.removeprefix("nmt: error: ") or f"the conversion ended with exit code {code}"
-            raise ModelError(message, hint="use --engine torch")
+    env = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES} | child_variables()
+    command = [sys.executable, "-m", "nmt", *to]
+    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").split("\n")
+        messages = [line.removeprefix("nmt: error: ") for line in lines if line.startswith("nmt: error: ")]
+        message = messages[0] if messages else f"the conversion ended with exit code {done.returncode}"
+        raise ModelError(message, hint="use --engine torch")
 
 
 def contents(export: Path) -> bytes:
@@ -259,7 +247,8 @@ def load_export(
     tokenizers = run.read_tokenizers(config)
     if tokenizers is None:
         raise ModelError(f"{path} has no tokenizer", hint="export the model again")
-    check_loadable("ctranslate2", f"the export {path}", contents(path), str(path))  # loading a damaged one may crash
+    if load_torch is None:  # not from the cache, which `converted` has checked; loading a damaged export may crash
+        check_loadable("ctranslate2", f"the export {path}", contents(path), str(path))
     kind, _, index = device.partition(":")
     on_cpu = kind == "cpu" or (kind == "auto" and not ctranslate2.get_cuda_device_count())
     # OMP_NUM_THREADS comes from the user or --threads (see `set_environment_variables`).

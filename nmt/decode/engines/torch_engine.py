@@ -46,7 +46,7 @@ class TorchEngine:
     def __init__(self, *models: Seq2Seq) -> None:
         self.models = models
         self.name = f"torch {torch.__version__} {str(next(models[0].parameters()).dtype).removeprefix('torch.')}"
-        self.explains, self.sees_steps, self.in_background = len(models) == 1, True, False
+        self.explains, self.in_background = len(models) == 1, False
         self.device = models[0].device
         self.max_length = min(model.max_length for model in models)
         decoders = [incremental_decoder(model) for model in models]
@@ -54,9 +54,6 @@ class TorchEngine:
         self.max_positions = MAX_BATCH_POSITIONS  # reduced after running out of memory
 
     def torch_engine(self, needed_for: str) -> "TorchEngine":  # noqa: ARG002 - see `Engine`
-        return self
-
-    def suited_to(self, options: SearchOptions, *, watched: bool = False) -> "TorchEngine":  # noqa: ARG002
         return self
 
     def start(
@@ -95,23 +92,18 @@ class TorchEngine:
         return finish
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
+        @torch.inference_mode()
+        def score_batch(pairs: list[int]) -> list[list[float]]:
+            batch = collate([source[i] for i in pairs], [target[i] for i in pairs], pairs).to(self.device)
+            log_probs = log_mean_probs([model(batch.src, batch.tgt_in) for model in self.models])  # (B, T, V)
+            of_target = log_probs.gather(-1, batch.tgt_out[..., None])[..., 0].tolist()  # (B, T)
+            return [row[: len(target[i]) + 1] for i, row in zip(pairs, of_target, strict=True)]
+
         found: list[list[float]] = [[] for _ in source]
-
-        def score_batch(batch: list[int]) -> list[list[float]]:
-            return self._log_probs([source[i] for i in batch], [target[i] for i in batch])
-
-        for batch in cut_batches([(len(s), len(t)) for s, t in zip(source, target, strict=True)], SCORED_TOKENS):
-            for i, row in zip(batch, chain(*halve_on_out_of_memory(score_batch, batch)), strict=True):
+        for pairs in cut_batches([(len(s), len(t)) for s, t in zip(source, target, strict=True)], SCORED_TOKENS):
+            for i, row in zip(pairs, chain(*halve_on_out_of_memory(score_batch, pairs)), strict=True):
                 found[i] = row
         return found
-
-    @torch.inference_mode()
-    def _log_probs(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        """Score a batch. Returns the log-probabilities of each target's tokens and EOS."""
-        batch = collate(source, target, range(len(source))).to(self.device)
-        log_probs = log_mean_probs([model(batch.src, batch.tgt_in) for model in self.models])  # (B, T, V)
-        of_target = log_probs.gather(-1, batch.tgt_out[..., None])[..., 0]  # (B, T)
-        return [row[: len(tokens) + 1] for row, tokens in zip(of_target.tolist(), target, strict=True)]
 
     @torch.inference_mode()
     def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
@@ -218,9 +210,8 @@ def load_models(
     models: list[Seq2Seq] = []
     configs: list[Config] = []
     tokenizers = None
-    runs = [RunDirectory(path) if path.is_dir() else None for path in paths]
-    for path, run in zip(paths, runs, strict=True):
-        checkpoint = read_checkpoint(run.model_file if run else path, prefixes=("model",))
+    for path in paths:
+        checkpoint = read_checkpoint(RunDirectory(path).model_file if path.is_dir() else path, prefixes=("model",))
         tokenizers = tokenizers or checkpoint.tokenizers
         if checkpoint.tokenizers != tokenizers:
             hint = "runs with the same data.train and tokenizer settings have the same tokenizer, whatever the seed"
@@ -231,4 +222,5 @@ def load_models(
     assert tokenizers
     data = configs[0].data.model_copy(update={"max_length": min(config.data.max_length for config in configs)})
     progress = {} if len(models) > 1 else checkpoint.progress
-    return TorchEngine(*models), tokenizers, configs[0].model_copy(update={"data": data}), runs[0], progress
+    run = RunDirectory(paths[0]) if paths[0].is_dir() else None
+    return TorchEngine(*models), tokenizers, configs[0].model_copy(update={"data": data}), run, progress

@@ -139,10 +139,11 @@ def test_the_engine_is_chosen_by_model_device_and_precision(five_run: FiveRun) -
 def test_what_ctranslate2_lacks_is_done_by_torch_with_the_same_model(five_run: FiveRun) -> None:
     auto, torch_only = load(five_run.run), load(five_run.run, engine="torch")
     assert isinstance(auto.engine, CTranslate2Engine)
-    assert auto.engine._torch is None, "loaded when it is needed"
+    assert auto.engine.load_torch
+    assert not auto.engine.load_torch.cache_info().currsize, "loaded when it is needed"  # type: ignore[attr-defined]
     for options in ({"sample": True, "beam": 2, "seed": 3}, {"length_penalty": "gnmt"}, {"mbr": "chrf"}):
         assert auto.translate(SOURCE, **options) == torch_only.translate(SOURCE, **options)
-    assert auto.engine._torch is not None
+    assert auto.engine.torch_engine("a test") is auto.engine.torch_engine("a test")
     shown: list[str] = []
     lines = [Line(1, SOURCE[0])]
     (found,) = auto.start(lines, auto.options, 8, lambda text_of: shown.append(text_of(0)))()
