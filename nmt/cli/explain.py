@@ -7,6 +7,7 @@ import typer
 
 from nmt.cli import options, streams
 from nmt.errors import InputError
+from nmt.processes import set_environment_variables
 
 
 def explain(
@@ -44,7 +45,7 @@ def explain(
         runs = options.model_paths(models)
         if len(runs) > 1 and not reference:
             raise InputError("several runs are compared on one translation", hint="add --reference")
-        options.set_environment_variables(threads)
+        set_environment_variables(threads)
         from nmt.insight import growth as snapshots
         from nmt.run.directory import RunDirectory
 

@@ -68,8 +68,8 @@ def climb(results: Results, title: str, rungs: Sequence[str], part: str, configs
         row = results.add(f"{title}, test: the rungs", name, partial(rung, configs / f"{name}.yaml", runs / name))
         dev_bleu[name] = row["dev_BLEU"]
     if grown := [word for name in rungs if RunDirectory(runs / name).snapshot_steps() for word in ("-m", runs / name)]:
-        source, reference = SENTENCE
-        run_nmt("explain", source, "--reference", reference, "--growth", *grown, "-o", runs / "growth.html")
+        sentence, reference = SENTENCE
+        run_nmt("explain", sentence, "--reference", reference, "--growth", *grown, "-o", runs / "growth.html")
     best = max(dev_bleu, key=lambda name: dev_bleu[name])
     config, one, two = configs / f"{best}.yaml", runs / best, runs / f"{best}-seed-2"
     trained(config, two, "seed=2")

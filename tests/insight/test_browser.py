@@ -240,9 +240,8 @@ def test_boxes_open_by_keyboard_and_layers_unfold(opened: Any, explained: Explan
         shapes = stages[shown]
         box.press(key)
         assert [text.split(" = ")[1] for text in opened.locator("#box h4 code").all_inner_texts()] == shapes
-        assert opened.locator("#box svg").count() == (
-            len(shapes) or {"encoder layer": 4, "decoder layer": 2 * 4}[name]
-        ), "heads"
+        n_heads = {"encoder layer": 4, "decoder layer": 2 * 4}
+        assert opened.locator("#box svg").count() == (len(shapes) or n_heads[shown])
         assert opened.locator("#box pre").count() > 0
         opened.keyboard.press("Escape")
         assert box.evaluate("box => box === document.activeElement")
