@@ -232,6 +232,8 @@ def desk(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for stem in ("text", "train", "test", "new", "a"):
         shutil.copy(five_run.source_file, home / f"{stem}.de")
         shutil.copy(five_run.target_file, home / f"{stem}.en")
+    for part in ("new.de.000", "new.de.001", "new.de.002"):
+        shutil.copy(five_run.source_file, home / part)
     return home
 
 
