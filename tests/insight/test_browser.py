@@ -324,7 +324,10 @@ def test_a_sentence_along_training_is_stepped_through_by_keyboard(
         slider.focus()
         page.keyboard.press("Home")
         for n, one in enumerate(grown.snapshots):
-            assert page.locator("#player output").inner_text() == f"Step {one.step} ({n + 1} of {len(grown.snapshots)})"
+            assert (
+                page.locator("#player output").inner_text()
+                == f"Training step {one.step} ({n + 1} of {len(grown.snapshots)})"
+            )
             assert page.locator("#now").inner_text().startswith(one.translation or "(nothing)")
             assert str(one.step) in page.locator("#translations tr.now").inner_text()
             shown = page.locator(".piece .value").all_inner_texts()
@@ -343,7 +346,7 @@ def test_a_sentence_along_training_is_stepped_through_by_keyboard(
             check_role(page, grown, role.split()[0].lower())
             check_accessible(page)
         page.get_by_role("button", name="Play").press("Enter")
-        assert page.locator("#player output").inner_text().startswith("Step 1 ")
+        assert page.locator("#player output").inner_text().startswith("Training step 1 ")
         page.get_by_role("button", name="Pause").press("Enter")
 
 
@@ -370,8 +373,27 @@ def test_runs_are_compared_and_chosen_at_the_same_step(browser: Any, grown: grow
                     assert probability(mean) in row
         page.get_by_role("slider", name="Snapshot").fill("1")
         page.locator("#runs button").nth(1).press("Enter")
-        assert page.locator("#player output").inner_text().startswith(f"Step {other.snapshots[1].step} ")
+        assert page.locator("#player output").inner_text().startswith(f"Training step {other.snapshots[1].step} ")
         check_accessible(page)
+
+
+@pytest.mark.parametrize(
+    ("translation", "reference", "shares"),
+    [
+        ("a dog runs", "a dog runs", (1, 1)),
+        ("runs dog a", "a dog runs", (1, 1 / 3)),
+        ("The cat. A dog!", "a dog and the dog", (1 / 5, 0)),
+        ("the the the", "the cat the", (2 / 3, 1)),
+        ("我买书", "我买一本书", (3 / 5, 1)),
+        ("", "a b", (0, 0)),
+    ],
+)
+def test_words_found_and_in_order_are_counted(
+    browser: Any, grown: growth.Growth, tmp_path: Path, translation: str, reference: str, shares: tuple[float, float]
+) -> None:
+    (file := tmp_path / "growth.html").write_text(growth.as_page([grown]), encoding="utf-8")
+    with opened_page(browser, file.as_uri()) as page:
+        assert page.evaluate("([a, b]) => wordShares(a, b)", [translation, reference]) == pytest.approx(shares)
 
 
 def check_places(page: Any, grown: growth.Growth, n: int) -> None:

@@ -45,7 +45,7 @@ function words() {
   const before = piecesToText(targetPieces.slice(0, best.tokens.indexOf(least)));
   const sentences = [html("p", {}, "The model was least sure when it wrote ", html("b", {}, bdi(least.piece)),
     before ? [" after “", bdi(before), "”"] : [], `: it gave this piece ${percent(probability(least))}.`,
-    other ? [` The next best was `, html("b", {}, bdi(other.piece)), ` with ${percent(Math.exp(other.log_prob))}.`] : [])];
+    other ? [least.rank > 1 ? " The most probable one was " : " The next best was ", html("b", {}, bdi(other.piece)), ` with ${percent(Math.exp(other.log_prob))}.`] : [])];
   const passedOver = best.tokens.filter((token) => token.rank > 1);
   if (passedOver.length) sentences.push(html("p", {}, "It did not always write the most probable piece, because the search looks for the best sentence: ",
     passedOver.map((token, i) => [i ? ", " : "", html("b", {}, bdi(token.piece)), ` (${percent(probability(token))}) instead of `,
@@ -163,7 +163,7 @@ function searchSection() {
   byId("search-text").textContent = sample
     ? "The translations were drawn at random: at each step every hypothesis is continued by one piece, drawn by its probability."
     : beam === 1 ? "Greedy search: at each step only the most probable piece is kept."
-      : `Beam search keeps the ${beam} best hypotheses (beginnings of a translation) at every step. It continues each of them by every piece of the vocabulary, keeps the ${beam} best that are not at their end, and drops the rest. A hypothesis that ends among the best ${beam} is finished. Its score is its log-probability divided by ${scored}, so that long translations are not at a disadvantage; the best score wins.`;
+      : `Beam search keeps the ${beam} best hypotheses (beginnings of a translation) at every step. It continues each of them by every piece of the vocabulary. Continuations by </s> that are among the best ${beam} are finished and set aside; of the others, the ${beam} best go on to the next step, and the rest are dropped. The score of a finished hypothesis is its log-probability divided by ${scored}, so that long translations are not at a disadvantage; the best score wins.`;
   put("search-figure", ...searchTree(data.tree, data.greedy.text !== best.text));
   put("hypotheses", table(["", "translation", "score", "log-probability", "pieces"], data.hypotheses.map((one, i) => [
     i + 1, html("span", { dir: "auto" }, one.text), one.score.toFixed(3), one.log_prob.toFixed(3), one.tokens.length])));
@@ -212,7 +212,7 @@ function masksSection() {
   const pictures = [];
   const matrixOf = (stage) => new PackedTensor(stage.values).matrix();
   const causal = found.find((stage) => stage.axes === "TT");
-  if (causal) pictures.push(maskPicture("The causal mask", "When the model predicts what follows a piece, it may look at this piece and those before it. Everything later, the future, is hidden.", matrixOf(causal), inputPieces, inputPieces));
+  if (causal) pictures.push(maskPicture("The causal mask", "When the model predicts what follows a piece, it may look at this piece and those before it. Everything later is hidden. In training the decoder reads the whole reference at once, and without the mask it would see the piece that it has to predict; in translation, later pieces do not exist yet.", matrixOf(causal), inputPieces, inputPieces));
   const padded = [...sourcePieces, ...data.padding_mask.slice(sourcePieces.length).map(() => "<pad>")];
   if (data.padding_mask.length) pictures.push(maskPicture("The padding mask", "Sentences of a batch are filled up to the same length. The filling is hidden.", [data.padding_mask.map(Number)], ["any piece"], padded));
   const windowed = found.find((stage) => stage.axes === "SS");

@@ -64,7 +64,7 @@ function player() {
   onShow.push((n) => {
     slider.value = n;
     slider.setAttribute("aria-valuetext", `step ${number(steps[n])}`);
-    out.textContent = `Step ${number(steps[n])} (${n + 1} of ${snapshots.length})`;
+    out.textContent = `Training step ${number(steps[n])} (${n + 1} of ${snapshots.length})`;
   });
 }
 
@@ -92,12 +92,33 @@ function chart(title, lines) {
     present));
 }
 
+// Words, or characters of scripts without spaces.
+const UNSPACED = "\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\p{Script=Thai}\\p{Script=Lao}\\p{Script=Khmer}\\p{Script=Myanmar}";
+const wordsOf = (text) => text.match(new RegExp(`[${UNSPACED}]|(?:(?![${UNSPACED}])[\\p{L}\\p{N}])+`, "gu")) ?? [];
+
+// The share of the reference's words that a translation has, and the share of the words that they have in common that
+// stand in the same order: the longest common subsequence, divided by the number in common.
+function wordShares(translation, reference) {
+  const [a, b] = [wordsOf(translation), wordsOf(reference)], rest = [...a];
+  const nCommon = b.filter((word) => { const i = rest.indexOf(word); if (i >= 0) rest.splice(i, 1); return i >= 0; }).length;
+  let row = new Array(b.length + 1).fill(0); // longest common subsequences of what was read of a, and each beginning of b
+  for (const word of a) {
+    const above = row;
+    row = [0];
+    b.forEach((other, j) => row.push(word === other ? above[j] + 1 : Math.max(above[j + 1], row[j])));
+  }
+  return [nCommon / Math.max(1, b.length), nCommon > 1 ? row.at(-1) / nCommon : 0];
+}
+
 function curvesSection() {
   const dev = (i) => ({ points: data.validations.map((line) => [line[0], line[i]]), dots: true });
   const figures = [];
   if (data.loss.length || data.validations.length)
-    figures.push(chart("Loss, nats per piece: training (thin), dev (dots)", [{ name: "training", points: data.loss }, dev(1)]));
-  if (data.validations.length) figures.push(chart("Dev BLEU", [dev(2)]));
+    figures.push(chart("Loss: training (thin), dev (dots)", [{ name: "training", points: data.loss }, dev(1)]));
+  if (data.validations.length) figures.push(chart("Dev BLEU, 0 to 100", [dev(2)]));
+  figures.push(chart("Words of the reference, %: found (dots), in order", [
+    { points: snapshots.map((one) => [one.step, 100 * wordShares(one.translation, data.reference)[0]]), dots: true },
+    { points: snapshots.map((one) => [one.step, 100 * wordShares(one.translation, data.reference)[1]]), color: "var(--negative)" }]));
   put("curve-figures", ...figures);
   put("translations", table(["step", "translation"], snapshots.map((one) => [number(one.step), bdi(textOf(one))])));
   const rows = [...byId("translations").querySelectorAll("tbody tr")];
@@ -190,8 +211,8 @@ function wordsSection() {
 // --- heads --------------------------------------------------------------------------------------------------
 
 const ROLES = {
-  previous: ["Previous piece", "The mean weight on the piece before: how a head of the encoder or decoder learns word order."],
-  alignment: ["Alignment", "How near a cross-attention head comes to looking at one source piece that is not the end: 1 divided by the number of pieces that it effectively looks at, times the weight that is not on the end."],
+  previous: ["Previous piece", "The mean weight on the piece before: a head that looks there sees pairs of neighbors, one of the ways to know the order of words."],
+  alignment: ["Alignment", "How near a cross-attention head comes to looking at one source piece that is not the end. A head that spreads its weight evenly over n pieces has 1/n (in general 1 / 2^entropy); this is multiplied by the weight that is not on the end."],
   end: ["End", "The mean weight on the end of the source or the start of the target: where a head looks when it has nothing to look for."],
 };
 const HALF = 0.5; // from here on a head has a role
@@ -199,7 +220,7 @@ const HALF = 0.5; // from here on a head has a role
 function headsSection() {
   byId("heads").hidden = !data.heads.length;
   if (!data.heads.length) return;
-  byId("heads-text").textContent = `Means over this sentence${data.n_pairs > 1 ? ` and ${data.n_pairs - 1} samples of dev` : ""}, by snapshot. A head has a role from the snapshot on from which its value stays at one half or more.`;
+  byId("heads-text").textContent = `Means over this sentence${data.n_pairs > 1 ? ` and ${data.n_pairs - 1} samples of dev` : ""}, by snapshot. A head counts as having a role once its value has reached one half for good.`;
   const since = (one) => one.shares.findLastIndex((share) => share < HALF) + 1; // the number of snapshots for a head without the role
   state.role = (data.heads.find((one) => since(one) < steps.length) ?? data.heads[0]).role;
   const draw = () => {
@@ -212,7 +233,7 @@ function headsSection() {
       label: `${ROLES[state.role][0]}, by head and step`, describe: (r, c, value) => `${headName(found[r])}, step ${number(steps[c])}: ${value.toFixed(2)}` }));
     const taken = found.filter((one) => since(one) < steps.length).sort((a, b) => since(a) - since(b));
     put("role-table", taken.length ? table(["head", "from step", "at the end"], taken.map((one) => [headName(one), number(steps[since(one)]), one.shares.at(-1).toFixed(2)]))
-      : html("p", {}, "No head has this role at the end."));
+      : html("p", {}, "No head reaches one half; the darkest row above comes nearest."));
   };
   draw();
 }

@@ -185,7 +185,7 @@ function player(stageFigure) {
     const room = byId("map-figure").clientWidth || 350;
     const kind = s.architecture === "rnn" ? [s.cell.toUpperCase(), `attention: ${s.attention.replace("_", " ")}`]
       : [`${s.norm}-norm`, `positions: ${s.positions}`, `${s.n_heads} heads of ${s.d_model / s.n_heads}`];
-    const facts = [`${s.n_encoder_layers} + ${s.n_decoder_layers} layers, ${kind[0]}`, ...kind.slice(1), `width ${s.d_model}`, "Open a box to look inside."];
+    const facts = [`${s.n_encoder_layers} + ${s.n_decoder_layers} layers, ${kind[0]}`, ...kind.slice(1), `width ${s.d_model}`, "Open a box to look inside.", ...(isTranslation() && meanCross ? ["Source pieces are blue", "where cross-attention looks."] : [])];
     figure = drawMap({ width: Math.min(room, 560), settings: s, nTokens: data.stages.at(-1).shape.at(-1), source: data.source_pieces, inputs: lane.read,
       outputs: lane.tokens.map((token) => (lane.isGiven ? token.alternatives[0] : token).piece), hasLoop: !lane.isGiven, isRtl: getComputedStyle(byId("translation")).direction === "rtl", facts, map,
       names: { source: "the source", inputs: lane.isGiven ? "what it is given" : "what it has written", outputs: lane.isGiven ? "its most probable pieces" : "the next pieces" } });
