@@ -63,11 +63,12 @@ def split_corpus(
         parts[test[np.isin(own[test], own[parts == DEV])]] = LEAK
     of_line = np.full(len(is_usable), BLANK)
     of_line[is_usable] = parts
-    counts = np.bincount(of_line, minlength=5).tolist()
-    if 0 in counts[:3]:
-        message = "without repeated sentences, {} pairs are left for train, {} for dev, {} for test".format(*counts)
+    n_train, n_dev, n_test, n_blank, n_leaking = np.bincount(of_line, minlength=5).tolist()
+    if not (n_train and n_dev and n_test):
+        message = f"without repeated sentences, {n_train} pairs are left for train, {n_dev} for dev, {n_test} for test"
         raise DataError(message, hint="give a text with more different sentences")
-    return Facts(*counts, *write_parts(source, target, directory, languages, of_line))
+    of_text = write_parts(source, target, directory, languages, of_line)
+    return Facts(n_train, n_dev, n_test, n_blank, n_leaking, *of_text)
 
 
 def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], list[NDArray[np.uint64]]]:
