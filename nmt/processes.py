@@ -73,9 +73,9 @@ def set_environment_variables(threads: int = 0) -> None:
         os.environ["OMP_NUM_THREADS"] = str(threads)
 
 
-def prepare_torch(threads: int = 0) -> None:
+def prepare_torch() -> None:
     """Set environment variables and malloc's options for torch. Call it before torch is imported."""
-    set_environment_variables(threads)
+    set_environment_variables()
     keep_freed_memory()
 
 

@@ -25,7 +25,6 @@ def align(
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: words and links.")] = False,
     beam: options.Beam = None,
     device: options.Device = "auto",
-    threads: options.Threads = 0,
 ) -> None:
     """Align words by the model's attention.
 
@@ -37,7 +36,7 @@ def align(
         raise InputError("--ref needs --src", hint="nmt align --src test.de --ref test.en")
     if ref is not None and beam is not None:
         raise InputError("--beam has no effect with --ref", hint="leave out one of them")
-    _, translator = options.load_translator(model, device, threads)
+    _, translator = options.load_translator(model, device)
     from nmt.decode.align import align
 
     pairs, given = tee(word_pairs(translator, src, ref, beam))

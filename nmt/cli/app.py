@@ -24,7 +24,6 @@ from nmt.cli.check import check
 from nmt.cli.compare import compare
 from nmt.cli.config import config
 from nmt.cli.curves import curves
-from nmt.cli.distill import distill
 from nmt.cli.download import download
 from nmt.cli.evaluate import evaluate
 from nmt.cli.explain import explain
@@ -44,6 +43,7 @@ from nmt.cli.train import train
 from nmt.cli.translate import translate
 from nmt.distributed import launched
 from nmt.errors import ConfigError, DivergedError, InputError, LostRankError, NmtError, OutputError, StoppedError
+from nmt.processes import set_environment_variables
 
 USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's UsageError; typer may bundle its own click
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -61,20 +61,21 @@ class Group(typer.core.TyperGroup):
                 formatter.write_dl([(str(c.name).ljust(width), text) for c, text in zip(commands, helps, strict=True)])
 
 
-def with_log(function: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options -q and -v, which set up the log before `function` runs."""
+def with_shared_options(function: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options -q and -v, and --threads if it has a --device; they take effect before it runs."""
 
     @functools.wraps(function)
-    def command(*, quiet: bool, verbose: bool, **options: Any) -> None:
+    def command(*, threads: int = 0, quiet: bool, verbose: bool, **options: Any) -> None:
         set_up_logging(quiet, verbose)
+        set_environment_variables(threads)
         if launched().n_ranks > 1 and function is not train:
             raise InputError("torchrun is for nmt train only", hint="start a command for each part of a file instead")
         function(**options)
 
-    flags = {"quiet": Quiet, "verbose": Verbose}
-    kind = inspect.Parameter.KEYWORD_ONLY
-    added = [inspect.Parameter(name, kind, default=False, annotation=flag) for name, flag in flags.items()]
-    signature = inspect.signature(function)
+    signature, kind = inspect.signature(function), inspect.Parameter.KEYWORD_ONLY
+    flags: dict[str, Any] = {"threads": Threads} if "device" in signature.parameters else {}
+    flags |= {"quiet": Quiet, "verbose": Verbose}
+    added = [inspect.Parameter(name, kind, default=0, annotation=flag) for name, flag in flags.items()]
     command.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])  # type: ignore[attr-defined]
     command.__annotations__ = {**function.__annotations__, **flags}
     return command
@@ -86,12 +87,13 @@ def print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 keeps torch's default.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")]
 Version = Annotated[bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")]
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {  # the groups of `nmt --help`, in its order
     "Learn": (train, translate, evaluate, explain),
-    "Data": (download, check, init, tokenize, backtranslate, distill),
+    "Data": (download, check, init, tokenize, backtranslate),
     "Models": (compare, score, align),
     "Runs": (config, sweep, report, curves, info, average, prune),
     "Formats": (export, import_),
@@ -108,7 +110,7 @@ def name_of(function: Callable[..., None]) -> str:
 app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
 for commands in PANELS.values():
     for command in commands:
-        app.command(name_of(command))(with_log(command))
+        app.command(name_of(command))(with_shared_options(command))
 
 
 @app.callback()
@@ -133,7 +135,7 @@ def main() -> None:
     except USAGE_ERROR as error:
         if error.format_message().startswith("Usage: "):  # `nmt` without arguments prints its help
             error.show()
-            suggest()
+            print(f"\nNext: {printable(next_step())}", file=sys.stderr)
             sys.exit(2)
         path = error.ctx.command_path if error.ctx else "nmt"
         dash = "; put -- before a TEXT that begins with a dash" if path == "nmt translate" else ""
@@ -148,11 +150,6 @@ def main() -> None:
         if error.filename is not None:  # for example a name that is too long, or no access
             fail(InputError(f"cannot use {error.filename}: {error.strerror}", hint="check the path and permissions"))
         fail(OutputError(f"cannot write the output: {error.strerror}", hint="check that the disk is not full"))
-
-
-def suggest() -> None:
-    if suggestion := next_step():
-        print(f"\nNext: {printable(suggestion)}", file=sys.stderr)
 
 
 def fail(error: NmtError) -> NoReturn:

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmt.cli import options, streams
-from nmt.cli.rewriting import check_direction, checked_files, rewrite
+from nmt.cli.resumable import checked_files, rewrite
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
     from nmt.decode.segments import Translation
+    from nmt.decode.translator import Translator
 
 
 def backtranslate(
-    model: options.Generators,
-    input_file: options.InputFile,
+    model: Annotated[list[Path], typer.Option("--model", "-m", help="Of the reverse direction. Several: an ensemble.")],
+    input_file: Annotated[Path, typer.Option("--input", "-i", help="Lines of the target language.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Synthetic source lines; FILE.part until complete.")],
     tag: Annotated[str, typer.Option(help='Word at the beginning of each line; "" is none.')] = "<BT>",
     beam: options.Beam = None,
@@ -29,7 +30,6 @@ def backtranslate(
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
     device: options.Device = "auto",
-    threads: options.Threads = 0,
 ) -> None:
     """Make training pairs from text of the target language.
 
@@ -44,7 +44,7 @@ def backtranslate(
     search = options.search_options(
         "--sample", beam=beam, sample=sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, scores=False
     )
-    paths, translator = options.load_translator(model, device, threads, precision, engine)
+    paths, translator = options.load_translator(model, device, precision, engine)
     check_direction(translator, input_file)
     chosen = translator.with_options(**search)
     arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size}
@@ -59,3 +59,14 @@ def tagged(translation: "Translation", *, tag: str) -> str:
     """Return the tag and the translation; a blank translation stays blank, so that training drops the pair."""
     text = translation.text
     return f"{tag} {text}" if tag and text.strip() else text
+
+
+def check_direction(translator: "Translator", source: Path) -> None:
+    """Raise InputError if the suffix of the file is the language that the model translates into."""
+    from nmt.config import base_language, base_languages, language_of
+
+    source_language, target_language = base_languages(translator.config.data)
+    if target_language and source_language != target_language == base_language(language_of(source)):
+        direction = f"the model translates {source_language or 'something else'} to {target_language}"
+        hint = f"give -m a model that translates {target_language}, or -i the text of the other side"
+        raise InputError(f"{direction}, but {source} is named as {target_language}", hint=hint)

@@ -1,19 +1,15 @@
 """`nmt compare`."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from nmt.cli import options, streams
 from nmt.errors import DataError, InputError
 from nmt.text.lines import iter_lines
-
-if TYPE_CHECKING:
-    from nmt.config import Config
 
 Systems = Annotated[
     list[Path], typer.Argument(metavar="A B", help="Runs, model files, or files of translations; A is the baseline.")
@@ -33,7 +29,6 @@ def compare(
     batch_size: options.BatchSize = None,
     engine: options.Engine = None,
     device: options.Device = "auto",
-    threads: options.Threads = 0,
 ) -> None:
     """Say which of several systems translates better.
 
@@ -43,10 +38,12 @@ def compare(
     from nmt.config import language_of
     from nmt.evaluate import bleu_tokenizer, check_references
     from nmt.insight import compare as comparing
+    from nmt.run.directory import RunDirectory
 
     if not 2 <= len(systems) <= comparing.MAX_SYSTEMS:
         raise InputError(f"systems to compare: {len(systems)}", hint=f"give 2 to {comparing.MAX_SYSTEMS}")
-    _, names, sources, references = options.read_test_set(src, ref, configs_of(systems))
+    configs = [RunDirectory(path).read_config() for path in systems if path.is_dir()]
+    _, names, sources, references = options.read_test_set(src, ref, configs)
     if not references[0]:
         raise DataError(f"nothing to compare: {names[0]} is empty", hint="give at least one line")
     if not sources and any(map(is_model, systems)):
@@ -54,7 +51,7 @@ def compare(
     outputs, language = [], language_of(ref[0]) if ref else ""
     for path in systems:
         if is_model(path):
-            _, translator = options.load_translator([path], device, threads, engine=engine, always_log=True)
+            _, translator = options.load_translator([path], device, engine=engine, always_log=True)
             search = translator.with_options(**options.search_options("", beam=beam, scores=False))
             translations = translator.translate_lines(sources, search, batch_size=batch_size)
             lines = [found.text for found in streams.with_bar(translations, len(sources))]
@@ -74,10 +71,3 @@ def compare(
 def is_model(path: Path) -> bool:
     """Whether this is a run, an export or a model file, not a file of translations."""
     return path.is_dir() or path.suffix == ".safetensors"
-
-
-def configs_of(systems: Sequence[Path]) -> list["Config"]:
-    """Return the configs of the systems that are runs or exports."""
-    from nmt.run.directory import RunDirectory
-
-    return [RunDirectory(path).read_config() for path in systems if path.is_dir()]

@@ -13,7 +13,6 @@ from nmt.files import hash_file, sha256
 from nmt.text.lines import iter_lines
 
 if TYPE_CHECKING:
-    from nmt.decode.translator import Translator
     from nmt.run.directory import RunDirectory
 
 
@@ -26,7 +25,6 @@ def evaluate(
     lowercase: options.Lowercase = False,
     tokenize: options.Tokenize = None,
     bootstrap: Annotated[int, typer.Option(min=0, max=100_000, help="Resamples for 95 % intervals, or 0.")] = 1000,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the translations here.")] = None,
     show: Annotated[int, typer.Option(min=0, help="Print so many translations with source and reference.")] = 0,
     heads: Annotated[bool, typer.Option("--heads", help="Print statistics of each attention head.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -34,7 +32,6 @@ def evaluate(
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
     device: options.Device = "auto",
-    threads: options.Threads = 0,
 ) -> None:
     """Score translations: BLEU, chrF, TER.
 
@@ -48,34 +45,33 @@ def evaluate(
     from nmt.config import language_of
 
     figures: dict[str, Any] = {}
-    table_of_heads: list[str] = []
     if hyp is not None:
-        of_model = {"-m": model, "--beam": beam, "-o": output, "--heads": heads}
+        of_model = {"-m": model, "--beam": beam, "--heads": heads}
         if needing := [name for name, value in of_model.items() if value]:
             raise InputError(f"--hyp uses no model, but {needing[0]} needs one", hint="leave out one of them")
         test, hypotheses = options.read_test_set(src, ref, []), list(iter_lines([hyp]))
         target_language = language_of(Path(test.reference_names[0]))
     else:
-        paths, translator = options.load_translator(model, device, threads, precision, engine, always_log=True)
+        paths, translator = options.load_translator(model, device, precision, engine, always_log=True)
         model_hash = hash_file(translator.run.model_file) if translator.run else ""  # a training may replace the file
         if ref and not src:
             raise InputError("--ref needs --src", hint="give both, or neither for the run's data.test")
         test = options.read_test_set(src, ref, [translator.run.read_config()] if translator.run else [])
         target_language = translator.target_language
-        of_heads, table_of_heads = figures_of_heads(translator, test, heads)
+        if heads:
+            from nmt.insight.heads import attention_summary, table
+
+            summaries = attention_summary(translator, list(zip(test.sources, test.references[0], strict=True)))
+            figures["heads"] = [vars(summary) for summary in summaries]
         chosen = translator.with_options(**options.search_options("", beam=beam, scores=False))
         translations = translator.translate_lines(test.sources, chosen, batch_size=batch_size)
         hypotheses = [found.text for found in streams.with_bar(translations, len(test.sources))]
         figures |= {
             "models": list(map(str, paths)),
-            **of_heads,
             "beam": chosen.beam,
             "engine": translator.engine_for(chosen).name,
             "perplexity": evaluate.perplexity(translator.reference_log_probs(test.sources, test.references[0])),
         }
-        if output is not None:
-            with streams.open_output(output) as out:
-                out.writelines(line.encode() + b"\n" for line in hypotheses)
     tokenize = tokenize or evaluate.bleu_tokenizer(target_language)
     scoring: dict[str, Any] = {"tokenize": tokenize, "lowercase": lowercase, "n_bootstrap": bootstrap}
     scores = evaluate.score(hypotheses, test.references, ("bleu", "chrf", "ter"), **scoring)
@@ -91,18 +87,8 @@ def evaluate(
     print(*scores, sep="\n")
     if hyp is None:
         print(f"engine = {figures['engine']}\nperplexity of the references = {figures['perplexity']:.3f} per piece")
-    for line in table_of_heads:
-        print(line)
-
-
-def figures_of_heads(translator: "Translator", test: options.TestSet, heads: bool) -> tuple[dict[str, Any], list[str]]:
-    """Return the results of --heads, as JSON values and as a table."""
-    if not heads:
-        return {}, []
-    from nmt.insight.heads import attention_summary, table
-
-    summaries = attention_summary(translator, list(zip(test.sources, test.references[0], strict=True)))
-    return {"heads": [vars(summary) for summary in summaries]}, ["", *table(summaries)]
+    if heads:
+        print("", *table(summaries), sep="\n")
 
 
 def keep_scores(run: "RunDirectory", model_hash: str, test: options.TestSet, figures: dict[str, Any]) -> None:

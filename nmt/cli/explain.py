@@ -7,7 +7,6 @@ import typer
 
 from nmt.cli import options, streams
 from nmt.errors import InputError
-from nmt.processes import set_environment_variables
 
 
 def explain(
@@ -27,7 +26,6 @@ def explain(
     sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random.")] = False,
     seed: options.Seed = 1,
     device: options.Device = "auto",
-    threads: options.Threads = 0,
 ) -> None:
     """Show how a translation comes about.
 
@@ -45,7 +43,6 @@ def explain(
         runs = options.model_paths(models)
         if len(runs) > 1 and not reference:
             raise InputError("several runs are compared on one translation", hint="add --reference")
-        set_environment_variables(threads)
         from nmt.insight import growth as snapshots
         from nmt.run.directory import RunDirectory
 
@@ -56,7 +53,7 @@ def explain(
     if len(models or []) > 1:
         raise InputError("one translation is explained by one model", hint="leave out a -m, or add --growth")
     search = options.search_options("--sample", seed=seed, sample=sample, beam=beam)
-    _, translator = options.load_translator(models, device, threads)
+    _, translator = options.load_translator(models, device)
     from nmt.insight import render
     from nmt.insight.explain import explain as explain_one
 

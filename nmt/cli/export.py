@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -14,11 +14,12 @@ EXPORTS = {  # format -> the function that writes it; imported only when it is c
     "ctranslate2": "nmt.interchange.ctranslate2:to_ctranslate2",
     "huggingface": "nmt.interchange.huggingface:to_huggingface",
 }
+Format = Literal["argos", "ctranslate2", "huggingface"]
 QUANTIZED = ("argos", "ctranslate2")  # the formats that take --quantization
 
 
 def export(
-    to: Annotated[str, typer.Option(help=f"The format: {', '.join(EXPORTS)}.")],
+    to: Annotated[Format, typer.Option(help="The format.")],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Directory (argos: file), written atomically; replaces an export.")
     ],
@@ -37,8 +38,6 @@ def export(
     export includes the tokenizer. Its probabilities on a few sentences must agree with nmt's (huggingface: compared if
     transformers is installed).
     """
-    if to not in EXPORTS:
-        raise InputError(f"no format '{to}'", hint=f"use {', '.join(EXPORTS)}")
     if quantization and to not in QUANTIZED:
         raise InputError(f"--quantization does not apply to {to}", hint=f"it is for {', '.join(QUANTIZED)}")
     if shortlist and to != "ctranslate2":

@@ -25,7 +25,6 @@ def init(
     source_lang: Annotated[str, typer.Option(help="Language code. [default: the suffix of SRC]")] = "",
     target_lang: Annotated[str, typer.Option(help="Language code. [default: the suffix of TGT]")] = "",
     device: options.Device = "auto",
-    threads: options.Threads = 0,
 ) -> None:
     """Write a config, with reasons, for two files of text.
 
@@ -55,7 +54,7 @@ def init(
             f"{data}: {facts.n_train:,} pairs to train on, {facts.n_dev:,} for dev, {facts.n_test:,} for test; left "
             f"out: {facts.n_blank:,} blank on a side, {facts.n_leaking:,} with a sentence of dev or test"
         )
-        prepare_torch(threads)
+        prepare_torch()
 
         def text(plan: corpus_init.Plan) -> str:
             return corpus_init.config_text(plan, str(run), str(data), languages)

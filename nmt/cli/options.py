@@ -11,7 +11,6 @@ import typer
 from nmt.cli.streams import log
 from nmt.decode import EngineName, Precision, Utility
 from nmt.errors import InputError, ModelError
-from nmt.processes import set_environment_variables
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -31,15 +30,11 @@ Engine = Annotated[
     EngineName | None, typer.Option(help="auto is ctranslate2 on a CPU if it can, else torch. [default: the config's]")
 ]
 Device = Annotated[str, typer.Option(help="auto (cuda, else mps, else cpu), cuda, cuda:1, mps or cpu.")]
-Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 keeps torch's default.")]
 OutputFile = Annotated[Path | None, typer.Option("--output", "-o", help="Atomic output file; - is stdout.")]
 Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 References = Annotated[list[Path] | None, typer.Option(help="Reference lines; repeat it for several.")]
 Lowercase = Annotated[bool, typer.Option(help="Ignore case.")]
 Tokenize = Annotated[str | None, typer.Option(help="sacreBLEU's: 13a, zh, char, ... [default: by language]")]
-# Of commands that write synthetic text.
-InputFile = Annotated[Path, typer.Option("--input", "-i", help="Lines to translate.")]
-Generators = Annotated[list[Path], typer.Option("--model", "-m", help="A run or model file. Several form an ensemble.")]
 
 
 def checked_minutes(minutes: float | None) -> float | None:
@@ -107,7 +102,6 @@ def model_paths(named: Path | list[Path] | None, *, always_log: bool = False) ->
 def load_translator(
     named: Path | list[Path] | None,
     device: str = "cpu",
-    threads: int = 0,
     precision: Precision | None = None,
     engine: EngineName | None = None,
     *,
@@ -116,7 +110,6 @@ def load_translator(
     """Load the models of -m, else of $NMT_MODEL, else the newest under runs/ (logged); return paths and translator."""
     paths = model_paths(named, always_log=always_log)
     log.debug("loading %s on %s", " and ".join(map(str, paths)), device)
-    set_environment_variables(threads)
     from nmt.decode.translator import load
 
     translator = load(paths, device, precision, engine)

@@ -18,7 +18,6 @@ def report(
     open_page: options.Open = False,
     beam: options.Beam = None,
     device: options.Device = "auto",
-    threads: options.Threads = 0,
 ) -> None:
     """Write a page about a run.
 
@@ -34,12 +33,12 @@ def report(
     for run in runs:
         directory = RunDirectory(run)
         is_evaluated = evaluate and directory.model_file.is_file()
-        evaluation = evaluation_of(directory, beam, device, threads) if is_evaluated else None
+        evaluation = evaluation_of(directory, beam, device) if is_evaluated else None
         found.append(read_report(run, evaluation, file))
     streams.write_text(file, as_page(found), show=open_page)
 
 
-def evaluation_of(run: "RunDirectory", beam: int | None, device: str, threads: int) -> dict[str, Any] | None:
+def evaluation_of(run: "RunDirectory", beam: int | None, device: str) -> dict[str, Any] | None:
     """Translate and score the run's test set, else its dev set; None if its config has neither."""
     from nmt.insight.report import evaluated
     from nmt.text.lines import iter_pairs
@@ -50,7 +49,7 @@ def evaluation_of(run: "RunDirectory", beam: int | None, device: str, threads: i
     if files is None:
         return None
     pairs = list(iter_pairs(*corpus_paths(config, files)))
-    _, translator = options.load_translator(run.path, device, threads)
+    _, translator = options.load_translator(run.path, device)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     search = translator.with_options(**options.search_options("", beam=beam))
     translations = streams.with_bar(translator.translate_lines(sources, search), len(sources))

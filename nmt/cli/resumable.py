@@ -1,4 +1,4 @@
-"""Resumable output: lines go to `FILE.part`, which becomes `FILE` when it is complete.
+"""Translates a file of lines into another file, resumably: lines go to `FILE.part`, which becomes `FILE` at the end.
 
 The first line of the part file, its header, is the origin of the output: input, model and options. A command resumes
 only a part file with the same origin.
@@ -6,45 +6,63 @@ only a part file with the same origin.
 
 import contextlib
 import json
-import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+from nmt.cli import streams
 from nmt.errors import InputError, OutputError
-from nmt.files import atomic_writer, locked, parse_json
+from nmt.files import atomic_writer, hash_file, is_special, locked, sha256
+from nmt.text.lines import iter_lines
 
-log = logging.getLogger("nmt")
+if TYPE_CHECKING:
+    from nmt.decode.segments import Translation
+    from nmt.decode.translator import Translator
+    from nmt.documents.markup import MarkupTranslator
 
-MAX_HEADER_BYTES = 100_000
 Origin = Mapping[str, str]  # the hash or value of each input, by name
 
 
-def read_origin(file: BinaryIO) -> Origin | None:
-    """Read the header of a part file; None if the file does not begin with one."""
-    with contextlib.suppress(ValueError):
-        found = parse_json(file.readline(MAX_HEADER_BYTES))
-        if isinstance(found, dict):
-            return {str(name): str(value) for name, value in found.items()}
-    return None
+def checked_files(command: str, source: Path | None, output: Path | None) -> tuple[Path, Path]:
+    """Return the input and the output of `command`. Raises InputError if one is no file: it could not be resumed."""
+    if source is None or output is None or any(path == streams.DASH or is_special(path) for path in (source, output)):
+        raise InputError(f"nmt {command} needs input and output files", hint=f"nmt {command} -i FILE -o FILE")
+    return source, output
 
 
-def complete_lines(file: BinaryIO) -> tuple[int, int]:
-    """Count the lines that are left in a file and end in `\\n`; return their number and the end of the last one."""
-    n_lines, end = 0, file.tell()
-    for line in file:
-        if line.endswith(b"\n"):
-            n_lines, end = n_lines + 1, end + len(line)
-    return n_lines, end
+def rewrite(
+    source: Path,
+    output: Path,
+    models: list[Path],
+    translator: "Translator | MarkupTranslator",
+    arguments: dict[str, Any],
+    settings: dict[str, Any],
+    render: Callable[["Translation"], str],
+) -> None:
+    """Translate the lines of a file.
 
+    Args:
+        models: paths that the translator was loaded from.
+        arguments: keyword arguments of `translate_lines`.
+        settings: what the output depends on besides files, models and search options, as JSON values.
+        render: returns the output line of a translation.
+    """
+    from nmt.decode.engines.ctranslate2_engine import contents
+    from nmt.decode.translator import is_export, model_file
 
-def changed(before: Origin | None, origin: Origin) -> str:
-    """Name what differs between two origins: `input and model`."""
-    if before is None:
-        return "file"
-    return " and ".join(name for name in origin if origin[name] != before.get(name)) or "version"
+    n_lines = streams.count_lines(source)
+    of_models = [sha256(contents(path)) if is_export(path) else hash_file(model_file(path)) for path in models]
+    option = json.dumps({**arguments["options"].model_dump(), **settings})
+    origin = {"input": hash_file(source), "model": " ".join(of_models), "option": option}
+    with resumed_output(output, origin) as (out, n_done):
+        lines = islice(iter_lines([source]), n_done, None)
+        translations = translator.translate_lines(lines, first=n_done + 1, **arguments)
+        for translation in streams.with_bar(translations, n_lines, n_done):
+            out.write(render(translation).encode() + b"\n")
+            out.flush()  # so that --resume after a kill loses nothing
 
 
 @contextlib.contextmanager
@@ -66,18 +84,20 @@ def resumed_output(path: Path, origin: Origin) -> Iterator[tuple[BinaryIO, int]]
             raise OutputError(f"cannot write {part}: {error.strerror or error}", hint=hint) from error
         except InputError as error:
             raise InputError(f"another command is writing {part}", hint="wait for it to end") from error
-        if not file.readline().endswith(b"\n"):  # new, or its writer was killed at the start
-            file.seek(0)
-            file.write(header)
-        file.seek(0)
-        if (before := read_origin(file)) != origin:
+        first = file.readline()
+        if first.endswith(b"\n") and first != header:
             hint = "restore it, or delete the part file to start over"
-            raise InputError(f"{part} was started with another {changed(before, origin)}", hint=hint)
-        n_lines, end = complete_lines(file)
+            raise InputError(f"{part} was started with another input, model or option", hint=hint)
+        file.seek(0)
+        file.write(header)  # missing if the file is new, or its writer was killed at the start
+        n_lines, end = 0, file.tell()
+        for line in file:
+            if line.endswith(b"\n"):
+                n_lines, end = n_lines + 1, end + len(line)
         file.seek(end)
         file.truncate()
         if n_lines:
-            log.info("%s: resuming after %d lines", part, n_lines)
+            streams.log.info("%s: resuming after %d lines", part, n_lines)
         yield file, n_lines
         file.seek(len(header))
         with atomic_writer(path) as whole:

@@ -24,7 +24,6 @@ def score(
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines, as of nmt translate.")] = False,
     alpha: options.Alpha = None,
     device: options.Device = "auto",
-    threads: options.Threads = 0,
 ) -> None:
     """Print the log-probabilities of given translations.
 
@@ -36,7 +35,7 @@ def score(
         raise InputError("--src and --ref go together", hint="give both, or pairs with -i or on stdin")
     if src is not None and input_file is not None:
         raise InputError("both --src and -i were given", hint="give one of them")
-    _, translator = options.load_translator(model, device, threads)
+    _, translator = options.load_translator(model, device)
     from nmt.decode.scoring import score_pairs
 
     chosen = translator.with_options(**options.search_options("", alpha=alpha))

@@ -32,7 +32,6 @@ def serve(
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
     device: options.Device = "auto",
-    threads: options.Threads = 0,
 ) -> None:
     """Serve a page to translate on, and LibreTranslate's HTTP API.
 
@@ -43,7 +42,7 @@ def serve(
         raise InputError(f"nmt serve needs {', '.join(missing)}", hint="pip install 'nmt-trainer[serve]'")
     keys = read_keys(api_keys) if api_keys else []
     named: Sequence[Path | None] = model or [None]
-    translators = [options.load_translator(one, device, threads, precision, engine)[1] for one in named]
+    translators = [options.load_translator(one, device, precision, engine)[1] for one in named]
     from nmt.serve.app import create_app
     from nmt.serve.guard import Limits
     from nmt.serve.server import bind, new_server

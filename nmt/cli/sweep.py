@@ -32,7 +32,6 @@ def sweep(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Directory. [default: RUN-sweep]")] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     device: options.Device = "auto",
-    threads: options.Threads = 0,
 ) -> None:
     """Find the best of several settings by successive halving.
 
@@ -42,7 +41,7 @@ def sweep(
     if (minutes is None) == (steps is None):
         raise InputError("a sweep needs --minutes or --steps, and not both", hint="--minutes 60")
     candidates = candidates_of(config, grid)
-    prepare_torch(threads)
+    prepare_torch()
     from nmt.config import dump_config
     from nmt.train.halving import Budget
     from nmt.train.sweep import Sweep

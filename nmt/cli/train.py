@@ -27,7 +27,6 @@ def train(
     dry_run: Annotated[bool, typer.Option(help="Check everything, estimate the cost, write nothing.")] = False,
     replicas: Annotated[int, typer.Option(min=0, max=1024, help="Threads that share a step on a CPU; 0 is auto.")] = 0,
     device: options.Device = "auto",
-    threads: options.Threads = 0,
 ) -> None:
     """Train a model, or resume training.
 
@@ -37,7 +36,7 @@ def train(
     from nmt.config import load_config
 
     settings = load_config(config, overrides or [])
-    prepare_torch(threads)
+    prepare_torch()
     from nmt.train import dry_run as measurement
     from nmt.train import session
 
@@ -72,9 +71,10 @@ def run_training(
 def write_report(run: Path) -> None:
     """Write report.html; training goes on if this fails."""
     from nmt.insight.report import as_page, read_report
+    from nmt.run.directory import RunDirectory
 
     try:
-        atomic_write(run / "report.html", as_page([read_report(run)]))
+        atomic_write(RunDirectory(run).report_file, as_page([read_report(run)]))
     except (NmtError, OSError) as error:
         streams.log.warning("no report: %s; training goes on", error)
 

@@ -11,7 +11,7 @@ import typer
 from pydantic_core import to_jsonable_python
 
 from nmt.cli import options, streams
-from nmt.cli.rewriting import checked_files, rewrite
+from nmt.cli.resumable import checked_files, rewrite
 from nmt.documents import SUFFIXES
 from nmt.errors import InputError
 
@@ -64,7 +64,6 @@ def translate(
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
     device: options.Device = "auto",
-    threads: options.Threads = 0,
 ) -> None:
     """Translate lines of text, one sentence, or a document.
 
@@ -106,7 +105,7 @@ def translate(
         max_length_a=None if max_length is None else 0.0,
         max_length_b=max_length,
     )
-    paths, translator = options.load_translator(model, device, threads, precision, engine)
+    paths, translator = options.load_translator(model, device, precision, engine)
     translator.encode_prefix(prefix)  # an invalid prefix raises before output is written
     translator.protected = protected or translator.protected
     arguments: dict[str, Any] = {"batch_size": batch_size, "prefix": prefix} | ({"window": 1} if stream else {})

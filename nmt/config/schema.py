@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # limits of file systems; MAX_PATH leaves room for suffixes
 LANGUAGE = re.compile(r"([a-zA-Z]{2,8}|x-[a-zA-Z0-9]{1,8})([-_][a-zA-Z0-9]{1,8})*")
+REMOVED = ("tensorboard",)  # settings in the files of earlier versions, which have no effect any more
 LARGEST = 10**9  # upper bound of counts that have no tighter one
 # The values of these keys that each architecture supports. Others are refused: they would have no effect.
 SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
@@ -21,6 +22,11 @@ class Section(BaseModel):
     """Base class of all sections: frozen, refuses unknown keys, validates defaults."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def without_removed(cls, tree: Any) -> Any:
+        return {key: tree[key] for key in tree if key not in REMOVED} if isinstance(tree, dict) else tree
 
     @field_validator("*", mode="before")
     @classmethod
@@ -199,12 +205,6 @@ class TrainSettings(Section):
     freeze: Annotated[tuple[ModelPart, ...], AsTuple] = Field(
         (), description="parts of the model that stay as they are"
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def without_removed(cls, tree: Any) -> Any:
-        """Leave out the setting `tensorboard`, which the files of earlier versions have."""
-        return {key: tree[key] for key in tree if key != "tensorboard"} if isinstance(tree, dict) else tree
 
 
 class SearchSettings(Section):  # can be set in a config and for a single translation

@@ -19,7 +19,6 @@ from nmt.text.lines import Pair, is_blank, iter_pairs
 
 HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100  # of dev and of test; limits are in pairs
 MIN_PAIRS = 20
-LETTER_PAIRS = 10_000  # training pairs whose letters are compared
 TRAIN, DEV, TEST, BLANK, LEAK = range(5)  # parts of a text, as `Facts` counts them; the last two are left out
 NOT_IN_A_KEY = re.compile(r"[\W_]+")
 
@@ -62,13 +61,14 @@ def split_corpus(
     parts[test] = TEST
     for own in digests:  # dev and test share a sentence only if most sentences occur repeatedly
         parts[test[np.isin(own[test], own[parts == DEV])]] = LEAK
-    n_train, n_dev, n_test = np.bincount(parts, minlength=3)[:3]
+    of_line = np.full(len(is_usable), BLANK)
+    of_line[is_usable] = parts
+    n_train, n_dev, n_test, n_blank, n_leaking = np.bincount(of_line, minlength=5).tolist()
     if not (n_train and n_dev and n_test):
         message = f"without repeated sentences, {n_train} pairs are left for train, {n_dev} for dev, {n_test} for test"
         raise DataError(message, hint="give a text with more different sentences")
-    of_line = np.full(len(is_usable), BLANK)
-    of_line[is_usable] = parts
-    return write_parts(source, target, directory, languages, of_line)
+    of_text = write_parts(source, target, directory, languages, of_line)
+    return Facts(n_train, n_dev, n_test, n_blank, n_leaking, *of_text)
 
 
 def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], list[NDArray[np.uint64]]]:
@@ -84,10 +84,10 @@ def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], list[NDArray[np
 
 def write_parts(
     source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str], parts: NDArray[np.int_]
-) -> Facts:
-    """Write each pair into the files of its part."""
+) -> tuple[int, int, float]:
+    """Write each pair into the files of its part. Return the last three fields of `Facts`."""
     directory.mkdir(parents=True, exist_ok=True)
-    n_train, n_words, characters, letters = 0, 0, set[str](), (Counter[str](), Counter[str]())
+    n_words, characters = 0, (Counter[str](), Counter[str]())
     with contextlib.ExitStack() as stack:
         files = [
             [stack.enter_context(atomic_writer(directory / f"{part}.{language}")) for language in languages]
@@ -98,15 +98,12 @@ def write_parts(
                 for file, text in zip(files[part], (pair.source, pair.target), strict=True):
                     file.write(f"{text}\n".encode())
             if part == TRAIN:
-                n_train += 1
-                characters.update(pair.source, pair.target)
-                if n_train <= LETTER_PAIRS:
-                    for counter, text in zip(letters, (pair.source, pair.target), strict=True):
-                        counter.update(filter(str.isalpha, text))
+                for counter, text in zip(characters, (pair.source, pair.target), strict=True):
+                    counter.update(text)
                 has_spaces = " " in pair.target.strip()
                 n_words += len(pair.target.split()) if has_spaces else round(len(pair.target) / 1.6)
-    n_train, n_dev, n_test, n_blank, n_leaking = np.bincount(parts, minlength=5).tolist()
-    return Facts(n_train, n_dev, n_test, n_blank, n_leaking, n_words, len(characters), overlap(*letters))
+    letters = (Counter({c: n for c, n in counter.items() if c.isalpha()}) for counter in characters)
+    return n_words, len(characters[0].keys() | characters[1].keys()), overlap(*letters)
 
 
 def overlap(one: Counter[str], other: Counter[str]) -> float:

@@ -1,30 +1,18 @@
-"""The report of a run: curves of its metrics, sample translations over time, and faults of its translations."""
+"""The report of a run: curves of its metrics, sample translations over time, and its best and worst translations."""
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nmt.config import Config, language
-from nmt.corpus import pairs
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.insight import pages
-from nmt.insight.compare import ComparedLine, EvaluationSet, by_length, compared_lines, n_words
+from nmt.insight.compare import EvaluationSet, by_length, compared_lines
 from nmt.insight.curves import CHARTS, read_figures
 from nmt.run.directory import RunDirectory
 
 N_EXAMPLES = 5
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Translations in which something is probably wrong."""
-
-    name: str
-    n_lines: int
-    share: float  # of all lines, 0-1
-    examples: list[ComparedLine]
 
 
 def read_report(path: Path, evaluation: dict[str, Any] | None = None, page: Path | None = None) -> dict[str, Any]:
@@ -55,7 +43,7 @@ def read_report(path: Path, evaluation: dict[str, Any] | None = None, page: Path
 def evaluated(
     corpus: str, sources: Sequence[str], references: Sequence[str], translations: Sequence[str], config: Config
 ) -> dict[str, Any]:
-    """Return scores, best and worst lines, groups by length and faults; the config names the target language."""
+    """Return scores, best and worst lines, and groups by length; the config names the target language."""
     tokenize = bleu_tokenizer(language(config.data, "target"))
     test_set = EvaluationSet(corpus, list(sources), [list(references)], tokenize)
     lines = compared_lines([translations], test_set)
@@ -67,30 +55,7 @@ def evaluated(
         "best": by_score[::-1][:N_EXAMPLES],
         "worst": by_score[:N_EXAMPLES],
         "lengths": by_length(lines, test_set),
-        "faults": find_faults(lines),
     }
-
-
-def find_faults(lines: Sequence[ComparedLine]) -> list[Fault]:
-    """Find translations with faults that their references lack; `nmt check` finds most of them in pairs."""
-    ratio = sorted((n_words(line.reference) + 1) / (n_words(line.source) + 1) for line in lines)[len(lines) // 2]
-
-    def usual(line: ComparedLine) -> float:
-        return ratio * (n_words(line.source) + 1)
-
-    def is_worse(test: Callable[[str, str], bool], line: ComparedLine) -> bool:
-        return test(line.source, line.translations[0]) and not test(line.source, line.reference)
-
-    tests: dict[str, Callable[[ComparedLine], bool]] = {
-        "empty": lambda line: bool(line.source.strip()) and not line.translations[0].strip(),
-        "repetition": lambda line: pairs.repeats(line.translations[0]) and not pairs.repeats(line.reference),
-        "source copied": lambda line: is_worse(pairs.is_copy, line),
-        "much too short": lambda line: n_words(line.translations[0]) + 1 < 0.5 * usual(line),
-        "much too long": lambda line: n_words(line.translations[0]) + 1 > 2 * usual(line) + 3,
-        "other numbers": lambda line: is_worse(pairs.numbers_differ, line),
-    }
-    hits = {name: [line for line in lines if test(line)] for name, test in tests.items()}
-    return [Fault(name, len(hit), len(hit) / len(lines), hit[:N_EXAMPLES]) for name, hit in hits.items() if hit]
 
 
 def as_page(reports: Sequence[dict[str, Any]]) -> str:

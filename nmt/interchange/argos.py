@@ -19,7 +19,6 @@ import stat
 import tempfile
 import zipfile
 from pathlib import Path
-from types import ModuleType
 
 from nmt.config import language
 from nmt.decode.translator import Translator
@@ -44,10 +43,9 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
         setting = "data.nfkc_source=true" if data.nfkc_source else "tokenizer.joint=false"
         hint = "train with one tokenizer for text as it is, or use --to ctranslate2"
         raise InputError(f"Argos Translate does not support {setting}", hint=hint)
-    langcodes = import_langcodes()
     metadata = {"package_version": "1.0", "argos_version": "1.11", "type": "translate", "target_prefix": ""}
-    metadata["from_code"], metadata["from_name"] = code_and_name(langcodes, language(data, "source"))
-    metadata["to_code"], metadata["to_name"] = code_and_name(langcodes, language(data, "target"))
+    metadata["from_code"], metadata["from_name"] = code_and_name(language(data, "source"))
+    metadata["to_code"], metadata["to_name"] = code_and_name(language(data, "target"))
     files = {
         "metadata.json": json.dumps(metadata, indent=4, ensure_ascii=False).encode(),
         "sentencepiece.model": translator.tokenizers.source.model,
@@ -69,18 +67,13 @@ def is_package(path: Path) -> bool:
         return False
 
 
-def import_langcodes() -> ModuleType:
-    """Import langcodes. Raises InputError if it or its language names are not installed."""
+def code_and_name(language: str) -> tuple[str, str]:
+    """Return the shortest code of a language without region and script, and its English name."""
     try:
         import langcodes
         import language_data  # type: ignore[import-untyped]  # noqa: F401 - has the names of languages
     except ImportError as error:
         raise InputError("langcodes is not installed", hint="pip install 'langcodes[data]>=3.4'") from error
-    return langcodes
-
-
-def code_and_name(langcodes: ModuleType, language: str) -> tuple[str, str]:
-    """Return the shortest code of a language without region and script, and its English name."""
     with contextlib.suppress(ValueError):  # langcodes knows fewer codes than `is_language` accepts
         tag = langcodes.Language.get(language)
         if tag.language:

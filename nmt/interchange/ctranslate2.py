@@ -19,15 +19,7 @@ from nmt.decode.engines.ctranslate2_engine import SHORTLIST, SUPPORTED, import_c
 from nmt.decode.translator import Translator
 from nmt.errors import InputError
 from nmt.files import atomic_directory
-from nmt.interchange.export import (
-    check_difference,
-    check_replaceable,
-    exportable_model,
-    log_probs_of,
-    logits_bias,
-    position_table,
-    random_pairs,
-)
+from nmt.interchange import export
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.run.directory import RunDirectory
 from nmt.text import EOS
@@ -60,8 +52,8 @@ def to_ctranslate2(
     if quantization not in QUANTIZATIONS:
         raise InputError(f"unknown quantization '{quantization}'", hint=f"choose one of {', '.join(QUANTIZATIONS)}")
     ctranslate2 = import_ctranslate2()
-    check_replaceable(path, FILES, "model.bin")
-    model = exportable_model(translator, "CTranslate2", SUPPORTED)
+    export.check_replaceable(path, FILES, "model.bin")
+    model = export.exportable_model(translator, "CTranslate2", SUPPORTED)
     config, tokenizers = translator.config, translator.tokenizers
     with atomic_directory(path) as directory:
         run = RunDirectory(directory)
@@ -77,7 +69,7 @@ def to_ctranslate2(
             spec.save(str(directory))
             engine = ctranslate2.Translator(str(directory), compute_type="default" if kind == "int8" else "float32")
             found = _score_differences(engine, model, translator)
-            difference = check_difference(found, QUANTIZATIONS[kind], f"CTranslate2's {kind}")
+            difference = export.check_difference(found, QUANTIZATIONS[kind], f"CTranslate2's {kind}")
             differences.append(f"{difference:.1g} ({kind})")
         if shortlist:
             (directory / SHORTLIST).write_text("".join(f"{line}\n" for line in shortlist), encoding="utf-8")
@@ -103,14 +95,14 @@ def _model_spec(model: Transformer) -> Any:
     encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     decoder.embeddings.weight = _array(model.target_embedding.weight)
     decoder.projection.weight = _array(model.projection.weight)
-    decoder.projection.bias = _array(logits_bias(model))
+    decoder.projection.bias = _array(export.logits_bias(model))
     for stack, learned, norm in (
         (encoder, model.source_positions, model.encoder_norm),
         (decoder, model.target_positions, model.decoder_norm),
     ):
         stack.scale_embeddings = True  # by sqrt(D)
         if model.rotations is None:
-            stack.position_encodings.encodings = _array(position_table(model, learned))
+            stack.position_encodings.encodings = _array(export.position_table(model, learned))
         elif stack is encoder:
             del stack.position_encodings  # the decoder's spec has none if there are rotations
         if isinstance(norm, nn.LayerNorm):
@@ -150,7 +142,7 @@ def _array(x: Tensor) -> Any:
 def _score_differences(engine: Any, model: Transformer, translator: Translator) -> Iterator[Tensor]:
     """Yield the differences of both engines' log-probabilities of the pieces of each random sentence, in nats."""
     source, target = translator.tokenizers
-    for src, tgt in random_pairs(model.max_length, len(source), len(target)):
+    for src, tgt in export.random_pairs(model.max_length, len(source), len(target)):
         (theirs,) = engine.score_batch([source.pieces(src)], [target.pieces(tgt)])
-        ours = log_probs_of(model, src, tgt).gather(-1, torch.tensor([*tgt, EOS])[:, None])[:, 0]  # (T + 1,)
+        ours = export.log_probs_of(model, src, tgt).gather(-1, torch.tensor([*tgt, EOS])[:, None])[:, 0]  # (T + 1,)
         yield ours - torch.tensor(theirs.log_probs)

@@ -27,16 +27,7 @@ from nmt.decode.engines.ctranslate2_engine import SUPPORTED
 from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.files import atomic_directory, atomic_write
-from nmt.interchange.export import (
-    BAN,
-    check_difference,
-    check_replaceable,
-    exportable_model,
-    log_probs_of,
-    logits_bias,
-    position_table,
-    random_pairs,
-)
+from nmt.interchange import export
 from nmt.interchange.model_card import model_card
 from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD, UNK
@@ -97,7 +88,7 @@ def to_huggingface(translator: Translator, path: Path) -> None:
         InputError: the format does not support the model, or `path` exists and is not an export.
         NmtError: transformers' tokens or log-probabilities differ from nmt's.
     """
-    check_replaceable(path, FILES, "source.spm")
+    export.check_replaceable(path, FILES, "source.spm")
     model = holdable_model(translator)
     transformers = None
     with contextlib.suppress(ImportError):  # before the directory: a signal during an import ends the process at once
@@ -122,7 +113,7 @@ def to_huggingface(translator: Translator, path: Path) -> None:
 def holdable_model(translator: Translator) -> Transformer:
     """Return the translator's model. Raises InputError if transformers' class for its norm does not support it."""
     norm = translator.config.model.norm
-    model = exportable_model(translator, CLASSES[norm][1], SUPPORTED | SUPPORTED_BY_NORM[norm])
+    model = export.exportable_model(translator, CLASSES[norm][1], SUPPORTED | SUPPORTED_BY_NORM[norm])
     for key in ("nfkc_source", "target_tag"):
         if value := getattr(translator.config.data, key):
             reason = f"MarianTokenizer does not support data.{key}={str(value).lower()}"
@@ -185,7 +176,7 @@ def weights(model: Transformer) -> dict[str, Tensor]:
     def matrix(x: Tensor) -> Tensor:  # (V, D) to (rows, D)
         return nn.functional.pad(x.detach()[:, order], (0, 0, 0, rows - len(x)))
 
-    bias = nn.functional.pad(logits_bias(model), (0, rows - model.projection.out_features), value=BAN)
+    bias = nn.functional.pad(export.logits_bias(model), (0, rows - model.projection.out_features), value=export.BAN)
     found = {"final_logits_bias": bias[None]}
     if settings.tied_embeddings == "all":
         found["model.shared.weight"] = matrix(model.source_embedding.weight)
@@ -201,7 +192,7 @@ def weights(model: Transformer) -> dict[str, Tensor]:
             found |= {f"{name}.weight": weight, f"{name}.bias": bias}
     if settings.norm == "pre":
         for stack, learned in (("encoder", model.source_positions), ("decoder", model.target_positions)):
-            found[f"model.{stack}.embed_positions.weight"] = position_table(model, learned)[:, order]
+            found[f"model.{stack}.embed_positions.weight"] = export.position_table(model, learned)[:, order]
     return {name: x.detach().float().contiguous() for name, x in found.items()}
 
 
@@ -281,11 +272,11 @@ def check_log_probs(translator: Translator, model: Transformer, theirs: Any, tok
         if tokenizer([text]).input_ids[0] != [*source.encode(text), EOS]:
             raise NmtError(f"MarianTokenizer gives other pieces to '{text}'", hint="translate with nmt itself")
     differences = []
-    for src, tgt in random_pairs(model.max_length, len(source), len(target)):
+    for src, tgt in export.random_pairs(model.max_length, len(source), len(target)):
         inputs = {"input_ids": pad_source([src]), "decoder_input_ids": torch.tensor([[BOS, *tgt]])}
         with torch.inference_mode():
             logits = theirs(attention_mask=torch.ones_like(inputs["input_ids"]), **inputs).logits[0]  # (T + 1, rows)
-        ours = log_probs_of(model, src, tgt)  # (T + 1, V), without padding rows (see `n_rows`)
+        ours = export.log_probs_of(model, src, tgt)  # (T + 1, V), without padding rows (see `n_rows`)
         differences.append((logits.log_softmax(-1)[:, : ours.size(1)] - ours)[:, EOS:])
-    difference = check_difference(differences, TOLERANCE, "transformers'")
+    difference = export.check_difference(differences, TOLERANCE, "transformers'")
     log.info("checked: pieces are the same, log-probabilities differ by at most %.1g nats", difference)

@@ -1,44 +1,12 @@
-"""The report of a run: curves, faults, and the page."""
+"""The report of a run: curves, evaluation, and the page."""
 
 import pytest
 from conftest import SOURCE, TARGET, FiveRun, data_of_page
 
 from nmt.evaluate import score
-from nmt.insight.compare import ComparedLine
 from nmt.insight.curves import CHARTS
-from nmt.insight.report import as_page, evaluated, find_faults, read_report
+from nmt.insight.report import as_page, evaluated, read_report
 from nmt.run.directory import RunDirectory
-
-
-def line(source: str, reference: str, translation: str) -> ComparedLine:
-    return ComparedLine(1, source, reference, [translation], [50.0])
-
-
-USUAL = [line("ein kleiner Satz mit Wörtern", "a small sentence with words", "a short sentence with words")] * 20
-
-
-@pytest.mark.parametrize(
-    ("name", "odd"),
-    [
-        ("empty", line("ein Satz", "a sentence", "")),
-        ("repetition", line("ein Satz mit Wörtern", "a sentence with words", "a sentence a sentence a sentence")),
-        ("source copied", line("ein kleiner Satz da", "a small sentence there", "ein kleiner Satz da")),
-        ("much too short", line("ein kleiner Satz mit vielen Wörtern", "a small sentence with many words", "a")),
-        ("much too long", line("ein Satz", "a sentence", "a sentence that goes on with words that nobody wrote here")),
-        ("other numbers", line("er hat 1.234 Euro", "he has 1,234 euros", "he has 1,235 euros")),
-    ],
-)
-def test_each_fault_is_found_and_usual_lines_are_not_accused(name: str, odd: ComparedLine) -> None:
-    found = {fault.name: fault for fault in find_faults([*USUAL, odd])}
-    assert found[name].n_lines == 1
-    assert found[name].share == pytest.approx(1 / 21)
-    assert found[name].examples == [odd]
-
-
-def test_usual_lines_and_what_the_reference_does_too_are_no_faults() -> None:
-    alike = [line("er hat zwei", "he has 2", "he has 2"), line("ja ja ja ja", "yes yes yes yes", "yes yes yes yes")]
-    assert find_faults([*USUAL, *alike]) == []
-    assert find_faults([line("我们 好", "我们好", "我们好")] * 3) == []
 
 
 def test_an_evaluation_has_scores_extremes_and_groups(five_run: FiveRun) -> None:

@@ -86,7 +86,7 @@ def test_resume_goes_on_after_the_last_complete_line(five_run: FiveRun, tmp_path
         file.write(b"a line cut sh")
 
     other = run_nmt(*args, "--alpha", 2, "--resume", "-o", out)
-    one_clear_error(other, 2, f"{part} was started with another option")
+    one_clear_error(other, 2, f"{part} was started with another input, model or option")
     last = run_nmt(*args, "--resume", "-o", out)
     assert f"{part}: resuming after {n_done} lines" in err_lines(last)
     assert out.read_text(encoding="utf-8").split("\n")[:-1] == expected

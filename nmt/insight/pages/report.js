@@ -165,11 +165,6 @@ function scoresSection() {
   put("score-table", table(["run", "score", "", "95 % interval", "signature"], found.flatMap((run) => run.evaluation.scores.map((score) => [
     run.name, score.name, score.value.toFixed(2), score.low === null ? "–" : `${score.low.toFixed(1)} to ${score.high.toFixed(1)}`, html("code", {}, score.signature)]))));
   put("length-figure", lengthFigure(found));
-  const faults = found.flatMap((run) => run.evaluation.faults.map((fault) => html("details", {},
-    html("summary", {}, `${runs.length > 1 ? `${run.name}: ` : ""}${fault.name}: ${fault.n_lines} of ${run.evaluation.n_lines} lines (${percent(fault.share)})`),
-    html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": fault.name }, lineTable(fault.examples)))));
-  byId("fault-text").textContent = faults.length ? "Found by simple rules, so a few may be right. Open one to see examples." : "No empty, repeated, copied, far too short or long translation, and no changed numbers.";
-  put("faults", ...faults);
   put("worst", ...found.map((run) => lineTable(run.evaluation.worst)));
   put("best", ...found.map((run) => lineTable(run.evaluation.best)));
 }
