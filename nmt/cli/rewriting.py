@@ -12,7 +12,7 @@ from nmt.cli import streams
 from nmt.cli.resumable import read_origin, resumed_output
 from nmt.cli.shards import Shard
 from nmt.errors import InputError
-from nmt.files import is_special, open_file
+from nmt.files import is_special, open_file, sha256
 from nmt.text.lines import iter_lines
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ def rewrite(
     from nmt.run.directory import hash_files
 
     of_models = [file for path in models for file in model_files(path)]
-    option = json.dumps({**arguments["options"].model_dump(), **settings})
+    search = arguments["options"].model_dump()
+    search["glossary"] = sha256(json.dumps(search["glossary"]).encode())  # the header of a part file is short
+    option = json.dumps({**search, **settings})
     origin = {"input": hash_files([files.source]), "model": hash_files(of_models), "option": option}
     span, output = range(streams.count_lines(files.source)), files.output
     if files.shard:

@@ -28,6 +28,7 @@ class SearchOptions(SearchSettings):
     mbr: Utility | None = Field(None, description="minimum Bayes risk: the sample most similar to n_samples - 1 others")
     n_samples: int = Field(32, ge=2, le=1000, description="samples drawn for mbr, which uses no beam and no penalty")
 
+    glossary: dict[str, str] = Field({}, description="target terms that the translations of source terms contain")
     scores: bool = Field(True, description="compute scores and log-probabilities, which may take an engine more time")
 
     def __init__(self, **values: Any) -> None:
@@ -54,7 +55,7 @@ class SearchOptions(SearchSettings):
     def limit(self, source_length: int, prefix_length: int = 0, model_limit: int | None = None) -> int:
         """Maximum target tokens for a source of S tokens, ⌈aS⌉ + b; EOS counts on both sides.
 
-        At least the prefix and EOS, at most `model_limit`. Raises ConfigError if the prefix is too long.
+        At least the prefix (and terms, if any) and EOS, at most `model_limit`. Raises ConfigError if it is too long.
         """
         limit = max(math.ceil(self.max_length_a * source_length) + self.max_length_b, prefix_length + 1)
         if model_limit is not None and prefix_length >= model_limit:
@@ -81,6 +82,7 @@ class Segment:
     tokens: list[int]  # source ids without EOS, not empty
     prefix: Sequence[int] = ()  # target ids that the translation begins with
     place: tuple[int, ...] = ()  # line and number within the line, from which `seed_of` makes the seed of sampling
+    terms: Sequence[Sequence[int]] = ()  # target ids that the translation contains; only the torch engine has them
 
 
 @dataclass

@@ -20,13 +20,14 @@ from typing import Any, TypeVar, get_args
 from nmt.config import Config, base_language, language
 from nmt.decode import EngineName, Precision
 from nmt.decode.options import Engine, NBest, SearchOptions
-from nmt.decode.segments import UNSPACED, Line, Translation, join, split
+from nmt.decode.segments import UNSPACED, Line, Translation, join, require_terms, split
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.files import hash_file
 from nmt.processes import prepare_torch
 from nmt.run.directory import RunDirectory
 from nmt.run.header import read_header
 from nmt.text import EOS
+from nmt.text.glossary import Glossary
 from nmt.text.lines import Pause, one_line
 from nmt.text.tokenizer import Tokenizers
 
@@ -76,6 +77,14 @@ class Translator:
         """Return the model's default options with some changed."""
         return self.options.changed(**changes)
 
+    def engine_for(self, options: SearchOptions, *, watched: bool = False) -> Engine:
+        """Return the engine for these options. Raises ConfigError if there is none."""
+        if not options.glossary:
+            return self.engine.suited_to(options, watched=watched)
+        if options.sample or options.mbr:
+            raise ConfigError("a glossary needs beam search", hint="leave out the glossary, or sampling")
+        return self.engine.torch_engine("search for translations with given terms")
+
     def encode_prefix(self, prefix: str | Sequence[int]) -> list[int]:
         """Return the tokens of a prefix, given as text or tokens. Raises ConfigError if it is invalid or too long."""
         target = self.tokenizers.target
@@ -119,7 +128,7 @@ class Translator:
             return self.start([line._replace(prefix=tokens) for line in chunk], options, batch_size)
 
         searches = start_windows(start, lines, first, batch_size, window)
-        if window > 1 and self.engine.suited_to(options).in_background:
+        if window > 1 and self.engine_for(options).in_background:
             searches = one_ahead(searches)
         for finish in searches:
             yield from finish()
@@ -145,6 +154,11 @@ class Translator:
         """Start to translate lines; placeholders get no special treatment. See `start`."""
         max_length, target = self.config.data.max_length, self.tokenizers.target
         segments_of_lines = split(lines, self.tokenizers.source, max_length)
+        engine = self.engine_for(options, watched=watch is not None)
+        if options.glossary:
+            glossary = Glossary(options.glossary)
+            for line, of_line in zip(lines, segments_of_lines, strict=True):
+                require_terms(line, of_line, self.tokenizers, glossary, engine.max_length)
         segments = [segment for of_line in segments_of_lines for segment in of_line]
         begun: dict[int, list[int]] = {}  # segment index -> tokens so far
         ends = list(accumulate(map(len, segments_of_lines), initial=0))
@@ -158,7 +172,6 @@ class Translator:
             begun.update(tokens)
             watch(text_of)
 
-        engine = self.engine.suited_to(options, watched=watch is not None)
         watch_step = after_step if watch else None
         search = engine.start(segments, options.for_engine(), batch_size=batch_size, watch=watch_step)
 

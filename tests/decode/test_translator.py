@@ -62,6 +62,17 @@ def test_prefix_begins_only_the_first_segment_of_a_line() -> None:
     assert found[1].text.count("the cat") < 8
 
 
+def test_translations_contain_the_terms_of_a_glossary(caplog: pytest.LogCaptureFixture) -> None:
+    glossary = {"dog": "purple tea", "cat": "x" * 2000}
+    lines = ["the dog", "a dog? no dog. " * 5, "dogs", "the cat"]
+    found = TRANSLATOR.translate(lines, glossary=glossary, beam=2)
+    assert [text.count("purple tea") for text in found] == [1, 10, 0, 0]
+    assert found[2:] == TRANSLATOR.translate(lines[2:], beam=2)
+    assert f"line 4: left out of the terms: {'x' * 2000}, because the translation gets too long" in caplog.messages
+    with pytest.raises(ConfigError, match="a glossary needs beam search"):
+        TRANSLATOR.translate(lines, glossary=glossary, sample=True)
+
+
 def test_translate_takes_the_fields_of_search_options() -> None:
     assert TRANSLATOR.translate(LINES[:1], beam=1) == [
         next(TRANSLATOR.translate_lines(LINES[:1], SearchOptions(beam=1, max_length_a=0.5, max_length_b=4))).text
