@@ -56,9 +56,7 @@ def rewrite(
     from nmt.run.directory import hash_files
 
     of_models = [file for path in models for file in model_files(path)]
-    search = arguments["options"].model_dump()
-    search["glossary"] = sha256(json.dumps(search["glossary"]).encode())  # the header of a part file is short
-    option = json.dumps({**search, **settings})
+    option = sha256(json.dumps({**arguments["options"].model_dump(), **settings}).encode())  # a glossary is long
     origin = {"input": hash_files([files.source]), "model": hash_files(of_models), "option": option}
     span, output = range(streams.count_lines(files.source)), files.output
     if files.shard:

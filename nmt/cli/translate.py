@@ -113,7 +113,7 @@ def translate(
     translator.encode_prefix(prefix)  # an invalid prefix raises before output is written
     translator.protected = protected or translator.protected
     arguments: dict[str, Any] = {"batch_size": batch_size, "prefix": prefix} | ({"window": 1} if stream else {})
-    arguments["options"] = translator.with_options(**search, glossary=options.terms_of(glossary, engine))
+    arguments["options"] = translator.with_options(**search, glossary=options.terms_of(glossary, translator, engine))
     if document and output:
         from nmt.documents.files import translate_file
 

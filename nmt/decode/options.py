@@ -82,7 +82,7 @@ class Segment:
     tokens: list[int]  # source ids without EOS, not empty
     prefix: Sequence[int] = ()  # target ids that the translation begins with
     place: tuple[int, ...] = ()  # line and number within the line, from which `seed_of` makes the seed of sampling
-    terms: Sequence[Sequence[int]] = ()  # target ids that the translation contains; only the torch engine has them
+    terms: Sequence[Sequence[int]] = ()  # target ids that the translation contains; for the torch engine only
 
 
 @dataclass

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from nmt.decode.constraints import Constraints
+from nmt.decode.constraints import Terms, allocate
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.sampling import Sampler
 from nmt.text import BOS, EOS, PAD
@@ -85,7 +85,7 @@ def search(
     options: SearchOptions,
     *,
     prefixes: Sequence[Sequence[int]] | None = None,
-    terms: Sequence[Sequence[Sequence[int]]] | None = None,
+    terms: Sequence[Terms] | None = None,
     max_length: int | None = None,
     sentence_seeds: Sequence[int] | None = None,
     trace: Callable[[TraceStep], None] | None = None,
@@ -104,12 +104,10 @@ def search(
     Returns:
         for each sentence, at most `n_best` hypotheses, best score first; none if the model's output is NaN.
     """
-    prefixes = prefixes or [()] * len(src)
+    prefixes, terms = prefixes or [()] * len(src), terms or [()] * len(src)
     lengths = (src != PAD).sum(1).tolist()
-    terms = terms or [()] * len(src)
     n_needed = [len(prefix) + sum(map(len, of_row)) for prefix, of_row in zip(prefixes, terms, strict=True)]
     max_lengths = [options.limit(n, needed, max_length) for n, needed in zip(lengths, n_needed, strict=True)]
-    constraints = Constraints(terms, max_lengths, options.beam) if any(terms) else None
     finished: list[list[Hypothesis]] = [[] for _ in max_lengths]
     sampler = Sampler(options, sentence_seeds or range(len(max_lengths))) if options.sample else None
 
@@ -125,8 +123,9 @@ def search(
             candidates = Candidates(*sampler.continuations(log_probs, live.log_prob, sentences))
         else:
             candidates = _best_continuations(log_probs, live.log_prob.to(log_probs), 2 * options.beam)
-        if constraints:
-            constraints.allocate(candidates, log_probs, live, sentences)
+        for row, s in enumerate(sentences):
+            if terms[s]:
+                allocate(candidates, log_probs, live, row, terms[s], max_lengths[s], options.beam)
         for row, hypothesis in _ended(candidates, live, options, length):
             finished[sentences[row]].append(hypothesis)
         live, parent_beams = _continue(candidates, live, options)

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nmt.decode.options import Hypothesis, NBest, SearchOptions, Segment
-from nmt.text import UNK
-from nmt.text.glossary import Glossary
 from nmt.text.lines import is_blank, one_line
-from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.text.tokenizer import Tokenizer
 
 log = logging.getLogger("nmt")
 
@@ -64,23 +62,6 @@ def split(lines: Sequence[Line], tokenizer: Tokenizer, max_length: int) -> list[
             log.warning(message, line.number, len(tokens), max_length, len(parts))
         found.append([Segment(part, () if i else line.prefix, (line.number, i)) for i, part in enumerate(parts)])
     return found
-
-
-def require_terms(
-    line: Line, segments: Sequence[Segment], tokenizers: Tokenizers, glossary: Glossary, max_length: int
-) -> None:
-    """Set the terms of the segments of a line; warn of those that the model cannot write."""
-    for segment in segments:
-        text = line.text if len(segments) == 1 else tokenizers.source.decode(segment.tokens)
-        segment.terms, room = [], max_length - 1 - len(segment.prefix)
-        for _, term in glossary.find(text):
-            tokens = tokenizers.target.encode_inside(term)
-            if UNK in tokens or len(tokens) > room:
-                reason = "its characters are unknown" if UNK in tokens else "the translation gets too long"
-                log.warning("line %d: left out of the terms: %s, because %s", line.number, term, reason)
-            else:
-                segment.terms.append(tokens)
-                room -= len(tokens)
 
 
 def sentence_parts(text: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:

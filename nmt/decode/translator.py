@@ -20,14 +20,14 @@ from typing import Any, TypeVar, get_args
 from nmt.config import Config, base_language, language
 from nmt.decode import EngineName, Precision
 from nmt.decode.options import Engine, NBest, SearchOptions
-from nmt.decode.segments import UNSPACED, Line, Translation, join, require_terms, split
+from nmt.decode.segments import UNSPACED, Line, Translation, join, split
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.files import hash_file
 from nmt.processes import prepare_torch
 from nmt.run.directory import RunDirectory
 from nmt.run.header import read_header
 from nmt.text import EOS
-from nmt.text.glossary import Glossary
+from nmt.text.glossary import annotated, find_terms, required_tokens
 from nmt.text.lines import Pause, one_line
 from nmt.text.tokenizer import Tokenizers
 
@@ -79,11 +79,11 @@ class Translator:
 
     def engine_for(self, options: SearchOptions, *, watched: bool = False) -> Engine:
         """Return the engine for these options. Raises ConfigError if there is none."""
-        if not options.glossary:
+        if not options.glossary or self.config.data.glossary:
             return self.engine.suited_to(options, watched=watched)
         if options.sample or options.mbr:
             raise ConfigError("a glossary needs beam search", hint="leave out the glossary, or sampling")
-        return self.engine.torch_engine("search for translations with given terms")
+        return self.engine.torch_engine("search for given terms")
 
     def encode_prefix(self, prefix: str | Sequence[int]) -> list[int]:
         """Return the tokens of a prefix, given as text or tokens. Raises ConfigError if it is invalid or too long."""
@@ -153,13 +153,14 @@ class Translator:
     ) -> Callable[[], list[Translation]]:
         """Start to translate lines; placeholders get no special treatment. See `start`."""
         max_length, target = self.config.data.max_length, self.tokenizers.target
-        segments_of_lines = split(lines, self.tokenizers.source, max_length)
-        engine = self.engine_for(options, watched=watch is not None)
-        if options.glossary:
-            glossary = Glossary(options.glossary)
-            for line, of_line in zip(lines, segments_of_lines, strict=True):
-                require_terms(line, of_line, self.tokenizers, glossary, engine.max_length)
+        engine, read = self.engine_for(options, watched=watch is not None), lines
+        if options.glossary and self.config.data.glossary:
+            read = [line._replace(text=annotated(line.text, find_terms(line.text, options.glossary))) for line in lines]
+        segments_of_lines = split(read, self.tokenizers.source, max_length)
         segments = [segment for of_line in segments_of_lines for segment in of_line]
+        for segment in segments if options.glossary and not self.config.data.glossary else []:
+            text, room = self.tokenizers.source.decode(segment.tokens), engine.max_length - 1 - len(segment.prefix)
+            segment.terms = required_tokens(text, options.glossary, target, room, segment.place[0])
         begun: dict[int, list[int]] = {}  # segment index -> tokens so far
         ends = list(accumulate(map(len, segments_of_lines), initial=0))
 

@@ -20,7 +20,6 @@ from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.sandbox import check_loadable, mark_loadable
 from nmt.text import BOS, EOS, PAD, UNK
-from nmt.text.lines import UNSPACED_SCRIPTS
 from nmt.text.subword_sampling import SPACE, SubwordSampler
 from nmt.text.vocabulary import split_tag, vocabulary_of
 
@@ -73,15 +72,6 @@ class Tokenizer:
         if self._vocabulary is None:
             return list(self._processor.encode(text))
         return [self._token(piece) for piece in self._processor.encode(text, out_type=str)]
-
-    def encode_inside(self, text: str) -> list[int]:
-        """Token ids of a text as in the middle of a sentence: in scripts without spaces, no space is before it."""
-        tokens = self.encode(text)
-        first = self._pieces[tokens[0]] if tokens else ""
-        if not first.startswith(SPACE) or not re.match(f"[{UNSPACED_SCRIPTS}]", text):
-            return tokens
-        pieces = [first[1:]] if first[1:] in self._ids else first[1:]
-        return [*map(self._token, pieces), *tokens[1:]]
 
     def split_tag(self, text: str) -> tuple[str, str]:
         """Split a text into its tag, empty if it has none, and the rest. Only separate vocabularies have tags."""
