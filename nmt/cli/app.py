@@ -135,7 +135,8 @@ def main() -> None:
     except USAGE_ERROR as error:
         if error.format_message().startswith("Usage: "):  # `nmt` without arguments prints its help
             error.show()
-            print(f"\nNext: {printable(next_step())}", file=sys.stderr)
+            if suggestion := next_step():
+                print(f"\nNext: {printable(suggestion)}", file=sys.stderr)
             sys.exit(2)
         path = error.ctx.command_path if error.ctx else "nmt"
         dash = "; put -- before a TEXT that begins with a dash" if path == "nmt translate" else ""

@@ -31,6 +31,7 @@ Engine = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto (cuda, else mps, else cpu), cuda, cuda:1, mps or cpu.")]
 OutputFile = Annotated[Path | None, typer.Option("--output", "-o", help="Atomic output file; - is stdout.")]
+GlossaryFile = Annotated[Path | None, typer.Option("--glossary", help="Terms to use: source term TAB target term.")]
 Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 References = Annotated[list[Path] | None, typer.Option(help="Reference lines; repeat it for several.")]
 Lowercase = Annotated[bool, typer.Option(help="Ignore case.")]
@@ -78,6 +79,16 @@ def search_options(needed: str, **given: Any) -> dict[str, Any]:
                 option = f"--{name.replace('_', '-')}"
                 raise InputError(f"{option} applies only to sampling", hint=f"add {needed}")
     return found
+
+
+def terms_of(glossary: Path | None, translator: "Translator", engine: EngineName | None) -> dict[str, str]:
+    """Return the terms of --glossary. Raises InputError if the file is invalid, or --engine cannot use it."""
+    from nmt.text.glossary import read_glossary
+
+    if glossary and engine == "ctranslate2" and not translator.config.data.glossary:
+        message = "CTranslate2 uses a --glossary only with models that were trained with data.glossary=true"
+        raise InputError(message, hint="leave out --engine")
+    return read_glossary(glossary) if glossary else {}
 
 
 def newest_run() -> Path:

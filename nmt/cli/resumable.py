@@ -55,7 +55,7 @@ def rewrite(
 
     n_lines = streams.count_lines(source)
     of_models = [sha256(contents(path)) if is_export(path) else hash_file(model_file(path)) for path in models]
-    option = json.dumps({**arguments["options"].model_dump(), **settings})
+    option = sha256(json.dumps({**arguments["options"].model_dump(), **settings}).encode())  # a glossary is long
     origin = {"input": hash_file(source), "model": " ".join(of_models), "option": option}
     with resumed_output(output, origin) as (out, n_done):
         lines = islice(iter_lines([source]), n_done, None)

@@ -28,6 +28,7 @@ def serve(
     api_keys: Annotated[
         Path | None, typer.Option(help="File of API keys, one a line; clients need one of them, also for /metrics.")
     ] = None,
+    glossary: options.GlossaryFile = None,
     max_waiting: Annotated[int, typer.Option(min=1, help="Waiting requests; further ones get status 429.")] = 256,
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
@@ -43,6 +44,8 @@ def serve(
     keys = read_keys(api_keys) if api_keys else []
     named: Sequence[Path | None] = model or [None]
     translators = [options.load_translator(one, device, precision, engine)[1] for one in named]
+    for one in translators:
+        one.options = one.with_options(glossary=options.terms_of(glossary, one, engine))
     from nmt.serve.app import create_app
     from nmt.serve.guard import Limits
     from nmt.serve.server import bind, new_server

@@ -42,6 +42,7 @@ def translate(
     protect: Annotated[
         list[str] | None, typer.Option(metavar="REGEX", help="Keep what matches, too; repeat it for several.")
     ] = None,
+    glossary: options.GlossaryFile = None,
     beam: options.Beam = None,
     n_best: Annotated[int, typer.Option(help="Hypotheses per line, with --json.")] = 1,
     alpha: options.Alpha = None,
@@ -109,7 +110,7 @@ def translate(
     translator.encode_prefix(prefix)  # an invalid prefix raises before output is written
     translator.protected = protected or translator.protected
     arguments: dict[str, Any] = {"batch_size": batch_size, "prefix": prefix} | ({"window": 1} if stream else {})
-    arguments["options"] = translator.with_options(**search)
+    arguments["options"] = translator.with_options(**search, glossary=options.terms_of(glossary, translator, engine))
     if document and output:
         from nmt.documents.files import translate_file
 

@@ -44,7 +44,7 @@ def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
 
 FITTED = frozenset(key for key, *_, help_text in settings() if help_text.endswith("[fitted]"))
 # Prefixes of the keys whose values come from train.init_from.
-INHERITED = ("model.", "tokenizer.", "data.nfkc_source", "data.placeholders", "data.target_tag")
+INHERITED = ("model.", "tokenizer.", "data.nfkc_source", "data.placeholders", "data.glossary", "data.target_tag")
 
 
 def values(config: Config, *, only_set: bool = False) -> Iterator[tuple[str, str]]:

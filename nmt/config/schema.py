@@ -93,6 +93,7 @@ class Data(Section):
     allow_bad_utf8: bool = Field(False, description="accept files with over 1 % bad UTF-8 lines; bytes become U+FFFD")
     nfkc_source: bool = Field(False, description="normalize the source side with NFKC (the target never is)")
     placeholders: bool = Field(False, description="learn to keep numbers, URLs, {name} and the like as they are")
+    glossary: bool = Field(False, description="learn to translate terms as nmt translate --glossary says")
     target_tag: str = Field("", description="target language of an imported multilingual model: fra for >>fra<<")
 
     @model_validator(mode="after")

@@ -18,6 +18,8 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.text.lines import Span
+
 MAX_WORDS = 24  # only the first words of a line are compared
 MIN_TOGETHER = 2  # pairs in which two words must occur together to be linked
 MIN_LINK = 1.0  # nats of pointwise mutual information
@@ -27,6 +29,7 @@ FREQUENT = 0.001  # a word in a larger share of the lines of both sides is linke
 TABLE_BITS = 20
 BATCH = 1_000  # pairs compared at once
 N_BINS = 24
+SURE_LINK, SURE_MARGIN = 2.0, 0.5  # nats; of the 99 sure links of tests/decode/alignments/de-en.tsv, all are right
 SWITCH = 14.0  # cost in nats of the beginning of a block, and of its end
 MIN_CONTRAST = 0.7  # nats; if `Evidence.contrast` is less, the pairs look like unrelated lines
 
@@ -131,6 +134,21 @@ def agreement(source: Words, target: Words, lexicon: Lexicon) -> NDArray[np.floa
         strongest = links.max(1) * (right != 0)
         none = (n_words == 0) | (left[:, 0] == 0)
         found[start : start + BATCH] = np.where(none, np.nan, strongest.sum(1) / np.maximum(n_words, 1))
+    return found
+
+
+def sure_links(source: Sequence[str], target: Sequence[str], lexicon: Lexicon) -> list[list[tuple[Span, Span]]]:
+    """Words of each pair that surely translate each other: each is by far the strongest link of the other."""
+    sides = [[text.replace("İ", "I") for text in side] for side in (source, target)]  # two characters in lower case
+    words = [*map(words_of, sides)]
+    links = lexicon.strength(*words) * (words[0] != 0)[:, :, None] * (words[1] != 0)[:, None, :]
+    is_sure = links >= SURE_LINK
+    for axis in (1, 2):
+        is_sure &= links - np.sort(links, axis).take([-2], axis) >= SURE_MARGIN
+    spans = [[[match.span() for match in WORD_OR_END.finditer(text)] for text in side] for side in sides]
+    found: list[list[tuple[Span, Span]]] = [[] for _ in source]
+    for i, s, t in np.argwhere(is_sure).tolist():
+        found[i].append((spans[0][i][s], spans[1][i][t]))
     return found
 
 

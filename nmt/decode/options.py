@@ -27,6 +27,7 @@ class SearchOptions(SearchSettings):
     seed: int = Field(1, ge=0, lt=2**31, description="of random draws")
     mbr: Utility | None = Field(None, description="minimum Bayes risk: the sample most similar to n_samples - 1 others")
     n_samples: int = Field(32, ge=2, le=1000, description="samples drawn for mbr, which uses no beam and no penalty")
+    glossary: dict[str, str] = Field({}, description="target terms that the translations of source terms contain")
     scores: bool = Field(True, description="compute scores and log-probabilities, which may take an engine more time")
 
     def __init__(self, **values: Any) -> None:
@@ -47,7 +48,7 @@ class SearchOptions(SearchSettings):
     def limit(self, source_length: int, prefix_length: int = 0, model_limit: int = LARGEST) -> int:
         """Maximum target tokens for a source of S tokens, ⌈aS⌉ + b; EOS counts on both sides.
 
-        At least the prefix and EOS, at most `model_limit`. Raises ConfigError if the prefix is too long.
+        At least the prefix (and terms, if any) and EOS, at most `model_limit`. Raises ConfigError if it is too long.
         """
         if prefix_length >= model_limit:
             message = f"the prefix has {prefix_length} pieces, the model takes at most {model_limit - 1}"
@@ -74,6 +75,7 @@ class Segment:
     tokens: list[int]  # source ids without EOS, not empty
     prefix: Sequence[int] = ()  # target ids that the translation begins with
     place: tuple[int, ...] = ()  # line and number within the line, from which `seed_of` makes the seed of sampling
+    terms: Sequence[Sequence[int]] = ()  # target ids that the translation contains; for the torch engine only
 
 
 @dataclass

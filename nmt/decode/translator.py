@@ -27,6 +27,7 @@ from nmt.processes import prepare_torch
 from nmt.run.directory import RunDirectory
 from nmt.run.header import read_header
 from nmt.text import EOS
+from nmt.text.glossary import annotated, find_terms, required_tokens
 from nmt.text.lines import Pause, one_line
 from nmt.text.tokenizer import Tokenizers
 
@@ -79,7 +80,11 @@ class Translator:
     def engine_for(self, options: SearchOptions, *, watched: bool = False) -> Engine:
         """Return the engine, or if these options need it, that of torch. Raises ConfigError if there is none."""
         if options.sample or options.mbr:
+            if options.glossary and not self.config.data.glossary:
+                raise ConfigError("a glossary needs beam search", hint="leave out the glossary, or sampling")
             return self.engine.torch_engine("sampling with a seed for each line")
+        if options.glossary and not self.config.data.glossary:
+            return self.engine.torch_engine("search for given terms")
         if options.length_penalty == "gnmt":
             return self.engine.torch_engine("length penalty gnmt")
         return self.engine.torch_engine("steps to watch") if watched and self.engine.explains else self.engine
@@ -152,8 +157,15 @@ class Translator:
     ) -> Callable[[], list[Translation]]:
         """Start to translate lines; placeholders get no special treatment. See `start`."""
         max_length, target = self.config.data.max_length, self.tokenizers.target
-        segments_of_lines = split(lines, self.tokenizers.source, max_length)
+        engine = self.engine_for(options, watched=watch is not None)
+        read = lines
+        if options.glossary and self.config.data.glossary:
+            read = [line._replace(text=annotated(line.text, find_terms(line.text, options.glossary))) for line in lines]
+        segments_of_lines = split(read, self.tokenizers.source, max_length)
         segments = [segment for of_line in segments_of_lines for segment in of_line]
+        for segment in segments if options.glossary and not self.config.data.glossary else []:
+            text, room = self.tokenizers.source.decode(segment.tokens), engine.max_length - 1 - len(segment.prefix)
+            segment.terms = required_tokens(text, options.glossary, target, room, segment.place[0])
         begun: dict[int, list[int]] = {}  # segment index -> tokens so far
         ends = list(accumulate(map(len, segments_of_lines), initial=0))
 
@@ -166,7 +178,6 @@ class Translator:
             begun.update(tokens)
             watch(text_of)
 
-        engine = self.engine_for(options, watched=watch is not None)
         samples = {"mbr": None, "sample": True, "beam": options.n_samples, "n_best": options.n_samples}
         searched = options.changed(**samples) if options.mbr else options
         search = engine.start(segments, searched, batch_size=batch_size, watch=after_step if watch else None)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from nmt.errors import LostRankError
 from nmt.processes import child_variables, environment
 from nmt.seeds import seed_of
+from nmt.text.glossary import TERM
 from nmt.text.lines import Pair, is_blank
 from nmt.text.placeholders import with_symbols
 
@@ -109,7 +110,7 @@ def keep(files: Iterable[Path], kept: NDArray[np.bool_]) -> None:
 class Pairs:
     """Pairs that `write_pairs` wrote into a directory: all, or those whose line numbers are in the file `lines`.
 
-    With `placeholders`, symbols stand for spans of some pairs; see `nmt.text.placeholders`.
+    With `placeholders`, symbols stand for spans of some pairs without terms; see `nmt.text.placeholders`.
     """
 
     def __init__(self, directory: Path, lines: Path | None = None, *, placeholders: bool = False) -> None:
@@ -130,7 +131,7 @@ class Pairs:
     def __getitem__(self, i: int) -> Pair:
         line = int(self.lines[i])
         pair = Pair(line, self.source.text(line - 1), self.target.text(line - 1))
-        return with_symbols(pair) if self.placeholders else pair
+        return with_symbols(pair) if self.placeholders and TERM not in pair.source else pair
 
     def __iter__(self) -> Iterator[Pair]:
         return map(self.__getitem__, range(len(self)))

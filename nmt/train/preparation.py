@@ -7,6 +7,7 @@ Imports no torch.
 
 import json
 import logging
+import shutil
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
@@ -18,15 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.config import Config, Files, MixedFiles, data_root, language, language_of
+from nmt.corpus import alignment
 from nmt.corpus.catalog import CORPORA, command
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.files import cached, sha256
 from nmt.run.directory import RunDirectory, hash_files
-from nmt.text import UNK
+from nmt.text import UNK, glossary, placeholders
 from nmt.text import corpus as disk
 from nmt.text.corpus import SIDES, Mixture, Pairs, RaggedArray
 from nmt.text.lines import Pair, is_blank, iter_pairs
-from nmt.text.placeholders import SYMBOLS
 from nmt.text.tokenizer import MAX_TRAINER_BYTES, Tokenizers, pieces_per_word, train_tokenizer
 from nmt.train.presets import fit_config
 
@@ -38,6 +39,7 @@ MAX_DEV_PAIRS = 1_000
 DEV_SHARE = 0.02
 FEW_DEV_PAIRS = 100
 SAMPLE_PAIRS = 200_000  # the tokenizer is trained on at most this many pairs: its trainer's memory grows with them
+LEXICON_PAIRS = 50_000  # at most this many pairs of the sample link words
 FORMAT = 2  # version of the files in the cache
 
 
@@ -126,6 +128,8 @@ def read_corpus(config: Config) -> Corpus:
             raise DataError("a file of the corpus has changed while it was read", hint="start again")
 
     directory = cached("pairs", [FORMAT, hashes, settings], write)
+    if data.glossary:
+        directory = annotated(Pairs(directory))
     summary = json.loads((directory / "corpus.json").read_text(encoding="utf-8"))
     for note in summary["notes"]:
         log.info("%s", note)
@@ -249,11 +253,33 @@ def sample(pairs: Pairs) -> list[Pair]:
     return [pairs[i] for i in chosen]
 
 
+def annotated(pairs: Pairs) -> Path:
+    """Copy the files of pairs, with the translations of some terms behind them on the source side."""
+
+    def write(directory: Path) -> None:
+        shutil.copytree(pairs.directory, directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns("source*"))
+        known = sample(pairs)[:: 1 + min(len(pairs), SAMPLE_PAIRS) // LEXICON_PAIRS]
+        lexicon = alignment.learn(*(alignment.words_of([getattr(pair, side) for pair in known]) for side in SIDES))
+        for start in range(0, len(pairs.source), alignment.BATCH):
+            lines = range(start, min(start + alignment.BATCH, len(pairs.source)))
+            source, target = ([side.text(i) for i in lines] for side in (pairs.source, pairs.target))
+            links = alignment.sure_links(source, target, lexicon)
+            rows = [[*glossary.with_terms(*one).encode()] for one in zip(source, target, links, strict=True)]
+            disk.append_rows(directory / "source", RaggedArray.from_lists(rows, np.uint8))
+
+    return cached("annotated", [FORMAT, pairs.directory.name], write)
+
+
+def reserved_symbols(config: Config) -> list[str]:
+    """The symbols that the vocabulary needs for placeholders and terms."""
+    return placeholders.SYMBOLS * config.data.placeholders + glossary.SYMBOLS * config.data.glossary
+
+
 def train_tokenizers(corpus: Corpus) -> Tokenizers:
     """Train the tokenizer on the training pairs, one for both sides or one per side."""
     settings, data = corpus.config.tokenizer, corpus.config.data
-    if data.placeholders:
-        settings = settings.model_copy(update={"symbols": " ".join([settings.symbols, *SYMBOLS])})
+    symbols = " ".join([settings.symbols, *reserved_symbols(corpus.config)]).strip()
+    settings = settings.model_copy(update={"symbols": symbols})
 
     def write(directory: Path) -> None:
         pairs, notes = sample(corpus.train), []
@@ -286,9 +312,9 @@ def train_tokenizers(corpus: Corpus) -> Tokenizers:
 def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[RaggedArray, RaggedArray]]:
     """Drop training pairs that are too long or whose lengths differ too much; return the others and their token ids."""
     data, texts, n_pairs = corpus.config.data, corpus.train.directory, len(corpus.train)
-    if data.placeholders and any(UNK in side.ids(SYMBOLS) for side in tokenizers):
-        message = "data.placeholders needs a tokenizer that was trained with it"
-        raise ConfigError(message, hint="train a new one: another run=PATH, without train.init_from; or leave it out")
+    if any(UNK in side.ids(reserved_symbols(corpus.config)) for side in tokenizers):
+        message = "data.placeholders and data.glossary need a tokenizer that was trained with them"
+        raise ConfigError(message, hint="train a new one: another run=PATH, without train.init_from; or leave them out")
     open_pairs = partial(Pairs, texts, placeholders=data.placeholders)
     encode = partial(_encode, open_pairs, tokenizers, data.max_length, data.max_ratio)
 

@@ -34,7 +34,7 @@ log = logging.getLogger("nmt")
 MAY_CHANGE = ("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "data.allow_bad_utf8")
 MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # may change, too
 TOKENIZER_DATA = {"nfkc_source", "target_tag"}  # keys of `data` that configure the tokenizers
-INHERITED_DATA = TOKENIZER_DATA | {"placeholders"}  # keys of `data` that come from the run that training starts from
+INHERITED_DATA = TOKENIZER_DATA | {"placeholders", "glossary"}  # keys of `data` that fine-tuning inherits
 
 
 def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Session:

@@ -71,6 +71,20 @@ def test_placeholders_stay(five_run: FiveRun) -> None:
     one_clear_error(run_nmt(*common, "--protect", "(", "a"), 2, "'(' is no regular expression")
 
 
+def test_translations_have_the_terms_of_a_glossary(five_run: FiveRun, tmp_path: Path) -> None:
+    (tmp_path / "terms.tsv").write_text("茶\tschool\n", encoding="utf-8")
+    (tmp_path / "bad.tsv").write_text("茶 coffee\n", encoding="utf-8")
+    common = ["translate", "-m", five_run.run, "--glossary", tmp_path / "terms.tsv"]
+    lines = out_lines(run_nmt(*common, "-i", five_run.source_file))
+    assert "school" in lines.pop(3)
+    assert lines == [*TARGET[:3], *TARGET[4:]], "sentences without terms are as ever"
+    one_clear_error(
+        run_nmt(*common, "--engine", "ctranslate2", "茶"), 2, "CTranslate2 uses a --glossary only with models"
+    )
+    one_clear_error(run_nmt(*common, "--sample", "茶"), 2, "a glossary needs beam search")
+    one_clear_error(run_nmt(*common[:-1], tmp_path / "bad.tsv", "茶"), 2, "bad.tsv, line 1, is no pair of terms")
+
+
 def test_a_text_may_be_long_badly_encoded_or_begin_with_a_dash(five_run: FiveRun, tmp_path: Path) -> None:
     common = ["translate", "-m", five_run.run, "--beam", 1]
     assert len(out_lines(run_nmt(*common, "我们" * 60))) == 1, "longer than a file name can be"

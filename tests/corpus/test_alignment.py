@@ -35,6 +35,18 @@ def test_translations_agree_more_than_other_lines() -> None:
     assert np.isnan(alignment.agreement(words_of(["", "a"]), words_of(["b", ""]), lexicon)).all()
 
 
+def test_sure_links_are_words_that_translate_each_other() -> None:
+    """Here, they have the same number. İ is two characters in lower case."""
+    pairs = [(i, j) for i in range(12) for j in range(12, 24)]
+    source = [f"Aİa s{i} (w{j}) d" for i, j in pairs] * 3
+    target = [f"t{j} the v{i}!" for i, j in pairs] * 3
+    lexicon = alignment.learn(words_of(source), words_of(target))
+    found = alignment.sure_links([*source[:9], "s1 w12 w12", "w12"], [*target[:9], "v1 t12", "x"], lexicon)
+    for (i, j), links, one, other in zip(pairs, found[:9], source, target, strict=False):
+        assert [(one[slice(*s)], other[slice(*t)]) for s, t in links] == [(f"s{i}", f"v{i}"), (f"w{j}", f"t{j}")]
+    assert [len(links) for links in found[9:]] == [1, 0]
+
+
 def brute_force(ratios: list[float]) -> float:
     """The greatest log-likelihood of any state sequence; a block that reaches the last line pays one switch only."""
     best = -np.inf

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from models import LINES, small_translator, write_run
 
 from nmt.decode import translator as module
-from nmt.decode.options import SearchOptions
+from nmt.decode.options import SearchOptions, Segment
 from nmt.decode.segments import Line, Translation
 from nmt.decode.translator import TARGET_S, load, one_ahead, read_window
 from nmt.errors import ConfigError, InputError, ModelError
@@ -60,6 +60,32 @@ def test_prefix_begins_only_the_first_segment_of_a_line() -> None:
     found = list(TRANSLATOR.translate_lines([LINES[0], "dogs play. " * 8], prefix="the cat"))
     assert all(one.text.startswith("the cat") for one in found)
     assert found[1].text.count("the cat") < 8
+
+
+def test_translations_contain_the_terms_of_a_glossary(caplog: pytest.LogCaptureFixture) -> None:
+    glossary = {"dog": "purple tea", "cat": "x" * 2000}
+    lines = ["the dog", "a dog? no dog. " * 5, "dogs", "the cat"]
+    found = TRANSLATOR.translate(lines, glossary=glossary, beam=2)
+    assert [text.count("purple tea") for text in found] == [1, 10, 0, 0]
+    assert found[2:] == TRANSLATOR.translate(lines[2:], beam=2)
+    assert f"line 4: the model cannot write the term '{'x' * 99}'" in caplog.messages
+    with pytest.raises(ConfigError, match="a glossary needs beam search"):
+        TRANSLATOR.translate(lines, glossary=glossary, sample=True)
+
+
+def test_a_model_that_was_trained_with_terms_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator, read = small_translator(glossary=True, max_length=40), []
+    start = translator.engine.start
+
+    def seen(segments: Sequence[Segment], *args: Any, **kwargs: Any) -> Any:
+        read.extend((translator.tokenizers.source.decode(segment.tokens), segment.terms) for segment in segments)
+        return start(segments, *args, **kwargs)
+
+    monkeypatch.setattr(translator.engine, "start", seen)
+    options = translator.with_options(glossary={"dog": "tea"}, sample=True, beam=1)
+    (found,) = translator.translate_lines(["the dog."], options)
+    assert found.source == "the dog."
+    assert read == [("the dog⟦=⟧ tea⟦/⟧.", ())]
 
 
 def test_translate_takes_the_fields_of_search_options() -> None:

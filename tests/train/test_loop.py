@@ -45,7 +45,7 @@ def corpus(tmp_path: Path) -> Path:
         (7, 1, {"average": "ema", "model__architecture": "rnn", "model__attention": "additive"}),
         (7, 1, {"freeze": ["embeddings", "encoder"], "model__tied_embeddings": "decoder"}),
         (7, 2, {"init_from": "base", "freeze": ["encoder"], "data__mix": MIX}),
-        (7, 1, {"data__placeholders": True, "tokenizer__vocab_size": 360}),
+        (7, 1, {"data__placeholders": True, "data__glossary": True, "tokenizer__vocab_size": 360}),
     ],
 )
 def test_resumed_equals_never_stopped_bit_for_bit(

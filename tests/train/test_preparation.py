@@ -1,6 +1,7 @@
 """From a config to pairs: dropped pairs are counted, dev shares no sentence with train, errors are found early."""
 
 import logging
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -327,6 +328,21 @@ def test_of_a_large_corpus_the_tokenizer_learns_from_a_sample_and_that_is_told(
     assert max(lines) > 40
     train_tokenizers(corpus)
     assert notes_of(caplog)[0] == "the tokenizer learns from 20 pairs chosen at random of 60"
+
+
+def test_the_source_of_some_pairs_has_terms(files: Files) -> None:
+    numbers = [(i, j) for i in range(12) for j in range(12, 24)]
+    source, target = [f"s{i} und s{j} hier" for i, j in numbers], [f"there t{j} and t{i}" for i, j in numbers]
+    data = {"train": files.write("train", source, target), "dev": files.write("dev", ["d"], ["e"])}
+    config = files.config({**data, "glossary": True, "placeholders": True})
+    corpus = read_corpus(config)
+    terms = [(term, pair) for pair in corpus.train for term in re.findall("s(\\d+)⟦=⟧ t(\\d+)⟦/⟧", pair.source)]
+    assert len(terms) > 40
+    assert all(s == t and f"t{t}" in pair.target for (s, t), pair in terms)
+    tokenizers = train_tokenizers(corpus)
+    assert tokenizers.source.pieces(tokenizers.source.encode("a⟦=⟧⟦/⟧⟦1⟧"))[-3:] == ["⟦=⟧", "⟦/⟧", "⟦1⟧"]
+    pairs, (ids, _) = drop_lengths(corpus, tokenizers)
+    assert [ids[i] for i in range(len(pairs))] == tokenizers.source.encode_all([pair.source for pair in pairs])
 
 
 # --- sizes ------------------------------------------------------------------------------------------------
