@@ -24,7 +24,6 @@ from conftest import (
     FiveRun,
     environment,
     one_clear_error,
-    out_lines,
     run_nmt,
     started_nmt,
 )
@@ -131,13 +130,6 @@ def in_shell(command: str, cwd: Path, *, stdin: bytes = b"") -> Done:
     return subprocess.run(
         ["bash", "-c", nmt + command], input=stdin, cwd=cwd, env=environment(), capture_output=True, check=False
     )
-
-
-def test_eval_prints_translations_before_the_scores(five_run: FiveRun) -> None:
-    files = ["--src", five_run.source_file, "--ref", five_run.target_file]
-    both = out_lines(run_nmt("eval", "-m", five_run.run, *files, "--bootstrap", 0, "-o", "-"))
-    assert both[: len(TARGET)] == TARGET
-    assert both[len(TARGET)].startswith("BLEU = 100.00")
 
 
 def test_a_closed_pipe_ends_quietly(five_run: FiveRun) -> None:

@@ -74,7 +74,8 @@ def test_translations_contain_the_terms_of_a_glossary(caplog: pytest.LogCaptureF
 
 
 def test_a_model_that_was_trained_with_terms_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    translator, read = small_translator(glossary=True, max_length=40), []
+    translator = small_translator(glossary=True, max_length=40)
+    read: list[tuple[str, Any]] = []
     start = translator.engine.start
 
     def seen(segments: Sequence[Segment], *args: Any, **kwargs: Any) -> Any:

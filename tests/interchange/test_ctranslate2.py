@@ -58,6 +58,7 @@ def test_greedy_translations_are_ours_and_log_probabilities_were_compared(
 @pytest.mark.parametrize("tied", ["all", "none"])
 def test_each_quantization_loads_and_leaves_the_model_unchanged(tied: str, tmp_path: Path) -> None:
     translator = make(tied_embeddings=tied)
+    model_of(translator).projection.weight.data /= 2  # CPUs without AVX-512 multiply int8 less exactly
     before = {name: x.clone() for name, x in model_of(translator).state_dict().items()}
     n_bytes = {}
     for kind in QUANTIZATIONS:
@@ -166,6 +167,6 @@ def test_refused_exports_are_one_clear_error(five_run: FiveRun, tmp_path: Path) 
     (taken / "config.yaml").write_text("mine")
     before = file_bytes(tmp_path)
     to = ["export", "-m", five_run.model_file, "--to"]
-    one_clear_error(run_nmt(*to, "tflite", "-o", out), 2, "no format 'tflite'")
+    one_clear_error(run_nmt(*to, "tflite", "-o", out), 2, "'tflite' is not one of")
     one_clear_error(run_nmt(*to, "ctranslate2", "-o", taken), 2, f"{taken} exists and is not an export")
     assert file_bytes(tmp_path) == before
