@@ -299,6 +299,12 @@ def check_accessible(page: Any) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "only figures scroll sideways"
 
 
+SCREENS: list[dict[str, Any]] = [  # options for `opened_page`
+    {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
+    {"viewport": {"width": 390, "height": 900}, "color_scheme": "dark"},
+]
+
+
 @contextlib.contextmanager
 def opened_page(browser: Any, url: str, *may_load: str, ignored: str | None = None, **options: Any) -> Iterator[Any]:
     """Open a page; check at the end that it loaded nothing else and logged no error.
@@ -337,6 +343,14 @@ def shared() -> Path:
     if not path.is_dir():
         pytest.skip(f"no shared data at {path}")
     return path
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """The directory of a corpus for trainings of a second, see small_run.py."""
+    from small_run import write_small_corpus
+
+    return write_small_corpus(tmp_path)
 
 
 @dataclass(frozen=True)
@@ -402,6 +416,14 @@ def five_corpus(tmp_path: Path) -> FiveCorpus:
 def five_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FiveRun]:
     """A run trained on the five pairs, once for all tests: change only copies of it."""
     yield from kept(trained_once(tmp_path_factory, "five"))
+
+
+@pytest.fixture(scope="module")
+def translator(five_run: FiveRun) -> "Translator":
+    """The model of the five pairs, as a server loads it: tests may patch it."""
+    from nmt.decode.translator import load
+
+    return load(five_run.run, device="cpu")
 
 
 @pytest.fixture(scope="session")

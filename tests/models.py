@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from nmt.config import Config, ModelSettings, TokenizerSettings, TrainSettings
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.options import Hypothesis, SearchOptions
-from nmt.decode.search import IncrementalDecoder, search
+from nmt.decode.search import search
 from nmt.decode.translator import Translator
 from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
@@ -102,16 +102,6 @@ def batch(*lengths: tuple[int, int], seed: int = 2) -> tuple[Tensor, Tensor]:
         tgt[row, 1:t] = torch.randint(4, V, (t - 1,), generator=generator)
         tgt[row, 0] = BOS
     return src, tgt
-
-
-def logits_of_steps(decoder: IncrementalDecoder[Any], src: Tensor, tgt: Tensor, n_beams: int) -> list[Tensor]:
-    """Logits (B, K, V) of each step, where all beams of a sentence read the same tokens."""
-    state = decoder.select(decoder.start(src), torch.arange(len(src))[:, None].expand(-1, n_beams))
-    found = []
-    for t in range(tgt.size(1)):
-        logits, state = decoder.step(tgt[:, t : t + 1].expand(-1, n_beams), state)
-        found.append(logits)
-    return found
 
 
 Table = Callable[[tuple[int, ...], tuple[int, ...]], Sequence[float]]  # (source, prefix) to V probabilities

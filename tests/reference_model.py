@@ -29,11 +29,12 @@ class ReferenceModel:
     def log_probs(self, source: list[int], target: list[int]) -> list[float]:
         """The log-probability of each token of a target, and of EOS after it, given the true previous ones."""
         run = self.recurrent if self.settings.architecture == "rnn" else self.transformer
-        rows = self.linear("projection", run([*source, EOS], [BOS, *target])).log_softmax(-1)  # (T, V)
+        hidden = run([*source, EOS], [BOS, *target])
+        rows = self.linear("projection", hidden, bias=self.settings.projection_bias).log_softmax(-1)  # (T, V)
         return [float(row[token]) for row, token in zip(rows, [*target, EOS], strict=True)]
 
-    def linear(self, name: str, x: Tensor) -> Tensor:
-        return F.linear(x, self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias"))
+    def linear(self, name: str, x: Tensor, *, bias: bool = True) -> Tensor:
+        return F.linear(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"] if bias else None)
 
     def embed(self, side: str, tokens: list[int]) -> Tensor:
         return math.sqrt(self.settings.d_model) * self.weights[f"{side}_embedding.weight"][tokens]
@@ -110,14 +111,15 @@ class ReferenceModel:
             x, _ = self.layer(f"decoder.{i}.cell", x, state)
         if self.settings.attention == "none":
             return x
-        query = self.linear("look.query", x) if self.settings.attention in ("general", "additive") else x
+        projected = self.settings.attention in ("general", "additive")
+        query = self.linear("look.query", x, bias=False) if projected else x
         if self.settings.attention == "additive":
             scores = (query[:, None] + self.linear("look.key", memory)).tanh() @ self.weights["look.v"]
         else:
             scores = query @ memory.T  # (T, S)
         if self.settings.attention == "scaled_dot":
             scores = scores / math.sqrt(self.settings.d_model)
-        return self.linear("look.output", torch.cat([scores.softmax(-1) @ memory, x], 1)).tanh()
+        return self.linear("look.output", torch.cat([scores.softmax(-1) @ memory, x], 1), bias=False).tanh()
 
     def layer(self, name: str, x: Tensor, state: list[Tensor] | None) -> tuple[Tensor, list[Tensor]]:
         """Run a layer of the encoder, in both directions, or of the decoder: outputs (T, D) and its last state."""

@@ -31,24 +31,6 @@ def makefile_variable(name: str) -> str:
     return found[1]
 
 
-def make_demo(folder: Path, *, translation: str, bleu: str) -> subprocess.CompletedProcess[str]:
-    """Run `make demo` with a fake nmt that trains nothing and prints the given translation and BLEU."""
-    nmt = folder / "nmt"
-    nmt.write_text(FAKE_NMT, encoding="utf-8")
-    nmt.chmod(0o755)
-    installed = folder / "installed"
-    installed.touch()
-    answers = {"FAKE_RUN": str(folder), "FAKE_TRANSLATION": translation, "FAKE_BLEU": bleu}
-    return subprocess.run(
-        ["make", "demo", f"BIN={folder}", f"INSTALLED={installed}"],
-        cwd=ROOT,
-        env={**os.environ, **answers, "MAKEFLAGS": ""},  # not the flags of `make test`
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def test_readme_makefile_and_grammar_agree_on_the_sentence_of_the_demo() -> None:
     pair = grammar.demo_pair()
     assert makefile_variable("DEMO_SENTENCE") == pair.zh
@@ -69,7 +51,19 @@ def test_readme_makefile_and_grammar_agree_on_the_sentence_of_the_demo() -> None
 def test_make_demo_fails_below_its_bleu_or_with_a_wrong_translation(
     tmp_path: Path, translation: str, bleu: str, status: int, message: str
 ) -> None:
-    done = make_demo(tmp_path, translation=translation, bleu=bleu)
+    """`FAKE_NMT` trains nothing; it prints the given translation and BLEU."""
+    (tmp_path / "nmt").write_text(FAKE_NMT, encoding="utf-8")
+    (tmp_path / "nmt").chmod(0o755)
+    (tmp_path / "installed").touch()
+    answers = {"FAKE_RUN": str(tmp_path), "FAKE_TRANSLATION": translation, "FAKE_BLEU": bleu}
+    done = subprocess.run(
+        ["make", "demo", f"BIN={tmp_path}", f"INSTALLED={tmp_path}/installed"],
+        cwd=ROOT,
+        env={**os.environ, **answers, "MAKEFLAGS": ""},  # not the flags of `make test`
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == status, done.stderr
     assert message in done.stderr
     assert f"BLEU = {bleu}" in done.stdout

@@ -28,19 +28,7 @@ from reliability.runs import weights
 
 from nmt import distributed
 from nmt.config import ModelSettings, TrainSettings
-from nmt.distributed import (
-    ALONE,
-    Launch,
-    gather_items,
-    gather_numbers,
-    launched,
-    mine,
-    n_ranks,
-    parallel,
-    rank,
-    ranks_joined,
-    summed,
-)
+from nmt.distributed import ALONE, Launch, gather_items, launched, mine, n_ranks, parallel, rank, ranks_joined, summed
 from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
 from nmt.run.directory import RunDirectory
@@ -52,17 +40,6 @@ from nmt.train.step import StepOptions, train_step
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 soak = pytest.mark.skipif(not SOAK, reason="make soak")
-
-
-# --- one process, and the shares of ranks -------------------------------------------------------------------
-
-
-def test_one_process_is_the_case_of_one_rank() -> None:
-    assert (rank(), n_ranks()) == (0, 1)
-    assert gather_numbers(1, 2.5) == [[1, 2.5]]
-    assert summed(1, 2.5) == [1, 2.5]
-    assert mine([1, 2, 3]) == [1, 2, 3]
-    assert gather_items(["é", ""]) == ["é", ""]
 
 
 def test_the_shares_of_ranks_are_all_items(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,9 +92,6 @@ def test_a_rank_without_peers_says_what_it_waits_for_and_hears_ctrl_c() -> None:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE_S)
     assert process.returncode == -signal.SIGINT
-
-
-# --- training -----------------------------------------------------------------------------------------------
 
 
 def made_up_batch(step: int, n_pairs: int) -> Batch:
@@ -219,9 +193,6 @@ def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
         stdout, stderr = first.communicate(timeout=PATIENCE_S)
     finished = subprocess.CompletedProcess([], first.returncode, stdout, stderr.replace(b"\r", b"\n"))
     one_clear_error(finished, 1, "another of the 2 processes is gone")
-
-
-# --- processes ----------------------------------------------------------------------------------------------
 
 
 def wait_for_step(path: Path, step: int) -> None:

@@ -126,9 +126,6 @@ def test_pairwise_scores_are_sacrebleus_sentence_scores(texts: list[str]) -> Non
         assert found.tolist() == expected
 
 
-# --- perplexity -------------------------------------------------------------------------------------------
-
-
 def test_perplexity_by_hand() -> None:
     """Four pieces of probability 1/2, 1/2, 1/4, 1/8: (2·2·4·8)^(1/4) = 128^(1/4)."""
     halves = [[math.log(1 / 2), math.log(1 / 2)], [], [math.log(1 / 4), math.log(1 / 8)]]

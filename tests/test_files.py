@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import NO_PROCESS, file_bytes
+from conftest import NO_PROCESS, environment, file_bytes, started
 
 import nmt
 from nmt import files
@@ -135,19 +135,6 @@ def test_special_files_are_written_in_place(tmp_path: Path, file: Path) -> None:
     for path, reason in ((Path("/dev/full"), "No space left on device"), (tmp_path, "Is a directory")):
         with pytest.raises(OutputError, match=f"^cannot write {path}: {reason}$"):
             atomic_write(path, NEW)
-
-
-def python(program: str, *arguments: object) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-c", program, *map(str, arguments)], stdout=subprocess.PIPE, start_new_session=True
-    )
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-    assert process.stdout is not None
-    process.stdout.close()
 
 
 def test_sweeping_removes_only_temporary_files_of_processes_that_have_ended(file: Path) -> None:
@@ -376,8 +363,7 @@ with locked(Path(sys.argv[1])):
 
 def test_a_lock_excludes_other_processes_until_its_process_ends(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    process = python(HOLDER, path)
-    try:
+    with started([sys.executable, "-c", HOLDER, str(path)], cwd=tmp_path, env=environment()) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"held\n"
         with pytest.raises(InputError) as caught, locked(path, holder="reader", setting="HERE=PATH"):
@@ -385,8 +371,6 @@ def test_a_lock_excludes_other_processes_until_its_process_ends(tmp_path: Path) 
         assert str(caught.value) == f"{tmp_path} is in use by another reader"
         assert caught.value.exit_code == 2
         assert caught.value.hint == "wait for it to end, or choose another directory with HERE=PATH"
-    finally:
-        kill(process)
     for _ in range(2):
         with pytest.raises(ValueError, match="x"), locked(path):
             raise ValueError("x")

@@ -1,7 +1,5 @@
 """Ctrl-C during an import ends the command, even if a library catches the exception."""
 
-from pathlib import Path
-
 import pytest
 from conftest import PATIENCE_S, FiveCorpus, started_nmt
 
@@ -22,18 +20,12 @@ sys.meta_path.insert(0, Swallowing())
 """
 
 
-def interrupted_at(module: str, home: Path, *args: object) -> tuple[int, str]:
-    """Exit code and stderr of `nmt ARGS` with Ctrl-C during the import of a module."""
-    (home / "sitecustomize.py").write_text(SITE.replace("MODULE", module))
-    with started_nmt(*args, cwd=home, env={"PYTHONPATH": str(home)}) as process:
-        stdout, stderr = process.communicate(b"", timeout=PATIENCE_S)
-        assert not stdout
-        return process.returncode, stderr.decode()
-
-
 @pytest.mark.parametrize("module", ["typer", "torch"])
 def test_ctrl_c_during_an_import_ends_a_training(five_corpus: FiveCorpus, module: str) -> None:
-    code, stderr = interrupted_at(module, five_corpus.home, "train", five_corpus.config)
-    assert code == 130, stderr
-    assert "Traceback" not in stderr
+    home = five_corpus.home
+    (home / "sitecustomize.py").write_text(SITE.replace("MODULE", module))
+    with started_nmt("train", five_corpus.config, cwd=home, env={"PYTHONPATH": str(home)}) as process:
+        stdout, stderr = process.communicate(b"", timeout=PATIENCE_S)
+    assert (process.returncode, stdout) == (130, b""), stderr
+    assert b"Traceback" not in stderr
     assert not five_corpus.run.exists()

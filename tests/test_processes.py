@@ -128,7 +128,8 @@ def test_processes_that_prepare_a_corpus_end_with_their_parent() -> None:
     done = subprocess.run([sys.executable, "-c", KILLED], env=environment(), capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     assert done.stdout.split()
-    wait_for_end([*map(int, done.stdout.split())])
+    files = [Path(f"/proc/{pid}/cmdline") for pid in done.stdout.decode().split()]
+    wait_until(lambda: not any(file.exists() and file.read_bytes() for file in files))  # that of a zombie is empty
 
 
 def test_sigterm_leaves_no_unfinished_output(five_run: FiveRun, tmp_path: Path) -> None:
@@ -139,15 +140,3 @@ def test_sigterm_leaves_no_unfinished_output(five_run: FiveRun, tmp_path: Path) 
         process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGTERM
     assert list(tmp_path.iterdir()) == []
-
-
-def wait_for_end(pids: list[int]) -> None:
-    wait_until(lambda: not any(command_of(pid) for pid in pids))  # none outlives its parent
-
-
-def command_of(pid: int) -> bytes:
-    """The command line of a process; empty if it has ended, even if it is still a zombie."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

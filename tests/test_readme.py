@@ -126,9 +126,6 @@ def options() -> set[str]:
     return own | OTHER_OPTIONS | set(re.findall(r'add_argument\([^)]*?"(--[a-z-]+)"', programs))
 
 
-# --- the figure -------------------------------------------------------------------------------------------
-
-
 def test_the_figure_of_the_imports_is_current() -> None:
     assert draw() in text_of(MAP), "run: python tests/draw_rooms.py"
 
@@ -138,9 +135,6 @@ def test_the_map_names_every_module() -> None:
     linked = {(MAP.parent / target).resolve() for target in targets(MAP)}
     modules = {file for file in MAP.parent.rglob("*.py") if not file.stem.startswith("__")}
     assert sorted(file for file in modules if not {file, file.parent} & linked) == []
-
-
-# --- links, commands, settings, code ----------------------------------------------------------------------
 
 
 @every_page

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import corpora
 import curve
 import decoding
 import serving
@@ -27,9 +26,7 @@ BENCHMARKS: dict[str, Callable[[Options], list[Table]]] = {
     "serving": serving.throughput,
     "start": decoding.start,
     "scaling": training.scaling,
-    "learning": training.learning,
     "curve": curve.of_bleu,
-    "corpus": corpora.of_corpus,
 }
 SHORT = ["training", "decoding", "latency", "start"]
 
@@ -64,7 +61,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=Options.rounds, help="measurements of each contestant")
     parser.add_argument("--seconds", type=float, default=Options.seconds, help="of a training window")
     parser.add_argument("--minutes", type=float, default=Options.minutes, help="of the training that makes a model")
-    parser.add_argument("--epochs", type=int, default=Options.epochs, help="after which dev losses are compared")
     parser.add_argument("-o", "--output", type=Path, default=Path(".bench/results.json"))
     args = parsed(parser)
     names, output = args.pop("names") or SHORT, args.pop("output")

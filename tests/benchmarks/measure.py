@@ -39,7 +39,6 @@ class Options:
     rounds: int = 3
     seconds: float = 20
     minutes: float = 10
-    epochs: int = 4
 
 
 def parsed(parser: argparse.ArgumentParser) -> dict[str, Any]:

@@ -130,18 +130,6 @@ def batches(pairs: Pairs, batch_tokens: int) -> Iterator[tuple[Tensor, Tensor, T
         yield tuple(nn.utils.rnn.pad_sequence([*map(torch.tensor, side)], True, PAD) for side in sides)  # type: ignore[misc]
 
 
-def dev_nll(model: nn.Module, pairs: Pairs, batch_tokens: int) -> float:
-    """Nats per target token on dev, without label smoothing and dropout."""
-    model.eval()
-    total, n_tokens = 0.0, 0
-    with torch.inference_mode():
-        for src, tgt_in, tgt_out in batches(pairs, batch_tokens):
-            logits = model(src, tgt_in).flatten(0, 1)
-            total += float(F.cross_entropy(logits, tgt_out.flatten(), ignore_index=PAD, reduction="sum"))
-            n_tokens += int((tgt_out != PAD).sum())
-    return total / n_tokens
-
-
 def dev_bleu(model: nn.Module, pairs: Pairs, references: list[str], tokenizer: Path) -> float:
     """BLEU of a greedy search on dev, in batches of sources of similar length."""
     import sacrebleu
@@ -218,8 +206,6 @@ def main() -> None:
                     print(json.dumps({"dev_bleu": bleu}), file=metrics)
                     validated = time.monotonic()
                     model.train()
-        nll = dev_nll(model, task["dev"], settings["batch_tokens"])
-        print(json.dumps({"dev_nll": nll}), file=metrics)
 
 
 if __name__ == "__main__":

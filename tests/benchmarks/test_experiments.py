@@ -9,7 +9,7 @@ import experiments
 import gpu
 import ladder
 import pytest
-from conftest import SOURCE, TARGET, FiveCorpus, FiveRun, data_of_page, run_nmt
+from conftest import SOURCE, TARGET, FiveCorpus, data_of_page, run_nmt
 from measure import NMT, ROOT
 
 from nmt.config import load_config, values
@@ -38,9 +38,6 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
 
 def bleu_of(found: list[str]) -> dict[str, Any]:
     return vars(score(found, [TARGET])[0])
-
-
-# --- the ladder -------------------------------------------------------------------------------------------
 
 
 def test_a_rung_differs_from_the_transformer_as_its_page_says() -> None:
@@ -92,16 +89,6 @@ def test_the_ladder(five_corpus: FiveCorpus, commands: list[Sequence[str]]) -> N
     page = (runs / "ladder.md").read_text()
     assert f"| {rungs['attention']['greedy_BLEU']['value']:.2f} | {bleu['value']:.2f} |" in page
     assert f"BLEU `{bleu['signature']}`, chrF2 `" in page
-
-
-def test_in_one_pass_a_model_that_is_exact_word_by_word_is_wrong(five_run: FiveRun) -> None:
-    """The bug of the article: later positions read padding."""
-    assert load(five_run.run).translate(SOURCE) == TARGET
-    found = ladder.in_one_pass(five_run.run, five_run.source_file, five_run.target_file)
-    assert found["BLEU"]["value"] < 50
-
-
-# --- GPU --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # of torch.nn.Transformer

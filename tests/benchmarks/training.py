@@ -273,28 +273,3 @@ def scaling(options: Options) -> list[Table]:
     }
     contestants = {name: replace(alone, command=command) for name, command in commands.items()}
     return [windows("Training by two, bf16", contestants, options, task.flops_per_token)]
-
-
-def learn(trainer: Trainer, extra: str, options: Options) -> Sample:
-    """Train for the number of epochs in `extra`; return the dev loss, target tokens, seconds and memory."""
-    start = time.monotonic()
-    with started([*cleared(trainer), extra], options.scratch) as run:
-        n_tokens = sum(tokens for _, tokens in steps(trainer, run))
-        figures = [json.loads(line) for line in trainer.progress.read_text().splitlines()]
-        nll = [line["dev_nll"] for line in figures if "dev_nll" in line][-1]
-        return {"dev_nll": nll, "tokens": n_tokens, "seconds": time.monotonic() - start, **run.figures()}
-
-
-def learning(options: Options) -> list[Table]:
-    """Dev loss after the same number of target tokens: the same epochs of the same pairs."""
-    contestants = dict(list(trainers(options, prepare(options)).items())[:3])
-    limits = {name: "train.max_epochs=" if name == "nmt train" else "--epochs=" for name in contestants}
-    measures = {
-        name: partial(learn, one, f"{limits[name]}{options.epochs}", options) for name, one in contestants.items()
-    }
-    note = (
-        f"Nats a target token of dev, unsmoothed, after {options.epochs} epochs; one training each; nmt with "
-        f"{' '.join(OWN)}, for its batches are fuller."
-    )
-    commands = {name: one.command for name, one in contestants.items()}
-    return [Table("Learning", note, commands, interleaved(measures, 1), "dev_nll", [BASELINE])]

@@ -31,12 +31,6 @@ def test_version_and_short_help() -> None:
         assert f"\n  {name} " in help_text
 
 
-def test_a_plain_nmt_prints_its_help_as_an_error() -> None:
-    done = run_nmt()
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.decode().startswith("Usage: nmt ")
-
-
 def test_help_groups_the_commands_and_begins_with_the_four_of_the_mission() -> None:
     text = run_nmt("--help").stdout.decode().partition("\nLearn:\n")[2]
     groups = re.split(r"^(\w+):\n", text, flags=re.MULTILINE)

@@ -100,31 +100,19 @@ def test_errors(home: Path, mirror: Mirror) -> None:
     (home / "plain.yaml").write_text(CONFIG.replace("train.cs.gz", "train.cs"))
     mirror.add(TOK.url_of("train.en"), b"another text\n")
     (home / "en.yaml").write_text(CONFIG.replace("train.fr", "train.en"))
-    at = ["--mirror", mirror.url]
-    for command, code, fragments in (
-        (["multi40k"], 2, ["no corpus 'multi40k'"]),
-        (["multi30k", "-l", "en-nl"], 2, ["multi30k is not in 'en-nl'"]),
-        (["tatoeba-cmn-eng", "-l", "zh"], 2, ["tatoeba-cmn-eng is not in 'zh'"]),
-        (["x.yaml", "-l", "en-de"], 2, ["x.yaml says which files it needs"]),
-        (["none.yaml"], 2, ["cannot read none.yaml"]),
-        (["demo.yaml"], 2, ["demo.yaml uses no corpus that can be downloaded"]),
-        (["nl.yaml"], 2, ["nl.yaml names train.nl.gz, which multi30k-tok does not have"]),
-        (["plain.yaml"], 2, ["plain.yaml names train.cs, which multi30k-tok does not have"]),
-        (["x.yaml", "--mirror", "localhost"], 2, ["the mirror 'localhost' is not an http or https URL"]),
-        (["multi30k", *at], 1, ["train.en.gz: HTTP 404 Not Found"]),
-        (["tatoeba-deu-eng", *at], 1, ["de-en.txt.zip: HTTP 404 Not Found"]),
-        (["en.yaml", *at], 1, ["train.en has SHA-256", "it was not kept"]),
-        (
-            ["x.yaml", "--mirror", "http://127.0.0.1:1"],
-            1,
-            ["cannot download http://127.0.0.1:1/", "Connection refused"],
-        ),
+    for command, code, message in (
+        (["multi40k"], 2, "no corpus 'multi40k'"),
+        (["multi30k", "-l", "en-nl"], 2, "multi30k is not in 'en-nl'"),
+        (["tatoeba-cmn-eng", "-l", "zh"], 2, "tatoeba-cmn-eng is not in 'zh'"),
+        (["x.yaml", "-l", "en-de"], 2, "x.yaml says which files it needs"),
+        (["none.yaml"], 2, "cannot read none.yaml"),
+        (["demo.yaml"], 2, "demo.yaml uses no corpus that can be downloaded"),
+        (["nl.yaml"], 2, "nl.yaml names train.nl.gz, which multi30k-tok does not have"),
+        (["plain.yaml"], 2, "plain.yaml names train.cs, which multi30k-tok does not have"),
+        (["en.yaml", "--mirror", mirror.url], 1, "train.en has SHA-256"),
     ):
-        one_clear_error(run_nmt("download", *command, cwd=home), code, *fragments)
+        one_clear_error(run_nmt("download", *command, cwd=home), code, message)
     assert not list(home.rglob("*.gz"))
-
-
-# --- make pipeline ----------------------------------------------------------------------------------------
 
 
 def made(*words: str, cwd: Path = PROJECT) -> list[str]:

@@ -71,8 +71,6 @@ def test_values_are_separated_by_commas_outside_of_brackets() -> None:
     assert split_values("") == [""]
 
 
-# --- the real command: each sweep starts several trainings ------------------------------------------------
-
 soak = pytest.mark.skipif(not SOAK, reason="starts several trainings: NMT_SOAK=1")
 
 
@@ -85,13 +83,6 @@ def result(done: subprocess.CompletedProcess[bytes]) -> list[Any]:
     return [(one["number"], one["steps"], one["figures"]) for one in standings]
 
 
-def expected_of(corpus: FiveCorpus) -> list[Any]:
-    """Return the result of an uninterrupted sweep."""
-    found = result(run_nmt(*sweep(corpus, corpus.home / "unbroken")))
-    assert [(number, steps) for number, steps, _ in found] == [(1, 6), (2, 3)]
-    return found
-
-
 @soak
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143), (signal.SIGINT, 130)]
@@ -99,7 +90,8 @@ def expected_of(corpus: FiveCorpus) -> list[Any]:
 def test_a_signal_ends_the_training_too_and_the_sweep_resumes_to_the_same_table(
     five_corpus: FiveCorpus, tmp_path: Path, number: int, code: int
 ) -> None:
-    expected, directory = expected_of(five_corpus), tmp_path / "sweep"
+    expected, directory = result(run_nmt(*sweep(five_corpus, tmp_path / "unbroken"))), tmp_path / "sweep"
+    assert [(number, steps) for number, steps, _ in expected] == [(1, 6), (2, 3)]
     with started_nmt(*sweep(five_corpus, directory), cwd=five_corpus.home, stdout=subprocess.DEVNULL) as process:
         wait_until(lambda: list(directory.glob("trials/*/checkpoints/step-*.safetensors")), running=process)
         os.kill(process.pid, number)

@@ -1,18 +1,6 @@
 """`nmt tokenize`."""
 
-from pathlib import Path
-
-from conftest import (
-    ONE_PER_SIDE,
-    TARGET,
-    FiveCorpus,
-    FiveRun,
-    err_lines,
-    file_bytes,
-    one_clear_error,
-    out_lines,
-    run_nmt,
-)
+from conftest import ONE_PER_SIDE, TARGET, FiveCorpus, err_lines, one_clear_error, out_lines, run_nmt
 
 from nmt.text.tokenizer import Tokenizer
 
@@ -71,10 +59,3 @@ def test_an_unusable_corpus_is_refused_before_anything_is_written(five_corpus: F
     stderr = one_clear_error(no_test, 2, "cannot read", "none.zh")
     assert f"hint: check the path; it is relative to data.root, {home}" in stderr
     assert sorted(home.rglob("*")) == before, "everything is checked before anything is written"
-
-
-def test_tokenize_does_not_replace_the_tokenizer_of_a_model(five_run: FiveRun, tmp_path: Path) -> None:
-    run = five_run.copy_run(tmp_path / "run")
-    before = file_bytes(run)
-    one_clear_error(run_nmt("tokenize", five_run.config, f"run={run}", "tokenizer.vocab_size=400"), 2, str(run))
-    assert file_bytes(run) == before

@@ -79,9 +79,6 @@ def test_a_language_is_as_set_or_the_suffix_of_the_file(
     assert tuple(language(data, side) for side in sides) == expected
 
 
-# --- directories ------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory. NMT_DATA is another directory, `data` beside it."""

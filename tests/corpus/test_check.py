@@ -148,9 +148,6 @@ def test_planted_faults_are_found_and_clean_lines_are_not_accused(planted: Plant
     assert len(set().union(*planted.named.values()) - planted.dirty) <= 2 * ACCUSED * n_clean
 
 
-# --- blocks -----------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module", params=["grammar", "tatoeba"])
 def clean(request: pytest.FixtureRequest) -> list[Texts]:
     return clean_pairs(request.param)
@@ -218,9 +215,6 @@ def test_sides_that_have_nothing_to_do_with_each_other(clean: list[Texts], tmp_p
     random.Random(1).shuffle(targets)
     pairs = [(source, target) for (source, _), target in zip(clean, targets, strict=True)]
     assert "unrelated" in findings_by_kind(check([write(tmp_path, "train", pairs, ("a", "b"))]))
-
-
-# --- several corpora, languages ---------------------------------------------------------------------------
 
 
 def test_dev_with_its_sides_exchanged_and_leaks(clean: list[Texts], tmp_path: Path) -> None:

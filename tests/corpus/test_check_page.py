@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import check_accessible, opened_page
+from conftest import SCREENS, check_accessible, opened_page
 
 from nmt.corpus.check import check
 from nmt.corpus.reading import CorpusFiles
@@ -14,9 +14,8 @@ from nmt.insight import pages
 DATA = Path(__file__).parents[2] / "data" / "zh-en"
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_shows_all_findings(browser: Any, tmp_path: Path, width: int, scheme: str) -> None:
+@pytest.mark.parametrize("screen", SCREENS)
+def test_the_page_shows_all_findings(browser: Any, tmp_path: Path, screen: dict[str, Any]) -> None:
     sides = [(DATA / f"train.{lang}").read_text("utf-8").splitlines(keepends=True)[:1000] for lang in ("zh", "en")]
     del sides[1][500]
     sides[1][20] = "<script>document.title = 'bad'</script> &amp;\n"
@@ -26,8 +25,7 @@ def test_the_page_shows_all_findings(browser: Any, tmp_path: Path, width: int, s
     report = check([CorpusFiles("train", [paths[0]], [paths[1]])], ("zh", "en"))
     file = tmp_path / "page.html"
     file.write_text(pages.page("check", "nmt check", as_plain(report)), encoding="utf-8")
-    options: dict[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
-    with opened_page(browser, file.as_uri(), **options) as page:
+    with opened_page(browser, file.as_uri(), **screen) as page:
         assert page.title() == "nmt check"
         sections = [section.get_attribute("id") for section in page.locator("main section").all()]
         assert sections == ["overview", "errors", "warnings", "notes", "files"]

@@ -88,8 +88,6 @@ def test_copies_are_named_by_their_languages_or_else_by_their_sides(tmp_path: Pa
     assert output_paths(files, tmp_path) == (tmp_path / "train.source", tmp_path / "train.target")
 
 
-# --- random corpora, dirtied in every way -----------------------------------------------------------------
-
 N_CORPORA = soak(10, 50)
 N_LINES = {"train": 600, "dev": 80, "test": 80}
 DIRT: dict[str, Callable[[bytes], bytes]] = {  # of a text

@@ -9,16 +9,11 @@ from nmt.errors import DataError
 from nmt.text.lines import Pair, iter_pairs
 
 
-def write(directory: Path, pairs: list[tuple[str, str]]) -> tuple[list[Path], list[Path]]:
-    files = directory / "all.de", directory / "all.en"
-    for side, file in enumerate(files):
-        file.write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
-    return [files[0]], [files[1]]
-
-
 def split(directory: Path, pairs: list[tuple[str, str]], seed: int = 1) -> tuple[Facts, dict[str, list[Pair]]]:
-    out = directory / f"parts{seed}"
-    facts = split_corpus(*write(directory, pairs), out, ("de", "en"), seed)
+    source, target, out = directory / "all.de", directory / "all.en", directory / f"parts{seed}"
+    for side, file in enumerate((source, target)):
+        file.write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    facts = split_corpus([source], [target], out, ("de", "en"), seed)
     parts = {part: list(iter_pairs([out / f"{part}.de"], [out / f"{part}.en"])) for part in ("train", "dev", "test")}
     return facts, parts
 

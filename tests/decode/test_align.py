@@ -107,9 +107,6 @@ def test_models_without_attention_are_refused() -> None:
         list(align(translator, [(pair, pair)]))
 
 
-# --- the gold alignments ----------------------------------------------------------------------------------
-
-
 def test_alignment_error_rate_by_hand() -> None:
     gold = GoldPair([], [], {(0, 0), (1, 1)}, {(0, 0), (1, 1), (1, 2)})
     assert alignment_error_rate([[(0, 0), (1, 1)]], [gold]) == 0

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from measure_confidence import calibration_error
 from models import RNNS, small_translator, translator_without_bytes
+from numpy.typing import ArrayLike
 
 from nmt.decode import confidence
 from nmt.decode.confidence import Calibration, coverage, doubts, piece_spans, repeated, samples_of, words_of
@@ -44,6 +44,13 @@ def test_a_more_probable_word_has_no_lower_confidence() -> None:
         found = [calibration.confidence(confidence.logit(x), confidence.logit(x)) for x in rising]
         assert found == sorted(found)
         assert 0 <= found[0] <= found[-1] <= 1
+
+
+def calibration_error(confidences: ArrayLike, right: ArrayLike) -> float:
+    """Expected calibration error: the mean over ten bins of |mean confidence - share right|, weighted by size."""
+    p, y = np.asarray(confidences, np.float64), np.asarray(right, np.float64)
+    bins = np.minimum((p * 10).astype(int), 9)
+    return float(np.abs(np.bincount(bins, p - y, 10)).sum() / len(p))
 
 
 def test_a_fit_halves_the_error_of_an_overconfident_model() -> None:

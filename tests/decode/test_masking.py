@@ -18,11 +18,6 @@ TRAINED = small_translator(placeholders=True)
 PATTERNS = patterns_of([])
 
 
-def linked(monkeypatch: pytest.MonkeyPatch, *links: tuple[int, int]) -> None:
-    """Let the model's attention be these links of words."""
-    monkeypatch.setattr("nmt.decode.masking.align_window", lambda *_: [list(links)])
-
-
 @pytest.mark.parametrize(
     ("symbols", "text", "written", "links", "expected"),
     [
@@ -43,7 +38,7 @@ def test_where_a_span_goes_that_the_model_left_out(
     links: list[tuple[int, int]],
     expected: str,
 ) -> None:
-    linked(monkeypatch, *links)
+    monkeypatch.setattr("nmt.decode.masking.align_window", lambda *_: [links])  # of words
     with caplog.at_level(logging.WARNING, "nmt"):
         mask = Masked.of(text, PATTERNS, symbols)
         TRAINED.protected = PATTERNS

@@ -47,11 +47,6 @@ def random_models(seed: int, rng: random.Random) -> list[Seq2Seq]:
     return models
 
 
-def decoder_of(models: list[Seq2Seq]) -> IncrementalDecoder[Any]:
-    decoders = [incremental_decoder(model) for model in models]
-    return decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
-
-
 def random_options(rng: random.Random, n_sentences: int) -> SearchOptions:
     beam = rng.choice([1, 1, 1, 2, 3, 4, 5, 6, 7, 8])
     longest, a = rng.randint(1, max(WORK // (beam * n_sentences), 4)), rng.choice([0.0, 0.5, 1.2])
@@ -70,7 +65,8 @@ def random_options(rng: random.Random, n_sentences: int) -> SearchOptions:
 def test_search_finds_what_the_reference_finds(seed: int) -> None:
     rng = random.Random(seed)
     models = random_models(seed, rng)
-    decoder, model_length = decoder_of(models), min(model.max_length for model in models)
+    decoders, model_length = [*map(incremental_decoder, models)], min(model.max_length for model in models)
+    decoder: IncrementalDecoder[Any] = decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
     masked = all(one.settings.padding_mask for one in models)
 
     def tokens(vocabulary: nn.Embedding, fewest: int, most: int) -> list[int]:

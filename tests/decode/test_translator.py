@@ -10,7 +10,7 @@ import torch
 from conftest import model_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import LINES, small_translator, write_run
+from models import LINES, small_translator
 
 from nmt.decode import translator as module
 from nmt.decode.options import SearchOptions, Segment
@@ -157,13 +157,6 @@ def test_model_whose_output_is_nan_is_refused() -> None:
         model_of(broken).projection.weight.fill_(float("nan"))
     with pytest.raises(ModelError, match="not a number"):
         broken.translate(LINES)
-
-
-def test_run_and_its_model_file_translate_alike(tmp_path: Path) -> None:
-    run = write_run(TRANSLATOR, tmp_path / "run")
-    expected = TRANSLATOR.translate(LINES)
-    assert load(run.path, engine="torch").translate(LINES) == expected
-    assert load(run.model_file, device="cpu", engine="torch").translate(LINES) == expected
 
 
 def test_a_search_is_watched_line_by_line() -> None:

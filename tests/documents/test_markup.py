@@ -92,8 +92,6 @@ def test_words_are_cut_at_tags() -> None:
         assert words_of(word)[0] == (0, len(word) if word != "ที่" else 3), "marks belong to their letters"
 
 
-# --- properties -------------------------------------------------------------------------------------------
-
 WORDS = ["a", "b.c", "ü", "我", "&amp;", "&lt;", "-"]
 TAGS = ["b", "i", "span x='>'", 'a href="&quot;<"', "code", "img/"]
 
@@ -150,9 +148,6 @@ def test_if_every_word_stays_so_does_the_fragment(fragment: str) -> None:
             part = Placement(pair, HTML.escape).written()
         written += part
     assert re.sub(r"\s", "", written) == re.sub(r"\s", "", fragment)
-
-
-# --- with a model -----------------------------------------------------------------------------------------
 
 
 def translated(lines: Sequence[str | Pause], **arguments: Any) -> list[Translation]:

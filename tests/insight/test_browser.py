@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ARABIC, SOURCE, TARGET, FiveRun, check_accessible, opened_page, run_nmt, write_five
+from conftest import ARABIC, SCREENS, SOURCE, TARGET, FiveRun, check_accessible, opened_page, run_nmt, write_five
 from models import RNNS, TRANSFORMERS, name, translator_without_bytes
 
 from nmt.decode.translator import load
@@ -21,10 +21,6 @@ from nmt.run.directory import RunDirectory
 pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")  # before runs are trained for it
 
 SECTIONS = ["map", "words", "attention", "search", "reference", "one-pass", "masks", "stages"]
-SCREENS: list[dict[str, Any]] = [
-    {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
-    {"viewport": {"width": 390, "height": 900}, "color_scheme": "dark"},
-]
 
 
 @pytest.fixture(scope="module")

@@ -93,8 +93,6 @@ def test_only_an_earlier_package_is_replaced(tmp_path: Path) -> None:
     assert file_bytes(tmp_path) == before
 
 
-# --- with Argos Translate, if it is installed -------------------------------------------------------------
-
 IN_ARGOS = """
 import socket, sys
 

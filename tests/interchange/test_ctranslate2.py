@@ -69,9 +69,6 @@ def test_each_quantization_loads_and_leaves_the_model_unchanged(tied: str, tmp_p
     assert all(torch.equal(x, before[name]) for name, x in model_of(translator).state_dict().items())
 
 
-# --- the directory ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("joint", [True, False])
 def test_directory_has_model_tokenizers_and_config(joint: bool, tmp_path: Path) -> None:
     translator = make(joint=joint, tied_embeddings="decoder")
@@ -119,8 +116,6 @@ def test_unsupported_settings_are_refused_by_name(choices: dict[str, Any], named
     assert error.value.hint == "translate with nmt itself"
     assert not (tmp_path / "out").exists()
 
-
-# --- the command ------------------------------------------------------------------------------------------
 
 ALONE = """
 import sys

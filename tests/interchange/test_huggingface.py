@@ -87,9 +87,6 @@ def force_eos(tokens: Tensor, log_probs: Tensor) -> Tensor:
     return log_probs.masked_fill(others, -torch.inf) if tokens.size(1) == 20 else log_probs
 
 
-# --- text -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "char", "word"])
 @pytest.mark.parametrize("byte_fallback", [True, False])
 def test_token_ids_are_ours_on_hostile_lines(kind: Any, byte_fallback: bool, tmp_path: Path) -> None:
@@ -100,19 +97,11 @@ def test_token_ids_are_ours_on_hostile_lines(kind: Any, byte_fallback: bool, tmp
     module.write_tokenizers(tmp_path, Tokenizers(side, side), translator.config)
     tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path)
     for line in hostile_lines(200):
-        if not is_language_tag(line):
+        if not (line.startswith(">>") and "<<" in line):  # MarianTokenizer interprets >>fra<< as the target language
             assert tokenizer(line).input_ids == [*side.encode(line), EOS], repr(line)
             assert tokenizer(text_target=line).input_ids == [*side.encode(line), EOS]
             ids = side.encode(line)
             assert tokenizer.decode(ids, skip_special_tokens=True) == side.decode(ids).replace("\u2581", " ").strip()
-
-
-def is_language_tag(line: str) -> bool:
-    """MarianTokenizer interprets `>>fra<<` at the beginning of a line as the target language."""
-    return line.startswith(">>") and "<<" in line
-
-
-# --- the directory ----------------------------------------------------------------------------------------
 
 
 def test_directory_has_settings_of_the_search_and_no_paths(tmp_path: Path) -> None:
@@ -179,9 +168,6 @@ def test_an_export_that_computes_other_log_probabilities_or_pieces_is_not_writte
         to_huggingface(translator, out)
     assert list(tmp_path.iterdir()) == [out]
     assert file_bytes(out) == before
-
-
-# --- the command ------------------------------------------------------------------------------------------
 
 
 def test_command_exports_a_run_with_its_scores(five_run: FiveRun, tmp_path: Path) -> None:

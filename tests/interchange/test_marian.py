@@ -125,9 +125,6 @@ def trained(home: Path) -> Pair:
     return Pair(directory, home / "trained run", engine="auto")
 
 
-# --- translations and tokens ------------------------------------------------------------------------------
-
-
 def test_greedy_translations_are_those_of_generate(pair: Pair) -> None:
     for text in (GERMAN[0], "Hund 2024 Park! das gibt es nicht"):
         assert pair.our_translation(text) == pair.their_translation(text)
@@ -160,9 +157,6 @@ def test_every_piece_of_the_original_is_kept(pair: Pair) -> None:
         tokenizer = pair.ours.tokenizers.target if target else pair.ours.tokenizers.source
         rows = (pair.target_rows if target else pair.source_rows)[torch.tensor(tokenizer.ids(pieces))]
         assert rows.tolist() == [vocabulary[piece] for piece in pieces]
-
-
-# --- languages and tags -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -209,9 +203,6 @@ def test_a_tag_that_the_model_lacks_and_a_wrong_language_are_refused(home: Path,
         import_marian(multilingual, home / "none", target_lang="../x")
 
 
-# --- the run ----------------------------------------------------------------------------------------------
-
-
 def test_the_command_makes_a_run_like_any_other(home: Path, trained: Pair) -> None:
     shutil.rmtree(home / "runs", ignore_errors=True)
     imported = run_nmt("import", "trained", "-o", "runs/opus", cwd=home)
@@ -244,9 +235,6 @@ def test_an_import_whose_logits_differ_is_refused_and_one_without_transformers_i
     monkeypatch.setitem(sys.modules, "transformers", None)
     import_marian(trained.directory, tmp_path / "run")
     assert "transformers is not installed" in caplog.text
-
-
-# --- there and back ---------------------------------------------------------------------------------------
 
 
 def test_import_of_an_export_translates_as_the_run_itself(tmp_path: Path) -> None:

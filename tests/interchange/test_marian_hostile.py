@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+from models import random_translator
 from safetensors.torch import load_file, save_file
 
 from nmt.errors import DownloadError, InputError, NmtError
+from nmt.interchange.huggingface import to_huggingface
 from nmt.interchange.marian import import_marian
 from nmt.interchange.marian_files import model_directory
-
-pytest.importorskip("transformers", reason="pip install 'nmt-trainer[huggingface]'")
-from marian_models import write_marian
 
 Mutation = Callable[[Path], object]
 
@@ -138,11 +137,13 @@ def more_targets(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A valid model. It is imported once, so that later imports need not check again whether its tokenizers load."""
+    """A valid model, as nmt exports it. Transformers, which takes seconds to load, compares nothing here."""
     home = tmp_path_factory.mktemp("hostile")
-    path = write_marian(home / "original")
-    import_marian(path, home / "run")
-    return path
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "transformers", None)
+        to_huggingface(random_translator(norm="post", activation="silu"), home / "original")
+        import_marian(home / "original", home / "run")
+    return home / "original"
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
@@ -169,6 +170,8 @@ def test_a_mutated_directory_is_refused(
 def test_what_is_neither_a_directory_nor_on_the_hub_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("huggingface_hub", reason="pip install 'nmt-trainer[huggingface]'")
+
     class HubError(Exception):
         """As huggingface_hub 2 has it: it is no OSError."""
 

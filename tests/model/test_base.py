@@ -133,14 +133,6 @@ def test_without_the_padding_mask_the_amount_of_padding_matters() -> None:
     assert model.attention(wide, tgt).cross[..., 7:].sum() > 0.1
 
 
-def test_without_positions_the_order_of_the_source_does_not_matter() -> None:
-    src, tgt = batch((7, 5))
-    for positions in ("none", "sinusoidal"):
-        model = make(positions=positions)
-        same = torch.allclose(model(src.flip(1), tgt), model(src, tgt))
-        assert same == (positions == "none")
-
-
 @pytest.mark.parametrize("choices", [{}, {"positions": "rotary"}], ids=str)
 def test_a_window_changes_what_is_seen_and_its_weights_are_the_passs_own(choices: dict[str, Any]) -> None:
     model, full = make(attention_window=2, **choices), make(**choices)
@@ -152,15 +144,6 @@ def test_a_window_changes_what_is_seen_and_its_weights_are_the_passs_own(choices
     assert (found.decoder.tril(-3) == 0).all()
     wide = make(attention_window=14, **choices)
     torch.testing.assert_close(wide(src, tgt), full(src, tgt))
-
-
-def test_ties_are_one_matrix() -> None:
-    def names(tied: str) -> set[str]:
-        return {name for name in weights_of(make(tied_embeddings=tied)) if "embedding" in name or "proj" in name}
-
-    assert names("all") == {"source_embedding.weight"}
-    assert names("decoder") == {"source_embedding.weight", "target_embedding.weight"}
-    assert names("none") == {"source_embedding.weight", "target_embedding.weight", "projection.weight"}
 
 
 @every

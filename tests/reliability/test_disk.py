@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import soak
-from small_run import config_of, run_training, write_small_corpus
+from small_run import config_of, run_training
 
 from nmt.errors import ModelError, OutputError
 from nmt.run.directory import RunDirectory
@@ -56,11 +56,6 @@ class FailingDisk:
         return call
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    return write_small_corpus(tmp_path)
-
-
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO][: soak(1, 2)])
 def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_training_goes_on(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
@@ -95,21 +90,6 @@ def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_tra
     assert len(seen) >= soak(4, 40)
     if every == 1:  # the last saves made fewer calls than `fails_at`, so they succeeded
         assert max(seen) < n_steps // 2 - 3
-
-
-def test_what_could_not_be_saved_is_saved_by_the_next_validation(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write, calls = checkpointer.Checkpointer.write, []
-
-    def failing(self: checkpointer.Checkpointer) -> None:
-        calls.append(self.state.progress.step)
-        if len(calls) == 1:
-            raise OutputError("the disk is full", hint="")
-        write(self)
-
-    monkeypatch.setattr(checkpointer.Checkpointer, "write", failing)
-    run_training(config_of(corpus, train__max_steps=7))
-    assert calls == [5, 7, 7]
-    assert RunDirectory(corpus / "run").checkpoint_steps() == [7]
 
 
 def test_figures_that_find_no_room_are_lost(

@@ -165,9 +165,6 @@ def best_candidates(live: list[Beam], log_probs: Tensor, n: int, difference: Dif
     return [candidate for candidate in candidates if candidate.log_prob > -torch.inf]
 
 
-# --- the tests --------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def mixed_words(five_run: FiveRun) -> System:
     """The five sentences' model, and lines that it has not learned."""

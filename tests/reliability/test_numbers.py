@@ -55,9 +55,6 @@ def test_figures_on_dev_without_a_number_go_back_too(
     assert calls.count(10) == 2
 
 
-# --- out of memory ----------------------------------------------------------------------------------------
-
-
 class FailingGradient(torch.autograd.Function):
     """The identity; its backward pass runs out of memory."""
 

@@ -27,8 +27,6 @@ from nmt.run import checkpoint as checkpoints
 from nmt.run.header import hash_of
 from nmt.train import session
 
-# --- configs ----------------------------------------------------------------------------------------------
-
 WORDS = "-1 0 1 2 1e999 -.inf .nan 3.5 99999999999 1000000 65536 16384 null ~ true no [] {} '' ' { ! % @ ` *none . /"
 VALUES = [
     *WORDS.split(),
@@ -72,9 +70,6 @@ def test_configs_with_hostile_values_are_ready_to_train_or_refused(
     assert n_refused > soak(20, 500)
     path.unlink()
     assert sorted(five_corpus.home.rglob("*")) == before
-
-
-# --- models and runs --------------------------------------------------------------------------------------
 
 
 class Bomb:

@@ -291,36 +291,23 @@ def test_another_format_version_is_refused(
     assert error.hint == "update nmt"
 
 
-@pytest.fixture
-def save_with(checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
-    """Writes a checkpoint with the given settings, which may be invalid."""
-
-    def save(settings: Any) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(module, "without_paths", lambda _config: settings)
-            save_checkpoint(scratch, checkpoint)
-
-    return save
-
-
 def settings_of(checkpoint: Checkpoint, **changes: int) -> dict[str, Any]:
     tree = without_paths(checkpoint.config)
     return {**tree, "model": {**tree["model"], **changes}}
 
 
 def test_settings_that_are_invalid_or_do_not_fit_the_weights_are_refused(
-    checkpoint: Checkpoint, scratch: Path, save_with: Callable[[Any], None]
+    checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for settings, reason in (
         (5, "not a model file of this version"),
-        (
-            settings_of(checkpoint, d_model=7),
-            "d_model (7) is not divisible by n_heads (2)",
-        ),
+        (settings_of(checkpoint, d_model=7), "d_model (7) is not divisible by n_heads (2)"),
         (settings_of(checkpoint, n_encoder_layers=2), "its weights are not those of its settings"),
         (settings_of(checkpoint, d_ff=16), "feed_forward.inner.bias is (8,), in a model of its settings (16,)"),
     ):
-        save_with(settings)
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "without_paths", lambda _: settings)  # noqa: B023
+            save_checkpoint(scratch, checkpoint)
         assert reason in str(refused(scratch))
 
 

@@ -46,9 +46,6 @@ def run(tmp_path: Path) -> RunDirectory:
     return found
 
 
-# --- the directory ----------------------------------------------------------------------------------------
-
-
 def test_locking_makes_the_directory_and_removes_unfinished_writes(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "a" / "b")
     with run.lock():
@@ -152,9 +149,6 @@ def test_a_huge_file_in_place_of_a_small_one_is_not_read(run: RunDirectory) -> N
         run.read_tokenizers(config_of())
 
 
-# --- settings ---------------------------------------------------------------------------------------------
-
-
 def test_settings_are_read_back_as_written(run: RunDirectory) -> None:
     with pytest.raises(ModelError) as caught:
         run.read_config()
@@ -198,9 +192,6 @@ def test_a_damaged_manifest_is_an_error(run: RunDirectory, content: str) -> None
         run.read_manifest()
 
 
-# --- tokenizer --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("joint", [True, False])
 def test_tokenizers_are_read_back(run: RunDirectory, models: list[bytes], joint: bool) -> None:
     config = config_of(joint=joint, nfkc=True)
@@ -227,9 +218,6 @@ def test_a_damaged_tokenizer_is_an_error(run: RunDirectory, models: list[bytes],
     assert str(caught.value) == f"{damaged}: the tokenizer is damaged or not in the format of sentencepiece"
     assert caught.value.exit_code == 2
     assert "delete it and run `nmt tokenize" in caught.value.hint
-
-
-# --- checkpoints ------------------------------------------------------------------------------------------
 
 
 def test_checkpoints_are_listed_in_order_pruned_and_set_aside(run: RunDirectory) -> None:
@@ -262,9 +250,6 @@ def test_a_run_holds_a_training_if_any_trace_of_a_save_is_left(run: RunDirectory
     assert run.holds_training()
 
 
-# --- figures ----------------------------------------------------------------------------------------------
-
-
 def test_metrics_are_read_without_the_line_that_is_being_written_and_are_cut(run: RunDirectory) -> None:
     assert run.cut_metrics(5) == []
     assert run.read_metrics() == []
@@ -290,9 +275,6 @@ def test_invalid_and_incomplete_lines_are_ignored_and_removed(run: RunDirectory,
     run.cut_metrics(1)
     run.append_metrics({"step": 2})
     assert run.metrics_file.read_bytes() == b'{"step": 1}\n{"step": 2}\n'
-
-
-# --- hashes -----------------------------------------------------------------------------------------------
 
 
 def test_hash_files_depends_on_content_order_and_file_boundaries(tmp_path: Path) -> None:

@@ -9,22 +9,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun
+from conftest import PATIENCE_S, SOURCE, TARGET
 from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
 from models import small_translator
 from served import FORM, JSON, Client, events_of, served
 
 from nmt.decode.options import Engine
-from nmt.decode.translator import Translator, load
+from nmt.decode.translator import Translator
 from nmt.errors import ConfigError
 from nmt.insight.pages import content_security_policy, hash_source
 from nmt.serve.guard import Limits
 from nmt.text.placeholders import patterns_of
-
-
-@pytest.fixture(scope="module")
-def translator(five_run: FiveRun) -> Translator:
-    return load(five_run.run, device="cpu")
 
 
 @pytest.fixture(scope="module")

@@ -8,19 +8,14 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun
+from conftest import PATIENCE_S, SOURCE, TARGET
 from served import FORM, JSON, Client, events_of, served
 
-from nmt.decode.translator import Translator, load
+from nmt.decode.translator import Translator
 from nmt.serve.guard import Limits
 
 GOOD = {"q": SOURCE[0], "source": "zh", "target": "en"}
 HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-
-
-@pytest.fixture(scope="module")
-def translator(five_run: FiveRun) -> Translator:
-    return load(five_run.run, device="cpu")
 
 
 @pytest.fixture(scope="module")

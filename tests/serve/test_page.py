@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ARABIC, SOURCE, TARGET, FiveRun, check_accessible, opened_page
+from conftest import ARABIC, SCREENS, SOURCE, TARGET, FiveRun, check_accessible, opened_page
 from models import small_translator
 from served import Client, served
 
@@ -192,10 +192,9 @@ def test_languages_are_chosen(browser: Any, five_run: FiveRun) -> None:
         assert page.locator("#text").get_attribute("lang") == "de"
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_a_translation_from_right_to_left(browser: Any, arabic_run: FiveRun, width: int) -> None:
-    options: dict[str, Any] = {"viewport": {"width": width, "height": 900}}
-    with served(load(arabic_run.run, device="cpu")) as client, opened(browser, client, **options) as page:
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_translation_from_right_to_left(browser: Any, arabic_run: FiveRun, screen: dict[str, Any]) -> None:
+    with served(load(arabic_run.run, device="cpu")) as client, opened(browser, client, **screen) as page:
         page.locator("#text").fill(SOURCE[0])
         wait_for(page, "#result", ARABIC[0])
         assert page.locator("#result").evaluate("result => getComputedStyle(result).direction") == "rtl"
@@ -208,12 +207,10 @@ def test_a_translation_from_right_to_left(browser: Any, arabic_run: FiveRun, wid
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_accessibility_and_width(browser: Any, client: Client, width: int, scheme: str) -> None:
-    options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme, "bypass_csp": True}  # for axe
+@pytest.mark.parametrize("screen", SCREENS)
+def test_accessibility_and_width(browser: Any, client: Client, screen: dict[str, Any]) -> None:
     for path in ("/", "/docs"):
-        with opened(browser, client, path, **options) as page:
+        with opened(browser, client, path, **screen, bypass_csp=True) as page:  # for axe
             if path == "/":
                 page.locator("#text").fill(SOURCE[0])
                 page.locator("#words button").nth(1).click()

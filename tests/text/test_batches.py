@@ -65,8 +65,6 @@ def plain(found: list[Batch]) -> list[tuple[list[int], list[list[int]], list[lis
     return [(b.lines, b.src.tolist(), b.tgt_in.tolist(), b.tgt_out.tolist()) for b in found]
 
 
-# --- collating --------------------------------------------------------------------------------------------
-
 IDS = st.lists(st.integers(EOS + 1, 99), max_size=6)
 
 
@@ -90,8 +88,6 @@ def test_collate_adds_special_ids_and_padding(pairs: list[tuple[list[int], list[
     assert batch.n_positions == batch.src.numel() + batch.tgt_out.numel()
     assert batch.to(torch.device("meta")).lines == batch.lines
 
-
-# --- splitting a batch ------------------------------------------------------------------------------------
 
 PAIRS_OF_IDS = st.lists(st.tuples(IDS, IDS), min_size=1, max_size=6)
 IdPairs = list[tuple[list[int], list[int]]]
@@ -144,8 +140,6 @@ def test_a_batch_is_cut_into_as_few_parts_as_the_limit_allows(pairs: IdPairs, li
     assert len(parts) == min(map(len, fitting))
 
 
-# --- cutting ----------------------------------------------------------------------------------------------
-
 LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60)
 
 
@@ -172,9 +166,6 @@ def test_batches_are_sorted_by_length_and_as_full_as_the_budget_allows(
 ) -> None:
     """A pair over the budget gets its own batch."""
     assert cut_batches(lengths, batch_tokens) == reference_cut(lengths, batch_tokens)
-
-
-# --- epochs -----------------------------------------------------------------------------------------------
 
 
 def costs_of(n: int) -> NDArray[np.int64]:

@@ -29,8 +29,6 @@ from nmt.text.corpus import (
 )
 from nmt.text.lines import Pair
 
-# --- files ------------------------------------------------------------------------------------------------
-
 ROWS = st.lists(st.lists(st.integers(0, 60_000), max_size=4), min_size=1, max_size=8)
 
 
@@ -60,18 +58,12 @@ def test_pairs_are_read_back_with_their_line_numbers(tmp_path: Path) -> None:
     assert mapped(tmp_path / "blank", bool).tolist() == [False, True, False]
 
 
-# --- equal digests ----------------------------------------------------------------------------------------
-
-
 @hypothesis_settings(max_examples=100)
 @given(st.lists(st.sampled_from("abcdefghij"), max_size=40))
 def test_equal_digests_are_found(texts: list[str]) -> None:
     digests = digests_of(text.encode() for text in texts)
     assert first_occurrences(digests).tolist() == [text not in texts[:i] for i, text in enumerate(texts)]
     assert n_occurrences(digests).tolist() == [Counter(texts)[text] for text in texts]
-
-
-# --- random order -----------------------------------------------------------------------------------------
 
 
 @hypothesis_settings(max_examples=100)
@@ -95,8 +87,6 @@ def test_all_orders_of_four_are_equally_likely() -> None:
     assert min(found.values()) > 20  # 50 expected
     assert max(found.values()) < 90
 
-
-# --- mixing -----------------------------------------------------------------------------------------------
 
 SIZES = st.lists(st.integers(1, 40), min_size=2, max_size=4)
 PARTS = [0.05, 0.1, 0.25, 0.3]  # their sum is less than 1
@@ -139,9 +129,6 @@ def test_rounds_have_different_orders_which_do_not_change() -> None:
     orders = [mixture.pairs(np.arange(6, 12), epoch, seed=1).tolist() for epoch in range(3)]
     assert orders == [[6, 8, 9, 11, 7, 10], [6, 7, 9, 10, 11, 8], [9, 8, 7, 6, 10, 11]]
     assert mixture.pairs(np.arange(6, 12), 0, seed=2).tolist() not in orders
-
-
-# --- several processes ------------------------------------------------------------------------------------
 
 
 def squared(number: int) -> int:

@@ -35,8 +35,6 @@ def write(path: Path, content: bytes) -> Path:
     return path
 
 
-# --- lines ------------------------------------------------------------------------------------------------
-
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=8).filter(
     lambda text: not text.endswith("\r")
 )
@@ -93,9 +91,6 @@ def test_utf_16_is_refused_even_if_few_lines_are_bad() -> None:
         list(decode_lines(io.BytesIO(content), "it", strict=True))
 
 
-# --- files ------------------------------------------------------------------------------------------------
-
-
 def test_a_bom_is_dropped_in_each_of_several_files_compressed_or_not(tmp_path: Path) -> None:
     paths = [write(tmp_path / name, b"\xef\xbb\xbfa\r\n\nno end") for name in ("a", "b.gz", "c")]
     assert list(iter_lines(paths)) == ["a", "", "no end"] * 3
@@ -137,16 +132,11 @@ def test_what_is_no_file_of_text_is_refused(tmp_path: Path, monkeypatch: pytest.
     assert list(iter_lines([Path("/dev/null")])) == []
 
 
-# --- pairs ------------------------------------------------------------------------------------------------
-
-
 def test_line_numbers_of_pairs_count_over_all_files(tmp_path: Path) -> None:
     source = [write(tmp_path / "a.de", b"eins\nzwei\n"), write(tmp_path / "b.de.gz", b"drei")]
     target = [write(tmp_path / "all.en", b"one\n\nthree\n")]
     assert list(iter_pairs(source, target)) == [Pair(1, "eins", "one"), Pair(2, "zwei", ""), Pair(3, "drei", "three")]
 
-
-# --- blank and one line -----------------------------------------------------------------------------------
 
 BLANK = st.text(st.sampled_from("\0\ufeff \t\r\v\f\u3000\u00a0\u2028\x85\x1c"), max_size=4)
 

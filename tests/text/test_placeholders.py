@@ -54,9 +54,6 @@ def test_spaces_around_an_inserted_span() -> None:
         assert inserted(text, at, "{x}") == expected
 
 
-# --- training ---------------------------------------------------------------------------------------------
-
-
 def test_symbols_stand_for_what_both_sides_have_in_some_pairs() -> None:
     pairs = [Pair(n, f"Tom hat {n} rote Hunde aus Köln.", f"From Köln, Tom has {n} red dogs.") for n in range(400)]
     changed = [pair for pair in map(with_symbols, pairs) if "⟦" in pair.source]
@@ -80,8 +77,6 @@ def test_short_words_and_what_one_side_has_are_left() -> None:
         bare = [re.sub(" ?⟦.⟧ ?", "", text) for text in (pair.source, pair.target)]
         assert bare == [pairs[pair.line].source, pairs[pair.line].target]
 
-
-# --- translation ------------------------------------------------------------------------------------------
 
 SPANS = ["{name}", "%1$d", '<x id="1"/>', "https://a.de/b", "a@b.de", "12", "3,5", "😀", "⟦2⟧"]
 TEXTS = st.lists(st.sampled_from([*SPANS, "Hund", "我", "。", ", ", "a b"]), max_size=14).map(" ".join)

@@ -46,9 +46,6 @@ def unigram(models: dict[str, bytes]) -> Tokenizer:
     return Tokenizer(models["unigram"])
 
 
-# --- symbols ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("byte_fallback", [True, False])
 def test_a_symbol_is_one_piece_and_is_never_cut(kind: str, byte_fallback: bool) -> None:
@@ -62,8 +59,6 @@ def test_a_symbol_is_one_piece_and_is_never_cut(kind: str, byte_fallback: bool) 
         assert pieces.count("a,b") == 1
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
-
-# --- encode and decode -------------------------------------------------------------------------------------
 
 SIGN = SPACE  # the one character that is not preserved
 ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=SIGN))
@@ -115,9 +110,6 @@ def test_without_byte_fallback_an_unknown_character_is_unk() -> None:
     assert n_bytes(tokenizer, "a龘") == 0
 
 
-# --- NFKC -------------------------------------------------------------------------------------------------
-
-
 def test_nfkc_is_applied_to_the_source_only(models: dict[str, bytes]) -> None:
     model = models["unigram"]
     both = Tokenizers.from_models(model, model, nfkc_source=True)
@@ -128,9 +120,6 @@ def test_nfkc_is_applied_to_the_source_only(models: dict[str, bytes]) -> None:
     plain = Tokenizers.from_models(model, models["bpe"], nfkc_source=False)
     assert plain.source.decode(plain.source.encode(text)) == text
     assert not plain.joint
-
-
-# --- sampling ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", params=["unigram", "bpe"])
@@ -145,9 +134,6 @@ def test_a_sampled_segmentation_decodes_to_the_same_text(sampled: Tokenizer, see
     samples = sampled.sample_all(texts, alpha=0.2, seed=seed)
     assert [sampled.decode(ids) for ids in samples] == texts
     assert sampled.sample_all(texts, alpha=0.2, seed=seed) == samples
-
-
-# --- training ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -233,9 +219,6 @@ def test_odd_characters_in_the_training_text_are_accepted(line: str) -> None:
     assert tokenizer.decode(tokenizer.encode(line)) == line.replace(SIGN, " ")
 
 
-# --- wrong models -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("content", [b"", b"no model", "cut short"])
 def test_bytes_that_are_not_a_model_are_refused(models: dict[str, bytes], content: bytes | str) -> None:
     with pytest.raises(ModelError) as caught:
@@ -253,9 +236,6 @@ def test_a_model_with_other_special_ids_is_refused() -> None:
         Tokenizer(model.getvalue())
     assert str(caught.value) == "the tokenizer has PAD, UNK, BOS, EOS at (-1, 0, 1, 2), not at (0, 1, 2, 3)"
     assert (caught.value.exit_code, caught.value.hint) == (2, "train it with `nmt tokenize`")
-
-
-# --- words ------------------------------------------------------------------------------------------------
 
 
 def test_pieces_per_word(unigram: Tokenizer) -> None:

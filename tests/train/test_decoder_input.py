@@ -79,15 +79,6 @@ def test_the_rate_is_the_share_of_replaced_words() -> None:
     assert not torch.equal(other, decoder_input(model, batch, 0.25, seed=1))
 
 
-def test_micro_batches_give_the_big_batchs_gradient() -> None:
-    model = predicting()
-    whole = gradients(model, [ALL], SCHEDULED, 0.5)
-    for cut in ([(0,), (1, 2), (3,)], [(3, 2), (1, 0)]):
-        parts = gradients(model, [batch_of(*numbers) for numbers in cut], SCHEDULED, 0.5)
-        for one, other in zip(whole, parts, strict=True):
-            torch.testing.assert_close(one, other)
-
-
 def test_bf16_has_the_gradient_of_the_same_words_read_by_teacher_forcing() -> None:
     """The second pass must not use weights that the first pass has cast to bf16 without a gradient."""
     model = predicting().float()

@@ -60,8 +60,8 @@ def log_to_caplog(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nmt")
 
 
-def notes_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
+def notes_of(caplog: pytest.LogCaptureFixture, level: str = "INFO") -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == level]
 
 
 @pytest.fixture
@@ -204,10 +204,6 @@ def test_a_corpus_of_which_nothing_is_left_is_refused(
     assert (str(error), error.hint) == (f"{which} has no pair that can be used", "check data.train and data.dev")
 
 
-def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-
-
 @pytest.mark.parametrize(("n", "expected"), [(50, 1), (5_000, 100)])
 def test_a_small_dev_set_that_was_held_out_is_warned_of(
     files: Files, caplog: pytest.LogCaptureFixture, n: int, expected: int
@@ -218,10 +214,10 @@ def test_a_small_dev_set_that_was_held_out_is_warned_of(
     for _ in range(2):  # the warning comes again if the corpus is in the cache
         assert len(read_corpus(files.config(data)).dev) == expected
     warning = "dev has only 1 pairs, held out of train: scores on fewer than 100 are mostly chance; set data.dev"
-    assert warnings_of(caplog) == ([warning] * 2 if expected < 100 else [])
+    assert notes_of(caplog, "WARNING") == ([warning] * 2 if expected < 100 else [])
     caplog.clear()
     read_corpus(files.config({**data, "dev": files.write("dev", ["d"], ["e"])}))
-    assert warnings_of(caplog) == []
+    assert notes_of(caplog, "WARNING") == []
 
 
 @pytest.mark.parametrize("name", ["train", "test"])
@@ -234,9 +230,9 @@ def test_a_corpus_in_another_encoding_is_refused_unless_that_is_allowed(
     error = refused(files.config(data))
     assert str(error).startswith(f"{file} is not UTF-8 in 60 of 60 lines (line 1 at byte 12, ")
     assert "data.allow_bad_utf8=true" in error.hint
-    assert warnings_of(caplog) == []
+    assert notes_of(caplog, "WARNING") == []
     assert len(read_corpus(files.config({**data, "allow_bad_utf8": True})).train) == 60
-    assert len(warnings_of(caplog)) == 1
+    assert len(notes_of(caplog, "WARNING")) == 1
     refused(files.config(data))  # although the corpus with U+FFFD is in the cache
 
 

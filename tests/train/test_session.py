@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from conftest import file_bytes
-from small_run import MIX, config_of, final_hash, run_training, write_small_corpus
+from small_run import MIX, config_of, final_hash, run_training
 
 from nmt.config import Config
 from nmt.decode.translator import load
@@ -15,14 +15,6 @@ from nmt.run.directory import RunDirectory
 from nmt.text.lines import iter_lines
 from nmt.train import session
 from nmt.train.preparation import tokenize
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    return write_small_corpus(tmp_path)
-
-
-# --- fine-tuning ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("parent", [True, False])
@@ -73,9 +65,6 @@ def test_another_corpus_is_encoded_by_the_models_tokenizer(corpus: Path) -> None
     assert prepared.data.ids[0][0] == prepared.tokenizers.source.encode(prepared.data.pairs[0].source)
 
 
-# --- another dev set --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("before", "after"), [(None, "dev"), ("dev", None), ("dev", "train")])
 def test_another_dev_set_is_refused(corpus: Path, before: str | None, after: str | None) -> None:
     """Without data.dev, dev is a part of train, so adding or removing data.dev changes the training data."""
@@ -93,9 +82,6 @@ def test_another_dev_set_is_refused(corpus: Path, before: str | None, after: str
     assert "--fresh" in caught.value.hint
     assert final_hash(config) == trained
     assert run_training(with_dev(before, train__max_steps=14)).step == 14
-
-
-# --- files that were deleted ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", [True, False])

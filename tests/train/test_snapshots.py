@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_run import config_of, run_training, write_small_corpus
+from small_run import config_of, run_training
 
 from nmt.config import Config
 from nmt.errors import OutputError
@@ -13,11 +13,6 @@ from nmt.run.checkpoint import hash_tensors, read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.train.checkpointer import Checkpointer
 from nmt.train.upkeep import prune
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    return write_small_corpus(tmp_path)
 
 
 def settings(**changes: Any) -> dict[str, Any]:

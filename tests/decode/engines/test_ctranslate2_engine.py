@@ -85,9 +85,6 @@ def test_unsupported_options_are_refused_by_name(exported: Path, engine: Transla
         to_ctranslate2(engine, exported.with_name("again"))
 
 
-# --- a run, converted on first use ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["torch", "ctranslate2", "export"])
 def test_every_engine_keeps_lines_prefixes_n_best_scores_and_segments(
     five_run: FiveRun, exported: Path, name: Any
@@ -243,9 +240,6 @@ def test_without_a_cache_or_a_conversion_torch_translates_with_one_warning(
             for asked in ({"engine": "ctranslate2"}, {"precision": "int8"}):
                 with pytest.raises(NmtError, match=words):
                     load(five_run.run, **asked)  # type: ignore[arg-type]
-
-
-# --- damaged exports --------------------------------------------------------------------------------------
 
 
 def test_damaged_export_is_one_clear_error(exported: Path, tmp_path: Path) -> None:
