@@ -1,7 +1,7 @@
 "use strict";
 // What a box of the map shows: its formula, its tensors, and the lines of code that compute it.
 
-// Formulas of the boxes, with {symbols} that have the color of the tensor they stand for.
+// Formulas of the boxes, with {symbols} of the tensors.
 function formulasOf(spec, s) {
   const preNorm = s.norm === "pre", source = { pre: "{n}", post: "{x}" }[s.norm];
   const layers = { encoder: s.n_encoder_layers, decoder: s.n_decoder_layers }[spec.part];
@@ -27,31 +27,32 @@ function formulasOf(spec, s) {
   }[name] ?? [];
 }
 
-// The symbol of a stage, by the beginning of its name, with its color.
-const SYMBOLS = [["Queries", "Q", 0], ["Keys", "K", 2], ["Values", "V", 3], ["Mask", "M", 5], ["Scores", "S", 4], ["Attention weights", "A", 1],
-  ["Heads merged", "C", 5], ["Feed-forward", "h", 3], ["Layer norm", "n", 3], ["Add", "y", 0], ["Embedding + position", "x", 0], ["Scaled embedding", "x", 0],
-  ["Embedding", "e", 2], ["Memory", "m", 0], ["Decoder output", "m", 0], ["Logits", "z", 2], ["Probabilities", "p", 0]];
+// The symbol of a stage, by the beginning of its name. Queries, keys and values have colors of their own everywhere.
+const SYMBOLS = [["Queries", "Q"], ["Keys", "K"], ["Values", "V"], ["Mask", "M"], ["Scores", "S"], ["Attention weights", "A"],
+  ["Heads merged", "C"], ["Feed-forward", "h"], ["Layer norm", "n"], ["Add", "y"], ["Embedding + position", "x"], ["Scaled embedding", "x"],
+  ["Embedding", "e"], ["Memory", "m"], ["Decoder output", "m"], ["Logits", "z"], ["Probabilities", "p"]];
+const COLORS = { Q: "var(--q)", K: "var(--k)", V: "var(--v)" };
 
-const symbolOf = (name) => SYMBOLS.find(([start]) => name.startsWith(start));
+const symbolOf = (name) => SYMBOLS.find(([start]) => name.startsWith(start))?.[1];
+const boldSymbol = (symbol) => html("b", { class: "symbol", style: symbol in COLORS ? `color: ${COLORS[symbol]}` : null }, symbol);
 
-// The symbols of a formula get the colors of `shown`, the stages on the screen; others stay plain.
-function formula(text, shown) {
-  const colors = new Map(shown.map((stage) => symbolOf(stage.name)).filter(Boolean).map(([, symbol, color]) => [symbol, color]));
-  return html("p", { class: "formula" }, text.split(/(\{.\})/).map((part) => {
-    const symbol = /^\{(.)\}$/.exec(part)?.[1];
-    if (!symbol) return part;
-    return html("b", colors.has(symbol) ? { class: "symbol", style: `color:var(--run-${colors.get(symbol)})` } : {}, symbol);
-  }));
+// The style of a heat map of a stage.
+function colorsOf(name) {
+  const color = COLORS[symbolOf(name)];
+  return color ? `border-color: ${color}; --positive: ${color}; --negative: var(--muted)` : null;
+}
+
+function formula(text) {
+  return html("p", { class: "formula" }, text.split(/\{(.)\}/).map((part, i) => (i % 2 ? boldSymbol(part) : part)));
 }
 
 // A stage with its heat map; `stageFigure` draws it.
 function boxStage(stage, stageFigure, width) {
-  const [, symbol, color] = symbolOf(stage.name) ?? [];
-  const part = html("div", { class: "box-stage", style: symbol ? `border-color: var(--run-${color})` : null },
-    html("h4", {}, symbol ? html("b", { class: "symbol", style: `color:var(--run-${color})` }, symbol) : null, ` ${stage.name} `,
+  const symbol = symbolOf(stage.name);
+  return html("div", { class: "box-stage", style: colorsOf(stage.name) },
+    html("h4", {}, symbol ? boldSymbol(symbol) : null, ` ${stage.name} `,
       html("code", { class: "muted" }, `${[...stage.axes].join("×")} = ${stage.shape.join("×")}`)),
     html("p", { class: "muted" }, stage.text), stageFigure(stage, width));
-  return part;
 }
 
 // The attention weights of all heads of a layer that has no stages of its own.
@@ -73,6 +74,6 @@ function boxContent(spec, layer, stageFigure, extra, width) {
   const part = { encoder: "Encoder", decoder: "Decoder", output: "Output" }[spec.part];
   const section = shown.length ? `, section ${[...new Set(shown.map((stage) => stage.section.split(",")[0]))].sort().join(", ")} of the paper` : "";
   return [html("p", { class: "muted" }, `${part}${layer ? `, layer ${layer}` : ""}${section}${spec.part === "encoder" ? "" : ". All positions of the finished translation at once"}`),
-    formulasOf(spec, data.settings).map((text) => formula(text, shown)),
+    formulasOf(spec, data.settings).map(formula),
     shown.map((stage) => boxStage(stage, stageFigure, width)), extra, codeOf(spec.code)];
 }

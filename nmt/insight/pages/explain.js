@@ -57,8 +57,8 @@ function words() {
   put("summary", ...sentences);
   const buttons = best.tokens.map((token, t) => {
     const p = probability(token);
-    return html("button", { class: `token ${p < 0.3 ? "doubtful" : p < 0.7 ? "unsure" : ""}`, "aria-pressed": "false",
-      onclick: () => choose(t) }, bdi(token.piece), html("span", { class: "bar" },
+    return html("button", { class: "token", "aria-pressed": "false",
+      onclick: () => choose(t) }, bdi(token.piece), html("span", { class: "share" },
       html("span", { style: `width:${100 * p}%` })), html("span", { class: "value" }, percent(p)));
   });
   byId("tokens").dir = getComputedStyle(byId("translation")).direction;
@@ -177,7 +177,7 @@ function referenceSection() {
   const at = found.first_difference;
   put("reference-summary", html("b", { dir: "auto" }, found.text), html("br"),
     `The model gives it log-probability ${found.log_prob.toFixed(2)}; the translation scores ${found.bleu.toFixed(1)} sentence BLEU with it. `,
-    at === null ? "Greedy search writes the same pieces." : `Greedy search leaves the reference at piece ${at + 1}, and reads its own words from then on.`);
+    at === null ? "Greedy search writes the same pieces." : `Greedy search leaves the reference at piece ${at + 1}, and reads its own words from then on (orange).`);
   put("reference-table", table(["", "reference", "probability", "rank", "most probable here", "written by greedy search"],
     found.tokens.map((token, i) => [i + 1, bdi(token.piece), percent(probability(token)), token.rank, bdi(token.alternatives[0].piece),
       html("bdi", { class: at !== null && i >= at ? "differs" : null }, data.greedy.tokens[i]?.piece ?? "")])));
@@ -241,7 +241,7 @@ function stagesSection() {
     part = stage.part;
     const nShown = stage.values.shape.at(-1), isCut = stage.shape.at(-1) > nShown;
     const cut = isCut ? `, ${stage.columns ? "the most probable" : "the first"} ${nShown} of ${stage.shape.at(-1)} columns shown` : "";
-    nodes.push(html("div", { class: "stage" }, html("div", {}, html("h4", {}, stage.name), html("p", {}, html("code", {}, `(${[...stage.axes].join(", ")}) = (${stage.shape.join(", ")})`)),
+    nodes.push(html("div", { class: "stage", style: colorsOf(stage.name) }, html("div", {}, html("h4", {}, stage.name), html("p", {}, html("code", {}, `(${[...stage.axes].join(", ")}) = (${stage.shape.join(", ")})`)),
       html("p", { class: "muted" }, `section ${stage.section}${cut}`), html("p", {}, stage.text)), stageFigure(stage, 600)));
   }
   put("stage-list", ...nodes);

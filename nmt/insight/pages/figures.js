@@ -133,7 +133,7 @@ function labeledColumns(matrix, cell, columns) {
 // that is shown for it.
 function heatMap(matrix, { rows = null, columns = null, cell = 20, cellHeight = cell, largest = null, label, describe }) {
   const nRows = matrix.length, nColumns = matrix[0].length;
-  const left = rows ? Math.min(150, 12 + Math.max(...rows.map(textWidth))) : 0;
+  const left = rows ? Math.min(150, Math.max(80, 12 + Math.max(...rows.map(textWidth)))) : 0; // alike for most figures
   const top = columns ? Math.min(150, 14 + 0.85 * Math.max(...columns.map(textWidth))) : 0;
   const overhang = (text, c) => 0.6 * textWidth(text) + 10 - (nColumns - c - 0.5) * cell; // of a slanted label beyond the last column
   const right = columns ? Math.max(1, ...columns.map(overhang)) : 1;

@@ -34,7 +34,7 @@ function header() {
   byId("model").textContent = `${data.model}. ${snapshots.length} snapshots of the run ${nameOf(data)}, of steps ${number(steps[0])} to ${number(steps.at(-1))}.`;
   put("runs", ...(runs.length === 1 ? [] : runs).map((run, i) => html("button", { "aria-pressed": String(run === data),
     onclick: () => { stop(); choose(run, steps[state.n]); byId("runs").children[i].focus(); } }, nameOf(run))));
-  onShow.push((n) => { byId("now").textContent = textOf(snapshots[n]); });
+  onShow.push((n) => { byId("now").textContent = textOf(snapshots[n]); }); // greedy
 }
 
 function textOf(one) {
@@ -83,7 +83,9 @@ function chart(title, lines) {
   const grid = [low, (low + high) / 2, high].map((value) => [
     svg("line", { x1: left, x2: width - right, y1: y(value), y2: y(value), stroke: "var(--line)" }),
     svg("text", { x: left - 6, y: y(value), "text-anchor": "end", "dominant-baseline": "central", class: "muted" }, String(Number(value.toPrecision(2))))]);
-  return html("div", {}, html("h3", {}, title), svg("svg", { width, height, role: "img", "aria-label": `${title} by step` }, grid,
+  const legend = lines.filter((line) => line.label).map(({ label, name, color = "var(--accent)" }) =>
+    html("span", { style: `color: ${name === "training" ? "var(--muted)" : color}` }, `━ ${label}`));
+  return html("div", {}, html("h3", {}, title), html("p", { class: "legend" }, legend), svg("svg", { width, height, role: "img", "aria-label": `${title} by step` }, grid,
     steps.map((step) => svg("line", { x1: x(step), x2: x(step), y1: height - bottom, y2: height - bottom + 8, class: "mark" })),
     labels.map((step, i) => svg("text", { x: x(step), y: height - 10, "text-anchor": ["start", "middle", "end"][i], class: "muted" }, `${i ? "" : "step "}${number(step)}`)),
     lines.map(({ name = "", points, color = "var(--accent)", dots = false }) => [
@@ -97,7 +99,7 @@ const UNSPACED = "\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\p{Scr
 const wordsOf = (text) => text.match(new RegExp(`[${UNSPACED}]|(?:(?![${UNSPACED}])[\\p{L}\\p{N}])+`, "gu")) ?? [];
 
 // The share of the reference's words that a translation has, and the share of the words that they have in common that
-// stand in the same order: the longest common subsequence, divided by the number in common.
+// stand in the same order: the longest common subsequence, divided by the number in common; null for fewer than two.
 function wordShares(translation, reference) {
   const [a, b] = [wordsOf(translation), wordsOf(reference)], rest = [...a];
   const nCommon = b.filter((word) => { const i = rest.indexOf(word); if (i >= 0) rest.splice(i, 1); return i >= 0; }).length;
@@ -107,18 +109,19 @@ function wordShares(translation, reference) {
     row = [0];
     b.forEach((other, j) => row.push(word === other ? above[j] + 1 : Math.max(above[j + 1], row[j])));
   }
-  return [nCommon / Math.max(1, b.length), nCommon > 1 ? row.at(-1) / nCommon : 0];
+  return [nCommon / Math.max(1, b.length), nCommon > 1 ? row.at(-1) / nCommon : null];
 }
 
 function curvesSection() {
   const dev = (i) => ({ points: data.validations.map((line) => [line[0], line[i]]), dots: true });
   const figures = [];
   if (data.loss.length || data.validations.length)
-    figures.push(chart("Loss: training (thin), dev (dots)", [{ name: "training", points: data.loss }, dev(1)]));
+    figures.push(chart("Loss", [{ name: "training", label: "training", points: data.loss }, { ...dev(1), label: "dev" }]));
   if (data.validations.length) figures.push(chart("Dev BLEU, 0 to 100", [dev(2)]));
-  figures.push(chart("Words of the reference, %: found (dots), in order", [
-    { points: snapshots.map((one) => [one.step, 100 * wordShares(one.translation, data.reference)[0]]), dots: true },
-    { points: snapshots.map((one) => [one.step, 100 * wordShares(one.translation, data.reference)[1]]), color: "var(--negative)" }]));
+  const shares = snapshots.map((one) => [one.step, wordShares(one.translation, data.reference)]);
+  figures.push(chart("Words of the reference, %", [
+    { label: "found", points: shares.map(([step, [found]]) => [step, 100 * found]), dots: true },
+    { label: "in order", points: shares.filter(([, [, inOrder]]) => inOrder !== null).map(([step, [, inOrder]]) => [step, 100 * inOrder]), color: "var(--negative)", dots: true }]));
   put("curve-figures", ...figures);
   put("translations", table(["step", "translation"], snapshots.map((one) => [number(one.step), bdi(textOf(one))])));
   const rows = [...byId("translations").querySelectorAll("tbody tr")];
@@ -232,7 +235,7 @@ function headsSection() {
     put("role-figure", heatMap(found.map((one) => one.shares), { rows: found.map(headName), columns: steps.map(number), cell: 34, cellHeight: 20, largest: 1,
       label: `${ROLES[state.role][0]}, by head and step`, describe: (r, c, value) => `${headName(found[r])}, step ${number(steps[c])}: ${value.toFixed(2)}` }));
     const taken = found.filter((one) => since(one) < steps.length).sort((a, b) => since(a) - since(b));
-    put("role-table", taken.length ? table(["head", "from step", "at the end"], taken.map((one) => [headName(one), number(steps[since(one)]), one.shares.at(-1).toFixed(2)]))
+    put("role-table", taken.length ? table(["head", "from step", "at the last step"], taken.map((one) => [headName(one), number(steps[since(one)]), one.shares.at(-1).toFixed(2)]))
       : html("p", {}, "No head reaches one half; the darkest row above comes nearest."));
   };
   draw();

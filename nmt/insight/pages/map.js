@@ -1,7 +1,7 @@
 "use strict";
 // Figure 1 of "Attention is all you need", drawn for one model, with the pieces that enter and leave it.
 
-const GAP = 10; // between boxes, pixels
+const GAP = 8; // between boxes, pixels
 const CHIP = 24; // height of a row of pieces
 const SIDE = { outer: 20, inner: 10 }; // room beside the boxes, for the residual connection and the frame of a layer
 const still = matchMedia("(prefers-reduced-motion: reduce)");
@@ -89,14 +89,14 @@ class Column {
   }
 
   box(spec, layer = null) {
-    const height = spec.note ? 38 : 26;
+    const height = spec.note ? 35 : 25;
     this.y -= height;
     const place = layer === null ? "" : `, layer ${layer}`;
     const of = / (norm|add)$/.test(spec.box) ? ` of ${spec.box.replace(/ \w+$/, "")}` : "";
     const name = `${{ encoder: "Encoder", decoder: "Decoder", output: "Output" }[spec.part]}${place}: ${spec.label}${of}${spec.note ? `, ${spec.note}` : ""}`;
     const label = spec.short && textWidth(spec.label) > this.width - 8 ? spec.short : spec.label;
-    const texts = [svg("text", { x: this.width / 2, y: spec.note ? 13 : 13.5, "text-anchor": "middle", "dominant-baseline": "central" }, label)];
-    if (spec.note) texts.push(svg("text", { class: "note", x: this.width / 2, y: 27.5, "text-anchor": "middle", "dominant-baseline": "central" }, spec.note));
+    const texts = [svg("text", { x: this.width / 2, y: spec.note ? 12 : 13, "text-anchor": "middle", "dominant-baseline": "central" }, label)];
+    if (spec.note) texts.push(svg("text", { class: "note", x: this.width / 2, y: 25.5, "text-anchor": "middle", "dominant-baseline": "central" }, spec.note));
     const node = pressable(svg("g", { class: `box ${spec.code ? "" : "folded"}`, transform: `translate(${this.x} ${this.y})` },
       svg("rect", { class: "frame", width: this.width, height, rx: 6 }), svg("rect", { class: "heat", width: this.width, height, rx: 6 }), texts),
     name, () => (spec.act ? spec.act() : this.map.show(spec, layer, name)),
@@ -172,7 +172,7 @@ class Column {
 // The whole figure. `map` has open: the unfolded layers, show(spec, layer): called for a chosen box, and redraw().
 // Returns the SVG and what changes in it: the pieces (source, inputs, outputs), the boxes of each column, and the dot
 // that carries an output back to the inputs.
-function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, hasLoop, isRtl, facts, map }) {
+function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, hasLoop, isRtl, map }) {
   const isNarrow = width < 480, lane = 20, gutter = isNarrow ? 12 : 48, half = (width - lane - gutter) / 2;
   const start = half + gutter; // left edge of the decoder
   const room = half - SIDE.outer - SIDE.inner;
@@ -186,7 +186,6 @@ function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, 
   const outputTop = decoder.y - 4 - chipRows(outputs, outputWidth, isRtl).height, top = outputTop - 20;
   const inputTop = 16, sourceEnd = inputTop + chipRows(source, half, false).height, inputRows = chipRows(inputs, half, isRtl), inputEnd = inputTop + inputRows.height;
   const bottom = Math.max(sourceEnd, inputEnd) + 18;
-  const firstRowEnd = start + Math.max(...inputRows.places.filter((place) => place.y === 0).map((place) => place.x + place.w));
   const pieces = {
     source: chips(source, 0, inputTop, half, false), inputs: chips(inputs, start, inputTop, half, isRtl),
     outputs: chips(outputs, width - lane - outputWidth, outputTop, outputWidth, isRtl) };
@@ -195,12 +194,28 @@ function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, 
     decoder.memoryInputs.length ? line(`M${encoder.middle} ${encoder.y + GAP}V${encoder.y}H${memoryLane}`, "memory") : null,
     decoder.memoryInputs.map((y) => arrow(`M${memoryLane} ${encoder.y}V${y}H${decoder.x - 1}`, decoder.x - 1, y, 0, "memory")),
     decoder.states.map((y) => arrow(`M${encoder.x + room} ${y}H${decoder.x - 1}`, decoder.x - 1, y, 0)), // the final state of a layer
-    hasLoop && arrow(`M${width - lane} ${outputTop + CHIP / 2}H${edge}V${inputTop + CHIP / 2}H${firstRowEnd + 6}`, firstRowEnd + 6, inputTop + CHIP / 2, 180, "loop")].filter(Boolean);
+    hasLoop && arrow("", 0, 0, 180, "loop")].filter(Boolean);
   const dot = svg("circle", { class: "dot-of-loop", cx: edge, cy: outputTop + CHIP / 2, r: 5 });
+  // The way of a written piece back to the inputs, where it is read at the next step.
+  const outputRows = chipRows(outputs, outputWidth, isRtl);
+  const showLoop = (t) => {
+    if (!hasLoop) return;
+    inputsLabel.setAttribute("y", inputTop + inputRows.places[t].y + CHIP + 16); // below the last row with a piece
+    const from = outputRows.places[t], to = inputRows.places[t + 1];
+    const x = width - lane - outputWidth + from.x + from.w + 4, y = outputTop + from.y + CHIP / 2;
+    const end = to && start + to.x + to.w + 6, endY = to && inputTop + to.y + CHIP / 2;
+    const loop = wires.at(-1);
+    loop.style.display = to ? "" : "none";
+    if (!to) return;
+    loop.firstChild.setAttribute("d", `M${x} ${y}H${edge}V${endY}H${end}`);
+    loop.lastChild.setAttribute("transform", `translate(${end} ${endY}) rotate(180)`);
+    fill(dot, { cx: edge, cy: y }, []);
+    dot.way = endY - y;
+  };
   const label = (text, x, y) => svg("text", { class: "note muted", x, y }, text);
-  const told = facts.map((fact, i) => svg("text", { class: "muted", x: 0, y: (outputWidth > half ? decoder.y : top) + 12 + 19 * i }, fact));
+  const inputsLabel = label(names.inputs, start, inputEnd + 12);
   const figure = svg("svg", { class: "map", width, height: bottom - top, viewBox: `0 ${top} ${width} ${bottom - top}`, role: "group", "aria-label": "The model, as figure 1 of the paper draws it" },
-    told, encoder.frames, decoder.frames, wires, encoder.wires, decoder.wires, encoder.boxes, decoder.boxes, Object.values(pieces), dot,
-    label(names.source, 0, sourceEnd + 12), label(names.inputs, start, inputEnd + 12), label(names.outputs, width - lane - outputWidth, top + 12));
-  return { figure, ...pieces, encoder: encoder.boxes, decoder: decoder.boxes, dot, way: inputTop - outputTop };
+    encoder.frames, decoder.frames, wires, encoder.wires, decoder.wires, encoder.boxes, decoder.boxes, Object.values(pieces), dot,
+    label(names.source, 0, sourceEnd + 12), inputsLabel, label(names.outputs, width - lane - outputWidth, top + 12));
+  return { figure, ...pieces, encoder: encoder.boxes, decoder: decoder.boxes, dot, showLoop };
 }

@@ -84,7 +84,7 @@ function cacheFigure() {
   const matrices = Array.from({ length: nKinds }, (_, kind) => values.matrix(kind));
   const largest = matrices.map(largestOf);
   const columns = Array.from({ length: n }, (_, t) => svg("g", { class: "grows falls" }, matrices.map((matrix, kind) =>
-    svg("g", { transform: `translate(${t * width} ${kind * 92})` }, shades(matrix[t].map((value) => [value]), width - 0.5, cell, largest[kind])))));
+    svg("g", { transform: `translate(${t * width} ${kind * 92})`, style: isRecurrent ? null : colorsOf(kind ? "Values" : "Keys") }, shades(matrix[t].map((value) => [value]), width - 0.5, cell, largest[kind])))));
   const told = html("figcaption", { class: "muted" });
   const show = (t) => {
     const kept = isRecurrent ? 1 : shapes[t][3]; // a local window drops old columns
@@ -183,12 +183,9 @@ function player(stageFigure) {
   function drawFigure() {
     const [lane] = at.way.lanes, s = data.settings;
     const room = byId("map-figure").clientWidth || 350;
-    const kind = s.architecture === "rnn" ? [s.cell.toUpperCase(), `attention: ${s.attention.replace("_", " ")}`]
-      : [`${s.norm}-norm`, `positions: ${s.positions}`, `${s.n_heads} heads of ${s.d_model / s.n_heads}`];
-    const facts = [`${s.n_encoder_layers} + ${s.n_decoder_layers} layers, ${kind[0]}`, ...kind.slice(1), `width ${s.d_model}`, "Open a box to look inside.", ...(isTranslation() && meanCross ? ["Source pieces are blue", "where cross-attention looks."] : [])];
     figure = drawMap({ width: Math.min(room, 560), settings: s, nTokens: data.stages.at(-1).shape.at(-1), source: data.source_pieces, inputs: lane.read,
-      outputs: lane.tokens.map((token) => (lane.isGiven ? token.alternatives[0] : token).piece), hasLoop: !lane.isGiven, isRtl: getComputedStyle(byId("translation")).direction === "rtl", facts, map,
-      names: { source: "the source", inputs: lane.isGiven ? "what it is given" : "what it has written", outputs: lane.isGiven ? "its most probable pieces" : "the next pieces" } });
+      outputs: lane.tokens.map((token) => (lane.isGiven ? token.alternatives[0] : token).piece), hasLoop: !lane.isGiven, isRtl: getComputedStyle(byId("translation")).direction === "rtl", map,
+      names: { source: isTranslation() && meanCross && room > 480 ? "the source; blue where cross-attention looks" : "the source", inputs: lane.isGiven ? "what it is given" : "what it has written", outputs: lane.isGiven ? "its most probable pieces" : "the next pieces" } });
     put("map-figure", figure.figure);
     showBox();
     mark();
@@ -228,6 +225,7 @@ function player(stageFigure) {
     const [lane] = at.way.lanes, t = Math.min(at.t, lane.tokens.length - 1);
     opacity(figure.outputs, (i) => (i <= t ? 1 : 0));
     current(figure.outputs, t);
+    figure.showLoop(t);
     panels.forEach((panel) => panel.show(at.t, at.picked));
     if (!isTranslation()) return;
     pictures.forEach((picture) => picture.show(t));
@@ -249,7 +247,7 @@ function player(stageFigure) {
     mover(figure.inputs)?.animate([{ transform: "translateY(14px)", opacity: 0 }, { transform: "none", opacity: 1 }], { duration: 300, delay: isFirst ? 0 : 250, fill: "backwards" });
     mover(figure.outputs)?.animate([{ transform: "translateY(14px)", opacity: 0 }, { transform: "none", opacity: 1 }], { duration: 300, delay: at.timer ? RESULT : 0, fill: "backwards" });
     if (at.t > 0 && !at.way.lanes[0].isGiven)
-      figure.dot.animate([{ transform: "none", opacity: 1 }, { transform: `translateY(${figure.way}px)`, opacity: 1 }], { duration: 320, easing: "ease-in" });
+      figure.dot.animate([{ transform: "none", opacity: 1 }, { transform: `translateY(${figure.dot.way}px)`, opacity: 1 }], { duration: 320, easing: "ease-in" });
   }
 
   function pick(choice) {

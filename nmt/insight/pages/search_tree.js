@@ -30,9 +30,9 @@ function drawTree(nodes) {
     const labelEnd = node.parent === null ? 14 : 14 + textWidth(nodes[node.parent].piece);
     const sx = Math.min(fromX + labelEnd, x(node) - 14);
     const bend = (x(node) - 8 - sx) / 2;
-    const color = node.is_best ? "var(--text)" : node.is_greedy ? "var(--negative)" : node.status === "pruned" ? "var(--line)" : "var(--accent)";
+    const color = node.is_best ? "var(--text)" : node.is_greedy ? "var(--muted)" : node.status === "pruned" ? "var(--line)" : "var(--accent)";
     edges.push(svg("path", { class: "edge", "data-step": node.position, "data-node": node.index, fill: "none", stroke: color,
-      "stroke-width": node.is_best ? 3 : 1.4, "stroke-dasharray": node.is_greedy && !node.is_best ? "4 3" : null,
+      "stroke-width": node.is_best ? 3 : node.is_greedy ? 2.4 : 1.4, "stroke-dasharray": node.is_greedy && !node.is_best ? "4 3" : null,
       d: `M${sx} ${fromY}c${bend} 0 ${bend} ${y(node) - fromY} ${2 * bend} ${y(node) - fromY}` }));
     const dotFill = node.status === "finished" ? "var(--good)" : node.status === "kept" ? "var(--accent)" : "var(--background)";
     const outline = node.status === "finished" ? "var(--good)" : node.status === "kept" ? "var(--accent)" : "var(--muted)";
