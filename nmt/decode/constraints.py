@@ -6,7 +6,7 @@ the second best of each, and so on; the bank that lacks least comes first. A can
 EOS, exceeds the length limit, and EOS needs all terms. So every hypothesis that ends has all terms.
 
 A term that is asked for n times must occur n times, without overlap, and as a whole word: a piece that goes on with a
-word (`inside_words`) must not follow it, unless this piece is part of a term. Imports no torch.
+word (`inside_words`) must not follow it, unless a term goes on with it there. Imports no torch.
 """
 
 import math
@@ -28,7 +28,9 @@ class Constraint:
 
     def __init__(self, terms: Sequence[Sequence[int]], inside_words: Collection[int] = ()) -> None:
         self.terms = Counter("".join(map(chr, term)) for term in terms)
-        self.inside_words = {*map(chr, inside_words)}.difference(*self.terms)
+        pairs = [(a, b, k) for a in self.terms for b in self.terms for k in range(len(b))]
+        parts_of_terms = {b[k] for a, b, k in pairs if a.endswith(b[:k]) or b[:k].endswith(a)}
+        self.inside_words = {*map(chr, inside_words)} - parts_of_terms
 
     def n_lacking(self, text: str = "") -> int:
         """The number of tokens that a hypothesis lacks."""
@@ -42,10 +44,9 @@ class Constraint:
         return n - n_begun
 
     def choose(self, found: "Candidates", log_probs: "Tensor", live: "Beams", row: int, limit: int, beam: int) -> None:
-        """Replace the candidates of a batch row, the best of all, by those that the beams take, in place.
+        """Replace the candidates of a batch row, which are the best of all, by those that the beams take, in place.
 
-        Besides them, each hypothesis is continued by its best token, by each token after which it lacks less, and if it
-        lacks none, by EOS. `log_probs` (B, K, V) are those of the next tokens of `live`; some become -inf.
+        Each hypothesis is also continued by its best token, by tokens after which it lacks less, or if none, by EOS.
         """
         texts = ["".join(map(chr, tokens)) for tokens in live.tokens[row].tolist()]
         lacking = [*map(self.n_lacking, texts)]
