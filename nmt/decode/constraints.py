@@ -1,72 +1,74 @@
-"""Terms that translations must contain: beam search with dynamic beam allocation (Post and Vilar 2018).
+"""Terms that a translation must contain: beam search with dynamic beam allocation (Post and Vilar 2018).
 
 A hypothesis lacks the tokens of the terms that it does not have yet, less those of the longest term that it ends in the
 middle of. Candidates that lack equally many tokens are a bank. The K beams take the best candidate of each bank, then
-the second best of each, and so on; the bank that lacks least comes first.
+the second best of each, and so on; the bank that lacks least comes first. A candidate is dropped if what it lacks, with
+EOS, exceeds the length limit, and EOS needs all terms. So every hypothesis that ends has all terms.
 
-EOS needs all terms, and a candidate is dropped if what it lacks, with EOS, exceeds the length limit. So each hypothesis
-that ends has all terms. A term that is asked for n times must occur n times, without overlap.
+A term that is asked for n times must occur n times, without overlap, and as a whole word: a piece that goes on with a
+word (`inside_words`) must not follow it, unless a term goes on with it there. Imports no torch.
 """
 
 import math
-from collections import Counter
-from collections.abc import Sequence
-from itertools import accumulate
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from itertools import accumulate, zip_longest
 from typing import TYPE_CHECKING
-
-import torch
-from torch import Tensor
 
 from nmt.text import EOS
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from nmt.decode.search import Beams, Candidates
 
-Terms = Sequence[Sequence[int]]  # the tokens of each term of a sentence
 
+class Constraint:
+    """The terms of one sentence, as texts with one character per token."""
 
-def n_lacking(terms: Counter[str], text: str) -> int:
-    """The number of tokens that a hypothesis lacks; terms and hypotheses are texts with one character per token."""
-    n = n_begun = 0
-    for term, n_required in terms.items():
-        *whole, rest = text.split(term, n_required)
-        if len(whole) < n_required:
-            n += (n_required - len(whole)) * len(term)
-            n_begun = max(n_begun, *(k for k in range(len(term)) if rest.endswith(term[:k])))
-    return n - n_begun
+    def __init__(self, terms: Sequence[Sequence[int]], inside_words: Collection[int] = ()) -> None:
+        self.terms = Counter("".join(map(chr, term)) for term in terms)
+        pairs = [(a, b, k) for a in self.terms for b in self.terms for k in range(len(b))]
+        parts_of_terms = {b[k] for a, b, k in pairs if a.endswith(b[:k]) or b[:k].endswith(a)}
+        self.inside_words = {*map(chr, inside_words)} - parts_of_terms
 
+    def n_lacking(self, text: str = "") -> int:
+        """The number of tokens that a hypothesis lacks."""
+        n = n_begun = 0
+        for term, n_required in self.terms.items():
+            parts = text.split(term)
+            n_whole = sum(part[:1] not in self.inside_words for part in parts[1:])
+            if n_whole < n_required:
+                n += (n_required - n_whole) * len(term)
+                n_begun = max(n_begun, *(k for k in range(len(term)) if parts[-1].endswith(term[:k])))
+        return n - n_begun
 
-def allocate(
-    candidates: "Candidates", log_probs: Tensor, live: "Beams", row: int, terms: Terms, limit: int, beam: int
-) -> None:
-    """Replace the candidates of a batch row, the best of all, by those that its beams take, in place.
+    def choose(self, found: "Candidates", log_probs: "Tensor", live: "Beams", row: int, limit: int, beam: int) -> None:
+        """Replace the candidates of a batch row, which are the best of all, by those that the beams take, in place.
 
-    Besides them, each hypothesis is continued by its best token, and by each token after which it lacks less.
-    `log_probs` (B, K, V) are those of the next tokens of `live`; those of EOS before all terms become -inf.
-    """
-    needed = Counter("".join(map(chr, term)) for term in terms)
-    texts = ["".join(map(chr, hypothesis)) for hypothesis in live.tokens[row].tolist()]
-    lacking = [n_lacking(needed, text) for text in texts]
-    log_probs[row, [k for k, n in enumerate(lacking) if n], EOS] = -math.inf
-    more = [*enumerate(log_probs[row].argmax(-1).tolist())]
-    for token in {*"".join(needed)}:
-        more += [(k, ord(token)) for k, text in enumerate(texts) if n_lacking(needed, text + token) < lacking[k]]
-    beams, tokens = torch.tensor(more, device=log_probs.device).T
-    added = log_probs[row, beams, tokens]
-    new = live.log_prob[row, beams] + added, beams, tokens, added
-    joined = [torch.cat([old[row], one]) for old, one in zip(candidates, new, strict=True)]
+        Each hypothesis is also continued by its best token, by tokens after which it lacks less, or if none, by EOS.
+        """
+        texts = ["".join(map(chr, tokens)) for tokens in live.tokens[row].tolist()]
+        lacking = [*map(self.n_lacking, texts)]
+        log_probs[row, [k for k, n in enumerate(lacking) if n], EOS] = -math.inf
+        keys = {*zip(found.parent_beams[row].tolist(), found.tokens[row].tolist(), strict=True)}
+        keys |= {*enumerate(log_probs[row].argmax(-1).tolist()), *((k, EOS) for k, n in enumerate(lacking) if not n)}
+        for token in {*"".join(self.terms)}:
+            keys |= {(k, ord(token)) for k, n in enumerate(lacking) if self.n_lacking(texts[k] + token) < n}
+        pairs = sorted(keys)
+        beams, tokens = live.tokens.new_tensor(pairs).T
+        added = log_probs[row, beams, tokens]
+        sums = live.log_prob[row, beams] + added
 
-    sums, *ids = (x.tolist() for x in joined[:3])
-    distinct = {key: i for i, key in enumerate(zip(*ids, strict=True)) if sums[i] > -math.inf}
-    turns, sizes = [], Counter[int]()
-    for (parent, token), i in sorted(distinct.items(), key=lambda item: -sums[item[1]]):
-        n = n_lacking(needed, texts[parent] + chr(token))
-        if n == 0 if token == EOS else len(texts[parent]) + 1 + n < limit:
-            turns.append((sizes[n], n, i, token != EOS))
-            sizes[n] += 1
-    turns.sort()
-    n_live = accumulate(goes_on for *_, goes_on in turns)  # that go on, of this turn and those before it
-    chosen = [i for (_, _, i, _), n in zip(turns, n_live, strict=True) if n <= beam]
-    for field, values in zip(candidates, joined, strict=True):
-        field[row, : len(chosen)] = values[chosen]
-    candidates.log_prob[row, len(chosen) :] = -math.inf
+        banks: dict[int, list[int]] = defaultdict(list)
+        for cost, i in sorted((-log_prob, i) for i, log_prob in enumerate(sums.tolist())):
+            k, token = pairs[i]
+            n = self.n_lacking(texts[k] + chr(token))
+            if cost < math.inf and (n == 0 if token == EOS else len(texts[k]) + 1 + n < limit):
+                banks[n].append(i)
+        chosen = [i for turn in zip_longest(*(banks[n] for n in sorted(banks))) for i in turn if i is not None]
+        n_live = accumulate(pairs[i][1] != EOS for i in chosen)
+        chosen = [i for i, n in zip(chosen, n_live, strict=True) if n <= beam]
+        for field, values in zip(found, (sums, beams, tokens, added), strict=True):
+            field[row, : len(chosen)] = values[chosen]
+        found.log_prob[row, len(chosen) :] = -math.inf

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import LARGEST
-from nmt.decode.constraints import Terms, allocate
+from nmt.decode.constraints import Constraint
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.sampling import Sampler
 from nmt.text import BOS, EOS, PAD
@@ -86,7 +86,7 @@ def search(
     options: SearchOptions,
     *,
     prefixes: Sequence[Sequence[int]] | None = None,
-    terms: Sequence[Terms] | None = None,
+    constraints: Sequence[Constraint | None] | None = None,
     max_length: int = LARGEST,
     sentence_seeds: Sequence[int] | None = None,
     trace: Callable[[TraceStep], None] | None = None,
@@ -98,16 +98,16 @@ def search(
         src: (B, S) source ids, EOS last, then PAD.
         options: beam, penalties, limits.
         prefixes: for each sentence, the tokens that its translation must begin with; may be empty.
-        terms: for each sentence, sequences of tokens that its translation must contain; not for sampling.
+        constraints: for each sentence, what its translation must contain, if anything; not for sampling.
         max_length: the maximum number of tokens that the model can decode.
         sentence_seeds: for each sentence, a random seed for sampling; by default its index.
         trace: called after every step.
     Returns:
         for each sentence, at most `n_best` hypotheses, best score first; none if the model's output is NaN.
     """
-    prefixes, terms = prefixes or [()] * len(src), terms or [()] * len(src)
+    prefixes, constraints = prefixes or [()] * len(src), constraints or [None] * len(src)
     lengths = (src != PAD).sum(1).tolist()
-    n_needed = [len(prefix) + sum(map(len, of_row)) for prefix, of_row in zip(prefixes, terms, strict=True)]
+    n_needed = [len(prefix) + (c.n_lacking() if c else 0) for prefix, c in zip(prefixes, constraints, strict=True)]
     max_lengths = [options.limit(n, needed, max_length) for n, needed in zip(lengths, n_needed, strict=True)]
     finished: list[list[Hypothesis]] = [[] for _ in max_lengths]
     sampler = Sampler(options, sentence_seeds or range(len(max_lengths))) if options.sample else None
@@ -125,8 +125,8 @@ def search(
         else:
             candidates = _best_continuations(log_probs, live.log_prob.to(log_probs), 2 * options.beam)
         for row, s in enumerate(sentences):
-            if terms[s]:
-                allocate(candidates, log_probs, live, row, terms[s], max_lengths[s], options.beam)
+            if constraint := constraints[s]:
+                constraint.choose(candidates, log_probs, live, row, max_lengths[s], options.beam)
         for row, hypothesis in _ended(candidates, live, options, length):
             finished[sentences[row]].append(hypothesis)
         live, parent_beams = _continue(candidates, live, options)

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, get_args
 
 from nmt.config import Config, base_language, language
 from nmt.decode import EngineName, Precision
+from nmt.decode.constraints import Constraint
 from nmt.decode.options import Engine, NBest, SearchOptions
 from nmt.decode.segments import UNSPACED, Line, Translation, join, split
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
@@ -165,7 +166,8 @@ class Translator:
         segments = [segment for of_line in segments_of_lines for segment in of_line]
         for segment in segments if options.glossary and not self.config.data.glossary else []:
             text, room = self.tokenizers.source.decode(segment.tokens), engine.max_length - 1 - len(segment.prefix)
-            segment.terms = required_tokens(text, options.glossary, target, room, segment.place[0])
+            terms = required_tokens(text, options.glossary, target, room, segment.place[0])
+            segment.constraint = Constraint(terms, target.inside_words) if terms else None
         begun: dict[int, list[int]] = {}  # segment index -> tokens so far
         ends = list(accumulate(map(len, segments_of_lines), initial=0))
 

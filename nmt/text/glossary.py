@@ -2,8 +2,8 @@
 
     Ein Hund rennt.  ->  Ein Hund⟦=⟧ hound⟦/⟧ rennt.
 
-A model that was trained with `data.glossary` reads terms in this form (Dinu et al. 2019, "Training neural machine
-translation to apply terminology constraints"). For other models, the search sees to them (`nmt.decode.constraints`).
+A model that was trained with `data.glossary` reads terms so (Dinu et al. 2019, "Training neural machine translation to
+apply terminology constraints"). With other models, the search sees to them, see `nmt.decode.constraints`.
 """
 
 import logging
@@ -29,10 +29,7 @@ BEFORE_SENTENCE = re.compile(r"(?:^|[.!?…:]\s)[^\w]*\Z")
 
 
 def read_glossary(path: Path) -> dict[str, str]:
-    """Return the terms of a file: source term TAB target term; blank lines and lines that begin with # are left out.
-
-    Raises InputError, which names the line, if a line is something else, or a source term has two translations.
-    """
+    """Return the terms of a file. Raises InputError, which names the line, if one is not as the hint says."""
     terms: dict[str, str] = {}
     for number, line in enumerate(iter_lines([path]), 1):
         if not line.strip() or line.startswith("#"):
@@ -85,16 +82,12 @@ def annotated(text: str, terms: Sequence[tuple[Span, str]]) -> str:
 
 
 def with_terms(source: str, target: str, links: Iterable[tuple[Span, Span]]) -> str:
-    """Annotate terms of the source side of some training pairs; a function of the pair.
-
-    `links` are words of the source, in order, and their translations. In half of the cases, words that are neighbors on
-    both sides form a term.
-    """
+    """Annotate terms in some training pairs, a function of the pair; `links` are words, in order, and translations."""
     random = Random(f"{source}\n{target}")
     terms: list[list[int]] = []
     for (a, b), (c, d) in links:
         if terms and source[terms[-1][1] : a] == target[terms[-1][3] : c] == " " and random.random() < 0.5:
-            terms[-1][1::2] = b, d
+            terms[-1][1::2] = b, d  # words that are neighbors on both sides may form one term
         else:
             terms.append([a, b, c, d])
     n = random.randint(1, MAX_TERMS) if random.random() < ANNOTATED else 0

@@ -20,7 +20,7 @@ from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.sandbox import check_loadable, mark_loadable
 from nmt.text import BOS, EOS, PAD, UNK
-from nmt.text.lines import Span
+from nmt.text.lines import UNSPACED_SCRIPTS, Span
 from nmt.text.subword_sampling import SPACE, SubwordSampler
 from nmt.text.vocabulary import split_tag, vocabulary_of
 
@@ -132,6 +132,11 @@ class Tokenizer:
 
     def ids(self, pieces: Iterable[str]) -> list[int]:
         return [self._ids.get(piece, UNK) for piece in pieces]
+
+    @functools.cached_property
+    def inside_words(self) -> list[int]:
+        """The tokens of pieces that go on with a word."""
+        return [i for i, piece in enumerate(self._pieces) if i > EOS and re.match(rf"[^\W{UNSPACED_SCRIPTS}]", piece)]
 
     @functools.cached_property
     def _sampler(self) -> SubwordSampler:

@@ -270,16 +270,11 @@ def annotated(pairs: Pairs) -> Path:
     return cached("annotated", [FORMAT, pairs.directory.name], write)
 
 
-def reserved_symbols(config: Config) -> list[str]:
-    """The symbols that the vocabulary needs for placeholders and terms."""
-    return placeholders.SYMBOLS * config.data.placeholders + glossary.SYMBOLS * config.data.glossary
-
-
 def train_tokenizers(corpus: Corpus) -> Tokenizers:
     """Train the tokenizer on the training pairs, one for both sides or one per side."""
     settings, data = corpus.config.tokenizer, corpus.config.data
-    symbols = " ".join([settings.symbols, *reserved_symbols(corpus.config)]).strip()
-    settings = settings.model_copy(update={"symbols": symbols})
+    reserved = placeholders.SYMBOLS * data.placeholders + glossary.SYMBOLS * data.glossary
+    settings = settings.model_copy(update={"symbols": " ".join([settings.symbols, *reserved]).strip()})
 
     def write(directory: Path) -> None:
         pairs, notes = sample(corpus.train), []
@@ -312,7 +307,8 @@ def train_tokenizers(corpus: Corpus) -> Tokenizers:
 def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[RaggedArray, RaggedArray]]:
     """Drop training pairs that are too long or whose lengths differ too much; return the others and their token ids."""
     data, texts, n_pairs = corpus.config.data, corpus.train.directory, len(corpus.train)
-    if any(UNK in side.ids(reserved_symbols(corpus.config)) for side in tokenizers):
+    reserved = placeholders.SYMBOLS * data.placeholders + glossary.SYMBOLS * data.glossary
+    if any(UNK in side.ids(reserved) for side in tokenizers):
         message = "data.placeholders and data.glossary need a tokenizer that was trained with them"
         raise ConfigError(message, hint="train a new one: another run=PATH, without train.init_from; or leave them out")
     open_pairs = partial(Pairs, texts, placeholders=data.placeholders)

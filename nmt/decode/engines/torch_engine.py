@@ -69,7 +69,7 @@ class TorchEngine:
                 pad_source([segment.tokens for segment in chosen]).to(self.device),
                 options,
                 prefixes=[segment.prefix for segment in chosen],
-                terms=[segment.terms for segment in chosen],
+                constraints=[segment.constraint for segment in chosen],
                 max_length=self.max_length,
                 sentence_seeds=[seed_of(*segment.place) for segment in chosen],
                 trace=tracer(watch, batch) if watch else None,
