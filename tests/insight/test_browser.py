@@ -384,7 +384,7 @@ def test_runs_are_compared_and_chosen_at_the_same_step(browser: Any, grown: grow
     ],
 )
 def test_words_found_and_in_order_are_counted(
-    browser: Any, grown: growth.Growth, tmp_path: Path, translation: str, reference: str, shares: tuple[float, float | None]
+    browser: Any, grown: growth.Growth, tmp_path: Path, translation: str, reference: str, shares: tuple[float, Any]
 ) -> None:
     (file := tmp_path / "growth.html").write_text(growth.as_page([grown]), encoding="utf-8")
     with opened_page(browser, file.as_uri()) as page:
