@@ -138,6 +138,7 @@ def test_accessibility_and_width(opened: Any) -> None:
         opened.locator(f"[data-box='{box}']").click()
         opened.locator("#box summary").click()
         check_accessible(opened)
+        opened.get_by_role("button", name="Back to the step").click()  # a sheet over the map of a narrow window
     for way in ("Teacher forcing", "One pass"):
         opened.locator("#ways").get_by_role("button", name=way).click()
         check_accessible(opened)

@@ -280,7 +280,9 @@ function player(stageFigure) {
       ...boxContent(spec, layer, stageFigure, extra, byId("beside").clientWidth - 150).flat(2));
     showBox();
     byId("box").scrollTop = 0;
-    if (!wide.matches) byId("box").querySelector("h3").focus({ preventScroll: true });
+    if (wide.matches) return;
+    byId("box").querySelector("h3").focus({ preventScroll: true });
+    byId("map-figure").querySelector("[aria-pressed=true]").scrollIntoView(); // above the sheet
   }
 
   function showBox() {
