@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Constraint:
     """The terms of one sentence, as texts with one character per token."""
 
-    def __init__(self, terms: Sequence[Sequence[int]], inside_words: Collection[int] = ()) -> None:
+    def __init__(self, terms: Sequence[Sequence[int]] = (), inside_words: Collection[int] = ()) -> None:
         self.terms = Counter("".join(map(chr, term)) for term in terms)
         pairs = [(a, b, k) for a in self.terms for b in self.terms for k in range(len(b))]
         parts_of_terms = {b[k] for a, b, k in pairs if a.endswith(b[:k]) or b[:k].endswith(a)}
@@ -48,6 +48,8 @@ class Constraint:
 
         Each hypothesis is also continued by its best token, by tokens after which it lacks less, or if none, by EOS.
         """
+        if not self.terms:
+            return
         texts = ["".join(map(chr, tokens)) for tokens in live.tokens[row].tolist()]
         lacking = [*map(self.n_lacking, texts)]
         log_probs[row, [k for k, n in enumerate(lacking) if n], EOS] = -math.inf
@@ -72,3 +74,6 @@ class Constraint:
         for field, values in zip(found, (sums, beams, tokens, added), strict=True):
             field[row, : len(chosen)] = values[chosen]
         found.log_prob[row, len(chosen) :] = -math.inf
+
+
+NO_TERMS = Constraint()

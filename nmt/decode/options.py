@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from nmt.config import LARGEST, SearchSettings, described
 from nmt.decode import Utility
-from nmt.decode.constraints import Constraint
+from nmt.decode.constraints import NO_TERMS, Constraint
 from nmt.errors import ConfigError
 
 
@@ -76,7 +76,7 @@ class Segment:
     tokens: list[int]  # source ids without EOS, not empty
     prefix: Sequence[int] = ()  # target ids that the translation begins with
     place: tuple[int, ...] = ()  # line and number within the line, from which `seed_of` makes the seed of sampling
-    constraint: Constraint | None = None  # terms that the translation contains; for the torch engine only
+    constraint: Constraint = NO_TERMS  # terms that the translation contains; for the torch engine only
 
 
 @dataclass

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import LARGEST
-from nmt.decode.constraints import Constraint
+from nmt.decode.constraints import NO_TERMS, Constraint
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.sampling import Sampler
 from nmt.text import BOS, EOS, PAD
@@ -86,28 +86,25 @@ def search(
     options: SearchOptions,
     *,
     prefixes: Sequence[Sequence[int]] | None = None,
-    constraints: Sequence[Constraint | None] | None = None,
+    constraints: Sequence[Constraint] | None = None,
     max_length: int = LARGEST,
     sentence_seeds: Sequence[int] | None = None,
     trace: Callable[[TraceStep], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Translate a batch.
+    """Translate a batch by the decoder of a model in eval mode.
 
     Args:
-        decoder: the decoder of a model in eval mode.
         src: (B, S) source ids, EOS last, then PAD.
-        options: beam, penalties, limits.
-        prefixes: for each sentence, the tokens that its translation must begin with; may be empty.
-        constraints: for each sentence, what its translation must contain, if anything; not for sampling.
+        prefixes, constraints: for each sentence, tokens that its translation begins with, and terms that it contains.
         max_length: the maximum number of tokens that the model can decode.
         sentence_seeds: for each sentence, a random seed for sampling; by default its index.
         trace: called after every step.
     Returns:
         for each sentence, at most `n_best` hypotheses, best score first; none if the model's output is NaN.
     """
-    prefixes, constraints = prefixes or [()] * len(src), constraints or [None] * len(src)
+    prefixes, constraints = prefixes or [()] * len(src), constraints or [NO_TERMS] * len(src)
     lengths = (src != PAD).sum(1).tolist()
-    n_needed = [len(prefix) + (c.n_lacking() if c else 0) for prefix, c in zip(prefixes, constraints, strict=True)]
+    n_needed = [len(prefix) + terms.n_lacking() for prefix, terms in zip(prefixes, constraints, strict=True)]
     max_lengths = [options.limit(n, needed, max_length) for n, needed in zip(lengths, n_needed, strict=True)]
     finished: list[list[Hypothesis]] = [[] for _ in max_lengths]
     sampler = Sampler(options, sentence_seeds or range(len(max_lengths))) if options.sample else None
@@ -125,14 +122,12 @@ def search(
         else:
             candidates = _best_continuations(log_probs, live.log_prob.to(log_probs), 2 * options.beam)
         for row, s in enumerate(sentences):
-            if constraint := constraints[s]:
-                constraint.choose(candidates, log_probs, live, row, max_lengths[s], options.beam)
+            constraints[s].choose(candidates, log_probs, live, row, max_lengths[s], options.beam)
         for row, hypothesis in _ended(candidates, live, options, length):
             finished[sentences[row]].append(hypothesis)
         live, parent_beams = _continue(candidates, live, options)
         if trace:
             trace(TraceStep(length, list(sentences), candidates, live, parent_beams))
-
         best = live.log_prob.amax(1).tolist()
         rows = [row for row, s in enumerate(sentences) if not _is_done(options, finished[s], best[row], length)]
         if not rows:
@@ -144,8 +139,7 @@ def search(
         elif options.beam > 1:
             state = decoder.select(state, beam_indices)
         tokens = live.tokens[..., -1]
-    # sorted() is stable: equal scores stay in the order in which they finished
-    return [sorted(found, key=lambda h: -h.score)[: options.n_best] for found in finished]
+    return [sorted(found, key=lambda h: -h.score)[: options.n_best] for found in finished]  # sorted() is stable
 
 
 def _begin(decoder: IncrementalDecoder[State], src: Tensor, options: SearchOptions) -> tuple[Beams, State]:

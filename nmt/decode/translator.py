@@ -167,7 +167,7 @@ class Translator:
         for segment in segments if options.glossary and not self.config.data.glossary else []:
             text, room = self.tokenizers.source.decode(segment.tokens), engine.max_length - 1 - len(segment.prefix)
             terms = required_tokens(text, options.glossary, target, room, segment.place[0])
-            segment.constraint = Constraint(terms, target.inside_words) if terms else None
+            segment.constraint = Constraint(terms, target.inside_words)
         begun: dict[int, list[int]] = {}  # segment index -> tokens so far
         ends = list(accumulate(map(len, segments_of_lines), initial=0))
 

@@ -50,7 +50,7 @@ def test_a_beam_that_holds_everything_is_brute_force(
     """Terms raise the limit of the options so far that they fit."""
     options = SearchOptions(beam=400, n_best=400, max_length_a=0, max_length_b=limit, min_length=0)
     table, rows = random_table(seed), [(A, B), (C,)]
-    found = search(TableModel(table), sources(*rows), options, constraints=[Constraint(terms, inside), None])
+    found = search(TableModel(table), sources(*rows), options, constraints=[Constraint(terms, inside), Constraint()])
     for one, row, constraint in zip(found, rows, [(terms, inside), ((),)], strict=True):
         expected = brute_force(table, (*row, EOS), options, *constraint)
         assert [h.tokens for h in one] == [h.tokens for h in expected]
@@ -76,7 +76,7 @@ def test_score_is_teacher_forcings_and_neighbors_do_not_matter(choices: dict[str
     options = SearchOptions(beam=4, n_best=4, max_length_a=1, max_length_b=3)
     model = make(**{**choices, "max_positions": 64}, scale=2.0)
     rows = [[5, 6, 7], [8, 9, 4, 4, 5, 6], [22], [10, 11]]
-    terms = [Constraint([(5, 6), (7,)]), None, Constraint([(8, 9, 8)], [4, 5, 6]), None]
+    terms = [Constraint([(5, 6), (7,)]), Constraint(), Constraint([(8, 9, 8)], [4, 5, 6]), Constraint()]
     with torch.no_grad():
         decoder = incremental_decoder(model)
         together = search(decoder, sources(*rows), options, constraints=terms)

@@ -79,14 +79,17 @@ def test_a_model_that_was_trained_with_terms_reads_them(monkeypatch: pytest.Monk
     start = translator.engine.start
 
     def seen(segments: Sequence[Segment], *args: Any, **kwargs: Any) -> Any:
-        read.extend((translator.tokenizers.source.decode(segment.tokens), segment.constraint) for segment in segments)
+        read.extend(
+            (translator.tokenizers.source.decode(segment.tokens), segment.constraint.n_lacking())
+            for segment in segments
+        )
         return start(segments, *args, **kwargs)
 
     monkeypatch.setattr(translator.engine, "start", seen)
     options = translator.with_options(glossary={"dog": "tea"}, sample=True, beam=1)
     (found,) = translator.translate_lines(["the dog."], options)
     assert found.source == "the dog."
-    assert read == [("the dog⟦=⟧ tea⟦/⟧.", None)]
+    assert read == [("the dog⟦=⟧ tea⟦/⟧.", 0)]
 
 
 def test_translate_takes_the_fields_of_search_options() -> None:
