@@ -13,7 +13,7 @@ CORE = ["model/attention.py", "model/positions.py", "model/transformer.py", "dec
 CORE += ["train/step.py", "train/loop.py"]
 BARS = {  # most lines in all files that match
     ("README.md",): 200,
-    ("nmt/**/*.py",): 18_810,
+    ("nmt/**/*.py",): 18_395,
     ("nmt/model/**/*.py", "nmt/decode/**/*.py"): 2950,
     ("tests/**/*.py",): 21_800,
 }

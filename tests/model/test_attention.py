@@ -10,7 +10,6 @@ import torch
 from nmt.config import ModelSettings
 from nmt.model.attention import CrossAttention, SelfAttention, scaled_dot_product_attention, uniform
 from nmt.model.dropout import Dropout
-from nmt.model.kernels import SIMD_KEYS, pad_keys
 from nmt.model.positions import rotary_positions, rotate, sinusoidal_positions
 from nmt.model.recurrent import GlobalAttention
 from nmt.model.variants import local_mask
@@ -44,14 +43,6 @@ def test_fused_and_written_out_paths_give_the_same() -> None:
         torch.testing.assert_close(cross(x, keys_values, mask[..., :4], weights), expected)
     assert [w.shape[2:] for w in weights] == [(5, 5), (5, 5), (5, 4)]
     assert sum(weights[0][0, 0, 0].tolist()) == pytest.approx(1)
-
-
-def test_few_keys_are_padded_in_training_alone() -> None:
-    scores, value = torch.ones(2, 3, 5), torch.ones(2, 5, 4)
-    padded, padded_value = pad_keys(scores, value)
-    assert (padded.shape, padded_value.shape) == ((2, 3, SIMD_KEYS), (2, SIMD_KEYS, 4))
-    with torch.no_grad():
-        assert pad_keys(scores, value) == (scores, value)
 
 
 def test_sinusoidal_positions_are_the_papers() -> None:
