@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def report(
     runs: Annotated[list[Path] | None, typer.Argument(metavar="[RUN]...", help="[default: the newest]")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="[default: RUN/report.html]")] = None,
-    evaluate: Annotated[bool, typer.Option(help="Translate the test set, or dev, and show scores and faults.")] = True,
+    evaluate: Annotated[bool, typer.Option(help="Translate the test set, or dev, and show scores.")] = True,
     open_page: options.Open = False,
     beam: options.Beam = None,
     device: options.Device = "auto",

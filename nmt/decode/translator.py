@@ -13,7 +13,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -134,7 +134,7 @@ class Translator:
 
         searches = start_windows(start, lines, first, batch_size, window)
         if window > 1 and self.engine_for(options).in_background:
-            searches = one_ahead(searches)
+            searches = (search for search, _ in pairwise(chain(searches, [list])))  # starts the next one before this
         for finish in searches:
             yield from finish()
             after_window()
@@ -238,15 +238,6 @@ def start_windows(
             lines_per_s = len(window) / max(time.monotonic() - started, 1e-3)
             n_lines = min(max(int(TARGET_S * lines_per_s), least), most)
         first += len(window)
-
-
-def one_ahead(tasks: Iterator[T]) -> Iterator[T]:
-    """Yield each task only after the next one has been started. Advancing `tasks` starts a task."""
-    waiting: list[T] = []
-    for task in tasks:
-        yield from waiting
-        waiting = [task]
-    yield from waiting
 
 
 def read_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list[Line] | None:

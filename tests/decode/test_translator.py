@@ -15,7 +15,7 @@ from models import LINES, small_translator
 from nmt.decode import translator as module
 from nmt.decode.options import SearchOptions, Segment
 from nmt.decode.segments import Line, Translation
-from nmt.decode.translator import TARGET_S, load, one_ahead, read_window
+from nmt.decode.translator import TARGET_S, load, read_window
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.text.lines import Pause, is_blank
 
@@ -181,12 +181,20 @@ def test_a_search_is_watched_line_by_line() -> None:
 
 
 def test_a_window_is_finished_after_the_next_was_started() -> None:
-    events = []
+    translator, events = small_translator(), list[str]()
+    translator.engine.in_background = True
 
-    def started() -> Iterator[int]:
-        for i in range(3):
-            events.append(f"start {i}")
-            yield i
+    def start(lines: Sequence[Line], *_: object) -> Callable[[], list[Translation]]:
+        def finish() -> list[Translation]:
+            events.append(f"finish {lines[0].text}")
+            return [Translation(line.text, []) for line in lines]
 
-    events.extend(f"finish {i}" for i in one_ahead(started()))
-    assert events == ["start 0", "start 1", "finish 0", "start 2", "finish 1", "finish 2"]
+        events.append(f"start {lines[0].text}")
+        return finish
+
+    translator.start = start  # type: ignore[method-assign, assignment]
+    assert len(list(translator.translate_lines("abc", window=2))) == 3
+    assert events == ["start a", "start c", "finish a", "finish c"]
+    events.clear()
+    assert len(list(translator.translate_lines("ab", window=1))) == 2
+    assert events == ["start a", "finish a", "start b", "finish b"]
