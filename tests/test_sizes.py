@@ -14,7 +14,7 @@ CORE += ["train/step.py", "train/loop.py"]
 BARS = {  # most lines in all files that match
     ("README.md",): 200,
     ("nmt/**/*.py",): 18_700,
-    ("nmt/model/**/*.py", "nmt/decode/**/*.py"): 2950,
+    ("nmt/model/**/*.py", "nmt/decode/**/*.py"): 2965,
     ("tests/**/*.py",): 21_200,
 }
 MAX_LINES = {ast.FunctionDef: 60, ast.ClassDef: 250, ast.Module: 400}

@@ -194,7 +194,7 @@ def embedding_stage(part: str, length: str, x: Tensor) -> Stage:
 def self_attention_stages(
     part: str, length: str, layer: EncoderLayer | DecoderLayer, seen: Recorder, scores: Tensor, weights: Tensor
 ) -> Iterator[Stage]:
-    """Yield the stages of self-attention."""
+    """Yield the stages of self-attention; the scores (B, H, T, S') may have padded keys."""
     attention: SelfAttention = layer.self_attention
     projected = heads_first(attention.split_heads(seen.outputs[attention.query_key_value][0], 3))
     inner = [*attention_stages(part, part, length * 2, (*projected, scores, weights))]
@@ -221,7 +221,7 @@ def attention_stages(part: str, mask: str, lengths: str, tensors: tuple[Tensor, 
     yield stage(part, "Keys, head 1", "3.2.2", key, f"BH{lengths[1]}d", "What each position can be found by.")
     text = "What each position hands over when attended to."
     yield stage(part, "Values, head 1", "3.2.2", value, f"BH{lengths[1]}d", text)
-    scores = scores.expand_as(weights)
+    scores = scores[..., : weights.size(-1)].expand_as(weights)
     yield stage(part, "Mask", "3.2.3", (scores[0, 0] > -torch.inf).float(), lengths, MASKS[mask])
     text = "How well each query fits each key: their dot product. Hidden positions have -inf, shown gray."
     yield stage(part, "Scores QKᵀ/√d, head 1", "3.2.1, equation 1", scores, f"BH{lengths}", text)

@@ -48,11 +48,13 @@ def weighted_sum(
     Returns:
         see `scaled_dot_product_attention`.
     """
+    n_keys = scores.size(-1)
     if mask is not None:
         scores = scores.masked_fill_(~mask, -math.inf)
+    scores, value = kernels.pad_keys(scores, value)  # the padding gets weight 0; it makes the softmax faster
     weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
     dropped = dropout(weights) if dropout else weights
-    return dropped.to(value.dtype) @ value, weights
+    return dropped.to(value.dtype) @ value, weights[..., :n_keys]
 
 
 def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
