@@ -200,10 +200,10 @@ function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, 
   const outputRows = chipRows(outputs, outputWidth, isRtl);
   const showLoop = (t) => {
     if (!hasLoop) return;
-    inputsLabel.setAttribute("y", inputTop + inputRows.places[t].y + CHIP + 16); // below the last row with a piece
     const from = outputRows.places[t], to = inputRows.places[t + 1];
     const x = width - lane - outputWidth + from.x + from.w + 4, y = outputTop + from.y + CHIP / 2;
     const end = to && start + to.x + to.w + 6, endY = to && inputTop + to.y + CHIP / 2;
+    inputsLabel.setAttribute("y", inputTop + (to ?? inputRows.places[t]).y + CHIP + 16); // below the last row that is in use
     const loop = wires.at(-1);
     loop.style.display = to ? "" : "none";
     if (!to) return;
