@@ -228,6 +228,7 @@ def desk(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(five_run.target_file, home / f"{stem}.en")
     for part in ("new.de.000", "new.de.001", "new.de.002"):
         shutil.copy(five_run.source_file, home / part)
+    (home / "terms.tsv").write_text("Hund\thound\n")
     return home
 
 
