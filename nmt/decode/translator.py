@@ -164,7 +164,8 @@ class Translator:
             read = [line._replace(text=annotated(line.text, find_terms(line.text, options.glossary))) for line in lines]
         segments_of_lines = split(read, self.tokenizers.source, max_length)
         segments = [segment for of_line in segments_of_lines for segment in of_line]
-        for segment in segments if options.glossary and not self.config.data.glossary else []:
+        is_constrained = options.glossary and not (engine.in_background or options.sample or options.mbr)
+        for segment in segments if is_constrained else []:
             text, room = self.tokenizers.source.decode(segment.tokens), engine.max_length - 1 - len(segment.prefix)
             terms = required_tokens(text, options.glossary, target, room, segment.place[0])
             segment.constraint = Constraint(terms, target.inside_words)

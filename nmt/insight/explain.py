@@ -160,7 +160,7 @@ def explain(
         reference: a correct translation, to compare with.
         prefix: what the translation must begin with, as text or target token ids.
         check: called in each step of a search and before each scoring pass; an exception that it raises is passed on.
-        options: fields of `SearchOptions` except `mbr`, `beam=1` for example.
+        options: fields of `SearchOptions` except `mbr` and `glossary`, `beam=1` for example.
     Raises:
         InputError: the text is blank or too long, or the model is an ensemble.
         ModelError: the model is an export, missing or damaged.

@@ -3,7 +3,7 @@
     Ein Hund rennt.  ->  Ein Hund⟦=⟧ hound⟦/⟧ rennt.
 
 A model that was trained with `data.glossary` reads terms so (Dinu et al. 2019, "Training neural machine translation to
-apply terminology constraints"). With other models, the search sees to them, see `nmt.decode.constraints`.
+apply terminology constraints"). The torch engine's search sees to them with any model, see `nmt.decode.constraints`.
 """
 
 import logging
@@ -63,7 +63,7 @@ def find_terms(text: str, glossary: Terms) -> list[tuple[Span, str]]:
 def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int, line: int) -> list[list[int]]:
     """The target tokens of the terms in a text, at most `room` in all; warns of terms that are left out."""
     found: list[list[int]] = []
-    for _, term in find_terms(text, glossary):
+    for _, term in find_terms(re.sub(f"{TERM}.*?{END}", "", text), glossary):
         before = "。" if UNSPACED.match(term) else ""  # in the middle of a sentence, no space is before such a term
         tokens = tokenizer.encode(before + term)[len(tokenizer.encode(before)) :]
         if not tokens or UNK in tokens or sum(map(len, [*found, tokens])) > room:

@@ -1,4 +1,4 @@
-"""Count the terms that translations have, and compare BLEU, without a glossary and with three ways to use one.
+"""Count the terms that translations have, and compare BLEU, without a glossary and with four ways to use one.
 
     python tests/decode/measure_glossary.py RUN test.de.gz test.en.gz
 
@@ -8,8 +8,8 @@ training text, and always the same. RUN was trained with data.glossary.
 
 import re
 import sys
-import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -21,21 +21,18 @@ from nmt.text.glossary import find_terms
 from nmt.text.lines import iter_pairs
 from nmt.train.preparation import corpus_paths
 
-Texts = list[str]
 
-
-def glossary_of(translator: Translator, source: Texts, target: Texts) -> dict[str, str]:
+def glossary_of(translator: Translator, source: list[str], target: list[str]) -> dict[str, str]:
     assert translator.run
-    config = translator.run.read_config()
+    config, random = translator.run.read_config(), Random(1)
     pairs = [*iter_pairs(*corpus_paths(config, config.data.train))]
-    sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    lexicon = alignment.learn(*map(alignment.words_of, sides))
-    found: dict[str, Texts] = defaultdict(list)
-    for one, other, links in zip(source, target, alignment.sure_links(source, target, lexicon), strict=True):
-        for s, t in links:
+    known = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    links = alignment.sure_links(source, target, alignment.learn(*map(alignment.words_of, known)))
+    found: dict[str, list[str]] = defaultdict(list)
+    for one, other, of_pair in zip(source, target, links, strict=True):
+        for s, t in of_pair:
             found[one[slice(*s)]].append(other[slice(*t)])
     uses = Counter(word for text in source for _, word in find_terms(text, {word: word for word in found}))
-    random = Random(1)
     always = {word: same[0] for word, same in sorted(found.items()) if same == same[:1] * uses[word]}
     return {word: term for word, term in always.items() if random.random() < 1 / 3}
 
@@ -44,43 +41,39 @@ def has(text: str, term: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(term)}(?!\w)", text) is not None
 
 
-def with_replaced(translator: Translator, source: Texts, plain: Texts, glossary: dict[str, str]) -> Texts:
-    """The translations with a term that is missing in place of the first word that its source term became."""
+def replaced(model: Translator, source: list[str], plain: list[str], glossary: dict[str, str]) -> Iterator[str]:
+    """Translations with each term that is missing in place of the first word that its source term became."""
     pairs = [(WordText.split(one), WordText.split(other)) for one, other in zip(source, plain, strict=True)]
-    replaced = []
-    for (text, translation), links in zip(pairs, align(translator, pairs), strict=True):
+    for (text, translation), links in zip(pairs, align(model, pairs), strict=True):
         words = translation.words
         for (start, end), term in find_terms(text.text, glossary):
             linked = [t for s, t in links if text.spans[s][0] < end and start < text.spans[s][1]]
             if linked and not has(translation.text, term):
                 words[linked[0]] = re.sub(r"\w[\w'-]*", term, words[linked[0]], count=1)
-        replaced.append(" ".join(words))
-    return replaced
+        yield " ".join(words)
 
 
 def main(run: str, source_file: str, target_file: str) -> None:
-    translator = load(run, "cpu", engine="torch")
     pairs = list(iter_pairs([Path(source_file)], [Path(target_file)]))
     source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    glossary = glossary_of(translator, source, target)
+    plain, soft, both = (load(run, "cpu", engine=name) for name in ("torch", "ctranslate2", "torch"))
+    plain.config = plain.config.model_copy(update={"data": plain.config.data.model_copy(update={"glossary": False})})
+    glossary = glossary_of(plain, source, target)
     wanted = [(i, term) for i, text in enumerate(source) for _, term in find_terms(text, glossary)]
+    without = plain.translate(source)
+    missed = [(i, term) for i, term in wanted if not has(without[i], term)]
     print(f"{len(glossary)} terms, {len(wanted)} uses in {len(pairs)} lines")
-    plain: Texts = []
-    for name in ("without", "find and replace", "hard", "soft"):
-        data = translator.config.data.model_copy(update={"glossary": name == "soft"})
-        translator.config, started = translator.config.model_copy(update={"data": data}), time.monotonic()
-        if name == "find and replace":
-            found = with_replaced(translator, source, plain, glossary)
-        else:
-            found = translator.translate(source, glossary=glossary if plain else {})
-        plain = plain or found
-        missed = [(i, term) for i, term in wanted if not has(plain[i], term)]
+    rows = {
+        "without": without,
+        "find and replace": list(replaced(plain, source, without, glossary)),
+        "hard": plain.translate(source, glossary=glossary),
+        "soft": soft.translate(source, glossary=glossary),
+        "both": both.translate(source, glossary=glossary),
+    }
+    for name, found in rows.items():
         shares = [sum(has(found[i], term) for i, term in some) / len(some) for some in (wanted, missed)]
-        bleu = score(found, [target], tokenize=bleu_tokenizer(translator.target_language))[0].value
-        print(
-            f"{name:<20}{shares[0]:7.1%} {shares[1]:7.1%} BLEU {bleu:.2f} {time.monotonic() - started:4.0f} s",
-            flush=True,
-        )
+        bleu = score(found, [target], tokenize=bleu_tokenizer(plain.target_language))[0].value
+        print(f"{name:<20}{shares[0]:7.1%} {shares[1]:7.1%} BLEU {bleu:.2f}")
 
 
 if __name__ == "__main__":

@@ -74,22 +74,20 @@ def test_translations_contain_the_terms_of_a_glossary(caplog: pytest.LogCaptureF
 
 
 def test_a_model_that_was_trained_with_terms_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    translator = small_translator(glossary=True, max_length=40)
-    read: list[tuple[str, Any]] = []
-    start = translator.engine.start
+    translator, start = small_translator(glossary=True, max_length=40), TRANSLATOR.engine.start
+    read: list[tuple[str, int]] = []
 
     def seen(segments: Sequence[Segment], *args: Any, **kwargs: Any) -> Any:
-        read.extend(
-            (translator.tokenizers.source.decode(segment.tokens), segment.constraint.n_lacking())
-            for segment in segments
-        )
+        read.extend((translator.tokenizers.source.decode(one.tokens), one.constraint.n_lacking()) for one in segments)
         return start(segments, *args, **kwargs)
 
     monkeypatch.setattr(translator.engine, "start", seen)
-    options = translator.with_options(glossary={"dog": "tea"}, sample=True, beam=1)
-    (found,) = translator.translate_lines(["the dog."], options)
-    assert found.source == "the dog."
-    assert read == [("the dog⟦=⟧ tea⟦/⟧.", 0)]
+    for sample in (False, True):  # a sample may lack terms
+        options = translator.with_options(glossary={"dog": "dog"}, sample=sample, beam=1)
+        (found,) = translator.translate_lines(["the dog."], options)
+        assert found.source == "the dog."
+    n_pieces = len(translator.tokenizers.target.encode("dog"))
+    assert read == [("the dog⟦=⟧ dog⟦/⟧.", n_pieces), ("the dog⟦=⟧ dog⟦/⟧.", 0)]
 
 
 def test_translate_takes_the_fields_of_search_options() -> None:
