@@ -11,7 +11,9 @@ from nmt.documents.markup import Format, Part, Segment
 from nmt.errors import InputError
 
 FRONT_MATTER = re.compile(r"\ufeff?(?:---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z))?", re.DOTALL | re.MULTILINE)
-COPIED = re.compile(r"(\{\{.*?\}\}|\{%.*?%\}|\$[^$\s](?:[^$]*[^$\s])?\$|\[\^[^\]\s]+\](?::\s)?|^\[[ xX]\]\s)")
+COPIED = re.compile(  # each alternative ends where it could begin anew, or it would take quadratic time
+    r"(\{\{(?:(?!\{\{).)*?\}\}|\{%(?:(?!\{%).)*?%\}|\$[^$\s](?:[^$]*[^$\s])?\$|\[\^[^\[\]\s]+\](?::\s)?|^\[[ xX]\]\s)"
+)
 ESCAPED = re.compile(
     r"\\(?=[!-/:-@[-`{-~])|[`]|\*(?=\S)|(?<=\S)\*|(?<!\w)_|_(?!\w)|~~|<(?=[A-Za-z/!?])|&(?=#?\w+;)|\](?=[(\[])"
 )

@@ -17,13 +17,13 @@ TIME = r"(?:\d+:)?\d+:\d\d[,.]\d+"
 TIMES = re.compile(rf"[ \t]*{TIME}[ \t]+-->[ \t]+{TIME}[^\r\n]*")
 BEGINS_WITH_TIME = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+")
 CUE = re.compile(rf"^{TIMES.pattern}\r?\n(?P<text>(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+)", re.MULTILINE)
-SPEAKER = re.compile(r"\n(?=\s*(?:<[^>]*>)*[-–—])")  # a line that begins with a dash is another speaker's
+SPEAKER = re.compile(r"\n(?=\s*(?:<[^<>]*>)*[-–—])")  # a line that begins with a dash is another speaker's
 POSITION_AND_DASH = re.compile(r"(?:\{[^}]*\})*(?:[-–—]\s*)?")
-MARK = re.compile(r"(<[\d:.]+>|\{\\[^}]*\})")  # a time inside of a cue, and a format such as {\i1}
+MARK = re.compile(r"(<[\d:.]+>|\{\\[^{}]*\})")  # a time inside of a cue, and a format such as {\i1}
 CHARACTER = rf"[{UNSPACED_SCRIPTS}]"  # of a script without spaces
 # A word, or a character with the punctuation marks after it, with the tags and the space before it.
-WORD = re.compile(rf"\s*(?:<[^>]*>)*(?:{CHARACTER}[^\w\s<]*|(?:[^\s<{UNSPACED_SCRIPTS}]|</[^>]*>)+|<|)")
-TAG = re.compile("<[^>]*>")
+WORD = re.compile(rf"\s*(?:<[^<>]*>)*(?:{CHARACTER}[^\w\s<]*|(?:[^\s<{UNSPACED_SCRIPTS}]|</[^<>]*>)+|<|)")
+TAG = re.compile("<[^<>]*>")
 MAX_LINE = 42  # characters, as broadcasters have it; a line of the source may be longer
 
 
@@ -64,10 +64,11 @@ def broken(text: str, *, n_lines: int, width: int, end: str) -> str:
     """Break text with tags into `n_lines` lines of similar length; one line that is too wide becomes two."""
     words = WORD.findall(text)
     sizes = [len(TAG.sub("", word)) for word in words]
-    n_lines = max(n_lines, min(2, math.ceil(sum(sizes) / width)))
+    total = sum(sizes)
+    n_lines = max(n_lines, min(2, math.ceil(total / width)))
     lines, n_before = [""] * n_lines, 0
     for word, size in zip(words, sizes, strict=True):
-        lines[int(n_lines * (n_before + size / 2) / (sum(sizes) + 1))] += word
+        lines[int(n_lines * (n_before + size / 2) / (total + 1))] += word
         n_before += size
     return end.join(line.strip() for line in lines if line.strip())
 

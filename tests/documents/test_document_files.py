@@ -2,6 +2,7 @@
 
 import random
 import re
+import time
 import zipfile
 from pathlib import Path
 from unittest import mock
@@ -117,6 +118,18 @@ def test_hostile_documents(tmp_path: Path, members: dict[str, str], message: str
     with pytest.raises(InputError, match=message):
         echo_file(source, output)
     assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a.md", "{" * 65_000), ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\n" + "<i" * 32_000)],
+    ids=["markdown", "subtitles"],
+)
+def test_a_text_of_unclosed_brackets_does_not_take_minutes(tmp_path: Path, name: str, text: str) -> None:
+    source, started = tmp_path / name, time.monotonic()
+    source.write_text(text)
+    echo_file(source, tmp_path / f"new.{name}")
+    assert time.monotonic() - started < 60  # with quadratic expressions over 150 s, during which no other thread runs
 
 
 def test_suffixes_and_encodings(tmp_path: Path) -> None:
