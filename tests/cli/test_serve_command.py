@@ -89,6 +89,8 @@ def test_what_is_wrong_is_said_at_the_start(five_run: FiveRun, tmp_path: Path, m
     keys.write_text("\n")
     one_clear_error(run_nmt(*serve, "--api-keys", keys), 2, f"{keys} has no keys")
     one_clear_error(run_nmt("serve", "-m", tmp_path / "none"), 2, "no model at")
+    (tmp_path / "terms.tsv").write_text("no term", encoding="utf-8")
+    one_clear_error(run_nmt(*serve, "--glossary", tmp_path / "terms.tsv"), 2, "line 1, is no pair of terms")
     one_clear_error(run_nmt(*serve, "-m", five_run.run), 2, "two models translate zh to en")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
