@@ -103,8 +103,9 @@ class Pair:
 
 
 @pytest.fixture(scope="module", params=SHAPES)
-def pair(request: pytest.FixtureRequest, home: Path) -> Pair:
-    return Pair(write_marian(home / request.param, **SHAPES[request.param]), home / f"{request.param} run")
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    home = tmp_path_factory.mktemp("pair")  # tests may come in an order in which a shape is needed again
+    return Pair(write_marian(home / "model", **SHAPES[request.param]), home / "run")
 
 
 @pytest.fixture(scope="module")
