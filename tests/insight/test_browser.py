@@ -14,13 +14,19 @@ from nmt.decode.translator import load
 from nmt.insight import compare, growth, report
 from nmt.insight.compare import EvaluationSet
 from nmt.insight.explain import Choice, Explanation, Token, explain
-from nmt.insight.render import as_page, probability
+from nmt.insight.render import as_page
 from nmt.insight.report import evaluated, read_report
 from nmt.run.directory import RunDirectory
 
 pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")  # before runs are trained for it
 
 SECTIONS = ["map", "words", "attention", "search", "reference", "one-pass", "masks", "stages"]
+
+
+def percent(log_prob: float) -> str:
+    """A probability as the pages write it."""
+    value = 100 * math.exp(log_prob)
+    return f"{value:.{0 if value >= 99.95 else 1}f}\N{NO-BREAK SPACE}%"
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +162,7 @@ def check_distribution(lane: Any, token: Token) -> None:
         expected.append(Choice(token.piece, token.token, token.log_prob))
     rows = lane.locator(".choice:not(.absent)")
     assert rows.locator(".piece").all_inner_texts() == [one.piece for one in expected]
-    assert rows.locator(".value").all_inner_texts() == [probability(one.log_prob) for one in expected]
+    assert rows.locator(".value").all_inner_texts() == [percent(one.log_prob) for one in expected]
     bars = rows.locator(".fall").evaluate_all("all => all.map(bar => new DOMMatrix(bar.style.transform).a)")
     assert bars == pytest.approx([math.exp(one.log_prob) for one in expected], abs=1e-5)
     assert lane.locator(".choice.written .piece").inner_text() == token.piece
@@ -327,7 +333,7 @@ def test_a_sentence_along_training_is_stepped_through_by_keyboard(
             assert page.locator("#now").inner_text().startswith(one.translation or "(nothing)")
             assert str(one.step) in page.locator("#translations tr.now").inner_text()
             shown = page.locator(".piece .value").all_inner_texts()
-            assert shown == [probability(math.log(p)) for p in one.probabilities]
+            assert shown == [percent(math.log(p)) for p in one.probabilities]
             figure = page.locator("#head-figure svg")
             figure.focus()
             figure.press("ArrowRight")
@@ -366,7 +372,7 @@ def test_runs_are_compared_and_chosen_at_the_same_step(browser: Any, grown: grow
                     present = [each for each in one.snapshots if each.step <= snapshot.step][-1]
                     mean = math.fsum(map(math.log, present.probabilities)) / len(present.probabilities)
                     assert (present.translation or "(nothing)") in row
-                    assert probability(mean) in row
+                    assert percent(mean) in row
         page.get_by_role("slider", name="Snapshot").fill("1")
         page.locator("#runs button").nth(1).press("Enter")
         assert page.locator("#player output").inner_text().startswith(f"Training step {other.snapshots[1].step} ")

@@ -39,7 +39,7 @@ const boldSymbol = (symbol) => html("b", { class: "symbol", style: symbol in COL
 // The style of a heat map of a stage.
 function colorsOf(name) {
   const color = COLORS[symbolOf(name)];
-  return color ? `border-color: ${color}; --positive: ${color}; --negative: var(--muted)` : null;
+  return color ? `--mark: ${color}; --positive: ${color}; --negative: var(--muted)` : null;
 }
 
 function formula(text) {

@@ -185,9 +185,9 @@ function referenceSection() {
 
 function onePassSection() {
   const choices = (token) => token.alternatives.slice(0, 3).map((choice) => `${choice.piece} ${percent(Math.exp(choice.log_prob))}`).join(", ");
+  put("one-pass-texts", "One pass: ", html("b", { dir: "auto" }, data.one_pass.text || "(nothing)"), " – step by step: ", html("b", { dir: "auto" }, best.text));
   put("one-pass-table", table(["", "in one pass", "its best three", "step by step", "its best three"],
-    data.one_pass.tokens.map((token, i) => [i + 1, bdi(token.piece), choices(token), bdi(best.tokens[i].piece), choices(best.tokens[i])])),
-  html("p", {}, "One pass: ", html("b", { dir: "auto" }, data.one_pass.text || "(nothing)"), " – step by step: ", html("b", { dir: "auto" }, best.text)));
+    data.one_pass.tokens.map((token, i) => [i + 1, bdi(token.piece), choices(token), bdi(best.tokens[i].piece), choices(best.tokens[i])])));
 }
 
 // --- masks and stages ---------------------------------------------------------------------------------------
@@ -241,18 +241,24 @@ function stagesSection() {
     part = stage.part;
     const nShown = stage.values.shape.at(-1), isCut = stage.shape.at(-1) > nShown;
     const cut = isCut ? `, ${stage.columns ? "the most probable" : "the first"} ${nShown} of ${stage.shape.at(-1)} columns shown` : "";
-    nodes.push(html("div", { class: "stage", style: colorsOf(stage.name) }, html("div", {}, html("h4", {}, stage.name), html("p", {}, html("code", {}, `(${[...stage.axes].join(", ")}) = (${stage.shape.join(", ")})`)),
-      html("p", { class: "muted" }, `section ${stage.section}${cut}`), html("p", {}, stage.text)), stageFigure(stage, 600)));
+    nodes.push(html("div", { class: "stage columns", style: colorsOf(stage.name) }, html("div", { class: "text" }, html("h4", {}, stage.name), html("p", {}, html("code", {}, `(${[...stage.axes].join(", ")}) = (${stage.shape.join(", ")})`)),
+      html("p", { class: "muted" }, `section ${stage.section}${cut}`), html("p", {}, stage.text)), stageFigure(stage, 640)));
   }
   put("stage-list", ...nodes);
 }
 
-player(stageFigure);
-words();
-attentionSection();
-searchSection();
-referenceSection();
-onePassSection();
-masksSection();
-stagesSection();
-listSections();
+// The browser paints the first screen before the sections below it are drawn, one after another.
+async function drawAll() {
+  player(stageFigure);
+  words();
+  referenceSection();
+  listSections();
+  for (const draw of [attentionSection, searchSection, onePassSection, masksSection, stagesSection]) {
+    await new Promise((resolve) => setTimeout(resolve));
+    draw();
+  }
+  listSections(); // without those that this model lacks
+  document.body.dataset.isDrawn = "";
+}
+
+drawAll();

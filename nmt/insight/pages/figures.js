@@ -32,13 +32,13 @@ const drop = (id) => byId(id).remove();
 
 // The table of contents: a link to each section that was not dropped.
 function listSections() {
-  put("contents", ...[...document.querySelectorAll("main section:not([hidden])")].map((section) =>
-    html("li", {}, html("a", { href: `#${section.id}` }, section.querySelector("h2").textContent))));
+  put("contents", ...[...document.querySelectorAll("main section:not([hidden]) h2:not(.unseen)")].map((title) =>
+    html("li", {}, html("a", { href: `#${title.closest("section").id}` }, title.textContent))));
 }
 
 function percent(probability) {
   const value = 100 * probability;
-  return `${value >= 99.95 || value === 0 ? value.toFixed(0) : value.toFixed(1)} %`;
+  return `${value >= 99.95 || value === 0 ? value.toFixed(0) : value.toFixed(1)}\u00a0%`; // not broken over lines
 }
 
 // --- text ---------------------------------------------------------------------------------------------------
@@ -150,8 +150,10 @@ function heatMap(matrix, { rows = null, columns = null, cell = 20, cellHeight = 
     labels.push(svg("text", { transform: `translate(${left + (c + 0.5) * cell + 2} ${top - 6}) rotate(-55)` }, columns[c]));
   const figure = svg("svg", { width: width + right, height: height + 1, role: "img", "aria-label": label,
     tabindex: describe ? 0 : null }, labels, grid);
-  const out = describe ? html("output", { class: "muted" }, "Point at a cell, or use the arrow keys.") : null;
+  const out = describe ? html("output", { class: "muted" }) : null;
   if (describe) {
+    const most = matrix.map((row, r) => row.map((value, c) => [Math.abs(value) || 0, r, c])).flat().reduce((a, b) => (b[0] > a[0] ? b : a));
+    out.textContent = `${describe(most[1], most[2], matrix[most[1]][most[2]])}. Point at a cell, or use the arrow keys.`;
     let row = 0, column = 0;
     const show = () => {
       fill(cursor, { x: column * cell, y: row * cellHeight, visibility: "visible" }, []);
@@ -212,10 +214,11 @@ function attentionLines(matrix, rowNames, columnNames, label) {
 
 // --- tables -------------------------------------------------------------------------------------------------
 
-// Cells are text, numbers or nodes; numbers are aligned to the end of the cell.
+// Cells are text, numbers or nodes; columns of numbers are aligned to their end.
 function table(header, rows) {
-  const isNumber = (value) => typeof value === "number" || (typeof value === "string" && /^-?\d[\d.]*( %)?$/.test(value));
-  const cell = (tag) => (value) => html(value === "" ? "td" : tag, { class: isNumber(value) ? "number" : null,
+  const isNumber = (value) => typeof value === "number" || /^[-\u2212]?\d[\d.,]*(\s%)?$/.test(value);
+  const isNumeric = header.map((_, c) => rows.some((row) => isNumber(row[c])) && rows.every((row) => row[c] === "" || row[c] === "–" || isNumber(row[c])));
+  const cell = (tag) => (value, c) => html(value === "" ? "td" : tag, { class: isNumeric[c] ? "number" : null,
     dir: "auto", scope: tag === "th" && value !== "" ? "col" : null }, typeof value === "number" ? String(value) : value);
   return html("table", {},
     html("thead", {}, html("tr", {}, header.map(cell("th")))),

@@ -70,11 +70,17 @@ function player() {
 
 // --- curves -------------------------------------------------------------------------------------------------
 
+// A number of one digit, or 10 times a power of ten, that is not below the value.
+function roundedUp(value) {
+  const power = 10 ** Math.floor(Math.log10(value));
+  return Math.ceil(value / power) * power;
+}
+
 function chart(title, lines) {
   const width = 420, height = 190, left = 40, right = 12, top = 10, bottom = 36;
   const points = lines.flatMap((line) => line.points);
   const first = Math.max(1, Math.min(...steps)), last = Math.max(...steps, ...points.map(([step]) => step), first + 1);
-  const ys = points.map(([, y]) => y), low = Math.min(0, ...ys), high = Math.max(...ys, 1);
+  const ys = points.map(([, y]) => y), low = Math.min(0, ...ys), high = roundedUp(Math.max(...ys, 1));
   const x = (step) => left + (Math.log(Math.max(step, first) / first) / Math.log(last / first)) * (width - left - right);
   const y = (value) => top + (1 - (value - low) / (high - low)) * (height - top - bottom);
   const present = svg("line", { y1: top, y2: height - bottom + 8, class: "present-line" });

@@ -1,8 +1,9 @@
 "use strict";
 // Figure 1 of "Attention is all you need", drawn for one model, with the pieces that enter and leave it.
 
-const GAP = 8; // between boxes, pixels
-const CHIP = 24; // height of a row of pieces
+const GAP = 6; // between boxes, pixels
+const CHIP = 24, ROW = CHIP + 4; // height of a piece, and of a row of pieces
+const FAN = 22; // height of the lines between pieces and the boxes that read or write them
 const SIDE = { outer: 20, inner: 10 }; // room beside the boxes, for the residual connection and the frame of a layer
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -58,27 +59,45 @@ function pressable(node, name, act, attributes = {}) {
   return node;
 }
 
-// Places pieces in rows of a width; returns a position for each and the height of all.
-function chipRows(pieces, width, isRtl) {
-  let x = 0, row = 0;
+// Places pieces in rows of a width, centered at x = `axis` as far as there is room; returns a place for each, and the
+// height of all.
+function chipRows(pieces, width, axis, isRtl) {
+  const rows = [];
+  let x = Infinity;
   const places = pieces.map((piece) => {
     let text = piece;
     while (text.length > 2 && textWidth(text) > width - 14) text = `${text.slice(0, -2)}…`;
     const w = Math.max(20, textWidth(text) + 12);
-    if (x > 0 && x + w > width) { x = 0; row += 1; }
-    const place = { text, w, x: isRtl ? width - x - w : x, y: row * (CHIP + 4) };
+    if (x + w > width) { x = 0; rows.push([]); }
+    const place = { text, w, x, y: (rows.length - 1) * ROW };
+    rows.at(-1).push(place);
     x += w + 4;
     return place;
   });
-  return { places, height: (row + 1) * (CHIP + 4) };
+  for (const row of rows) {
+    const end = row.at(-1).x + row.at(-1).w, shift = Math.max(0, Math.min(width - end, axis - end / 2));
+    for (const place of row) place.x = shift + (isRtl ? end - place.x - place.w : place.x);
+  }
+  return { places, height: rows.length * ROW };
 }
 
-function chips(pieces, x, y, width, isRtl) {
-  return chipRows(pieces, width, isRtl).places.map((place, i) => svg("g", { class: "chip", transform: `translate(${x + place.x} ${y + place.y})` },
+function chips(pieces, places, x, y) {
+  return places.map((place, i) => svg("g", { class: "chip", transform: `translate(${x + place.x} ${y + place.y})` },
     svg("g", { class: "mover" }, svg("rect", { class: "frame", width: place.w, height: CHIP, rx: 5 }),
       svg("rect", { class: "heat", width: place.w, height: CHIP, rx: 5 }),
       svg("text", { x: place.w / 2, y: CHIP / 2, "text-anchor": "middle", "dominant-baseline": "central" }, place.text),
       svg("title", {}, pieces[i]))));
+}
+
+// A curve from (x, y) up to (toX, toY).
+const curve = (x, y, toX, toY) => `M${x} ${y}C${x} ${y - FAN / 2} ${toX} ${toY + FAN / 2} ${toX} ${toY}`;
+
+// Marks where queries, keys and values enter an attention box, in their colors.
+function inlets(spec, width, height) {
+  const below = (name, x) => svg("rect", { x: x - 4, y: height - 2, width: 8, height: 4, fill: `var(--${name})` });
+  const left = (name, y) => svg("rect", { x: -2, y: y - 4, width: 4, height: 8, fill: `var(--${name})` });
+  if (spec.box === "self-attention") return ["q", "k", "v"].map((name, i) => below(name, width / 2 + 12 * (i - 1)));
+  return spec.box === "cross-attention" ? [below("q", width / 2), left("k", height / 2 - 6), left("v", height / 2 + 6)] : [];
 }
 
 // One column of the figure, from below to above. `draw` methods move `y` up and collect what they draw.
@@ -89,16 +108,16 @@ class Column {
   }
 
   box(spec, layer = null) {
-    const height = spec.note ? 35 : 25;
+    const height = spec.note ? 33 : 23;
     this.y -= height;
     const place = layer === null ? "" : `, layer ${layer}`;
     const of = / (norm|add)$/.test(spec.box) ? ` of ${spec.box.replace(/ \w+$/, "")}` : "";
     const name = `${{ encoder: "Encoder", decoder: "Decoder", output: "Output" }[spec.part]}${place}: ${spec.label}${of}${spec.note ? `, ${spec.note}` : ""}`;
     const label = spec.short && textWidth(spec.label) > this.width - 8 ? spec.short : spec.label;
-    const texts = [svg("text", { x: this.width / 2, y: spec.note ? 12 : 13, "text-anchor": "middle", "dominant-baseline": "central" }, label)];
-    if (spec.note) texts.push(svg("text", { class: "note", x: this.width / 2, y: 25.5, "text-anchor": "middle", "dominant-baseline": "central" }, spec.note));
+    const texts = [svg("text", { x: this.width / 2, y: spec.note ? 11 : 12, "text-anchor": "middle", "dominant-baseline": "central" }, label)];
+    if (spec.note) texts.push(svg("text", { class: "note", x: this.width / 2, y: 24, "text-anchor": "middle", "dominant-baseline": "central" }, spec.note));
     const node = pressable(svg("g", { class: `box ${spec.code ? "" : "folded"}`, transform: `translate(${this.x} ${this.y})` },
-      svg("rect", { class: "frame", width: this.width, height, rx: 6 }), svg("rect", { class: "heat", width: this.width, height, rx: 6 }), texts),
+      svg("rect", { class: "frame", width: this.width, height, rx: 6 }), svg("rect", { class: "heat", width: this.width, height, rx: 6 }), texts, inlets(spec, this.width, height)),
     name, () => (spec.act ? spec.act() : this.map.show(spec, layer, name)),
     spec.act ? { "aria-expanded": "false" } : { "aria-pressed": "false", "data-box": `${spec.part} ${spec.box}` });
     this.boxes.push(node);
@@ -182,40 +201,39 @@ function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, 
     column.layers(s, column === encoder ? s.n_encoder_layers : s.n_decoder_layers);
     for (const spec of afterLayers(column.part, s, nTokens)) column.box(spec);
   }
-  const outputWidth = chipRows(outputs, half, isRtl).height > 7 * CHIP ? width - lane : half;
-  const outputTop = decoder.y - 4 - chipRows(outputs, outputWidth, isRtl).height, top = outputTop - 20;
-  const inputTop = 16, sourceEnd = inputTop + chipRows(source, half, false).height, inputRows = chipRows(inputs, half, isRtl), inputEnd = inputTop + inputRows.height;
-  const bottom = Math.max(sourceEnd, inputEnd) + 18;
-  const pieces = {
-    source: chips(source, 0, inputTop, half, false), inputs: chips(inputs, start, inputTop, half, isRtl),
-    outputs: chips(outputs, width - lane - outputWidth, outputTop, outputWidth, isRtl) };
+  const inputTop = FAN, outputRows = chipRows(outputs, width - lane, decoder.middle, isRtl);
+  const outputTop = decoder.y + GAP - FAN - outputRows.height + ROW - CHIP, top = outputTop - 20;
+  const sourceRows = chipRows(source, half, encoder.middle, false), inputRows = chipRows(inputs, half, decoder.middle - start, isRtl);
+  const sourceEnd = inputTop + sourceRows.height, inputEnd = inputTop + inputRows.height, bottom = Math.max(sourceEnd, inputEnd + 10) + 18;
+  const pieces = { source: chips(source, sourceRows.places, 0, inputTop), inputs: chips(inputs, inputRows.places, start, inputTop),
+    outputs: chips(outputs, outputRows.places, 0, outputTop) };
+  const fan = ({ places }, x, to) => places.map((place) => svg("path", { class: "wire fan", d: curve(x + place.x + place.w / 2, inputTop + place.y, to, 0) }));
+  const fans = { source: fan(sourceRows, 0, encoder.middle), inputs: fan(inputRows, start, decoder.middle) };
   const memoryLane = half + gutter / 2 - (isNarrow ? 2 : 0), edge = width - 7;
-  const wires = [line(`M${encoder.middle} ${inputTop - 4}V${encoder.y + GAP}`), arrow(`M${decoder.middle} ${inputTop - 4}V${decoder.y + 4}`, decoder.middle, decoder.y + 2, -90),
+  const wires = [line(`M${encoder.middle} 0V${encoder.y + GAP}`), line(`M${decoder.middle} 0V${decoder.y + GAP}`),
     decoder.memoryInputs.length ? line(`M${encoder.middle} ${encoder.y + GAP}V${encoder.y}H${memoryLane}`, "memory") : null,
-    decoder.memoryInputs.map((y) => arrow(`M${memoryLane} ${encoder.y}V${y}H${decoder.x - 1}`, decoder.x - 1, y, 0, "memory")),
-    decoder.states.map((y) => arrow(`M${encoder.x + room} ${y}H${decoder.x - 1}`, decoder.x - 1, y, 0)), // the final state of a layer
-    hasLoop && arrow("", 0, 0, 180, "loop")].filter(Boolean);
+    decoder.memoryInputs.map((y) => arrow(`M${memoryLane} ${encoder.y}V${y}H${decoder.x - 3}`, decoder.x - 2, y, 0, "memory")),
+    decoder.states.map((y) => arrow(`M${encoder.x + room} ${y}H${decoder.x - 1}`, decoder.x - 1, y, 0))]; // the final state of a layer
+  const chosen = arrow("", 0, 0, -90), loop = arrow("", 0, 0, -90, "loop"), next = svg("rect", { class: "next", height: CHIP, rx: 5 });
   const dot = svg("circle", { class: "dot-of-loop", cx: edge, cy: outputTop + CHIP / 2, r: 5 });
-  // The way of a written piece back to the inputs, where it is read at the next step.
-  const outputRows = chipRows(outputs, outputWidth, isRtl);
+  const point = ([path, head], d, x, y) => { path.setAttribute("d", d); head.setAttribute("transform", `translate(${x} ${y}) rotate(-90)`); };
+  // The way of a written piece out of the model, and back to the inputs, where it is read at the next step.
   const showLoop = (t) => {
-    if (!hasLoop) return;
-    const from = outputRows.places[t], to = inputRows.places[t + 1];
-    const x = width - lane - outputWidth + from.x + from.w + 4, y = outputTop + from.y + CHIP / 2;
-    const end = to && start + to.x + to.w + 6, endY = to && inputTop + to.y + CHIP / 2;
-    inputsLabel.setAttribute("y", inputTop + (to ?? inputRows.places[t]).y + CHIP + 16); // below the last row that is in use
-    const loop = wires.at(-1);
-    loop.style.display = to ? "" : "none";
-    if (!to) return;
-    loop.firstChild.setAttribute("d", `M${x} ${y}H${edge}V${endY}H${end}`);
-    loop.lastChild.setAttribute("transform", `translate(${end} ${endY}) rotate(180)`);
-    fill(dot, { cx: edge, cy: y }, []);
-    dot.way = endY - y;
+    const from = outputRows.places[t], to = inputRows.places[t + 1], x = from.x + from.w / 2, y = outputTop + from.y;
+    point(chosen.children, curve(decoder.middle, decoder.y + GAP, x, y + CHIP + 4), x, y + CHIP + 1);
+    const below = inputTop + (to ?? inputRows.places[t]).y + CHIP; // the end of the last row that is in use
+    inputsLabel.setAttribute("y", below + 24);
+    for (const node of [loop, next]) node.style.display = hasLoop && to ? "" : "none";
+    if (!hasLoop || !to) return;
+    point(loop.children, `M${from.x + from.w + 2} ${y + CHIP / 2}H${edge}V${below + 10}H${start + to.x + to.w / 2}V${below + 4}`, start + to.x + to.w / 2, below + 1);
+    fill(next, { x: start + to.x, y: inputTop + to.y, width: to.w }, []);
+    fill(dot, { cx: edge, cy: y + CHIP / 2 }, []);
+    dot.way = below + 10 - y - CHIP / 2;
   };
-  const label = (text, x, y) => svg("text", { class: "note muted", x, y }, text);
-  const inputsLabel = label(names.inputs, start, inputEnd + 12);
+  const label = (text, x, y) => svg("text", { class: "note muted", x, y, "text-anchor": "middle" }, text);
+  const inputsLabel = label(names.inputs, decoder.middle, inputEnd + 24);
   const figure = svg("svg", { class: "map", width, height: bottom - top, viewBox: `0 ${top} ${width} ${bottom - top}`, role: "group", "aria-label": "The model, as figure 1 of the paper draws it" },
-    encoder.frames, decoder.frames, wires, encoder.wires, decoder.wires, encoder.boxes, decoder.boxes, Object.values(pieces), dot,
-    label(names.source, 0, sourceEnd + 12), inputsLabel, label(names.outputs, width - lane - outputWidth, top + 12));
-  return { figure, ...pieces, encoder: encoder.boxes, decoder: decoder.boxes, dot, showLoop };
+    encoder.frames, decoder.frames, wires, encoder.wires, decoder.wires, Object.values(fans), chosen, loop, next, encoder.boxes, decoder.boxes, Object.values(pieces), dot,
+    label(names.source, Math.max(encoder.middle, textWidth(names.source) / 2), sourceEnd + 12), inputsLabel, label(names.outputs, decoder.middle, top + 12));
+  return { figure, ...pieces, fans, encoder: encoder.boxes, decoder: decoder.boxes, dot, showLoop };
 }

@@ -33,12 +33,13 @@ function distribution(lane, pick) {
   const show = (t, picked) => {
     const token = lane.tokens[t], padding = lane.read.slice(1, t + 1).filter((piece) => piece === "<pad>").length;
     const after = html("bdi", {}, piecesToText(lane.read.slice(1, t + 1)) || (padding ? `<s> and ${padding} × <pad>` : "<s>"));
-    told.replaceChildren(...(token ? ["After ", html("b", {}, after), ", the next piece:"] : ["Ended at ", html("b", {}, "</s>"), "."]));
+    const line = html("span", {}, ...(token ? ["After ", html("b", {}, after), ", the next piece:"] : ["Ended at ", html("b", {}, "</s>"), "."]));
+    told.replaceChildren(line);
     so.replaceChildren(...lane.tokens.slice(0, t + 1).map((one, i) => {
       const best = one.alternatives[0];
       return html("bdi", { class: i === t ? "last" : null }, (lane.isGiven ? best : one).piece.replace(SPACE, " "));
     }));
-    if (token && lane.isReference && token.rank > 1) told.append(" (the reference: ", html("b", {}, bdi(token.piece)), `, rank ${token.rank})`);
+    if (token && lane.isReference && token.rank > 1) line.append(" (the reference: ", html("b", {}, bdi(token.piece)), `, rank ${token.rank})`);
     const others = token?.alternatives ?? [];
     const choices = !token || others.some((one) => one.token === token.token) ? others : [...others, token];
     rows.forEach(({ row, piece, bar, value }, i) => {
@@ -214,7 +215,7 @@ function player(stageFigure) {
   // Shows what enters the model at the present step, without motion of its own.
   function mark() {
     const [lane] = at.way.lanes, t = Math.min(at.t, lane.tokens.length - 1);
-    opacity(figure.inputs, (i) => (i <= t || lane.isGiven ? 1 : 0));
+    for (const nodes of [figure.inputs, figure.fans.inputs]) opacity(nodes, (i) => (i <= t || lane.isGiven ? 1 : 0));
     current(figure.inputs, t);
     const weights = isTranslation() && meanCross ? meanCross[t] : null;
     figure.source.forEach((chip, i) => { chip.querySelector(".heat").style.opacity = weights ? 0.6 * weights[i] / Math.max(...weights) : 0; });
@@ -299,8 +300,8 @@ function player(stageFigure) {
   }
 
   byId("map").addEventListener("keydown", (event) => { if (event.key === "Escape" && at.box) closeBox(); });
-  let width = 0;
-  new ResizeObserver(() => { const now = Math.min(560, byId("map-figure").clientWidth); if (now !== width) { width = now; drawFigure(); } }).observe(byId("map-figure"));
+  let width = byId("map-figure").clientWidth;
+  new ResizeObserver(() => { const now = byId("map-figure").clientWidth; if (now !== width) { width = now; drawFigure(); } }).observe(byId("map-figure"));
   addEventListener("beforeprint", () => { pause(); at.box = null; showBox(); go(nSteps() - 1, false); });
   choose(ways[0]);
 }

@@ -14,7 +14,7 @@ function pathOf(nodes, node) {
 // opacity `later`, or all nodes but those of the set `shown`.
 function drawTree(nodes) {
   const last = Math.max(0, ...nodes.map((node) => node.position));
-  const columnWidth = Math.max(82, 44 + Math.max(...nodes.map((node) => textWidth(node.piece))));
+  const columnWidth = Math.max(70, 28 + Math.max(...nodes.map((node) => textWidth(node.piece))));
   const rank = new Map(), perStep = [];
   for (const node of nodes) {
     const found = (perStep[node.position] ??= []);
@@ -64,7 +64,8 @@ function drawTree(nodes) {
 // The figure, a slider and a table, as a list of elements.
 function searchTree(nodes, showGreedy = false) {
   const { scroller, show: showTree, last, perStep } = drawTree(nodes);
-  const hint = html("p", { class: "muted hint" }, last > 8 ? "The tree is wide: scroll it, or move the slider." : "");
+  const hint = html("p", { class: "muted hint" }, "The tree is wide: scroll it, or move the slider.");
+  new ResizeObserver(() => { hint.hidden = scroller.scrollWidth <= scroller.clientWidth; }).observe(scroller);
   const kinds = [["best", "path of the translation"], ["kept", "kept"], ["finished", "finished"], ["pruned", "dropped"]];
   if (showGreedy) kinds.push(["greedy", "path of greedy search"]);
   const legend = html("p", { class: "legend" }, kinds.map(([kind, name]) => html("span", {}, html("i", { class: `dot ${kind}` }), name)));
