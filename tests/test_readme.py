@@ -29,7 +29,7 @@ COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 SECTIONS = ("data", "tokenizer", "model", "train", "decode")
 SUFFIXES = ("de", "en", "zh", "log", "json", "safetensors")  # train.de is a file, train.lr a setting
 OTHER_OPTIONS = {"--help", "--array"}  # the latter is sbatch's
-RUN = ("align", "check", "config", "curves", "eval", "explain", "info", "prune", "report", "score", "translate")
+RUN = ("align", "check", "config", "eval", "explain", "info", "prune", "report", "score", "translate")
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 

@@ -23,7 +23,6 @@ from nmt.cli.backtranslate import backtranslate
 from nmt.cli.check import check
 from nmt.cli.compare import compare
 from nmt.cli.config import config
-from nmt.cli.curves import curves
 from nmt.cli.download import download
 from nmt.cli.evaluate import evaluate
 from nmt.cli.explain import explain
@@ -95,7 +94,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {  # the groups of `nmt --h
     "Learn": (train, translate, evaluate, explain),
     "Data": (download, check, init, tokenize, backtranslate),
     "Models": (compare, score, align),
-    "Runs": (config, sweep, report, curves, info, average, prune),
+    "Runs": (config, sweep, report, info, average, prune),
     "Formats": (export, import_),
     "Serve": (serve,),
 }

@@ -49,7 +49,7 @@ def test_average_and_prune(five_run: FiveRun, tmp_path: Path) -> None:
     assert RunDirectory(run).checkpoint_steps() == [200]
 
 
-@pytest.mark.parametrize("command", ["info", "average", "prune", "curves", "report"])
+@pytest.mark.parametrize("command", ["info", "average", "prune", "report"])
 def test_what_is_no_run_is_refused(command: str, tmp_path: Path) -> None:
     one_clear_error(run_nmt(command, tmp_path), 2, "is not a run")
     assert list(tmp_path.iterdir()) == []
