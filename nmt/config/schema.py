@@ -9,12 +9,13 @@ from pydantic_core import PydanticCustomError
 
 MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # limits of file systems; MAX_PATH leaves room for suffixes
 LANGUAGE = re.compile(r"([a-zA-Z]{2,8}|x-[a-zA-Z0-9]{1,8})([-_][a-zA-Z0-9]{1,8})*")
-REMOVED = ("tensorboard",)  # settings in the files of earlier versions, which have no effect any more
+# Settings in the files of earlier versions, with the values that have no effect any more.
+REMOVED: dict[str, tuple[object, ...]] = {"tensorboard": (True, False), "attention_window": (0,)}
 LARGEST = 10**9  # upper bound of counts that have no tighter one
 # The values of these keys that each architecture supports. Others are refused: they would have no effect.
 SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
     "transformer": {"cell": ("lstm",), "attention": ("scaled_dot", "dot", "additive")},
-    "rnn": {"norm": ("pre",), "positions": ("sinusoidal",), "attention_window": (0,), "padding_mask": (True,)},
+    "rnn": {"norm": ("pre",), "positions": ("sinusoidal",), "padding_mask": (True,)},
 }
 
 
@@ -26,7 +27,9 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def without_removed(cls, tree: Any) -> Any:
-        return {key: tree[key] for key in tree if key not in REMOVED} if isinstance(tree, dict) else tree
+        if not isinstance(tree, dict):
+            return tree
+        return {key: value for key, value in tree.items() if value not in REMOVED.get(key, ())}
 
     @field_validator("*", mode="before")
     @classmethod
@@ -136,7 +139,6 @@ class ModelSettings(Section):
     attention: Literal["scaled_dot", "dot", "general", "additive", "none"] = Field(
         "scaled_dot", description="score of query and key: qk/sqrt(d), qk, qWk, v tanh(q+k); none only for the rnn"
     )
-    attention_window: int = Field(0, ge=0, le=100_000, description="positions to each side in self-attention; 0 is all")
     padding_mask: bool = Field(True, description="mask source padding; false only to see its effect")
     norm: Literal["pre", "post"] = Field("pre", description="layer norm before each sub-layer, or after")
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field("sinusoidal", description="position encoding")
@@ -161,8 +163,6 @@ class ModelSettings(Section):
             raise ValueError(f"architecture rnn and sinusoidal positions need an even d_model, got {self.d_model}")
         if self.positions == "rotary" and (width := self.d_model // self.n_heads) % 2:
             raise ValueError(f"rotary positions need an even d_model / n_heads, got {width}")
-        if self.attention_window and self.attention != "scaled_dot":
-            raise ValueError(f"attention_window needs attention scaled_dot, not {self.attention}")
         return self
 
 
