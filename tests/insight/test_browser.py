@@ -14,13 +14,17 @@ from nmt.decode.translator import load
 from nmt.insight import compare, growth, report
 from nmt.insight.compare import EvaluationSet
 from nmt.insight.explain import Choice, Explanation, Token, explain
-from nmt.insight.render import as_page, probability
+from nmt.insight.render import as_page
 from nmt.insight.report import evaluated, read_report
 from nmt.run.directory import RunDirectory
 
 pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")  # before runs are trained for it
 
 SECTIONS = ["map", "words", "attention", "search", "reference", "one-pass", "masks", "stages"]
+
+
+def probability(log_prob: float) -> str:
+    return f"{100 * math.exp(log_prob):.1f} %"
 
 
 @pytest.fixture(scope="module")
