@@ -18,7 +18,6 @@ import typer
 
 from nmt import __version__
 from nmt.cli.align import align
-from nmt.cli.average import average
 from nmt.cli.check import check
 from nmt.cli.compare import compare
 from nmt.cli.config import config
@@ -93,7 +92,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {  # the groups of `nmt --h
     "Learn": (train, translate, evaluate, explain),
     "Data": (download, check, init, tokenize),
     "Models": (compare, score, align),
-    "Runs": (config, sweep, report, info, average, prune),
+    "Runs": (config, sweep, report, info, prune),
     "Formats": (export, import_),
     "Serve": (serve,),
 }

@@ -42,7 +42,7 @@ def _of_model_file(path: Path) -> dict[str, Any]:
     found = read_checkpoint(path, prefixes=("model",))
     progress = found.progress
     keys = {"steps": "step", "epochs": "epoch", "target_tokens": "n_tokens", "seconds": "elapsed_s"}
-    keys |= {"averaged_steps": "averaged_steps", "best": "best_figures"}
+    keys["best"] = "best_figures"
     training = {name: progress[key] for name, key in keys.items() if progress.get(key)}
     training["seed"] = found.config.seed
     reason = needs_torch([found.config], engine=found.config.decode.engine)
