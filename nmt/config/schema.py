@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # limits of file systems; MAX_PATH leaves room for suffixes
 LANGUAGE = re.compile(r"([a-zA-Z]{2,8}|x-[a-zA-Z0-9]{1,8})([-_][a-zA-Z0-9]{1,8})*")
 # Settings in the files of earlier versions, with the values that have no effect any more.
-REMOVED: dict[str, tuple[object, ...]] = {"tensorboard": (True, False), "attention_window": (0,)}
+REMOVED: dict[str, tuple[object, ...]] = {"tensorboard": (True, False), "attention_window": (0,), "r_drop": (0,)}
 LARGEST = 10**9  # upper bound of counts that have no tighter one
 # The values of these keys that each architecture supports. Others are refused: they would have no effect.
 SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
@@ -183,7 +183,6 @@ class TrainSettings(Section):
         "teacher_forcing", description="tokens that the decoder reads in training: true ones, or also its own"
     )
     sampling_rate: float = Field(0.25, ge=0, le=1, description="scheduled sampling: final rate, rises linearly from 0")
-    r_drop: float = Field(0.0, ge=0, description="weight of R-Drop's divergence of two dropout passes; 0 is off")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matmuls; weights stay fp32")
     deterministic: bool = Field(False, description="bit-identical weights on a GPU too, slower; CPUs always give them")
     max_steps: int | None = Field(None, ge=1, le=LARGEST, description="stop after so many steps in total")
