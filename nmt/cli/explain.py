@@ -22,7 +22,7 @@ def explain(
         list[Path] | None, typer.Option("--model", "-m", help=f"{options.MODEL_HELP} Several with --growth.")
     ] = None,
     beam: options.Beam = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random.")] = False,
+    sample: options.Sample = False,
     seed: options.Seed = 1,
     device: options.Device = "auto",
 ) -> None:

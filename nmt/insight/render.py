@@ -13,7 +13,6 @@ MAX_COLUMNS = 64  # columns of a stage's heat map
 
 
 def as_page(explanation: Explanation) -> str:
-    """A self-contained HTML page."""
     stages = [  # with at most `MAX_COLUMNS` hidden units
         replace(stage, values=stage.values[:, :MAX_COLUMNS]) if stage.axes[-1] in "DdF" else stage
         for stage in explanation.stages

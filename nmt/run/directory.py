@@ -202,11 +202,9 @@ class RunDirectory:
         return kept
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All valid lines of figures."""
         return list(json_lines(self.metrics_file))
 
     def append_scores(self, line: dict[str, Any]) -> None:
-        """Append the results of one evaluation of the run's model."""
         self._check_links()
         append_whole(self.scores_file, _json_line(line).encode())
 

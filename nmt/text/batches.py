@@ -154,7 +154,6 @@ class TrainingData:
 
     @property
     def n_epoch_pairs(self) -> int:
-        """Pairs per epoch."""
         return len(self.pairs) if self.mixture is None else self.mixture.n_pairs
 
     @functools.cached_property

@@ -173,8 +173,6 @@ class Tokenizers(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """A new tokenizer."""
-
     model: bytes  # serialized
     vocab_size: int  # less than requested if the text has fewer pieces
     too_long: list[int]  # indices of lines that were left out because they exceed `MAX_TRAINER_BYTES`

@@ -23,8 +23,6 @@ from nmt.train.replicas import Replicas
 
 @dataclass(frozen=True)
 class StepOptions:
-    """Options of a step."""
-
     settings: TrainSettings  # label smoothing, clipping
     lr: float  # learning rate
     seed: int  # of dropout and scheduled sampling: a function of the run's seed and the step
