@@ -109,7 +109,6 @@ def _cannot_write(path: Path, error: OSError) -> OutputError:
 
 
 def atomic_write(path: Path, content: bytes | str) -> None:
-    """Write `content` with `atomic_writer`."""
     with atomic_writer(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 

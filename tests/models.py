@@ -55,9 +55,7 @@ RUNGS: list[dict[str, Any]] = [
     {"attention": "dot"},
     {"positions": "rotary"},
     {"positions": "none"},
-    {"attention_window": 2},
-    {"attention_window": 1, "positions": "rotary"},
-    {"attention_window": 3, "positions": "learned", "norm": "post"},
+    {"positions": "learned", "norm": "post"},
 ]
 FAMILY = [TRANSFORMERS[0], TRANSFORMERS[-1], *RUNGS, *RNNS]
 

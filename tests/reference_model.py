@@ -74,9 +74,8 @@ class ReferenceModel:
 
     def attend_self(self, name: str, x: Tensor, *, causal: bool) -> Tensor:
         query, key, value = self.linear(f"{name}.query_key_value", x).chunk(3, 1)
-        distance = torch.arange(len(x))[:, None] - torch.arange(len(x))  # (T, T)
-        seen = distance.abs() <= (self.settings.attention_window or len(x))
-        return self.attend(name, query, key, value, seen & (distance >= 0) if causal else seen)
+        seen = torch.ones(len(x), len(x), dtype=torch.bool)
+        return self.attend(name, query, key, value, seen.tril() if causal else seen)
 
     def attend_memory(self, name: str, x: Tensor, *, memory: Tensor) -> Tensor:
         key, value = self.linear(f"{name}.key_value", memory).chunk(2, 1)

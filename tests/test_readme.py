@@ -29,7 +29,7 @@ COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 SECTIONS = ("data", "tokenizer", "model", "train", "decode")
 SUFFIXES = ("de", "en", "zh", "log", "json", "safetensors")  # train.de is a file, train.lr a setting
 OTHER_OPTIONS = {"--help", "--array"}  # the latter is sbatch's
-RUN = ("align", "check", "config", "curves", "eval", "explain", "info", "prune", "report", "score", "translate")
+RUN = ("align", "check", "config", "eval", "explain", "info", "prune", "report", "score", "translate")
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -223,7 +223,7 @@ def desk(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "mine.yaml").write_bytes(five_run.config.read_bytes())
     five_run.copy_run(home / "runs" / "mine")
     (home / "mine-ct2").symlink_to("runs/mine")  # in place of an export
-    for stem in ("text", "train", "test", "new", "a", "sampled"):
+    for stem in ("text", "train", "test", "new", "a", "mono", "sampled"):
         shutil.copy(five_run.source_file, home / f"{stem}.de")
         shutil.copy(five_run.target_file, home / f"{stem}.en")
     for part in ("new.de.000", "new.de.001", "new.de.002"):

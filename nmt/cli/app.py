@@ -18,12 +18,9 @@ import typer
 
 from nmt import __version__
 from nmt.cli.align import align
-from nmt.cli.average import average
-from nmt.cli.backtranslate import backtranslate
 from nmt.cli.check import check
 from nmt.cli.compare import compare
 from nmt.cli.config import config
-from nmt.cli.curves import curves
 from nmt.cli.download import download
 from nmt.cli.evaluate import evaluate
 from nmt.cli.explain import explain
@@ -93,9 +90,9 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")]
 Version = Annotated[bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")]
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {  # the groups of `nmt --help`, in its order
     "Learn": (train, translate, evaluate, explain),
-    "Data": (download, check, init, tokenize, backtranslate),
+    "Data": (download, check, init, tokenize),
     "Models": (compare, score, align),
-    "Runs": (config, sweep, report, curves, info, average, prune),
+    "Runs": (config, sweep, report, info, prune),
     "Formats": (export, import_),
     "Serve": (serve,),
 }

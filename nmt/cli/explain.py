@@ -15,7 +15,6 @@ def explain(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The page to write. [default: explanation.html]")
     ] = None,
-    as_text: Annotated[bool, typer.Option("--text", help="Print the explanation instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     growth: Annotated[bool, typer.Option("--growth", help="Follow it through the snapshots of a run.")] = False,
     open_page: options.Open = False,
@@ -23,22 +22,20 @@ def explain(
         list[Path] | None, typer.Option("--model", "-m", help=f"{options.MODEL_HELP} Several with --growth.")
     ] = None,
     beam: options.Beam = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random.")] = False,
+    sample: options.Sample = False,
     seed: options.Seed = 1,
     device: options.Device = "auto",
 ) -> None:
     """Show how a translation comes about.
 
-    Writes attention, search, probabilities and tensors to one HTML file that needs no network. --text prints all but
-    the tensors for a terminal. --growth writes RUN/growth.html, which shows the sentence along training
-    (train.snapshots); -m may name several runs, to see them beside each other in growth.html.
+    Writes attention, search, probabilities and tensors to one HTML file that needs no network. --growth writes
+    RUN/growth.html, which shows the sentence along training (train.snapshots); -m may name several runs, to see them
+    beside each other in growth.html.
     """
-    if as_text and as_json:
-        raise InputError("both --text and --json were given", hint="give one of them")
-    if (as_text or as_json) and open_page:
-        raise InputError("--open shows the page, which --text and --json do not write", hint="leave out one of them")
+    if as_json and open_page:
+        raise InputError("--open shows the page, which --json does not write", hint="leave out one of them")
     if growth:
-        if as_text or as_json or sample or beam:
+        if as_json or sample or beam:
             raise InputError("--growth writes one page, of greedy translations", hint="leave out the other options")
         runs = options.model_paths(models)
         if len(runs) > 1 and not reference:
@@ -59,9 +56,7 @@ def explain(
 
     search["n_best"] = beam or translator.options.beam
     found = explain_one(translator, text, reference=reference, **search)
-    if as_text:
-        print(*render.as_text(found), sep="\n")
-    elif as_json:
+    if as_json:
         print(render.as_json(found))
     else:
         streams.write_text(output or Path("explanation.html"), render.as_page(found), show=open_page)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 Origin = Mapping[str, str]  # the hash or value of each input, by name
 
 
-def checked_files(command: str, source: Path | None, output: Path | None) -> tuple[Path, Path]:
-    """Return the input and the output of `command`. Raises InputError if one is no file: it could not be resumed."""
+def checked_files(source: Path | None, output: Path | None) -> tuple[Path, Path]:
+    """Return input and output. Raises InputError if one is no file: it could not be resumed."""
     if source is None or output is None or any(path == streams.DASH or is_special(path) for path in (source, output)):
-        raise InputError(f"nmt {command} needs input and output files", hint=f"nmt {command} -i FILE -o FILE")
+        raise InputError("--resume needs input and output files", hint="nmt translate --resume -i FILE -o FILE")
     return source, output
 
 

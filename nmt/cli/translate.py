@@ -89,7 +89,7 @@ def translate(
         from nmt.text.placeholders import patterns_of  # imported late: its expressions take 15 ms to compile
 
         protected = patterns_of(protect or [])
-    files = checked_files("translate --resume", input_file, output) if resume else None
+    files = checked_files(input_file, output) if resume else None
     search = options.search_options(
         "--sample or --mbr chrf",
         temperature=temperature,

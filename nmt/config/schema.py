@@ -9,12 +9,18 @@ from pydantic_core import PydanticCustomError
 
 MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # limits of file systems; MAX_PATH leaves room for suffixes
 LANGUAGE = re.compile(r"([a-zA-Z]{2,8}|x-[a-zA-Z0-9]{1,8})([-_][a-zA-Z0-9]{1,8})*")
-REMOVED = ("tensorboard",)  # settings in the files of earlier versions, which have no effect any more
+# Settings in the files of earlier versions, with the values that have no effect any more.
+REMOVED: dict[str, tuple[object, ...]] = {
+    "tensorboard": (True, False),
+    "attention_window": (0,),
+    "r_drop": (0,),
+    "sampling_alpha": (0,),
+}
 LARGEST = 10**9  # upper bound of counts that have no tighter one
 # The values of these keys that each architecture supports. Others are refused: they would have no effect.
 SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
     "transformer": {"cell": ("lstm",), "attention": ("scaled_dot", "dot", "additive")},
-    "rnn": {"norm": ("pre",), "positions": ("sinusoidal",), "attention_window": (0,), "padding_mask": (True,)},
+    "rnn": {"norm": ("pre",), "positions": ("sinusoidal",), "padding_mask": (True,)},
 }
 
 
@@ -26,7 +32,9 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def without_removed(cls, tree: Any) -> Any:
-        return {key: tree[key] for key in tree if key not in REMOVED} if isinstance(tree, dict) else tree
+        if not isinstance(tree, dict):
+            return tree
+        return {key: value for key, value in tree.items() if value not in REMOVED.get(key, ())}
 
     @field_validator("*", mode="before")
     @classmethod
@@ -110,13 +118,6 @@ class TokenizerSettings(Section):
     byte_fallback: bool = Field(True, description="spell unknown characters in UTF-8 bytes: nothing is unknown")
     character_coverage: float = Field(1.0, gt=0.9, le=1, description="fraction of characters in the vocabulary")
     symbols: str = Field("", description="texts that are always one piece, such as tags, with spaces between: <BT>")
-    sampling_alpha: float = Field(0.0, ge=0, le=10, description="smoothing of subword regularization; 0 is off")
-
-    @model_validator(mode="after")
-    def check_sampling(self) -> Self:
-        if self.sampling_alpha and self.type in ("char", "word"):
-            raise ValueError(f"sampling_alpha needs type unigram or bpe: {self.type} has only one segmentation")
-        return self
 
 
 class ModelSettings(Section):
@@ -136,7 +137,6 @@ class ModelSettings(Section):
     attention: Literal["scaled_dot", "dot", "general", "additive", "none"] = Field(
         "scaled_dot", description="score of query and key: qk/sqrt(d), qk, qWk, v tanh(q+k); none only for the rnn"
     )
-    attention_window: int = Field(0, ge=0, le=100_000, description="positions to each side in self-attention; 0 is all")
     padding_mask: bool = Field(True, description="mask source padding; false only to see its effect")
     norm: Literal["pre", "post"] = Field("pre", description="layer norm before each sub-layer, or after")
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field("sinusoidal", description="position encoding")
@@ -161,8 +161,6 @@ class ModelSettings(Section):
             raise ValueError(f"architecture rnn and sinusoidal positions need an even d_model, got {self.d_model}")
         if self.positions == "rotary" and (width := self.d_model // self.n_heads) % 2:
             raise ValueError(f"rotary positions need an even d_model / n_heads, got {width}")
-        if self.attention_window and self.attention != "scaled_dot":
-            raise ValueError(f"attention_window needs attention scaled_dot, not {self.attention}")
         return self
 
 
@@ -183,7 +181,6 @@ class TrainSettings(Section):
         "teacher_forcing", description="tokens that the decoder reads in training: true ones, or also its own"
     )
     sampling_rate: float = Field(0.25, ge=0, le=1, description="scheduled sampling: final rate, rises linearly from 0")
-    r_drop: float = Field(0.0, ge=0, description="weight of R-Drop's divergence of two dropout passes; 0 is off")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matmuls; weights stay fp32")
     deterministic: bool = Field(False, description="bit-identical weights on a GPU too, slower; CPUs always give them")
     max_steps: int | None = Field(None, ge=1, le=LARGEST, description="stop after so many steps in total")

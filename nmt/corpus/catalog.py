@@ -66,5 +66,4 @@ def pinned(corpus: str) -> dict[str, str]:
 
 
 def pins_file(name: str) -> str:
-    """The content of a file in `pins`."""
     return (resources.files("nmt.corpus") / "pins" / name).read_text(encoding="utf-8")

@@ -25,8 +25,6 @@ OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds
 
 @dataclass(frozen=True)
 class Report:
-    """The result of a check."""
-
     corpora: list[Survey]
     languages: tuple[str, str]  # of the text, "" if unknown
     findings: list[Finding]  # the worst first

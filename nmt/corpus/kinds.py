@@ -34,8 +34,6 @@ class Kind:
 
 @dataclass(frozen=True)
 class Example:
-    """A line with a fault."""
-
     line: int  # from 1
     source: str
     target: str

@@ -29,8 +29,6 @@ Texts = tuple[set[str], set[str]]  # of both sides
 
 @dataclass(frozen=True)
 class Line:
-    """A line of one side."""
-
     number: int  # from 1
     raw: bytes
 

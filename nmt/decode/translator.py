@@ -75,7 +75,6 @@ class Translator:
         return [found.text for found in self.translate_lines(texts, self.with_options(**{"scores": False, **options}))]
 
     def with_options(self, **changes: Any) -> SearchOptions:
-        """Return the model's default options with some changed."""
         return self.options.changed(**changes)
 
     def engine_for(self, options: SearchOptions, *, watched: bool = False) -> Engine:

@@ -160,14 +160,12 @@ def most_differing(lines: Sequence[ComparedLine], system: int) -> dict[str, list
 
 
 def as_page(comparison: Comparison) -> str:
-    """A self-contained HTML page."""
     from nmt.insight import pages  # imports torch
 
     return pages.page("compare", f"{' and '.join(comparison.systems)} – nmt compare", asdict(comparison))
 
 
 def as_text(comparison: Comparison) -> list[str]:
-    """The comparison as lines of text."""
     letters = ascii_uppercase[: len(comparison.systems)]
     lines = [
         f"{letter}  {name}{'' if i else '  (baseline)'}"

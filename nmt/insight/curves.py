@@ -1,16 +1,12 @@
-"""Curves of runs: the figures of metrics.jsonl as points, and as text for a terminal. Imports no torch."""
+"""Curves of runs: the figures of metrics.jsonl as points. Imports no torch."""
 
 import math
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.errors import InputError
 from nmt.run.directory import RunDirectory, json_lines, kind_of
 
 MAX_POINTS = 1000  # per curve; with more steps, each point covers several
@@ -27,32 +23,6 @@ CHARTS = {  # by metric: title and unit
     "tokens_per_s": ("Speed", "target pieces a second"),
     "non_padding": ("Non-padding share", "of all positions"),
 }
-HIGH_AT_FIRST = ("dev_perplexity", "grad_norm")  # their highest values are cut off
-MARKS = "*o+x#@%&=~"  # one per series of a text chart
-TEXT_WIDTH, TEXT_HEIGHT = 80, 16  # of a text chart, in characters, without the legend
-
-
-@dataclass(frozen=True)
-class Series:
-    """A curve with the name of its run."""
-
-    name: str
-    points: list[tuple[float, float]]  # (x, y), sorted by x
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Curves that share their axes."""
-
-    metric: str
-    title: str
-    unit: str
-    series: list[Series]
-
-    def highest(self) -> float:
-        """Return the highest y to show."""
-        ys = sorted(y for one in self.series for _, y in one.points)
-        return min(ys[-1], 4 * ys[int(len(ys) * 0.6)]) if self.metric in HIGH_AT_FIRST else ys[-1]
 
 
 def read_figures(run: RunDirectory) -> tuple[dict[str, list[float]], list[dict[str, Any]]]:
@@ -88,51 +58,5 @@ def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
     return found
 
 
-def charts_of(paths: Sequence[Path], metrics: Sequence[str] = tuple(CHARTS)) -> list[Chart]:
-    """Return one chart per metric with the curves of all runs; metrics without any value are left out.
-
-    Raises ModelError if a path is not a run, and InputError if a metric is unknown, or no run has any value yet.
-    """
-    if unknown := [name for name in metrics if name not in CHARTS]:
-        raise InputError(f"no metric '{unknown[0]}'", hint=f"one of {', '.join(CHARTS)}")
-    runs = []
-    for path in paths:
-        run = RunDirectory(path)
-        run.read_config()  # raises ModelError if this is not a run
-        runs.append((str(path), *read_figures(run)))
-    found = []
-    for metric in metrics:
-        series = []
-        for name, curves, validations in runs:
-            if metric.startswith("dev_"):
-                pairs = [(line.get("step"), line.get(metric)) for line in validations]
-            else:
-                pairs = list(zip(curves["step"], curves[metric], strict=True))
-            if points := [(x, y) for x, y in pairs if is_finite(x) and is_finite(y)]:
-                series.append(Series(name, sorted(points)))
-        if series:
-            found.append(Chart(metric, *CHARTS[metric], series))
-    if not found:
-        raise InputError(f"{', '.join(map(str, paths))}: no figures yet", hint="train for some steps first")
-    return found
-
-
 def is_finite(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and math.isfinite(value)
-
-
-def as_text(chart: Chart) -> list[str]:
-    """A chart as text of `TEXT_WIDTH` columns; each series has its own mark, and a line with last value and range."""
-    import plotext  # takes 0.1 s
-
-    plotext.clear_figure()
-    plotext.limit_size(False, False)  # the size of the terminal does not matter
-    plotext.plot_size(TEXT_WIDTH, TEXT_HEIGHT)
-    plotext.title(f"{chart.title} ({chart.unit}) by step" if chart.unit else chart.title)
-    legend, highest = [], chart.highest()
-    for i, one in enumerate(chart.series):
-        mark, (xs, ys) = MARKS[i % len(MARKS)], zip(*one.points, strict=True)
-        plotext.plot(xs, [min(y, highest) for y in ys], marker=mark)
-        legend.append(f"  {mark} {one.name}: last {ys[-1]:.4g}, lowest {min(ys):.4g}, highest {max(ys):.4g}")
-    lines = plotext.uncolorize(plotext.build()).rstrip("\n").split("\n")
-    return [line.rstrip() for line in lines] + legend

@@ -42,7 +42,7 @@ def _of_model_file(path: Path) -> dict[str, Any]:
     found = read_checkpoint(path, prefixes=("model",))
     progress = found.progress
     keys = {"steps": "step", "epochs": "epoch", "target_tokens": "n_tokens", "seconds": "elapsed_s"}
-    keys |= {"averaged_steps": "averaged_steps", "best": "best_figures"}
+    keys["best"] = "best_figures"
     training = {name: progress[key] for name, key in keys.items() if progress.get(key)}
     training["seed"] = found.config.seed
     reason = needs_torch([found.config], engine=found.config.decode.engine)
@@ -67,7 +67,7 @@ def _of_model(config: Config, tokenizers: Tokenizers) -> dict[str, Any]:
         "architecture": config.model.model_dump(),
         "parameters": {"total": blocks.total(), **blocks},
         "tokenizer": {
-            **config.tokenizer.model_dump(include={"type", "joint", "byte_fallback", "sampling_alpha"}),
+            **config.tokenizer.model_dump(include={"type", "joint", "byte_fallback"}),
             **config.data.model_dump(include={"nfkc_source", "target_tag"}),
             "pieces": {"source": len(tokenizers.source), "target": len(tokenizers.target)},
         },

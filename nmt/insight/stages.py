@@ -69,7 +69,6 @@ class Stage:
 def stage(
     part: str, name: str, section: str, x: Tensor, axes: str, text: str, columns: list[str] | None = None, box: str = ""
 ) -> Stage:
-    """Return the stage that shows a tensor x."""
     return Stage(part, name, section, text, axes, tuple(x.shape), x[(0,) * (x.dim() - 2)], columns, box)
 
 

@@ -13,7 +13,7 @@ from nmt.config import ModelSettings
 from nmt.model import kernels
 from nmt.model.dropout import Dropout
 from nmt.model.positions import rotate
-from nmt.model.variants import additive_scores, local_mask
+from nmt.model.variants import additive_scores
 
 
 def scaled_dot_product_attention(
@@ -127,11 +127,10 @@ class MultiHeadAttention(nn.Module):
 
 
 class SelfAttention(MultiHeadAttention):
-    """Queries, keys and values from the same sequence; optionally only within a local window."""
+    """Queries, keys and values from the same sequence."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings)
-        self.window = settings.attention_window
         self.query_key_value = nn.Linear(settings.d_model, 3 * settings.d_model)  # W^Q, W^K, W^V in one product
 
     def project(self, x: Tensor, rotation: Tensor | None = None) -> Tensor:
@@ -158,9 +157,6 @@ class SelfAttention(MultiHeadAttention):
     ) -> Tensor:
         """Map x (B, T, D) to (B, T, D). `mask` (B, 1, 1, T) bool hides padding in the encoder; None in the decoder."""
         query, key, value = heads_first(self.project(x, rotation))
-        if self.window:
-            is_token = x.new_ones(1, 1, 1, x.size(1), dtype=torch.bool) if mask is None else mask
-            mask, causal = local_mask(x.size(1), self.window, causal, is_token), False
         return self.attend(query, key, value, mask=mask, causal=causal, weights=weights)
 
 

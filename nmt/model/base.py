@@ -89,7 +89,6 @@ class Seq2Seq(nn.Module, abc.ABC):
 
     @property
     def device(self) -> torch.device:
-        """The device of the weights."""
         return next(self.parameters()).device
 
     @property

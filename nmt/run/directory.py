@@ -9,7 +9,6 @@ metrics.jsonl       figures of training and validation, one line each
 train.log           messages of every `nmt train` on stderr, with times
 lock                held during training
 scores.jsonl        results of `nmt eval`, one line each; only after `nmt eval`
-average.safetensors the model that `nmt average` wrote; only after `nmt average`
 growth.html         a sentence along training; only after `nmt explain --growth`
 
 README.md beside this file lists the keys of the .jsonl files.
@@ -49,7 +48,6 @@ class RunDirectory:
         self.metrics_file = self.path / "metrics.jsonl"
         self.log_file = self.path / "train.log"
         self.scores_file = self.path / "scores.jsonl"
-        self.average_file = self.path / "average.safetensors"
         self.report_file = self.path / "report.html"
         self.growth_file = self.path / "growth.html"
 
@@ -204,11 +202,9 @@ class RunDirectory:
         return kept
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All valid lines of figures."""
         return list(json_lines(self.metrics_file))
 
     def append_scores(self, line: dict[str, Any]) -> None:
-        """Append the results of one evaluation of the run's model."""
         self._check_links()
         append_whole(self.scores_file, _json_line(line).encode())
 

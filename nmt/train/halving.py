@@ -17,8 +17,6 @@ Figures = dict[str, float]  # of a validation: dev_bleu, dev_nll
 
 @dataclass(frozen=True)
 class Candidate:
-    """One choice of settings."""
-
     settings: dict[str, str]  # the varied keys with their values, as text
     config: Config
 
@@ -43,8 +41,6 @@ class Budget:
 
 @dataclass(frozen=True)
 class Standing:
-    """The final result of a candidate."""
-
     number: int  # of the candidate, from 1
     settings: dict[str, str]  # the varied ones
     steps: int  # at the end of its last rung

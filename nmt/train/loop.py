@@ -81,8 +81,6 @@ def step_options(config: Config, progress: Progress, spent: float) -> StepOption
 
 @dataclass
 class Session:
-    """What a command has prepared for a training run."""
-
     config: Config
     corpus: Corpus  # the dev pairs, and hashes of the corpus files
     tokenizers: Tokenizers

@@ -1,4 +1,4 @@
-"""The training loss: label-smoothed cross entropy, and R-Drop's regularizer."""
+"""The training loss: label-smoothed cross entropy."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -69,12 +69,3 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = ctx.saved_tensors
         return gradient.mul_(grad_loss), None, None  # in place because it is large; torch allows no second backward
-
-
-def symmetric_divergence(logits: Tensor) -> Tensor:
-    """R-Drop's regularizer (Liang et al. 2021, equation 2): (KL(p‖q) + KL(q‖p)) / 2, summed over positions.
-
-    In the logits, (2N, V), rows i and N + i are the same position with two dropout masks.
-    """
-    p, q = logits.float().log_softmax(-1).chunk(2)
-    return ((p.exp() - q.exp()) * (p - q)).sum() / 2

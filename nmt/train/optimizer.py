@@ -50,7 +50,6 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # noqa: ARG002 - torch passes one
-        """Update all matrices that have a gradient."""
         (group,) = self.param_groups
         weights = [p for p in group["params"] if p.grad is not None]
         gradients = [p.grad for p in weights]

@@ -64,7 +64,6 @@ class Replicas:
         return [future.result() for future in futures]
 
     def train(self) -> None:
-        """Set all replicas to training mode."""
         for model in self.models:
             model.train()
 
@@ -88,5 +87,4 @@ class Replicas:
                     parameter.grad.add_(gradient)
 
     def close(self) -> None:
-        """Shut down the thread pool."""
         self.pool.shutdown()

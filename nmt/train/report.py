@@ -54,7 +54,6 @@ class Report:
         self.since, self.recent = now, []
 
     def validation(self, step: int, found: Validation, *, best: bool) -> None:
-        """Show a validation with its samples."""
         log.info(
             f"step {step}: dev loss {found.loss:.3f} ppl {found.perplexity:.2f} BLEU {found.bleu.value:.2f} "
             f"chrF {found.chrf.value:.2f}{' (best so far)' if best else ''}"

@@ -16,16 +16,14 @@ from nmt.seeds import seed_of
 from nmt.text import PAD
 from nmt.text.batches import Batch
 from nmt.train.decoder_input import decoder_input
-from nmt.train.loss import LossSum, smoothed_cross_entropy, symmetric_divergence
+from nmt.train.loss import LossSum, smoothed_cross_entropy
 from nmt.train.memory import SMALLER_MODEL
 from nmt.train.replicas import Replicas
 
 
 @dataclass(frozen=True)
 class StepOptions:
-    """Options of a step."""
-
-    settings: TrainSettings  # label smoothing, R-Drop, clipping, decoder input
+    settings: TrainSettings  # label smoothing, clipping
     lr: float  # learning rate
     seed: int  # of dropout and scheduled sampling: a function of the run's seed and the step
     bf16: bool = False  # whether to autocast matmuls to bfloat16; weights, gradients and the loss stay float32
@@ -141,19 +139,10 @@ def forward_backward(
 
 
 def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossSum:
-    """The summed loss of a batch, which is on the model's device.
-
-    With R-Drop, in training mode: (loss of pass 1 + loss of pass 2 + r_drop * divergence) / 2.
-    """
+    """The summed loss of a batch, which is on the model's device."""
     is_token = batch.tgt_out != PAD
-    targets = batch.tgt_out[is_token]  # (N,)
-    if not (settings.r_drop and model.training):
-        logits = model(batch.src, batch.tgt_in, is_token)  # (N, V)
-        return smoothed_cross_entropy(logits, targets, smoothing=settings.label_smoothing)
-    logits = model(batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1), is_token.repeat(2, 1))  # (2N, V)
-    sums = smoothed_cross_entropy(logits, targets.repeat(2), smoothing=settings.label_smoothing)
-    loss = (sums.loss + settings.r_drop * symmetric_divergence(logits)) / 2
-    return LossSum(loss, sums.nll / 2, len(targets))
+    logits = model(batch.src, batch.tgt_in, is_token)  # (N, V)
+    return smoothed_cross_entropy(logits, batch.tgt_out[is_token], smoothing=settings.label_smoothing)
 
 
 def shares_of(micro_batches: Sequence[Batch], n_threads: int) -> list[list[Batch]]:

@@ -27,8 +27,6 @@ N_SAMPLES = 3
 
 @dataclass(frozen=True)
 class Validation:
-    """Figures of one validation."""
-
     loss: float  # with label smoothing, as in training; nats per token
     nll: float  # without label smoothing; its exponential is the perplexity
     bleu: Score  # of greedy decoding, like chrf

@@ -10,7 +10,7 @@ import nmt
 from nmt.cli.app import app
 
 COMMANDS = [[], ["check"], ["train"], ["translate"], ["config"]]
-SLOW_IMPORTS = {"torch", "numpy", "plotext", "sacrebleu", "sentencepiece", "yaml", "nmt.config"}
+SLOW_IMPORTS = {"torch", "numpy", "sacrebleu", "sentencepiece", "yaml", "nmt.config"}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(["nmt", *command]))

@@ -6,19 +6,17 @@ from pathlib import Path
 from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
 
 
-def test_explain_writes_a_page_and_prints_text_or_json(five_run: FiveRun, tmp_path: Path) -> None:
+def test_explain_writes_a_page_or_prints_json(five_run: FiveRun, tmp_path: Path) -> None:
     model = ("-m", five_run.run)
-    page, default, text, as_json = run_together(
+    page, default, as_json = run_together(
         ["explain", SOURCE[0], *model, "-o", "page.html", "--reference", TARGET[0]],
         ["explain", SOURCE[1], *model, "-q"],
-        ["explain", SOURCE[0], *model, "--text"],
         ["explain", SOURCE[0], *model, "--json", "--sample", "--seed", 4],
         cwd=tmp_path,
     )
     assert (out_lines(page), err_lines(page)) == ([], ["written to page.html"])
     assert (out_lines(default), err_lines(default)) == ([], [])
     assert TARGET[1] in (tmp_path / "explanation.html").read_text()
-    assert out_lines(text)[1] == f"→ {TARGET[0]}"
     found = json.loads(as_json.stdout)
     assert (found["options"]["sample"], found["options"]["seed"]) == (True, 4)
 
@@ -26,8 +24,7 @@ def test_explain_writes_a_page_and_prints_text_or_json(five_run: FiveRun, tmp_pa
 def test_explain_refuses_what_it_cannot_do(five_run: FiveRun, tmp_path: Path) -> None:
     model = ("-m", five_run.run)
     commands: dict[str, list[object]] = {
-        "both --text and --json": ["--text", "--json"],
-        "--open shows the page": ["--text", "--open"],
+        "--open shows the page": ["--json", "--open"],
         "--seed applies only to sampling": ["--seed", 3],
     }
     done = run_together(*(["explain", SOURCE[0], *model, *words] for words in commands.values()), cwd=tmp_path)

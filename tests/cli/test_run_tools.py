@@ -1,4 +1,4 @@
-"""`nmt info`, `nmt average` and `nmt prune` as commands."""
+"""`nmt info` and `nmt prune` as commands."""
 
 import json
 from pathlib import Path
@@ -36,20 +36,15 @@ def test_eval_of_a_file_or_of_an_unwritable_run_keeps_nothing(five_run: FiveRun,
     assert set(run.rglob("*")) == before
 
 
-def test_average_and_prune(five_run: FiveRun, tmp_path: Path) -> None:
+def test_prune_says_what_it_deletes(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "run")
-    both = run_nmt("average", run, "--last", 2, "--best", 2)
-    one_clear_error(both, 2, "both --last and --best")
-    done = run_nmt("average", run, "--last", 2)
-    assert err_lines(done) == [f"the mean of the checkpoints of steps 100, 200 is written to {run}/average.safetensors"]
-    assert out_lines(run_nmt("translate", "-m", run / "average.safetensors", "--engine", "torch", "-q", "x"))
     dry, pruned = run_nmt("prune", run, "--dry-run"), run_nmt("prune", run)
     assert err_lines(dry)[0].replace("would delete", "deleted") == err_lines(pruned)[0]
     assert " deleted 1 checkpoint, " in err_lines(pruned)[0]
     assert RunDirectory(run).checkpoint_steps() == [200]
 
 
-@pytest.mark.parametrize("command", ["info", "average", "prune", "curves", "report"])
+@pytest.mark.parametrize("command", ["info", "prune", "report"])
 def test_what_is_no_run_is_refused(command: str, tmp_path: Path) -> None:
     one_clear_error(run_nmt(command, tmp_path), 2, "is not a run")
     assert list(tmp_path.iterdir()) == []

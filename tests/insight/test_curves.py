@@ -1,15 +1,13 @@
-"""Curves of runs: points and text."""
+"""Curves of runs."""
 
 import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FiveRun
 
-from nmt.errors import InputError
 from nmt.insight import curves as module
-from nmt.insight.curves import TEXT_WIDTH, Chart, Series, as_text, charts_of, read_figures
+from nmt.insight.curves import read_figures
 from nmt.run.directory import RunDirectory
 
 
@@ -56,45 +54,3 @@ def test_damaged_lines_and_those_of_validations_are_no_steps(run: RunDirectory) 
     run.append_metrics(step(1), {"kind": "step", "step": 2, "grad_norm": 1.0}, step(3, loss="x"), validation)
     assert [found["step"] for found in read_figures(run)[1]] == [3]
     assert read_figures(run)[0]["step"] == [1]
-
-
-def test_charts_hold_the_figures_of_the_run(five_run: FiveRun) -> None:
-    charts = {chart.metric: chart for chart in charts_of([five_run.run, five_run.run])}
-    lines = RunDirectory(five_run.run).read_metrics()
-    bleu = [(line["step"], line["dev_bleu"]) for line in lines if "dev_bleu" in line]
-    assert [one.points for one in charts["dev_bleu"].series] == [bleu, bleu]
-    assert [x for x, _ in charts["loss"].series[0].points] == list(range(1, 201))
-
-
-def test_an_unknown_metric_and_a_run_without_figures_are_refused(five_run: FiveRun, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no metric 'bleu'"):
-        charts_of([five_run.run], ["bleu"])
-    run = five_run.copy_run(tmp_path / "run")
-    (run / "metrics.jsonl").write_text('{"step": 1, "dev_bleu": NaN}\n[\n"step"\n')
-    with pytest.raises(InputError, match="no figures yet"):
-        charts_of([run])
-
-
-def chart(*series: Series, metric: str = "dev_bleu") -> Chart:
-    return Chart(metric, "Dev BLEU", "0 to 100", list(series))
-
-
-def test_a_text_chart_fits_the_terminal_and_rises_where_the_curve_rises() -> None:
-    rising, falling = Series("runs/a", [(0.0, 0.0), (100.0, 10.0)]), Series("runs/b", [(50.0, 10.0), (100.0, 0.0)])
-    lines = as_text(chart(rising, falling))
-    assert max(map(len, lines)) == TEXT_WIDTH
-    rows = [line.partition("│")[2] or line.partition("┤")[2] for line in lines[2:14]]
-    assert [row.index("*") for row in reversed(rows)] == sorted(row.index("*") for row in rows)
-    assert not any("o" in row[:30] for row in rows), "the second curve begins in the middle"
-    assert lines[-2].endswith("* runs/a: last 10, lowest 0, highest 10")
-
-
-@pytest.mark.parametrize("points", [[(7.0, 3.0)], [(1.0, 0.0), (2.0, 0.0)], [(0.0, 1e-9), (1.0, -5e7)]])
-def test_few_equal_and_extreme_points_are_drawn(points: list[tuple[float, float]]) -> None:
-    assert any("*" in line for line in as_text(chart(Series("a", points)))[1:-1])
-
-
-def test_far_out_values_of_the_gradient_do_not_flatten_the_rest() -> None:
-    points = [(0.0, 1e6), *((float(i), 1.0) for i in range(1, 10))]
-    assert chart(Series("a", points), metric="grad_norm").highest() == 4.0
-    assert chart(Series("a", points)).highest() == 1e6

@@ -121,7 +121,7 @@ def test_a_run_without_snapshots_says_what_to_set(five_run: FiveRun) -> None:
     done = run_nmt("explain", SOURCE[0], "--growth", "-m", five_run.run)
     one_clear_error(done, 2, "has no snapshots")
     assert "train.snapshots=12" in done.stderr.decode()
-    one_clear_error(run_nmt("explain", "a", "--growth", "--text", "-m", five_run.run), 2, "--growth writes one page")
+    one_clear_error(run_nmt("explain", "a", "--growth", "--json", "-m", five_run.run), 2, "--growth writes one page")
     one_clear_error(run_nmt("explain", "a", "--growth", "-m", five_run.model_file), 2, "is not a run")
     both = run_nmt("explain", "a", "-m", five_run.run, "-m", five_run.run)
     one_clear_error(both, 2, "one translation is explained by one model")

@@ -1,4 +1,4 @@
-"""The explanation as a page, as JSON and as text."""
+"""The explanation as a page and as JSON."""
 
 import base64
 import html
@@ -13,7 +13,7 @@ from conftest import SOURCE, TARGET, FiveRun, data_of_page
 from nmt.decode.translator import load
 from nmt.insight import pages
 from nmt.insight.explain import Explanation, explain
-from nmt.insight.render import as_json, as_page, as_text
+from nmt.insight.render import as_json, as_page
 
 PLACEHOLDERS = re.findall(r"\{\{\w+\}\}", files(pages.__name__).joinpath("frame.html").read_text(encoding="utf-8"))
 HOSTILE = "</script><!-- <script>alert(1)</script> &amp; \u2028 “我”"
@@ -69,11 +69,3 @@ def test_json_has_every_field(explanation: Explanation) -> None:
     assert found["hypotheses"][0]["text"] == TARGET[0]
     assert torch.tensor(found["attention"]["cross"]).shape == explanation.attention.cross.shape
     assert "Infinity" not in as_json(explanation), "not JSON"
-
-
-def test_text_tells_the_whole_story(explanation: Explanation) -> None:
-    lines = as_text(explanation)
-    assert lines[:2] == [SOURCE[0], f"→ {TARGET[0]}"]
-    headings = [line.split(",")[0].split(":")[0] for line in lines if re.match(r"[A-Z]{3,}", line)]
-    assert headings[:5] == ["SOURCE", "EACH TOKEN", "ATTENTION HEADS", "THE SEARCH", "HYPOTHESES"]
-    assert headings[5:] == ["THE REFERENCE by teacher forcing", "ONE PASS over <s> and padding"]

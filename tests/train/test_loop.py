@@ -21,12 +21,12 @@ from nmt.run.checkpoint import Checkpoint, hash_tensors, read_checkpoint, save_c
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import Batch
 from nmt.train import loop, session
+from nmt.train.checkpointer import mean_weights
 from nmt.train.loop import Session
 from nmt.train.loss import LossSum
 from nmt.train.progress import ranking
 from nmt.train.signals import stop_signals
 from nmt.train.step import batch_loss, train_step
-from nmt.train.upkeep import average_run
 from nmt.train.validation import Validation, validate
 
 
@@ -275,8 +275,7 @@ def test_frozen_parts_stay_as_they_are_and_have_no_moments(
     last = read_checkpoint(run.checkpoint_file(12))
     files = [last.part("model"), read_checkpoint(run.model_file).part("model")]
     files += [last.part("average")] if average == "ema" else []
-    averaged, _ = average_run(Path(tuned.run), "last", 3)
-    files.append(read_checkpoint(averaged).part("model"))
+    files.append(mean_weights(run, [4, 8, 12])[0])
     for weights in files:
         changed = {name for name, x in weights.items() if not torch.equal(x, before[name])}
         assert {name.partition(".")[0] for name in changed} <= trained
@@ -591,7 +590,7 @@ def test_the_last_lines_name_the_limit_and_how_far_training_came(
     caplog.set_level(logging.INFO, "nmt")
     script(monkeypatch, (1.0, 2.0))
     course: dict[str, Any] = {f"train__{key}": value for key, value in {"max_steps": None, **limits}.items()}
-    config = config_of(corpus, tokenizer__sampling_alpha=0.0, **course)
+    config = config_of(corpus, **course)
     run_training(config)
     assert caplog.messages[-2] == message
     assert caplog.messages[-1].startswith("done: ")

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from nmt.train import loss
-from nmt.train.loss import smoothed_cross_entropy, symmetric_divergence
+from nmt.train.loss import smoothed_cross_entropy
 
 
 def example(n: int = 6, vocab: int = 11) -> tuple[torch.Tensor, torch.Tensor]:
@@ -55,11 +55,3 @@ def test_shapes_that_disagree_are_refused() -> None:
     logits, targets = example()
     with pytest.raises(ValueError, match=r"\(6, 11\) logits for \(5,\) targets"):
         smoothed_cross_entropy(logits, targets[:5], smoothing=0.1)
-
-
-def test_symmetric_divergence_is_the_mean_of_both_directions() -> None:
-    logits, _ = example(8)
-    p, q = logits.detach().softmax(-1).chunk(2)
-    expected = ((p * (p / q).log()).sum() + (q * (q / p).log()).sum()) / 2
-    assert float(symmetric_divergence(logits.detach())) == pytest.approx(float(expected), rel=1e-5)
-    assert float(symmetric_divergence(torch.cat([p, p]))) == pytest.approx(0.0, abs=1e-9)

@@ -28,9 +28,8 @@ def test_the_norm_of_a_large_gradient_is_exact() -> None:
     assert float(norm_of([matrix, vector])) == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("r_drop", [0.0, 3.0])
-def test_micro_batches_give_the_big_batchs_gradient(r_drop: float) -> None:
-    settings = TrainSettings.model_validate({"clip_norm": 0, "r_drop": r_drop})
+def test_micro_batches_give_the_big_batchs_gradient() -> None:
+    settings = TrainSettings(clip_norm=0)
     model = make().train()
     whole = gradient(model, [batch_of(0, 1, 2, 3)], settings)
     for cut in ([(0,), (1, 2), (3,)], [(3, 2), (1, 0)]):
@@ -82,15 +81,6 @@ def test_out_of_memory_while_weights_are_updated_does_not_repeat_the_step(monkey
     options = StepOptions(TrainSettings(), lr=1e-3, seed=1)
     with pytest.raises(NmtError, match="out of memory while weights were updated"):
         split_on_out_of_memory(lambda parts: step(make().train(), list(parts), options), [batch_of(0, 1)], 0)
-
-
-def test_r_drop_without_dropout_adds_nothing() -> None:
-    model = make().train()
-    plain = batch_loss(model, batch_of(0, 1), TrainSettings())
-    doubled = batch_loss(model, batch_of(0, 1), TrainSettings.model_validate({"r_drop": 5.0}))
-    torch.testing.assert_close(doubled.loss, plain.loss, check_dtype=False)
-    torch.testing.assert_close(doubled.nll, plain.nll)
-    assert doubled.n_tokens == plain.n_tokens
 
 
 def test_precision_is_what_was_asked_for() -> None:

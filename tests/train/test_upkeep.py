@@ -1,4 +1,4 @@
-"""Averaging the checkpoints of a run, and pruning them."""
+"""Averaging the checkpoints of a training, and pruning them."""
 
 import shutil
 from pathlib import Path
@@ -14,7 +14,7 @@ from nmt.errors import InputError, ModelError
 from nmt.run.checkpoint import read_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.train.checkpointer import Checkpointer
-from nmt.train.upkeep import average_run, prune
+from nmt.train.upkeep import prune
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def settings(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["best", "last"])
-def test_the_average_has_the_weights_of_the_one_at_the_end_of_training(
+def test_the_average_at_the_end_of_training_is_the_mean_of_the_best_or_last_checkpoints(
     corpus: Path, kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     averaged = []
@@ -42,39 +42,13 @@ def test_the_average_has_the_weights_of_the_one_at_the_end_of_training(
     monkeypatch.setattr(Checkpointer, "averaged_model", averaged_model)
     config = config_of(corpus, f"run-{kind}", **settings(train__average=kind, train__keep=2))
     progress = run_training(config)
-    before = final_hash(config)
     ranked = sorted(progress.history, key=lambda line: line["dev_loss"])[:3]
     expected = [10, 15, 20] if kind == "last" else sorted(line["step"] for line in ranked)
     run = RunDirectory(config.run)
     assert set(run.checkpoint_steps()) == {*expected, 15, 20}
     parts = [read_checkpoint(run.checkpoint_file(step)).part("model") for step in expected]
-    for arguments in ((), (kind, 3)):
-        file, steps = average_run(run.path, *arguments)
-        assert steps == expected
-        for name, x in read_checkpoint(file).part("model").items():
-            assert torch.equal(x, averaged[0][name])
-            torch.testing.assert_close(x, torch.stack([part[name] for part in parts]).mean(0))
-        file.unlink()
-    assert final_hash(config) == before
-
-
-def test_what_cannot_be_averaged_is_refused(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
-    config = config_of(corpus, "few", **settings(train__max_steps=10))
-    run_training(config)
-    run = RunDirectory(config.run)
-    _, steps = average_run(run.path, "last", 5)
-    assert steps == [5, 10]
-    assert "keeps 2 checkpoints that can be averaged, not 5" in caplog.text
-    with pytest.raises(InputError, match="is the best model of the run"):
-        average_run(run.path, output=run.model_file)
-    with run.lock(), pytest.raises(InputError, match="is in use"):
-        average_run(run.path)
-    run.checkpoint_file(5).unlink()
-    with pytest.raises(InputError, match="has 1 checkpoints of validations to average"):
-        average_run(run.path)
-    run.checkpoint_file(10).unlink()
-    with pytest.raises(ModelError, match="has no checkpoint"):
-        average_run(run.path)
+    for name, x in averaged[0].items():
+        torch.testing.assert_close(x, torch.stack([part[name] for part in parts]).mean(0))
 
 
 @pytest.fixture
@@ -157,6 +131,9 @@ def test_nothing_is_deleted_if_model_or_checkpoints_are_damaged_or_the_run_is_in
     with pytest.raises(ModelError, match="step-5"):
         prune(run.path)
     assert run.checkpoint_steps() == [5, 10, 15, 20]
+    run.prune_checkpoints([])
+    with pytest.raises(ModelError, match="has no checkpoint"):
+        prune(run.path)
 
 
 def test_an_unfinished_training_keeps_what_it_will_average(corpus: Path) -> None:

@@ -53,7 +53,6 @@ SHORTLIST = "vmap.txt"  # the file's name is fixed by CTranslate2
 SUPPORTED: dict[str, tuple[object, ...]] = {
     "architecture": ("transformer",),
     "attention": ("scaled_dot",),
-    "attention_window": (0,),
     "padding_mask": (True,),
 }
 
