@@ -175,6 +175,7 @@ def test_a_target_tag_stands_before_every_line_and_every_part_of_a_long_line(hom
     assert source.encode("Ein Hund.") == [fra, *plain]
     assert source.encode(">>deu<<Ein Hund.") == [deu, *plain]
     assert source.encode("") == source.encode("\ufeff") == []
+    assert source.sample_all(["Ein Hund.", ">>deu<< x"], alpha=0.3, seed=1)[0][0] == fra
     assert source.encode_words("Ein Hund.", [(0, 3), (4, 9)])[1][:2] == [[], [0]]
     tokens, words = source.encode_words(">>deu<< Ein Hund.", [(8, 11), (12, 17)])
     assert tokens == [deu, *plain]
