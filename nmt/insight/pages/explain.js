@@ -69,7 +69,7 @@ function words() {
     put("choices", html("p", {}, "Instead of ", html("b", {}, bdi(token.piece)), ", after “", bdi(piecesToText(targetPieces.slice(0, t)) || "…"), "”:"),
       table(["piece", "probability", ""], token.alternatives.map((choice) => [
         [bdi(choice.piece), choice.token === token.token ? " (written)" : ""], percent(Math.exp(choice.log_prob)),
-        bar(Math.exp(choice.log_prob), 110)])));
+        bar(Math.exp(choice.log_prob), 280)])));
   };
   choose(best.tokens.indexOf(least));
   put("word-table", asTable("All pieces as a table", () => table(["", "piece", "probability", "attended to most", "considered instead"],
@@ -139,9 +139,9 @@ function drawAttention() {
   byId("head-name").textContent = layer === null ? "Mean of all heads" : `Layer ${layer + 1}, head ${head + 1}`;
   const describe = (r, c, value) => `${rowNames[r]} looks at ${columnNames[c]} with weight ${value.toFixed(2)}`;
   const label = `Attention weights, ${PARTS[part][0].toLowerCase()}, ${byId("head-name").textContent.toLowerCase()}`;
-  const cell = Math.max(7, Math.min(26, 520 / columnNames.length));
+  const cell = Math.max(7, Math.min(60, 600 / columnNames.length));
   const figure = shown.lines ? attentionLines(matrix, rowNames, columnNames, label)
-    : heatMap(matrix, { rows: rowNames, columns: columnNames, cell, largest: 1, label, describe });
+    : heatMap(matrix, { rows: rowNames, columns: columnNames, cell, cellHeight: Math.min(26, cell), largest: 1, label, describe });
   put("head-figure", figure, asTable("As a table", () => matrixTable(matrix, rowNames, columnNames)));
   put("head-figures", ...(layer === null ? [] : [figuresOf(part, layer, head)]));
 }
@@ -203,7 +203,7 @@ function hiddenAsGray(matrix) {
 function maskPicture(title, text, matrix, rows, columns) {
   const describe = (r, c, value) => `${rows[r]} ${Number.isNaN(value) ? "must not" : "may"} look at ${columns[c]}`;
   return html("div", {}, html("h3", {}, title), html("p", { class: "muted" }, text), heatMap(hiddenAsGray(matrix), { rows, columns, largest: 1,
-    cell: Math.max(8, Math.min(22, 380 / columns.length)), label: title, describe }));
+    cell: Math.max(8, Math.min(24, 290 / columns.length)), label: title, describe }));
 }
 
 function masksSection() {
@@ -222,7 +222,7 @@ function stageFigure(stage, width) {
   const matrix = new PackedTensor(stage.values).matrix();
   const [rowAxis, columnAxis] = stage.axes.slice(-2);
   const rows = rowNamesOf(rowAxis), columns = stage.columns ?? rowNamesOf(columnAxis);
-  const cell = Math.max(6, Math.min(columns ? 16 : 10, width / matrix[0].length));
+  const cell = Math.max(6, Math.min(columns ? 40 : 20, width / matrix[0].length));
   const isMask = stage.name === "Mask";
   return heatMap(isMask ? hiddenAsGray(matrix) : matrix, { rows, columns, cell, cellHeight: 16, label: `${stage.part}: ${stage.name}`,
     largest: stage.name.startsWith("Attention weights") || stage.name === "Probabilities" || isMask ? 1 : null });

@@ -42,11 +42,12 @@ function textOf(one) {
 }
 
 let timer = null;
+const showPlaying = () => document.querySelector(".play").replaceChildren(icon(timer ? "pause" : "play"), timer ? "Pause" : "Play");
 
 function stop() {
   clearInterval(timer);
   timer = null;
-  document.querySelector(".play").textContent = "Play";
+  showPlaying();
 }
 
 function player() {
@@ -56,11 +57,11 @@ function player() {
   const play = html("button", { class: "play", onclick: () => {
     if (timer) return stop();
     if (state.n === snapshots.length - 1) show(0);
-    play.textContent = "Pause";
     timer = setInterval(() => { show(state.n + 1); if (state.n === snapshots.length - 1) stop(); }, 1100);
-  } }, "Play");
+    showPlaying();
+  } }, icon("play"), "Play");
   const move = (by) => () => { stop(); show(state.n + by); };
-  put("player", play, html("button", { onclick: move(-1) }, "Back"), html("button", { onclick: move(1) }, "Forward"), slider, out);
+  put("player", iconButton("first", "To the first snapshot", () => { stop(); show(0); }), iconButton("back", "Back", move(-1)), play, iconButton("forward", "Forward", move(1)), slider, out);
   onShow.push((n) => {
     slider.value = n;
     slider.setAttribute("aria-valuetext", `step ${number(steps[n])}`);
@@ -195,7 +196,7 @@ function attentionSection() {
 
 function wordsSection() {
   byId("words-text").textContent = `The embeddings of the sentence's pieces, in two dimensions: the first two principal components of all snapshots together, which hold ${percent(data.explained)} of the variance. Pieces that the model treats alike come to stand near each other. Gray lines are the ways up to the present snapshot.`;
-  const width = Math.min(760, byId("word-figure").clientWidth), height = Math.min(460, 0.8 * width), margin = 44;
+  const width = Math.min(780, byId("word-figure").clientWidth), height = Math.max(Math.min(460, 0.8 * width), Math.min(350, width)), margin = 34;
   const all = data.positions.flat();
   const [low, high] = [Math.min, Math.max].map((of) => [0, 1].map((axis) => of(...all.map((one) => one[axis]))));
   const scale = Math.min((width - 2 * margin) / (high[0] - low[0] || 1), (height - 2 * margin) / (high[1] - low[1] || 1)); // the same on both axes
@@ -203,16 +204,25 @@ function wordsSection() {
   const trails = words.map(() => svg("polyline", { class: "trail" }));
   const dots = words.map(([side, piece]) => svg("g", { class: "word" },
     side === "source" ? svg("circle", { r: 4.5, class: side }) : svg("rect", { x: -4, y: -4, width: 8, height: 8, class: side }),
-    svg("text", { x: 8, "dominant-baseline": "central" }, piece)));
+    svg("text", { "dominant-baseline": "central" }, piece), svg("title", {}, piece)));
   put("word-figure", svg("svg", { width, height, role: "img", "aria-label": "Embeddings in two dimensions" },
     svg("rect", { x: 0.5, y: 0.5, width: width - 1, height: height - 1, rx: 8, class: "frame" }), trails, dots));
-  onShow.push((n) => words.forEach((_, i) => {
-    const [x, y] = place(data.positions[n][i]);
-    dots[i].style.transform = `translate(${x}px, ${y}px)`;
-    const label = dots[i].lastChild, isRight = x + 12 + textWidth(words[i][1]) > width;
-    fill(label, { x: isRight ? -8 : 8, "text-anchor": isRight ? "end" : "start" }, []);
-    trails[i].setAttribute("points", data.positions.slice(0, n + 1).map((one) => place(one[i]).join()).join(" "));
-  }));
+  onShow.push((n) => {
+    const points = data.positions[n].map(place), taken = points.map(([x, y]) => [x - 5, y - 5, x + 5, y + 5]);
+    words.forEach(([, piece], i) => {
+      const [x, y] = points[i], w = textWidth(piece) + 4;
+      dots[i].style.transform = `translate(${x}px, ${y}px)`;
+      trails[i].setAttribute("points", data.positions.slice(0, n + 1).map((one) => place(one[i]).join()).join(" "));
+      // The first position at which the label covers no point and no other label; without one, the point has its title.
+      const free = [[8, 0], [-4 - w, 0], [-w / 2, -14], [-w / 2, 14]].find(([dx, dy]) => {
+        const box = [x + dx, y + dy - 7, x + dx + w, y + dy + 7];
+        return box[0] > 0 && box[2] < width && box[1] > 0 && box[3] < height && taken.every((other) =>
+          box[2] < other[0] || other[2] < box[0] || box[3] < other[1] || other[3] < box[1]) && taken.push(box);
+      });
+      dots[i].children[1].style.display = free ? "" : "none";
+      if (free) fill(dots[i].children[1], { x: free[0], y: free[1] }, []);
+    });
+  });
   put("word-table", asTable("All coordinates as a table", () => table(["step", "side", "piece", "first", "second"], snapshots.flatMap((one, n) =>
     words.map(([side, piece], i) => [number(one.step), side, bdi(piece), ...data.positions[n][i].map((value) => value.toFixed(3))])))));
 }

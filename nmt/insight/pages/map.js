@@ -207,8 +207,9 @@ function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, 
   const sourceEnd = inputTop + sourceRows.height, inputEnd = inputTop + inputRows.height, bottom = Math.max(sourceEnd, inputEnd + 10) + 18;
   const pieces = { source: chips(source, sourceRows.places, 0, inputTop), inputs: chips(inputs, inputRows.places, start, inputTop),
     outputs: chips(outputs, outputRows.places, 0, outputTop) };
-  const fan = ({ places }, x, to) => places.map((place) => svg("path", { class: "wire fan", d: curve(x + place.x + place.w / 2, inputTop + place.y, to, 0) }));
-  const fans = { source: fan(sourceRows, 0, encoder.middle), inputs: fan(inputRows, start, decoder.middle) };
+  const fan = (places, x, to) => places.map((place) => svg("path", { class: "wire fan", d: curve(x + place.x + place.w / 2, inputTop + place.y, to, 0) }));
+  // Of the source, all pieces of the first row; those of the others would lie behind it.
+  const fans = { source: fan(sourceRows.places.filter((place) => place.y === 0), 0, encoder.middle), inputs: fan(inputRows.places, start, decoder.middle) };
   const memoryLane = half + gutter / 2 - (isNarrow ? 2 : 0), edge = width - 7;
   const wires = [line(`M${encoder.middle} 0V${encoder.y + GAP}`), line(`M${decoder.middle} 0V${decoder.y + GAP}`),
     decoder.memoryInputs.length ? line(`M${encoder.middle} ${encoder.y + GAP}V${encoder.y}H${memoryLane}`, "memory") : null,
@@ -221,8 +222,9 @@ function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, 
   const showLoop = (t) => {
     const from = outputRows.places[t], to = inputRows.places[t + 1], x = from.x + from.w / 2, y = outputTop + from.y;
     point(chosen.children, curve(decoder.middle, decoder.y + GAP, x, y + CHIP + 4), x, y + CHIP + 1);
-    const below = inputTop + (to ?? inputRows.places[t]).y + CHIP; // the end of the last row that is in use
+    const below = hasLoop ? inputTop + (to ?? inputRows.places[t]).y + CHIP : inputEnd; // the end of the last row that is in use
     inputsLabel.setAttribute("y", below + 24);
+    fans.inputs.forEach((path, i) => { path.style.display = inputRows.places[i].y === 0 || i === t ? "" : "none"; });
     for (const node of [loop, next]) node.style.display = hasLoop && to ? "" : "none";
     if (!hasLoop || !to) return;
     point(loop.children, `M${from.x + from.w + 2} ${y + CHIP / 2}H${edge}V${below + 10}H${start + to.x + to.w / 2}V${below + 4}`, start + to.x + to.w / 2, below + 1);

@@ -22,7 +22,8 @@ function lanes(found) {
 
 // The distribution of one lane: its rows stay, their contents change. `pick(choice)` makes them buttons.
 function distribution(lane, pick) {
-  const n = Math.max(...lane.tokens.map((token) => token.alternatives.length)) + 1; // the last: a written piece that is not among the best
+  const isAmongBest = (token) => token.alternatives.some((one) => one.token === token.token);
+  const n = Math.max(...lane.tokens.map((token) => token.alternatives.length + !isAmongBest(token)));
   const rows = Array.from({ length: n }, () => {
     const parts = { piece: html("bdi", { class: "piece" }), bar: html("span", { class: "fall" }), value: html("span", { class: "value" }) };
     const row = html(pick ? "button" : "div", { class: "choice" }, parts.piece, html("span", { class: "track" }, parts.bar), parts.value);
@@ -37,7 +38,7 @@ function distribution(lane, pick) {
     told.replaceChildren(line);
     so.replaceChildren(...lane.tokens.slice(0, t + 1).map((one, i) => {
       const best = one.alternatives[0];
-      return html("bdi", { class: i === t ? "last" : null }, (lane.isGiven ? best : one).piece.replace(SPACE, " "));
+      return html("bdi", { class: i === t ? "last" : null }, (lane.isGiven ? best : one).piece.replace(SPACE, i ? " " : ""));
     }));
     if (token && lane.isReference && token.rank > 1) line.append(" (the reference: ", html("b", {}, bdi(token.piece)), `, rank ${token.rank})`);
     const others = token?.alternatives ?? [];
@@ -65,7 +66,7 @@ function growing(name, width, height, parts) {
 function maskFigure() {
   const stage = data.stages.find((one) => one.name === "Mask" && one.axes === "TT");
   if (!stage) return null;
-  const matrix = new PackedTensor(stage.values).matrix(), n = matrix.length, cell = Math.min(22, 176 / n);
+  const matrix = new PackedTensor(stage.values).matrix(), n = matrix.length, cell = Math.min(22, 150 / n);
   const groups = matrix.map((row, r) => svg("g", { class: "grows", transform: `translate(0 ${r * cell})` }, shades([row.map((value) => (value > 0.5 ? 1 : NaN))], cell, cell, 1)));
   const cursor = svg("rect", { class: "cursor", width: n * cell, height: cell });
   const told = html("figcaption", { class: "muted" });
@@ -81,11 +82,11 @@ function maskFigure() {
 function cacheFigure() {
   const [shapes, packedValues] = data.cache, values = new PackedTensor(packedValues);
   const isRecurrent = data.settings.architecture === "rnn", [nKinds, n, d] = values.shape;
-  const width = Math.min(22, 176 / n), cell = 80 / d, names = isRecurrent ? ["state", "cell"] : ["keys", "values"];
+  const width = Math.min(22, 150 / n), cell = 70 / d, names = isRecurrent ? ["state", "cell"] : ["keys", "values"];
   const matrices = Array.from({ length: nKinds }, (_, kind) => values.matrix(kind));
   const largest = matrices.map(largestOf);
   const columns = Array.from({ length: n }, (_, t) => svg("g", { class: "grows falls" }, matrices.map((matrix, kind) =>
-    svg("g", { transform: `translate(${t * width} ${kind * 92})`, style: isRecurrent ? null : colorsOf(kind ? "Values" : "Keys") }, shades(matrix[t].map((value) => [value]), width - 0.5, cell, largest[kind])))));
+    svg("g", { transform: `translate(${t * width} ${kind * 80})`, style: isRecurrent ? null : colorsOf(kind ? "Values" : "Keys") }, shades(matrix[t].map((value) => [value]), width - 0.5, cell, largest[kind])))));
   const told = html("figcaption", { class: "muted" });
   const show = (t) => {
     const kept = isRecurrent ? 1 : t + 1;
@@ -95,9 +96,9 @@ function cacheFigure() {
     });
     told.textContent = isRecurrent ? `Last layer, ${shapes[t].join("×")}; replaced at each step` : `Layer 1, ${shapes[t].join("×")}. Head 1: keys above values, ${kept === 1 ? "1 column" : `${kept} columns`}`;
   };
-  const frames = matrices.map((_, kind) => svg("rect", { class: "frame", y: kind * 92, width: n * width, height: 80 }));
+  const frames = matrices.map((_, kind) => svg("rect", { class: "frame", y: kind * 80, width: n * width, height: 70 }));
   const title = isRecurrent ? "Recurrent state" : "KV cache";
-  return { node: html("figure", {}, html("h3", {}, title), growing(`${title}: ${names.slice(0, nKinds).join(" above ")}`, n * width, 92 * nKinds - 12, [frames, columns]), told), show };
+  return { node: html("figure", {}, html("h3", {}, title), growing(`${title}: ${names.slice(0, nKinds).join(" above ")}`, n * width, 80 * nKinds - 10, [frames, columns]), told), show };
 }
 
 // --- another token than the model chose ---------------------------------------------------------------------
@@ -149,17 +150,15 @@ function player(stageFigure) {
   const tree = drawTree(data.tree);
   let figure = null, panels = [];
 
-  const icon = (d) => svg("svg", { width: 16, height: 16, "aria-hidden": "true" }, svg("path", { d }));
-  const button = (d, name, act) => html("button", { "aria-label": name, title: name, class: "icon", onclick: act }, icon(d));
   const range = html("input", { type: "range", min: 1, step: 1, value: 1, "aria-label": "Step of decoding", oninput: () => { pause(); go(Number(range.value) - 1); } });
   const play = html("button", { class: "play", onclick: () => (at.timer ? pause() : start()) });
-  const showPlaying = () => play.replaceChildren(icon(at.timer ? "M3 2h4v12H3zM9 2h4v12H9z" : "M3 2l11 6L3 14z"), at.timer ? "Pause" : "Play");
+  const showPlaying = () => play.replaceChildren(icon(at.timer ? "pause" : "play"), at.timer ? "Pause" : "Play");
   const counter = html("span", { id: "player-step" });
   const told = html("p", { class: "way-text" }), picked = html("div", { class: "picked", "aria-live": "polite" });
   const wayButtons = ways.map((way) => html("button", { onclick: () => choose(way) }, way.name));
   put("ways", ...wayButtons);
-  put("player", button("M2 2h3v12H2zM14 2v12L6 8z", "To the first step", () => { pause(); go(0); }), button("M12 2v12L3 8z", "Back", () => { pause(); go(at.t - 1); }), play,
-    button("M4 2v12l9-6z", "Forward", () => { pause(); go(at.t + 1); }), range, counter);
+  put("player", iconButton("first", "To the first step", () => { pause(); go(0); }), iconButton("back", "Back", () => { pause(); go(at.t - 1); }), play,
+    iconButton("forward", "Forward", () => { pause(); go(at.t + 1); }), range, counter);
   put("map-tree", tree.scroller);
 
   const nSteps = () => Math.max(...at.way.lanes.map((lane) => lane.tokens.length));
@@ -274,7 +273,7 @@ function player(stageFigure) {
   function openBox(spec, layer, name) {
     pause();
     at.box = name;
-    const extra = spec.box === "layer" ? headsOf(spec.part, layer, attention) : spec.box === "attention" ? headsOf("decoder", 1, attention)
+    const extra = spec.box === "layer" ? [html("p", {}, "The same as layer 1, with weights of its own."), ...headsOf(spec.part, layer, attention)] : spec.box === "attention" ? headsOf("decoder", 1, attention)
       : spec.box === "recurrent" && spec.part === "decoder" ? [html("p", {}, "The state of the last layer at each step stands beside the map, under “The translation”.")] : [];
     const close = html("button", { onclick: closeBox }, "Back to the step");
     put("box", html("div", { class: "box-head" }, html("h3", { tabindex: -1 }, spec.label), close),

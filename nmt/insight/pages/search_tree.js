@@ -43,7 +43,7 @@ function drawTree(nodes) {
       "dominant-baseline": "central", class: node.status === "pruned" ? "muted" : null, "font-weight": node.is_best ? "bold" : null }, node.piece),
     svg("title", {}, `${piecesToText(pathOf(nodes, node))}: log-probability ${node.log_prob.toFixed(3)}, score ${node.score.toFixed(3)}, ${STATUS[node.status]}`)));
   }
-  const tree = svg("svg", { width: 40 + (last + 1) * columnWidth, height: 20 + most * 24, role: "img",
+  const tree = svg("svg", { width: 40 + last * columnWidth + Math.max(0, ...(perStep[last] ?? []).map((node) => textWidth(node.piece))), height: 20 + most * 24, role: "img",
     "aria-label": "Tree of hypotheses; the table below says the same for one step" },
   edges, svg("text", { x: 2, y: 18, "dominant-baseline": "central" }, "<s>"), marks);
   const scroller = html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Tree of hypotheses" }, tree);
