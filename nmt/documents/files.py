@@ -27,7 +27,8 @@ MEMBERS = re.compile(
     r"word/(document|header\d*|footer\d*|footnotes|endnotes)\.xml|ppt/(slides/slide|notesSlides/notesSlide)\d+\.xml"
     r"|(word|ppt)/(diagrams/(data|drawing)|charts/chart)\d+\.xml"
 )
-MAX_FILE_BYTES, MAX_UNPACKED_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 500_000_000, 20_000_000, 10_000
+MAX_FILE_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 20_000_000, 10_000
+UNPACKED = 25  # all members together may have so many times the bytes of texts
 DAMAGES = (ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error)
 
 Watch = Callable[[Iterable[Translation], int], Iterable[Translation]]
@@ -45,55 +46,67 @@ def translate_file(translator: Translator, source: Path, output: Path, *, watch:
         if output.exists() and output.samefile(source):
             raise InputError(f"{source} would be overwritten", hint="give another name after -o")
         content = read_capped(source, MAX_FILE_BYTES)
-    with damages(source):
-        infos, members = unzipped(content) if suffix in ZIPPED else ([], {"": content})
-    texts = {
-        name: decoded(source, name, data) for name, data in members.items() if not infos or MEMBERS.fullmatch(name)
-    }
     with atomic_writer(output) as file:  # opened first: if it cannot be written, fail before translating
-        for markup in FORMATS[suffix]:
-            documents = []
-            for name, text in texts.items():
-                with damages(source, name):
-                    documents.append(markup.parse(text))
-            sentences = [sentence for parts in documents for sentence in sentences_of(parts)]
-            found = watch(translator.translate_lines(sentences, **arguments), len(sentences)) if sentences else []
-            written = MarkupTranslator(translator, markup).written(documents, (one.text for one in found))
-            texts = dict(zip(texts, written, strict=True))
-        members |= {name: text.encode() for name, text in texts.items()}
-        file.write(zipped(infos, members) if infos else members[""])
+        *_, new = translation_steps(translator, source, suffix, content, MAX_TEXT_BYTES, watch, **arguments)
+        file.write(new or b"")
+
+
+def translation_steps(
+    translator: Translator, title: object, suffix: str, content: bytes, max_text: int, watch: Watch, **arguments: Any
+) -> Iterator[bytes | None]:
+    """Yield None for each sentence, when another caller may use the translator, and at last the translated document.
+
+    `title` names the document in messages; its texts may have `max_text` bytes. For the others see `translate_file`.
+    """
+    with damages(title):
+        infos, members = unzipped(content, UNPACKED * max_text) if suffix in ZIPPED else ([], {"": content})
+    names = [name for name in members if not infos or MEMBERS.fullmatch(name)]
+    n_bytes = sum(len(members[name]) for name in names)
+    if n_bytes > max_text:
+        raise InputError(f"{title} has {n_bytes:,} bytes of text, over {max_text:,}", hint="split it")
+    texts = {name: decoded(title, name, members[name]) for name in names}
+    for markup in FORMATS[suffix]:
+        documents, translations = [], []
+        for name, text in texts.items():
+            with damages(title, name):
+                documents.append(markup.parse(text))
+        sentences = [sentence for parts in documents for sentence in sentences_of(parts)]
+        for found in watch(translator.translate_lines(sentences, **arguments), len(sentences)) if sentences else []:
+            translations.append(found.text)
+            yield None
+        texts = dict(zip(texts, MarkupTranslator(translator, markup).written(documents, translations), strict=True))
+    members |= {name: text.encode() for name, text in texts.items()}
+    yield zipped(infos, members) if infos else members[""]
 
 
 @contextlib.contextmanager
-def damages(source: Path, name: str = "") -> Iterator[None]:
+def damages(title: object, name: str = "") -> Iterator[None]:
     """Convert errors that a damaged document, or its member `name`, causes in a block, to InputError."""
     try:
         yield
     except DAMAGES as error:
         raise InputError(
-            f"{source} is damaged: {name} {error}".replace("  ", " "), hint="save it anew from its own program"
+            f"{title} is damaged: {name} {error}".replace("  ", " "), hint="save it anew from its own program"
         ) from error
 
 
-def decoded(source: Path, name: str, content: bytes) -> str:
-    """Return a text. Raises InputError if it is too large or not UTF-8."""
-    if len(content) > MAX_TEXT_BYTES:
-        raise InputError(f"{source} {name} has {len(content):,} bytes, over {MAX_TEXT_BYTES:,}", hint="split it")
+def decoded(title: object, name: str, content: bytes) -> str:
+    """Return a text. Raises InputError if it is not UTF-8."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
         hint = "if it is text in another encoding: iconv -f ENCODING -t utf-8 FILE > NEW"
-        raise InputError(f"{source} {name} is not UTF-8 at byte {error.start + 1}", hint=hint) from error
+        raise InputError(f"{title}{name and f' {name}'} is not UTF-8 at byte {error.start + 1}", hint=hint) from error
 
 
-def unzipped(content: bytes) -> tuple[list[zipfile.ZipInfo], dict[str, bytes]]:
+def unzipped(content: bytes, max_bytes: int) -> tuple[list[zipfile.ZipInfo], dict[str, bytes]]:
     """Return the members of a file. Raises one of `DAMAGES` if it cannot be read or is too large."""
     if content.startswith(b"\xd0\xcf\x11\xe0"):
         raise ValueError("it has a password, or the format of Office 97")
     with zipfile.ZipFile(BytesIO(content)) as archive:
         infos = archive.infolist()
-        if len(infos) > MAX_MEMBERS or sum(info.file_size for info in infos) > MAX_UNPACKED_BYTES:
-            raise ValueError(f"it has over {MAX_UNPACKED_BYTES:,} bytes unpacked, or {MAX_MEMBERS:,} members")
+        if len(infos) > MAX_MEMBERS or sum(info.file_size for info in infos) > max_bytes:
+            raise ValueError(f"it has over {max_bytes:,} bytes unpacked, or {MAX_MEMBERS:,} members")
         members = {info.filename: archive.read(info) for info in infos}
     if len(members) < len(infos) or not any(map(MEMBERS.fullmatch, members)):
         raise ValueError("it has no text of Word or PowerPoint, or two texts of one name")
