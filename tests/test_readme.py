@@ -229,6 +229,7 @@ def desk(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for part in ("new.de.000", "new.de.001", "new.de.002"):
         shutil.copy(five_run.source_file, home / part)
     (home / "terms.tsv").write_text("Hund\thound\n")
+    (home / "shop.csv").write_text("id,description\n1,Hund\n")
     return home
 
 

@@ -36,6 +36,7 @@ def translate(
     markup: Annotated[
         Markup, typer.Option("--format", help="Of lines: tags stay around the words that the tagged ones become.")
     ] = "text",
+    column: Annotated[str, typer.Option(help="Of a .csv file: the column to translate, its name or number.")] = "",
     protect_placeholders: Annotated[
         bool, typer.Option("--protect-placeholders", help="Keep {name}, %s, URLs, numbers and emoji as they are.")
     ] = False,
@@ -70,8 +71,8 @@ def translate(
 
     nmt translate < in > out writes one line per input line, in order; a blank line stays blank. nmt translate "one
     sentence" translates the argument. nmt translate report.docx -o report.en.docx translates a document: .docx, .pptx,
-    .md, .html, .txt, subtitles (.srt, .vtt), or a table of strings (.json, .po). On a terminal, nmt translate shows a
-    prompt.
+    .md, .html, .txt, subtitles (.srt, .vtt), or a table of strings (.csv, .json, .po, .xliff). On a terminal, nmt
+    translate shows a prompt.
     """
     document = document_of(text)
     text = checked_text(None if document else text, input_file)
@@ -79,6 +80,8 @@ def translate(
     if document and (output in (None, streams.DASH) or any(others)):
         hint = "-o FILE says where; leave out --input, --resume, --json, --scores, --min-confidence and such"
         raise InputError(f"{document} is a document: its translation needs a file", hint=hint)
+    if column and (document is None or document.suffix.lower() != ".csv"):
+        raise InputError("--column is for a .csv file", hint="nmt translate FILE.csv --column NAME -o NEW.csv")
     if n_best > 1 and not json_lines:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
     if markup != "text" and (json_lines or scores or prefix or min_confidence is not None):
@@ -114,7 +117,7 @@ def translate(
     if document and output:
         from nmt.documents.files import translate_file
 
-        translate_file(translator, document, output, watch=streams.with_bar, **arguments)
+        translate_file(translator, document, output, watch=streams.with_bar, column=column, **arguments)
         return
     writer = translator if markup == "text" else of_markup(translator, markup)
     render = renderer(translator, min_confidence, json_lines=json_lines, scores=scores)

@@ -6,6 +6,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from nmt.documents.markdown import MARKDOWN
 from nmt.documents.markup import Format, MarkupTranslator, Part, sentences_of
 from nmt.documents.ooxml import BOXES, PARAGRAPHS
 from nmt.documents.subtitles import SRT, VTT
-from nmt.documents.tables import JSON, PO
+from nmt.documents.tables import JSON, PO, parse_csv
+from nmt.documents.xliff import XLIFF
 from nmt.errors import InputError, os_errors_as
 from nmt.files import atomic_writer, read_capped
 
@@ -52,11 +54,19 @@ def translate_file(translator: Translator, source: Path, output: Path, *, watch:
 
 
 def translation_steps(
-    translator: Translator, title: object, suffix: str, content: bytes, max_text: int, watch: Watch, **arguments: Any
+    translator: Translator,
+    title: object,
+    suffix: str,
+    content: bytes,
+    max_text: int,
+    watch: Watch,
+    column: str = "",
+    **arguments: Any,
 ) -> Iterator[bytes | None]:
     """Yield None for each sentence, when another caller may use the translator, and at last the translated document.
 
-    `title` names the document in messages; its texts may have `max_text` bytes. For the others see `translate_file`.
+    `title` names the document in messages; its texts may have `max_text` bytes; `column` is that of a CSV file to
+    translate, a name or number. For the others see `translate_file`.
     """
     with damages(title):
         infos, members = unzipped(content, UNPACKED * max_text) if suffix in ZIPPED else ([], {"": content})
@@ -65,7 +75,9 @@ def translation_steps(
     if n_bytes > max_text:
         raise InputError(f"{title} has {n_bytes:,} bytes of text, over {max_text:,}", hint="split it")
     texts = {name: decoded(title, name, members[name]) for name in names}
-    for markup in FORMATS[suffix]:
+    for markup in (
+        [Format(partial(parse_csv, column=column, title=title), str)] if suffix == ".csv" else FORMATS[suffix]
+    ):
         documents, translations = [], []
         for name, text in texts.items():
             with damages(title, name):
@@ -133,4 +145,4 @@ def parse_lines(text: str) -> list[Part]:
 
 TEXT, OOXML = [Format(parse_lines, str)], [BOXES, PARAGRAPHS]
 FORMATS = {".docx": OOXML, ".htm": [HTML], ".html": [HTML], ".json": [JSON], ".md": [MARKDOWN], ".po": [PO]}
-FORMATS |= {".pptx": OOXML, ".srt": [SRT], ".txt": TEXT, ".vtt": [VTT]}
+FORMATS |= {".pptx": OOXML, ".srt": [SRT], ".txt": TEXT, ".vtt": [VTT], ".xlf": [XLIFF], ".xliff": [XLIFF]}

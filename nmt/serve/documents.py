@@ -34,6 +34,7 @@ class Documents:
         source: Annotated[schema.Source, Form()],
         target: Annotated[schema.Code, Form()],
         api_key: Annotated[schema.Key, Form()] = "",
+        column: Annotated[str, Form(description="Of a .csv file: the column to translate, its name or number.")] = "",
     ) -> dict[str, str]:
         """Translate a document; `translatedFileUrl` is where its translation is, for 30 minutes."""
         self.api.check_key(request, api_key)
@@ -42,7 +43,7 @@ class Documents:
         suffix = path.suffix.lower()
         if suffix not in SUFFIXES:
             raise HTTPException(400, f"file: its name must end in {', '.join(SUFFIXES)}")
-        content = await self.translated(model, suffix, await file.read())
+        content = await self.translated(model, suffix, await file.read(), column)
         name = secrets.token_urlsafe() + suffix
         self.kept[name] = quote(f"{path.stem[:100]}_{model.target}{suffix}"), content
         asyncio.get_running_loop().call_later(KEPT_S, self.kept.pop, name, None)
@@ -50,11 +51,11 @@ class Documents:
             del self.kept[next(iter(self.kept))]
         return {"translatedFileUrl": f"{request.base_url}download_file/{name}"}
 
-    async def translated(self, model: ServedModel, suffix: str, content: bytes) -> bytes:
+    async def translated(self, model: ServedModel, suffix: str, content: bytes, column: str) -> bytes:
         """Return the translation of a document. Between its searches, other requests are answered."""
         window, max_text = self.api.limits.n_lines, self.api.limits.n_bytes * (MARKUP if suffix in ZIPPED else 1)
         options = model.translator.with_options(scores=False)
-        arguments = "the file", suffix, content, max_text, lambda found, _: found
+        arguments = "the file", suffix, content, max_text, lambda found, _: found, column
         steps = translation_steps(model.translator, *arguments, window=window, options=options)
         found: list[bytes | None] = [None]
         while found[-1] is None:

@@ -24,6 +24,10 @@ DOCUMENTS: dict[str, dict[str, str]] = {  # by name, their members
     "a.srt": {"": "1\r\n00:00:01,000 --> 00:00:02,500\r\n- Ein Hund?\r\n- Ja.\r\n"},
     "a.vtt": {"": "WEBVTT\n\nNOTE Notiz\n\n00:01.000 --> 00:02.500 align:start\nEin <i>Hund</i>\nbellt\n"},
     "a.json": {"": '{"Titel": "Hund",\n "b": ["da", 1, "\\u0031"], "c": {"d": "ein \\"Wort\\""}}'},
+    "a.csv": {"": 'Nr,Text\r\n1,"Ein ""Hund"", rot"\r\n\r\n2,"da\n"\r\n'},
+    "a.xlf": {
+        "": '<xliff version="1.2"><trans-unit id="1"><source>Ein <g id="2">Hund</g></source></trans-unit></xliff>'
+    },
     "a.po": {"": '# Kommentar\nmsgid "Ein Hund"\nmsgstr ""\n'},
     "a.docx": {
         "word/styles.xml": root(f"<w:p>{r('Stil')}</w:p>"),
@@ -65,6 +69,7 @@ def read(path: Path) -> list[tuple[object, ...]]:
         ("a.srt", ["Ein Hund?", "Ja."]),
         ("a.vtt", ["Ein Hund bellt"]),
         ("a.json", ["Hund", "da", 'ein "Wort"']),
+        ("a.csv", ['Ein "Hund", rot', "da"]),
         ("a.docx", ["der rote Hund", "Kopf", "Ende"]),
         ("a.pptx", ["Titel", "Notiz"]),
     ],
@@ -72,8 +77,8 @@ def read(path: Path) -> list[tuple[object, ...]]:
 def test_texts_are_translated_and_all_else_stays(tmp_path: Path, name: str, sentences: list[str]) -> None:
     source, new, back = (tmp_path / f"{i}.{name}" for i in range(3))
     write(source, DOCUMENTS[name])
-    assert echo_file(source, new, str.swapcase) == sentences
-    assert echo_file(new, back, str.swapcase) != sentences
+    assert echo_file(source, new, str.swapcase, column="Text") == sentences
+    assert echo_file(new, back, str.swapcase, column="Text") != sentences
     assert read(back) == read(source)
 
 
@@ -88,13 +93,13 @@ def test_a_damaged_document_is_one_error_and_nothing_is_written(tmp_path: Path, 
             damaged[at] = randomness.randrange(256)
         source.write_bytes(damaged[: randomness.choice([len(whole), randomness.randrange(len(whole))])])
         try:
-            echo_file(source, output)
+            echo_file(source, output, column="2")
             output.unlink()
         except InputError as error:
             errors.append(str(error))
         assert list(tmp_path.iterdir()) == [source]
     assert len(errors) > 50
-    assert all(re.fullmatch(f"{source} .+", error) for error in errors)
+    assert all(re.fullmatch(f"(which column of )?{source}.+", error) for error in errors)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +138,7 @@ def test_a_text_of_unclosed_brackets_does_not_take_minutes(tmp_path: Path, name:
 
 
 def test_suffixes_and_encodings(tmp_path: Path) -> None:
-    assert sorted(files.FORMATS) == list(SUFFIXES)
+    assert sorted([*files.FORMATS, ".csv"]) == list(SUFFIXES)
     (tmp_path / "a.txt").write_bytes(b"T\xfcr")
     with pytest.raises(InputError, match="is not UTF-8 at byte 2"):
         echo_file(tmp_path / "a.txt", tmp_path / "b.txt")
@@ -145,6 +150,7 @@ def test_the_command_translates_documents(five_run: FiveRun, tmp_path: Path) -> 
     common = ["translate", "-m", five_run.run, source]
     assert out_lines(run_nmt(*common, "-o", output)) == []
     assert output.read_bytes() == five_run.target_file.read_bytes()
+    one_clear_error(run_nmt(*common, "-o", output, "--column", "a"), 2, "--column is for a .csv file")
     one_clear_error(run_nmt(*common), 2, "is a document: its translation needs a file")
     one_clear_error(run_nmt(*common, "-o", output, "--json"), 2, "is a document: its translation needs a file")
     one_clear_error(run_nmt(*common, "-o", source), 2, "would be overwritten")

@@ -9,7 +9,6 @@ import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
-from typing import Any
 
 import pytest
 from conftest import PATIENCE_S, SOURCE, TARGET, wait_until
@@ -64,48 +63,37 @@ def test_a_document_is_translated_and_downloaded(client: Client) -> None:
     for _ in range(2):
         assert client.get(text).body == f"# {TARGET[0]}\n".encode()
         assert zipfile.ZipFile(BytesIO(client.get(word).body)).read(WORD).decode() == PARAGRAPH.format(TARGET[0])
-    settings: dict[str, object] = {"apiKeys": False, "keyRequired": False, "charLimit": 5000, "suggestions": False}
-    settings |= {"filesTranslation": True, "supportedFilesFormat": list(SUFFIXES)}
-    assert client.get("/frontend/settings").json == settings
+    settings = client.get("/frontend/settings").json
+    assert (settings["filesTranslation"], settings["supportedFilesFormat"]) == (True, list(SUFFIXES))
+
+
+def test_file_names_are_only_repeated_in_the_header_of_the_download(client: Client) -> None:
+    for name, charset, told in (
+        (rf"../../etc/ä\";{'x' * 1500}.TXT", "utf-8", f"%C3%A4%22%3B{'x' * 97}_en.txt"),
+        ("\u202e\x0b.txt", "utf-8", "%E2%80%AE%0B_en.txt"),
+        (r"\ud800.txt", "unicode_escape", "%3F_en.txt"),
+    ):
+        body, headers = form(name, SOURCE[0].encode(), **PAIR)
+        headers["Content-Type"] += f"; charset={charset}"
+        path = path_of(client, client.send("POST", "/translate_file", body, headers))
+        assert re.fullmatch(r"/download_file/[\w-]{40,}\.txt", path)
+        found = client.get(path).headers
+        assert found["content-disposition"] == f"attachment; filename=\"{told}\"; filename*=utf-8''{told}"
+        assert (found["content-type"], found["cache-control"]) == ("application/octet-stream", "no-store")
 
 
 @pytest.mark.parametrize(
-    ("name", "charset", "told"),
+    ("name", "content", "fields", "message"),
     [
-        ("letter.txt", "utf-8", "letter_en.txt"),
-        (r"../../etc/ä\";b.TXT", "utf-8", "%C3%A4%22%3Bb_en.txt"),
-        (f"{'x' * 1500}.txt", "utf-8", f"{'x' * 100}_en.txt"),
-        ("\u202e\x0b.txt", "utf-8", "%E2%80%AE%0B_en.txt"),
-        (r"\ud800.txt", "unicode_escape", "%3F_en.txt"),
+        (None, b"", PAIR, "file: Field required"),
+        (None, b"", {**PAIR, "file": "a"}, "file: must be a file"),
+        ("a.exe", b"a", PAIR, "file: its name must end in .csv, .docx, "),
+        ("a.txt", b"a", {**PAIR, "target": "fr"}, "no model translates zh to fr; this server translates zh to en"),
+        ("a.csv", b"id,b", {**PAIR, "column": "c"}, "which column of the file? There are ['id', 'b']"),
+        ("a.docx", packed(WORD, "a" * 524_289), PAIR, "the file has 524,289 bytes of text, over 524,288"),
+        ("a.docx", packed("word/a.png", "a" * 13_107_201), PAIR, "over 13,107,200 bytes unpacked"),
     ],
-    ids=["plain", "folders and quotes", "long", "control characters", "half a surrogate pair"],
 )
-def test_file_names_are_only_repeated_in_the_header_of_the_download(
-    client: Client, name: str, charset: str, told: str
-) -> None:
-    body, headers = form(name, SOURCE[0].encode(), **PAIR)
-    headers["Content-Type"] += f"; charset={charset}"
-    path = path_of(client, client.send("POST", "/translate_file", body, headers))
-    assert re.fullmatch(r"/download_file/[\w-]{40,}\.txt", path)
-    found = client.get(path).headers
-    assert found["content-disposition"] == f"attachment; filename=\"{told}\"; filename*=utf-8''{told}"
-    assert (found["content-type"], found["cache-control"]) == ("application/octet-stream", "no-store")
-
-
-REFUSED = [
-    (None, b"", PAIR, "file: Field required"),
-    ("a.txt", b"a", {"source": "zh"}, "target: Field required"),
-    (None, b"", {**PAIR, "file": "a"}, "file: must be a file"),
-    ("a.exe", b"a", PAIR, "file: its name must end in .docx, .htm, "),
-    ("a.txt", b"a", {**PAIR, "target": "fr"}, "no model translates zh to fr; this server translates zh to en"),
-    ("a.txt", b"a" * 65_537, PAIR, "the file has 65,537 bytes of text, over 65,536"),
-    ("a.docx", packed(WORD, "<a>\n<b></a>"), PAIR, "the file is damaged: word/document.xml line 2: mismatched tag"),
-    ("a.docx", packed(WORD, "a" * 524_289), PAIR, "the file has 524,289 bytes of text, over 524,288"),
-    ("a.docx", packed("word/a.png", "a" * 13_107_201), PAIR, "over 13,107,200 bytes unpacked"),
-]
-
-
-@pytest.mark.parametrize(("name", "content", "fields", "message"), REFUSED, ids=[message for *_, message in REFUSED])
 def test_a_wrong_upload_is_refused_with_the_reason(
     client: Client, name: str | None, content: bytes, fields: dict[str, str], message: str
 ) -> None:
@@ -125,64 +113,49 @@ def test_what_is_no_form_is_refused_and_not_logged(client: Client, caplog: pytes
     assert not caplog.records
 
 
-def test_other_limits_are_those_of_all_requests(translator: Translator) -> None:
+def test_other_limits_are_those_of_all_requests_and_translations_are_deleted(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "MAX_KEPT_BYTES", 3 * len(TARGET[0]) // 2)
     with served(translator, keys=["secret"], limits=Limits(n_file_bytes=1000)) as client:
         assert client.get("/v1/models").json["max_file_bytes"] == 1000
         assert upload(client, "a.txt", b"a" * 1000).error == "a request may have 1,000 bytes"
         assert upload(client, "a.txt", b"a", api_key="wrong").error == "the API key is missing or wrong"
-        path = path_of(client, upload(client, "a.txt", b"a", api_key="secret"))
-        assert client.get(path).status == 200, "the address is the key of a download"
-        body, headers = form("a.txt", b"a", **PAIR, api_key="secret")
-        assert client.send("POST", "/translate_file", body, {**headers, "Origin": "http://evil.example"}).status == 403
-
-
-def test_translations_are_deleted_after_a_time_or_when_they_are_too_large(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(documents, "MAX_KEPT_BYTES", 3 * len(TARGET[0]) // 2)
-    with served(translator) as client:
-        first, second = (path_of(client, upload(client, "a.txt", SOURCE[0].encode())) for _ in range(2))
+        body, headers = form("a.txt", SOURCE[0].encode(), **PAIR, api_key="secret")
+        sent = "POST", "/translate_file", body
+        first, second = (path_of(client, client.send(*sent, headers)) for _ in range(2))
         assert client.get(first).error == "there is no such file; translations are kept for 30 minutes"
-        assert client.get(second).status == 200
+        assert client.get(second).status == 200, "the address is the key of a download"
         monkeypatch.setattr(documents, "KEPT_S", 0.1)
-        third = path_of(client, upload(client, "a.txt", SOURCE[0].encode()))
+        third = path_of(client, client.send(*sent, headers))
         wait_until(lambda: client.get(third).status == 404)
-
-
-class Endless:
-    """A translator whose documents have no end; it counts their sentences."""
-
-    def __init__(self, translator: Translator) -> None:
-        self.translator = translator
-        self.n_sentences = 0
-        self.ended = threading.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.translator, name)
-
-    def translate_lines(self, *_: object, **__: object) -> Iterator[Translation]:
-        try:
-            while True:
-                self.n_sentences += 1
-                time.sleep(0.001)
-                yield Translation("", [TextHypothesis([], [], 0.0, [], "")])
-        finally:
-            self.ended.set()
+        assert client.send(*sent, {**headers, "Origin": "http://evil.example"}).status == 403
 
 
 def test_a_document_delays_others_by_one_search_and_ends_when_its_client_leaves(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    started, ended = threading.Event(), threading.Event()
+
+    def endless(*_: object, **__: object) -> Iterator[Translation]:
+        started.set()
+        try:
+            while True:
+                time.sleep(0.001)
+                yield Translation("", [TextHypothesis([], [], 0.0, [], "")])
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(translator, "translate_lines", endless)
     monkeypatch.setattr(guard, "MAX_FILES", 1)
-    endless: Any = Endless(translator)
-    with served(endless) as client, ThreadPoolExecutor(1) as pool:
+    with served(translator) as client, ThreadPoolExecutor(1) as pool:
         with contextlib.closing(client.connect()) as connection:
             connection.request("POST", "/translate_file", *form("a.txt", b"a", **PAIR))
-            wait_until(lambda: endless.n_sentences)
+            assert started.wait(PATIENCE_S)
             assert client.post("/translate", {"q": SOURCE[0], **PAIR}).json == {"translatedText": TARGET[0]}
             other = pool.submit(upload, client, "a.docx", b"a")  # waits: its body is not read yet
             time.sleep(0.3)
             assert not other.done()
         assert "damaged" in other.result(PATIENCE_S).error
         gc.collect()
-        assert endless.ended.wait(PATIENCE_S)
+        assert ended.wait(PATIENCE_S)

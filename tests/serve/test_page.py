@@ -136,7 +136,7 @@ def test_a_document_is_dropped_or_opened_and_its_translation_saved(
 ) -> None:
     drop = """() => { const dataTransfer = new DataTransfer(); dataTransfer.items.add(new File([%r], "a.md"));
         document.body.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true })); }"""
-    (tmp_path / "b.json").write_text('{"a": ')
+    (tmp_path / "b.csv").write_text("id,text\n1,a")
     with opened(browser, client, accept_downloads=True, ignored="400") as page:
         page.locator("#pair option").first.wait_for(state="attached")
         page.evaluate(drop % f"# {SOURCE[0]}")
@@ -148,8 +148,9 @@ def test_a_document_is_dropped_or_opened_and_its_translation_saved(
             assert download.value.suggested_filename == "a_en.md"
             assert Path(download.value.path()).read_text(encoding="utf-8") == f"# {TARGET[0]}"
         assert ".docx" in (page.locator("#file").get_attribute("accept") or "")
-        page.locator("#file").set_input_files(tmp_path / "b.json")
-        wait_for(page, "#status", "the file is damaged: Expecting value: line 1 column 7 (char 6)")
+        page.on("dialog", lambda dialog: dialog.accept("3"))
+        page.locator("#file").set_input_files(tmp_path / "b.csv")
+        wait_for(page, "#status", "which column of the file? There are ['id', 'text']")
         assert page.locator("#result").inner_text() == ""
 
 
