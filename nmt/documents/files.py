@@ -1,18 +1,22 @@
 """Translate a document; its suffix tells its format. If it is damaged, an error is raised and nothing is written."""
 
 import contextlib
+import logging
 import re
 import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from html import escape
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from nmt.config import language
 from nmt.decode.segments import Translation
 from nmt.decode.translator import Translator
+from nmt.documents import SUFFIXES
 from nmt.documents.html import HTML, Parser
 from nmt.documents.markdown import MARKDOWN
 from nmt.documents.markup import Format, MarkupTranslator, Part, sentences_of
@@ -20,15 +24,19 @@ from nmt.documents.ooxml import BOXES, PARAGRAPHS
 from nmt.documents.subtitles import SRT, VTT
 from nmt.documents.tables import JSON, PO, parse_csv
 from nmt.documents.xliff import XLIFF
-from nmt.errors import InputError, os_errors_as
+from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 from nmt.files import atomic_writer, read_capped
 
+log = logging.getLogger("nmt")
 ZIPPED = (".docx", ".pptx")
 # The members that have paragraphs. Comments and the layouts of slides are not the document's text.
 MEMBERS = re.compile(
     r"word/(document|header\d*|footer\d*|footnotes|endnotes)\.xml|ppt/(slides/slide|notesSlides/notesSlide)\d+\.xml"
     r"|(word|ppt)/(diagrams/(data|drawing)|charts/chart)\d+\.xml"
 )
+TMX = """<?xml version="1.0" encoding="utf-8"?><tmx version="1.4"><header creationtool="nmt" creationtoolversion="1"
+segtype="sentence" o-tmf="nmt" adminlang="en" srclang="{}" datatype="plaintext"/><body>"""
+NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML cannot have
 MAX_FILE_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 20_000_000, 10_000
 UNPACKED = 25  # all members together may have so many times the bytes of texts
 DAMAGES = (ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error)
@@ -36,21 +44,67 @@ DAMAGES = (ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedE
 Watch = Callable[[Iterable[Translation], int], Iterable[Translation]]
 
 
-def translate_file(translator: Translator, source: Path, output: Path, *, watch: Watch, **arguments: Any) -> None:
+def translate_path(translator: Translator, source: Path, output: Path, resume: bool = False, **arguments: Any) -> None:
+    """Translate a document, or the documents in a folder and below into another; see `translate_file`.
+
+    A bad one is logged. With `resume`, those with a newer translation are skipped. Raises NmtError if any was bad.
+    """
+    if not source.is_dir():
+        translate_file(translator, source, output, **arguments)
+        return
+    paths = [path for path in sorted(source.rglob("*")) if path.suffix.lower() in SUFFIXES and path.is_file()]
+    paths = [path for path in paths if not path.resolve().is_relative_to(output.resolve())]
+    if not paths:
+        raise InputError(f"{source} has no documents outside of {output}", hint=f"they end in {', '.join(SUFFIXES)}")
+    n_bad = 0
+    for path in paths:
+        new = output / path.relative_to(source)
+        if resume and new.exists() and new.stat().st_mtime_ns >= path.stat().st_mtime_ns:
+            continue
+        with os_errors_as(OutputError, f"make {new.parent}", hint="check that you may write there"):
+            new.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            translate_file(translator, path, new, **arguments)
+            log.info("written to %s", new)
+        except InputError as error:
+            log.error("%s", error)
+            n_bad += 1
+    if n_bad:
+        raise NmtError(f"{n_bad} of {len(paths)} documents could not be translated")
+
+
+def translate_file(
+    translator: Translator, source: Path, output: Path, *, watch: Watch, bilingual: bool = False, **arguments: Any
+) -> None:
     """Write the translation of a document. Raises InputError, and writes nothing, if it is damaged or too large.
 
     `watch` passes the translations on, whose number it is told; `arguments` are those of `Translator.translate_lines`.
+    With `bilingual`, the sentences are written instead, see `as_pairs`.
     """
     suffix = source.suffix.lower()
-    if output.suffix.lower() != suffix:
-        raise InputError(f"{output} is not named as a {suffix} file", hint=f"-o {output.with_suffix(suffix)}")
+    suffixes = (".tmx", ".tsv") if bilingual else (suffix,)
+    if output.suffix.lower() not in suffixes:
+        raise InputError(f"{output} is not named as a {suffixes[0]} file", hint=f"-o {output.with_suffix(suffixes[0])}")
     with os_errors_as(InputError, f"read {source}", hint="check the path, and that you may read it"):
         if output.exists() and output.samefile(source):
             raise InputError(f"{source} would be overwritten", hint="give another name after -o")
         content = read_capped(source, MAX_FILE_BYTES)
     with atomic_writer(output) as file:  # opened first: if it cannot be written, fail before translating
-        *_, new = translation_steps(translator, source, suffix, content, MAX_TEXT_BYTES, watch, **arguments)
-        file.write(new or b"")
+        *found, new = translation_steps(translator, source, suffix, content, MAX_TEXT_BYTES, watch, **arguments)
+        file.write("\n".join([*as_pairs(translator, output, found), ""]).encode() if bilingual else new)
+
+
+def as_pairs(translator: Translator, output: Path, found: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """The lines of a file with sources and translations, by its suffix: TMX 1.4 or two columns."""
+    if output.suffix.lower() == ".tsv":
+        yield from ("\t".join(" ".join(text.split()) for text in pair) for pair in found)
+        return
+    source, target = (language(translator.config.data, side) or "und" for side in ("source", "target"))
+    yield TMX.format(source)
+    for pair in found:
+        old, new = (escape(NOT_XML.sub("", text), quote=False) for text in pair)
+        yield f'<tu><tuv xml:lang="{source}"><seg>{old}</seg></tuv><tuv xml:lang="{target}"><seg>{new}</seg></tuv></tu>'
+    yield "</body></tmx>"
 
 
 def translation_steps(
@@ -62,8 +116,8 @@ def translation_steps(
     watch: Watch,
     column: str = "",
     **arguments: Any,
-) -> Iterator[bytes | None]:
-    """Yield None for each sentence, when another caller may use the translator, and at last the translated document.
+) -> Iterator[Any]:
+    """Yield each sentence and its translation, when others may use the translator, and at last the new document.
 
     `title` names the document in messages; its texts may have `max_text` bytes; `column` is that of a CSV file to
     translate, a name or number. For the others see `translate_file`.
@@ -85,7 +139,7 @@ def translation_steps(
         sentences = [sentence for parts in documents for sentence in sentences_of(parts)]
         for found in watch(translator.translate_lines(sentences, **arguments), len(sentences)) if sentences else []:
             translations.append(found.text)
-            yield None
+            yield found.source, found.text
         texts = dict(zip(texts, MarkupTranslator(translator, markup).written(documents, translations), strict=True))
     members |= {name: text.encode() for name, text in texts.items()}
     yield zipped(infos, members) if infos else members[""]

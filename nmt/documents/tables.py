@@ -80,10 +80,10 @@ def parse_csv(text: str, column: str, title: object = "") -> list[Part]:
             if column in names:
                 continue
         elif len(row) != len(names):
-            number = line_number(text, row[0].start())
-            raise ValueError(f"line {number} has {len(row)} fields instead of {len(names)}")
+            raise ValueError(f"line {line_number(text, row[0].start())} has {len(row)} fields instead of {len(names)}")
         value, (start, end) = row[index]["value"], row[index].span("value")
-        found = parts_of(value[1:-1].replace('""', '"') if value[:1] == '"' else value, as_csv)
+        field = value[1:-1].replace('""', '"') if value[:1] == '"' else value
+        found = parts_of(field, lambda text: text.replace('"', '""'))
         if any(isinstance(part, Segment) for part in found):
             parts += [text[at:start], '"', *found, '"']
             at = end
@@ -105,10 +105,6 @@ def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
             if len(row) > 1 or found["value"]:
                 yield row
             row = []
-
-
-def as_csv(text: str) -> str:
-    return text.replace('"', '""')
 
 
 def parse_json(text: str) -> list[Part]:

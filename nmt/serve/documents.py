@@ -57,8 +57,8 @@ class Documents:
         options = model.translator.with_options(scores=False)
         arguments = "the file", suffix, content, max_text, lambda found, _: found, column
         steps = translation_steps(model.translator, *arguments, window=window, options=options)
-        found: list[bytes | None] = [None]
-        while found[-1] is None:
+        found: list[Any] = [None]
+        while not isinstance(found[-1], bytes):
             found = await self.api.answer(model.batcher.call(lambda _: list(islice(steps, window))))
         return found[-1]
 
@@ -72,6 +72,6 @@ class Documents:
 
     async def settings(self) -> dict[str, Any]:
         """What LibreTranslate tells its page, such as the formats of documents."""
-        has_keys, n_characters = bool(self.api.keys), self.api.limits.n_characters
-        found = {"apiKeys": has_keys, "keyRequired": has_keys, "charLimit": n_characters, "suggestions": False}
+        keys, limit = bool(self.api.keys), self.api.limits.n_characters
+        found = {"apiKeys": keys, "keyRequired": keys, "charLimit": limit, "suggestions": False}
         return found | {"filesTranslation": True, "supportedFilesFormat": SUFFIXES}

@@ -6,14 +6,16 @@ import time
 import zipfile
 from pathlib import Path
 from unittest import mock
+from xml.etree import ElementTree
 
 import pytest
-from conftest import FiveRun, one_clear_error, out_lines, run_nmt
+from conftest import SOURCE, TARGET, FiveRun, one_clear_error, out_lines, run_nmt
 from echo import echo_file
 from test_ooxml import A, B, r, root
 
-from nmt.documents import SUFFIXES, files
-from nmt.errors import InputError
+from nmt.decode.translator import Translator
+from nmt.documents import files
+from nmt.errors import InputError, NmtError
 
 SLIDE = f'<p:sld xmlns:p="x" xmlns:a="{A}"><a:p><a:r><a:t>{{}}</a:t></a:r></a:p></p:sld>'
 DOCUMENT = "word/document.xml"
@@ -25,9 +27,7 @@ DOCUMENTS: dict[str, dict[str, str]] = {  # by name, their members
     "a.vtt": {"": "WEBVTT\n\nNOTE Notiz\n\n00:01.000 --> 00:02.500 align:start\nEin <i>Hund</i>\nbellt\n"},
     "a.json": {"": '{"Titel": "Hund",\n "b": ["da", 1, "\\u0031"], "c": {"d": "ein \\"Wort\\""}}'},
     "a.csv": {"": 'Nr,Text\r\n1,"Ein ""Hund"", rot"\r\n\r\n2,"da\n"\r\n'},
-    "a.xlf": {
-        "": '<xliff version="1.2"><trans-unit id="1"><source>Ein <g id="2">Hund</g></source></trans-unit></xliff>'
-    },
+    "a.xlf": {"": '<xliff version="1.2"><trans-unit id="1"><source>Ein <g>Hund</g></source></trans-unit></xliff>'},
     "a.po": {"": '# Kommentar\nmsgid "Ein Hund"\nmsgstr ""\n'},
     "a.docx": {
         "word/styles.xml": root(f"<w:p>{r('Stil')}</w:p>"),
@@ -137,13 +137,6 @@ def test_a_text_of_unclosed_brackets_does_not_take_minutes(tmp_path: Path, name:
     assert time.monotonic() - started < 60  # with quadratic expressions over 150 s, during which no other thread runs
 
 
-def test_suffixes_and_encodings(tmp_path: Path) -> None:
-    assert sorted([*files.FORMATS, ".csv"]) == list(SUFFIXES)
-    (tmp_path / "a.txt").write_bytes(b"T\xfcr")
-    with pytest.raises(InputError, match="is not UTF-8 at byte 2"):
-        echo_file(tmp_path / "a.txt", tmp_path / "b.txt")
-
-
 def test_the_command_translates_documents(five_run: FiveRun, tmp_path: Path) -> None:
     source, output = tmp_path / "Text.TXT", tmp_path / "new.txt"
     source.write_bytes(five_run.source_file.read_bytes())
@@ -151,8 +144,32 @@ def test_the_command_translates_documents(five_run: FiveRun, tmp_path: Path) -> 
     assert out_lines(run_nmt(*common, "-o", output)) == []
     assert output.read_bytes() == five_run.target_file.read_bytes()
     one_clear_error(run_nmt(*common, "-o", output, "--column", "a"), 2, "--column is for a .csv file")
-    one_clear_error(run_nmt(*common), 2, "is a document: its translation needs a file")
-    one_clear_error(run_nmt(*common, "-o", output, "--json"), 2, "is a document: its translation needs a file")
+    one_clear_error(run_nmt(*common[:3], tmp_path, "-o", tmp_path, "--bilingual"), 2, "--bilingual is for a document")
+    one_clear_error(run_nmt(*common[:3], tmp_path, "-o", tmp_path), 2, "has no documents outside of")
+    one_clear_error(run_nmt(*common), 2, "needs a file or a folder")
+    one_clear_error(run_nmt(*common, "-o", output, "--json"), 2, "needs a file or a folder")
     one_clear_error(run_nmt(*common, "-o", source), 2, "would be overwritten")
     one_clear_error(run_nmt(*common, "-o", tmp_path / "a.docx"), 2, "is not named as a .txt file")
     assert out_lines(run_nmt(*common[:3], "--format", "markdown", input=b"# **12**\n")) == ["# **12**"]
+
+
+def test_a_folder_is_translated_but_for_its_bad_documents_and_resumed(tmp_path: Path) -> None:
+    old, new = tmp_path / "a" / "b" / "c.txt", tmp_path / "a" / "new" / "b" / "c.txt"
+    old.parent.mkdir(parents=True)
+    old.write_text("da")
+    (tmp_path / "a" / "bad.json").write_text("{")
+    for text in ("DA", "kept"):
+        with pytest.raises(NmtError, match="1 of 2 documents could not be translated"):
+            echo_file(tmp_path / "a", new.parents[1], resume=True)
+        assert new.read_text() == text
+        new.write_text("kept")
+
+
+def test_sentences_and_translations_are_written(translator: Translator, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(f"{SOURCE[0]}\n\n12\n<{SOURCE[1]}")
+    for new in (tmp_path / "a.tsv", tmp_path / "a.tmx"):
+        files.translate_file(translator, tmp_path / "a.txt", new, watch=lambda found, _: found, bilingual=True)
+    first, second = (line.split("\t") for line in (tmp_path / "a.tsv").read_text().splitlines())
+    assert first == [SOURCE[0], TARGET[0]]
+    assert [segment.text for segment in ElementTree.parse(new).iter("seg")] == [*first, *second]
+    assert 'srclang="zh"' in new.read_text()
