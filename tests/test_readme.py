@@ -226,9 +226,11 @@ def desk(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for stem in ("text", "train", "test", "new", "a", "mono", "sampled"):
         shutil.copy(five_run.source_file, home / f"{stem}.de")
         shutil.copy(five_run.target_file, home / f"{stem}.en")
-    for part in ("new.de.000", "new.de.001", "new.de.002"):
+    (home / "letters").mkdir()
+    for part in ("new.de.000", "new.de.001", "new.de.002", "letter.txt", "letters/a.txt"):
         shutil.copy(five_run.source_file, home / part)
     (home / "terms.tsv").write_text("Hund\thound\n")
+    (home / "shop.csv").write_text("id,description\n1,Hund\n")
     return home
 
 

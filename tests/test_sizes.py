@@ -13,9 +13,9 @@ CORE = ["model/attention.py", "model/positions.py", "model/transformer.py", "dec
 CORE += ["train/step.py", "train/loop.py"]
 BARS = {  # most lines in all files that match
     ("README.md",): 200,
-    ("nmt/**/*.py",): 18_700,
+    ("nmt/**/*.py",): 19_000,
     ("nmt/model/**/*.py", "nmt/decode/**/*.py"): 2965,
-    ("tests/**/*.py",): 21_200,
+    ("tests/**/*.py",): 21_390,
 }
 MAX_LINES = {ast.FunctionDef: 60, ast.ClassDef: 250, ast.Module: 400}
 

@@ -11,7 +11,7 @@ from nmt.cli import options, streams
 from nmt.errors import InputError
 from nmt.text.lines import iter_lines
 
-PACKAGES = ("fastapi", "langcodes", "language_data", "prometheus_client", "uvicorn")  # of the extra `serve`
+PACKAGES = ("fastapi", "langcodes", "language_data", "markdown_it", "prometheus_client", "python_multipart", "uvicorn")
 Models = Annotated[
     list[Path] | None, typer.Option("--model", "-m", help=f"{options.MODEL_HELP} Several: one per pair of languages.")
 ]

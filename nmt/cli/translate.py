@@ -27,15 +27,19 @@ Markup = Literal["text", "html", "markdown"]
 
 def translate(
     text: Annotated[
-        str | None, typer.Argument(help="A sentence or a document. [default: lines from -i or stdin]")
+        str | None, typer.Argument(help="A sentence, a document or a folder. [default: lines from -i or stdin]")
     ] = None,
     model: options.Models = None,
     input_file: Annotated[Path | None, typer.Option("--input", "-i", help="Lines to translate; - is stdin.")] = None,
     output: options.OutputFile = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Write to FILE.part; continue it if it exists.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with FILE.part, or with the rest of a folder.")
+    ] = False,
     markup: Annotated[
         Markup, typer.Option("--format", help="Of lines: tags stay around the words that the tagged ones become.")
     ] = "text",
+    bilingual: Annotated[bool, typer.Option("--bilingual", help="Write sources, too: -o FILE.tmx or .tsv.")] = False,
+    column: Annotated[str, typer.Option(help="Of a .csv file: the column to translate, its name or number.")] = "",
     protect_placeholders: Annotated[
         bool, typer.Option("--protect-placeholders", help="Keep {name}, %s, URLs, numbers and emoji as they are.")
     ] = False,
@@ -70,15 +74,14 @@ def translate(
 
     nmt translate < in > out writes one line per input line, in order; a blank line stays blank. nmt translate "one
     sentence" translates the argument. nmt translate report.docx -o report.en.docx translates a document: .docx, .pptx,
-    .md, .html, .txt, subtitles (.srt, .vtt), or a table of strings (.json, .po). On a terminal, nmt translate shows a
-    prompt.
+    .md, .html, .txt, subtitles (.srt, .vtt), or a table of strings (.csv, .json, .po, .xliff); of a folder, those in it
+    and below. On a terminal, nmt translate shows a prompt.
     """
     document = document_of(text)
     text = checked_text(None if document else text, input_file)
-    others = input_file, resume, json_lines, scores, min_confidence is not None, prefix, markup != "text"
-    if document and (output in (None, streams.DASH) or any(others)):
-        hint = "-o FILE says where; leave out --input, --resume, --json, --scores, --min-confidence and such"
-        raise InputError(f"{document} is a document: its translation needs a file", hint=hint)
+    others = [input_file, json_lines, scores, min_confidence is not None, prefix, markup != "text"]
+    others += [resume and not (document and document.is_dir())]
+    check_document(document, output, column, bilingual=bilingual, others=any(others))
     if n_best > 1 and not json_lines:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
     if markup != "text" and (json_lines or scores or prefix or min_confidence is not None):
@@ -89,7 +92,7 @@ def translate(
         from nmt.text.placeholders import patterns_of  # imported late: its expressions take 15 ms to compile
 
         protected = patterns_of(protect or [])
-    files = checked_files(input_file, output) if resume else None
+    files = checked_files(input_file, output) if resume and not document else None
     search = options.search_options(
         "--sample or --mbr chrf",
         temperature=temperature,
@@ -112,9 +115,10 @@ def translate(
     arguments: dict[str, Any] = {"batch_size": batch_size, "prefix": prefix} | ({"window": 1} if stream else {})
     arguments["options"] = translator.with_options(**search, glossary=options.terms_of(glossary, translator, engine))
     if document and output:
-        from nmt.documents.files import translate_file
+        from nmt.documents.files import translate_path
 
-        translate_file(translator, document, output, watch=streams.with_bar, **arguments)
+        arguments |= {"watch": streams.with_bar, "column": column, "bilingual": bilingual}
+        translate_path(translator, document, output, resume=resume, **arguments)
         return
     writer = translator if markup == "text" else of_markup(translator, markup)
     render = renderer(translator, min_confidence, json_lines=json_lines, scores=scores)
@@ -159,9 +163,21 @@ def of_markup(translator: "Translator", markup: Markup) -> "MarkupTranslator":
 
 
 def document_of(text: str | None) -> Path | None:
-    """Return the document that TEXT names, if it is one."""
+    """Return the document or the folder that TEXT names, if it is one."""
     is_document = text is not None and text.lower().endswith(SUFFIXES) and os.path.isfile(text)  # noqa: PTH113
-    return Path(text) if text and is_document else None
+    return Path(text) if text and (is_document or os.path.isdir(text)) else None  # noqa: PTH112
+
+
+def check_document(document: Path | None, output: Path | None, column: str, *, bilingual: bool, others: bool) -> None:
+    """Raise InputError if options do not go with a document or a folder, or if there is none for them."""
+    is_folder = document is not None and document.is_dir()
+    if bilingual and (document is None or is_folder):
+        raise InputError("--bilingual is for a document", hint="nmt translate FILE.docx -o FILE.tmx --bilingual")
+    if column and not is_folder and (document is None or document.suffix.lower() != ".csv"):
+        raise InputError("--column is for a .csv file", hint="nmt translate FILE.csv --column NAME -o NEW.csv")
+    if document and (output in (None, streams.DASH) or others):
+        hint = "-o says where; leave out --input, --json, --scores, --min-confidence and such; --resume is for folders"
+        raise InputError(f"the translation of {document} needs a file or a folder", hint=hint)
 
 
 def checked_text(text: str | None, input_file: Path | None) -> str | None:

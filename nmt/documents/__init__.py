@@ -1,3 +1,3 @@
 """Translation of text with markup and of documents."""
 
-SUFFIXES = (".docx", ".htm", ".html", ".json", ".md", ".po", ".pptx", ".srt", ".txt", ".vtt")
+SUFFIXES = (".csv", ".docx", ".htm", ".html", ".json", ".md", ".po", ".pptx", ".srt", ".txt", ".vtt", ".xlf", ".xliff")

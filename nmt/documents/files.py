@@ -1,99 +1,178 @@
 """Translate a document; its suffix tells its format. If it is damaged, an error is raised and nothing is written."""
 
 import contextlib
+import logging
 import re
 import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from html import escape
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from nmt.config import language
 from nmt.decode.segments import Translation
 from nmt.decode.translator import Translator
+from nmt.documents import SUFFIXES
 from nmt.documents.html import HTML, Parser
 from nmt.documents.markdown import MARKDOWN
 from nmt.documents.markup import Format, MarkupTranslator, Part, sentences_of
 from nmt.documents.ooxml import BOXES, PARAGRAPHS
 from nmt.documents.subtitles import SRT, VTT
-from nmt.documents.tables import JSON, PO
-from nmt.errors import InputError, os_errors_as
+from nmt.documents.tables import JSON, PO, parse_csv
+from nmt.documents.xliff import XLIFF
+from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 from nmt.files import atomic_writer, read_capped
 
+log = logging.getLogger("nmt")
 ZIPPED = (".docx", ".pptx")
 # The members that have paragraphs. Comments and the layouts of slides are not the document's text.
 MEMBERS = re.compile(
     r"word/(document|header\d*|footer\d*|footnotes|endnotes)\.xml|ppt/(slides/slide|notesSlides/notesSlide)\d+\.xml"
     r"|(word|ppt)/(diagrams/(data|drawing)|charts/chart)\d+\.xml"
 )
-MAX_FILE_BYTES, MAX_UNPACKED_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 500_000_000, 20_000_000, 10_000
+TMX = """<?xml version="1.0" encoding="utf-8"?><tmx version="1.4"><header creationtool="nmt" creationtoolversion="1"
+segtype="sentence" o-tmf="nmt" adminlang="en" srclang="{}" datatype="plaintext"/><body>"""
+NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML cannot have
+MAX_FILE_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 20_000_000, 10_000
+UNPACKED = 25  # all members together may have so many times the bytes of texts
 DAMAGES = (ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error)
 
 Watch = Callable[[Iterable[Translation], int], Iterable[Translation]]
 
 
-def translate_file(translator: Translator, source: Path, output: Path, *, watch: Watch, **arguments: Any) -> None:
+def translate_path(translator: Translator, source: Path, output: Path, resume: bool = False, **arguments: Any) -> None:
+    """Translate a document, or the documents in a folder and below into another; see `translate_file`.
+
+    A bad one is logged. With `resume`, those with a newer translation are skipped. Raises NmtError if any was bad.
+    """
+    if not source.is_dir():
+        translate_file(translator, source, output, **arguments)
+        return
+    paths = [path for path in sorted(source.rglob("*")) if path.suffix.lower() in SUFFIXES and path.is_file()]
+    paths = [path for path in paths if not path.resolve().is_relative_to(output.resolve())]
+    if not paths:
+        raise InputError(f"{source} has no documents outside of {output}", hint=f"they end in {', '.join(SUFFIXES)}")
+    n_bad = 0
+    for path in paths:
+        new = output / path.relative_to(source)
+        if resume and new.exists() and new.stat().st_mtime_ns >= path.stat().st_mtime_ns:
+            continue
+        with os_errors_as(OutputError, f"make {new.parent}", hint="check that you may write there"):
+            new.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            translate_file(translator, path, new, **arguments)
+            log.info("written to %s", new)
+        except InputError as error:
+            log.error("%s", error)
+            n_bad += 1
+    if n_bad:
+        raise NmtError(f"{n_bad} of {len(paths)} documents could not be translated")
+
+
+def translate_file(
+    translator: Translator, source: Path, output: Path, *, watch: Watch, bilingual: bool = False, **arguments: Any
+) -> None:
     """Write the translation of a document. Raises InputError, and writes nothing, if it is damaged or too large.
 
     `watch` passes the translations on, whose number it is told; `arguments` are those of `Translator.translate_lines`.
+    With `bilingual`, the sentences are written instead, see `as_pairs`.
     """
     suffix = source.suffix.lower()
-    if output.suffix.lower() != suffix:
-        raise InputError(f"{output} is not named as a {suffix} file", hint=f"-o {output.with_suffix(suffix)}")
+    suffixes = (".tmx", ".tsv") if bilingual else (suffix,)
+    if output.suffix.lower() not in suffixes:
+        raise InputError(f"{output} is not named as a {suffixes[0]} file", hint=f"-o {output.with_suffix(suffixes[0])}")
     with os_errors_as(InputError, f"read {source}", hint="check the path, and that you may read it"):
         if output.exists() and output.samefile(source):
             raise InputError(f"{source} would be overwritten", hint="give another name after -o")
         content = read_capped(source, MAX_FILE_BYTES)
-    with damages(source):
-        infos, members = unzipped(content) if suffix in ZIPPED else ([], {"": content})
-    texts = {
-        name: decoded(source, name, data) for name, data in members.items() if not infos or MEMBERS.fullmatch(name)
-    }
     with atomic_writer(output) as file:  # opened first: if it cannot be written, fail before translating
-        for markup in FORMATS[suffix]:
-            documents = []
-            for name, text in texts.items():
-                with damages(source, name):
-                    documents.append(markup.parse(text))
-            sentences = [sentence for parts in documents for sentence in sentences_of(parts)]
-            found = watch(translator.translate_lines(sentences, **arguments), len(sentences)) if sentences else []
-            written = MarkupTranslator(translator, markup).written(documents, (one.text for one in found))
-            texts = dict(zip(texts, written, strict=True))
-        members |= {name: text.encode() for name, text in texts.items()}
-        file.write(zipped(infos, members) if infos else members[""])
+        *found, new = translation_steps(translator, source, suffix, content, MAX_TEXT_BYTES, watch, **arguments)
+        file.write("\n".join([*as_pairs(translator, output, found), ""]).encode() if bilingual else new)
+
+
+def as_pairs(translator: Translator, output: Path, found: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """The lines of a file with sources and translations, by its suffix: TMX 1.4 or two columns."""
+    if output.suffix.lower() == ".tsv":
+        yield from ("\t".join(" ".join(text.split()) for text in pair) for pair in found)
+        return
+    source, target = (language(translator.config.data, side) or "und" for side in ("source", "target"))
+    yield TMX.format(source)
+    for pair in found:
+        old, new = (escape(NOT_XML.sub("", text), quote=False) for text in pair)
+        yield f'<tu><tuv xml:lang="{source}"><seg>{old}</seg></tuv><tuv xml:lang="{target}"><seg>{new}</seg></tuv></tu>'
+    yield "</body></tmx>"
+
+
+def translation_steps(
+    translator: Translator,
+    title: object,
+    suffix: str,
+    content: bytes,
+    max_text: int,
+    watch: Watch,
+    column: str = "",
+    **arguments: Any,
+) -> Iterator[Any]:
+    """Yield each sentence and its translation, when others may use the translator, and at last the new document.
+
+    `title` names the document in messages; its texts may have `max_text` bytes; `column` is that of a CSV file to
+    translate, a name or number. For the others see `translate_file`.
+    """
+    with damages(title):
+        infos, members = unzipped(content, UNPACKED * max_text) if suffix in ZIPPED else ([], {"": content})
+    names = [name for name in members if not infos or MEMBERS.fullmatch(name)]
+    n_bytes = sum(len(members[name]) for name in names)
+    if n_bytes > max_text:
+        raise InputError(f"{title} has {n_bytes:,} bytes of text, over {max_text:,}", hint="split it")
+    texts = {name: decoded(title, name, members[name]) for name in names}
+    for markup in (
+        [Format(partial(parse_csv, column=column, title=title), str)] if suffix == ".csv" else FORMATS[suffix]
+    ):
+        documents, translations = [], []
+        for name, text in texts.items():
+            with damages(title, name):
+                documents.append(markup.parse(text))
+        sentences = [sentence for parts in documents for sentence in sentences_of(parts)]
+        for found in watch(translator.translate_lines(sentences, **arguments), len(sentences)) if sentences else []:
+            translations.append(found.text)
+            yield found.source, found.text
+        texts = dict(zip(texts, MarkupTranslator(translator, markup).written(documents, translations), strict=True))
+    members |= {name: text.encode() for name, text in texts.items()}
+    yield zipped(infos, members) if infos else members[""]
 
 
 @contextlib.contextmanager
-def damages(source: Path, name: str = "") -> Iterator[None]:
+def damages(title: object, name: str = "") -> Iterator[None]:
     """Convert errors that a damaged document, or its member `name`, causes in a block, to InputError."""
     try:
         yield
     except DAMAGES as error:
         raise InputError(
-            f"{source} is damaged: {name} {error}".replace("  ", " "), hint="save it anew from its own program"
+            f"{title} is damaged: {name} {error}".replace("  ", " "), hint="save it anew from its own program"
         ) from error
 
 
-def decoded(source: Path, name: str, content: bytes) -> str:
-    """Return a text. Raises InputError if it is too large or not UTF-8."""
-    if len(content) > MAX_TEXT_BYTES:
-        raise InputError(f"{source} {name} has {len(content):,} bytes, over {MAX_TEXT_BYTES:,}", hint="split it")
+def decoded(title: object, name: str, content: bytes) -> str:
+    """Return a text. Raises InputError if it is not UTF-8."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
         hint = "if it is text in another encoding: iconv -f ENCODING -t utf-8 FILE > NEW"
-        raise InputError(f"{source} {name} is not UTF-8 at byte {error.start + 1}", hint=hint) from error
+        raise InputError(f"{title}{name and f' {name}'} is not UTF-8 at byte {error.start + 1}", hint=hint) from error
 
 
-def unzipped(content: bytes) -> tuple[list[zipfile.ZipInfo], dict[str, bytes]]:
+def unzipped(content: bytes, max_bytes: int) -> tuple[list[zipfile.ZipInfo], dict[str, bytes]]:
     """Return the members of a file. Raises one of `DAMAGES` if it cannot be read or is too large."""
     if content.startswith(b"\xd0\xcf\x11\xe0"):
         raise ValueError("it has a password, or the format of Office 97")
     with zipfile.ZipFile(BytesIO(content)) as archive:
         infos = archive.infolist()
-        if len(infos) > MAX_MEMBERS or sum(info.file_size for info in infos) > MAX_UNPACKED_BYTES:
-            raise ValueError(f"it has over {MAX_UNPACKED_BYTES:,} bytes unpacked, or {MAX_MEMBERS:,} members")
+        if len(infos) > MAX_MEMBERS or sum(info.file_size for info in infos) > max_bytes:
+            raise ValueError(f"it has over {max_bytes:,} bytes unpacked, or {MAX_MEMBERS:,} members")
         members = {info.filename: archive.read(info) for info in infos}
     if len(members) < len(infos) or not any(map(MEMBERS.fullmatch, members)):
         raise ValueError("it has no text of Word or PowerPoint, or two texts of one name")
@@ -120,4 +199,4 @@ def parse_lines(text: str) -> list[Part]:
 
 TEXT, OOXML = [Format(parse_lines, str)], [BOXES, PARAGRAPHS]
 FORMATS = {".docx": OOXML, ".htm": [HTML], ".html": [HTML], ".json": [JSON], ".md": [MARKDOWN], ".po": [PO]}
-FORMATS |= {".pptx": OOXML, ".srt": [SRT], ".txt": TEXT, ".vtt": [VTT]}
+FORMATS |= {".pptx": OOXML, ".srt": [SRT], ".txt": TEXT, ".vtt": [VTT], ".xlf": [XLIFF], ".xliff": [XLIFF]}

@@ -180,7 +180,7 @@ class Parser:
 def is_half_tag(element: Element) -> bool:
     """Whether an element is one tag whose partner is missing, with nothing inside."""
     is_half = element.is_open or (not element.opening and bool(element.closing))
-    return is_half and element.start == element.end and not element.children
+    return is_half and element.start == element.end and not element.children and not element.verbatim
 
 
 def move(element: Element, shift: int, length: int) -> None:

@@ -1,14 +1,15 @@
-"""Tables of strings, JSON and PO: only texts are replaced. Each line of a text is a paragraph, and may have tags.
+"""Tables of strings, CSV, JSON and PO: only texts are replaced. Each line of a text is a paragraph, and may have tags.
 
-json, polib and translate-toolkit would write the whole file anew, with other line breaks and escapes.
+csv, json, polib and translate-toolkit would write the whole file anew, with other line breaks and escapes.
 """
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from nmt.documents.html import BLOCK, VOID, Parser, constructs
 from nmt.documents.markup import Format, Part, Segment
+from nmt.errors import InputError
 
 # An address, and a message whose branches are chosen by a number: {n, plural, one {# day} other {# days}}
 COPIED = re.compile(r"\s*\w+://\S+\s*|.*\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,.*", re.DOTALL)
@@ -34,23 +35,76 @@ def parts_of(text: str, encode: Callable[[str], str]) -> list[Part]:
 
     Entities such as `&amp;` are text, and so is a tag without its partner whose name HTML does not know: `<a@b.de>`.
     """
-    if COPIED.fullmatch(text):
-        return [encode(text)]
     text.encode()  # half a surrogate pair is an error
-    parser, lowered = Parser(), text.lower()
-    for line in re.split(r"(\r?\n)", text):
-        for raw, kind, name in constructs(line):
-            partner = f"<{name}" if kind == "end" else f"</{name}>"
-            is_text = kind == "text" or (name and name not in HTML_NAMES and partner not in lowered)
-            if is_text and not parser.kept:
-                parser.write(raw, raw)
-            else:
-                parser.read(raw, kind, name)
-        parser.finish()
+    parser = Parser()
+    read_string(parser, text)
+    parser.finish()
     for part in parser.parts:
         if isinstance(part, Segment):
             part.finish = encode
     return [part if isinstance(part, Segment) else encode(part) for part in parser.parts if part]
+
+
+def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -> None:
+    """Read a text whose tags `escape` writes; see `parts_of`."""
+    if COPIED.fullmatch(text) and not parser.kept:
+        parser.copy(escape(text))
+        return
+    lowered = text.lower()
+    for i, line in enumerate(re.split(r"(\r?\n)", text)):
+        if i and not parser.kept:
+            parser.finish()
+        for raw, kind, name in constructs(line):
+            partner = f"<{name}" if kind == "end" else f"</{name}>"
+            is_text = kind == "text" or (name and name not in HTML_NAMES and partner not in lowered)
+            if is_text and not parser.kept:
+                parser.write(escape(raw), raw)
+            else:
+                parser.read(escape(raw), kind, name)
+
+
+def parse_csv(text: str, column: str, title: object = "") -> list[Part]:
+    """Return the parts of a CSV file (RFC 4180), named `title`: segments are the fields of a column.
+
+    `column` is its name in the first row, or its number from 1 if that row has no names. Raises InputError if there is
+    none, and ValueError if the file is damaged.
+    """
+    parts, at, names, index = list[Part](), 0, list[str](), 0
+    for row in csv_rows(text):
+        if not names:
+            names = [found["value"].strip('"') for found in row]
+            if column not in [*names, *map(str, range(1, len(names) + 1))]:
+                hint = "--column NAME, or the number of a column if the first row has no names"
+                raise InputError(f"which column of {title}? There are {names!r:.200}", hint=hint)
+            index = names.index(column) if column in names else int(column) - 1
+            if column in names:
+                continue
+        elif len(row) != len(names):
+            raise ValueError(f"line {line_number(text, row[0].start())} has {len(row)} fields instead of {len(names)}")
+        value, (start, end) = row[index]["value"], row[index].span("value")
+        field = value[1:-1].replace('""', '"') if value[:1] == '"' else value
+        found = parts_of(field, lambda text: text.replace('"', '""'))
+        if any(isinstance(part, Segment) for part in found):
+            parts += [text[at:start], '"', *found, '"']
+            at = end
+    return [*parts, text[at:]]
+
+
+def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
+    """The fields of each row that is not empty. The delimiter is the commonest one of the first line."""
+    delimiter = max(",;\t", key=text.partition("\n")[0].count)
+    field = re.compile(rf'(?P<value>"[^"]*(?:""[^"]*)*"|(?!")[^{delimiter}\r\n]*)(?P<end>{delimiter}|\r?\n|\Z)')
+    at, row = int(text.startswith("\ufeff")), list[re.Match[str]]()
+    while at < len(text) or row:
+        found = field.match(text, at)
+        if not found:
+            raise ValueError(f"line {line_number(text, at)} has a quote at a wrong place, or without its partner")
+        row.append(found)
+        at = found.end()
+        if found["end"] != delimiter:
+            if len(row) > 1 or found["value"]:
+                yield row
+            row = []
 
 
 def parse_json(text: str) -> list[Part]:

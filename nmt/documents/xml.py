@@ -9,6 +9,7 @@ TOKEN = re.compile(
     | <(?P<end>/?)(?P<name>[^\s/>]+)(?:[^>"'] | "[^"]*" | '[^']*')*>""",
     re.DOTALL | re.VERBOSE,
 )
+ENCODING = re.compile(r"""\ufeff?<\?xml[^>]*\sencoding\s*=\s*["'](?!utf-8["'])""", re.IGNORECASE)
 
 
 @dataclass(eq=False)
@@ -31,6 +32,8 @@ def read_xml(text: str) -> Node:
     def refuse(*_: object) -> None:
         raise ValueError("a document type is not allowed")
 
+    if ENCODING.match(text):
+        raise ValueError("it declares another encoding than UTF-8")
     parser = expat.ParserCreate("utf-8", " ")  # namespaces are on, so undeclared prefixes are errors
     parser.StartDoctypeDeclHandler = refuse
     try:

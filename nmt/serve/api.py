@@ -215,6 +215,7 @@ class Api:
             models=[model.described() for model in self.models],
             max_characters=self.limits.n_characters,
             max_lines=self.limits.n_lines,
+            max_file_bytes=self.limits.n_file_bytes,
             needs_key=bool(self.keys),
         )
 

@@ -16,7 +16,8 @@ from nmt.errors import InputError, NmtError
 from nmt.serve import schema
 from nmt.serve.api import Api
 from nmt.serve.batcher import QueueFullError
-from nmt.serve.guard import Guard, Limits
+from nmt.serve.documents import Documents
+from nmt.serve.guard import FILE_PATH, Guard, Limits
 
 FILES = {  # path -> package and file in its folder `pages`
     "/": ("nmt.serve", "index.html"),
@@ -46,6 +47,10 @@ def create_app(
     app.get("/health")(api.health)
     app.get("/languages")(api.languages)
     app.post("/translate", response_model=schema.LibreAnswer, response_model_exclude_none=True)(api.libre_translate)
+    documents = Documents(api)
+    app.post(FILE_PATH)(documents.translate_file)
+    app.get("/download_file/{name}", response_class=Response)(documents.download_file)
+    app.get("/frontend/settings")(documents.settings)
     app.get("/v1/models")(api.list_models)
     app.post("/v1/translate", response_model=schema.TranslateAnswer)(api.translate)
     app.post("/v1/explain", response_model=None)(api.explain)
@@ -93,7 +98,8 @@ def add_error_handlers(app: FastAPI) -> None:
         fault = error.errors()[0]
         _, *field = fault["loc"]  # then indices and types, which clients do not know
         is_object = bool(field) and isinstance(field[0], str)
-        message = f"{field[0]}: {fault['msg']}" if is_object else "the body must be a JSON object"
+        what = "must be a file" if fault["type"] == "value_error" else fault["msg"]  # of FastAPI's UploadFile
+        message = f"{field[0]}: {what}" if is_object else "the body must be a JSON object"
         return JSONResponse({"error": message.encode(errors="replace").decode()}, 400)
 
     @app.exception_handler(NmtError)

@@ -18,8 +18,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
 FORM_PATHS = {"/translate", "/explain"}  # for LibreTranslate's clients; for the form of our page
+FILE_PATH, MAX_FILES = "/translate_file", 8  # requests at once; further ones wait, because their bodies are large
 MAX_FIELDS = 32  # of a form
 MAX_CONNECTIONS = 1024
 HEADERS = {
@@ -46,7 +47,8 @@ def max_connections() -> int:
 class Limits:
     """The limits of a request, and of connections."""
 
-    n_bytes: int = 65_536  # of a body
+    n_bytes: int = 65_536  # of a body, and of the text of a file
+    n_file_bytes: int = 10_000_000  # of a body with a file
     n_characters: int = 5_000  # of all texts of a request
     n_lines: int = 64
     n_waiting: int = 256  # requests that wait for a model
@@ -71,8 +73,13 @@ class Guard:
         self.limits = limits
         self.hosts = {"localhost", *map(str.lower, hosts)}
         self.on_answer = on_answer
+        self.files = asyncio.Semaphore(MAX_FILES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self.files if scope["path"] == FILE_PATH else contextlib.nullcontext():
+            await self._handle(scope, receive, send)
+
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, status = time.monotonic(), 0
 
         async def send_with_headers(message: Message) -> None:
@@ -115,31 +122,34 @@ class Guard:
             gone.cancel()
 
     async def _checked_body(self, scope: Scope, receive: Receive) -> bytes:
-        """Check a request and return its body as JSON."""
+        """Check a request and return its body; that of a form as JSON, except with a file."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._is_ours(host):
             raise HTTPException(421, f"this server does not answer for the host {host!r:.80}")
         media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        is_file = scope["path"] == FILE_PATH
+        wanted, most = (MULTIPART, self.limits.n_file_bytes) if is_file else (JSON, self.limits.n_bytes)
         if scope["method"] not in ("GET", "HEAD", "OPTIONS"):
             if headers.get("origin", f"http://{host}") not in (f"http://{host}", f"https://{host}"):
                 raise HTTPException(403, "pages of other origins may not send requests")
             is_form = media_type == FORM and scope["path"] in FORM_PATHS
-            if not (media_type == JSON or is_form) or headers.get("content-encoding", "identity") != "identity":
-                raise HTTPException(415, f"send the request as {JSON}, without Content-Encoding")
-        if int(headers.get("content-length", 0)) > self.limits.n_bytes:
-            raise self._too_large()
-        body: bytes = b""
+            if not (media_type == wanted or is_form) or headers.get("content-encoding", "identity") != "identity":
+                raise HTTPException(415, f"send the request as {wanted}, without Content-Encoding")
+        too_large = HTTPException(413, f"a request may have {most:,} bytes")
+        if int(headers.get("content-length", 0)) > most:
+            raise too_large
+        body = bytearray()
         try:
             async with asyncio.timeout(self.limits.read_s):
                 async for part in Request(scope, receive).stream():
                     body += part
-                    if len(body) > self.limits.n_bytes:
-                        raise self._too_large()
+                    if len(body) > most:
+                        raise too_large
         except TimeoutError:
             raise HTTPException(408, f"the request did not arrive within {self.limits.read_s:g} s") from None
         if media_type != FORM:
-            return body
+            return bytes(body)
         scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
         scope["headers"].append((b"content-type", JSON.encode()))
         try:
@@ -148,9 +158,6 @@ class Guard:
         except ValueError as error:
             raise HTTPException(400, "the body is not a form in UTF-8") from error
         return json.dumps(dict(pairs)).encode()
-
-    def _too_large(self) -> HTTPException:
-        return HTTPException(413, f"a request may have {self.limits.n_bytes:,} bytes")
 
     def _is_ours(self, host: str) -> bool:
         """Whether the Host header is an allowed name or any IP address; DNS rebinding attacks need a name."""

@@ -136,6 +136,7 @@ class ModelsAnswer(BaseModel):
     models: list[ModelAnswer]
     max_characters: int
     max_lines: int
+    max_file_bytes: int
     needs_key: bool
 
 

@@ -118,5 +118,6 @@ def new_server(app: Guard, on_start: Callable[[], None] = lambda: None) -> Serve
         timeout_keep_alive=math.ceil(app.limits.stall_s),
         timeout_graceful_shutdown=int(app.limits.answer_s) + 5,
     )
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    for library in ("uvicorn", "python_multipart"):  # the latter warns of bytes that a client sends
+        logging.getLogger(library).setLevel(logging.ERROR)
     return Server(config, on_start)

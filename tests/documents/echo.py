@@ -7,7 +7,7 @@ from unittest import mock
 
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator
-from nmt.documents.files import translate_file
+from nmt.documents.files import translate_path
 from nmt.documents.markup import Format, MarkupTranslator
 
 Change = Callable[[str], str]
@@ -41,5 +41,5 @@ def echoed(text: str, markup: Format, change: Change = str.upper) -> str:
 def echo_file(source: Path, output: Path, change: Change = str.upper, **arguments: Any) -> list[str]:
     """Translate a document, and return its sentences."""
     echo = Echo(change)
-    translate_file(cast(Translator, echo), source, output, watch=lambda found, _: found, **arguments)
+    translate_path(cast(Translator, echo), source, output, watch=lambda found, _: found, **arguments)
     return echo.sentences

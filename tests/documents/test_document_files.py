@@ -6,14 +6,16 @@ import time
 import zipfile
 from pathlib import Path
 from unittest import mock
+from xml.etree import ElementTree
 
 import pytest
-from conftest import FiveRun, one_clear_error, out_lines, run_nmt
+from conftest import SOURCE, TARGET, FiveRun, one_clear_error, out_lines, run_nmt
 from echo import echo_file
 from test_ooxml import A, B, r, root
 
-from nmt.documents import SUFFIXES, files
-from nmt.errors import InputError
+from nmt.decode.translator import Translator
+from nmt.documents import files
+from nmt.errors import InputError, NmtError
 
 SLIDE = f'<p:sld xmlns:p="x" xmlns:a="{A}"><a:p><a:r><a:t>{{}}</a:t></a:r></a:p></p:sld>'
 DOCUMENT = "word/document.xml"
@@ -24,6 +26,8 @@ DOCUMENTS: dict[str, dict[str, str]] = {  # by name, their members
     "a.srt": {"": "1\r\n00:00:01,000 --> 00:00:02,500\r\n- Ein Hund?\r\n- Ja.\r\n"},
     "a.vtt": {"": "WEBVTT\n\nNOTE Notiz\n\n00:01.000 --> 00:02.500 align:start\nEin <i>Hund</i>\nbellt\n"},
     "a.json": {"": '{"Titel": "Hund",\n "b": ["da", 1, "\\u0031"], "c": {"d": "ein \\"Wort\\""}}'},
+    "a.csv": {"": 'Nr,Text\r\n1,"Ein ""Hund"", rot"\r\n\r\n2,"da\n"\r\n'},
+    "a.xlf": {"": '<xliff version="1.2"><trans-unit id="1"><source>Ein <g>Hund</g></source></trans-unit></xliff>'},
     "a.po": {"": '# Kommentar\nmsgid "Ein Hund"\nmsgstr ""\n'},
     "a.docx": {
         "word/styles.xml": root(f"<w:p>{r('Stil')}</w:p>"),
@@ -65,6 +69,7 @@ def read(path: Path) -> list[tuple[object, ...]]:
         ("a.srt", ["Ein Hund?", "Ja."]),
         ("a.vtt", ["Ein Hund bellt"]),
         ("a.json", ["Hund", "da", 'ein "Wort"']),
+        ("a.csv", ['Ein "Hund", rot', "da"]),
         ("a.docx", ["der rote Hund", "Kopf", "Ende"]),
         ("a.pptx", ["Titel", "Notiz"]),
     ],
@@ -72,8 +77,8 @@ def read(path: Path) -> list[tuple[object, ...]]:
 def test_texts_are_translated_and_all_else_stays(tmp_path: Path, name: str, sentences: list[str]) -> None:
     source, new, back = (tmp_path / f"{i}.{name}" for i in range(3))
     write(source, DOCUMENTS[name])
-    assert echo_file(source, new, str.swapcase) == sentences
-    assert echo_file(new, back, str.swapcase) != sentences
+    assert echo_file(source, new, str.swapcase, column="Text") == sentences
+    assert echo_file(new, back, str.swapcase, column="Text") != sentences
     assert read(back) == read(source)
 
 
@@ -88,13 +93,13 @@ def test_a_damaged_document_is_one_error_and_nothing_is_written(tmp_path: Path, 
             damaged[at] = randomness.randrange(256)
         source.write_bytes(damaged[: randomness.choice([len(whole), randomness.randrange(len(whole))])])
         try:
-            echo_file(source, output)
+            echo_file(source, output, column="2")
             output.unlink()
         except InputError as error:
             errors.append(str(error))
         assert list(tmp_path.iterdir()) == [source]
     assert len(errors) > 50
-    assert all(re.fullmatch(f"{source} .+", error) for error in errors)
+    assert all(re.fullmatch(f"(which column of )?{source}.+", error) for error in errors)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +108,7 @@ def test_a_damaged_document_is_one_error_and_nothing_is_written(tmp_path: Path, 
         ({DOCUMENT: "<!DOCTYPE a [<!ENTITY b SYSTEM 'file:///etc/passwd'>]><a>&b;</a>"}, "a document type is not"),
         ({DOCUMENT: root("<w:p>" * 1500 + "</w:p>" * 1500)}, f"{DOCUMENT} maximum recursion depth"),
         ({DOCUMENT: "<a>\n<b></a>"}, f"{DOCUMENT} line 2: mismatched tag"),
-        ({DOCUMENT: "a" * 20_001}, "has 20,001 bytes, over 20,000"),
+        ({DOCUMENT: "a" * 20_001}, "has 20,001 bytes of text, over 20,000"),
         ({"word/media/a.bin": "a" * 500_001}, "over 500,000 bytes unpacked"),
         ({f"{i}.xml": "" for i in range(11)}, "or 10 members"),
         ({"word/styles.xml": "<a/>"}, "it has no text of Word or PowerPoint"),
@@ -111,7 +116,7 @@ def test_a_damaged_document_is_one_error_and_nothing_is_written(tmp_path: Path, 
         ({"": "\udcd0\udccf\x11\udce0"}, "it has a password, or the format of Office 97"),
     ],
 )
-@mock.patch.multiple(files, MAX_TEXT_BYTES=20_000, MAX_UNPACKED_BYTES=500_000, MAX_MEMBERS=10)
+@mock.patch.multiple(files, MAX_TEXT_BYTES=20_000, MAX_MEMBERS=10)
 def test_hostile_documents(tmp_path: Path, members: dict[str, str], message: str) -> None:
     source, output = tmp_path / "a.docx", tmp_path / "b.docx"
     write(source, members)
@@ -132,21 +137,39 @@ def test_a_text_of_unclosed_brackets_does_not_take_minutes(tmp_path: Path, name:
     assert time.monotonic() - started < 60  # with quadratic expressions over 150 s, during which no other thread runs
 
 
-def test_suffixes_and_encodings(tmp_path: Path) -> None:
-    assert sorted(files.FORMATS) == list(SUFFIXES)
-    (tmp_path / "a.txt").write_bytes(b"T\xfcr")
-    with pytest.raises(InputError, match="is not UTF-8 at byte 2"):
-        echo_file(tmp_path / "a.txt", tmp_path / "b.txt")
-
-
 def test_the_command_translates_documents(five_run: FiveRun, tmp_path: Path) -> None:
     source, output = tmp_path / "Text.TXT", tmp_path / "new.txt"
     source.write_bytes(five_run.source_file.read_bytes())
     common = ["translate", "-m", five_run.run, source]
     assert out_lines(run_nmt(*common, "-o", output)) == []
     assert output.read_bytes() == five_run.target_file.read_bytes()
-    one_clear_error(run_nmt(*common), 2, "is a document: its translation needs a file")
-    one_clear_error(run_nmt(*common, "-o", output, "--json"), 2, "is a document: its translation needs a file")
+    one_clear_error(run_nmt(*common, "-o", output, "--column", "a"), 2, "--column is for a .csv file")
+    one_clear_error(run_nmt(*common[:3], tmp_path, "-o", tmp_path, "--bilingual"), 2, "--bilingual is for a document")
+    one_clear_error(run_nmt(*common[:3], tmp_path, "-o", tmp_path), 2, "has no documents outside of")
+    one_clear_error(run_nmt(*common), 2, "needs a file or a folder")
+    one_clear_error(run_nmt(*common, "-o", output, "--json"), 2, "needs a file or a folder")
     one_clear_error(run_nmt(*common, "-o", source), 2, "would be overwritten")
     one_clear_error(run_nmt(*common, "-o", tmp_path / "a.docx"), 2, "is not named as a .txt file")
     assert out_lines(run_nmt(*common[:3], "--format", "markdown", input=b"# **12**\n")) == ["# **12**"]
+
+
+def test_a_folder_is_translated_but_for_its_bad_documents_and_resumed(tmp_path: Path) -> None:
+    old, new = tmp_path / "a" / "b" / "c.txt", tmp_path / "a" / "new" / "b" / "c.txt"
+    old.parent.mkdir(parents=True)
+    old.write_text("da")
+    (tmp_path / "a" / "bad.json").write_text("{")
+    for text in ("DA", "kept"):
+        with pytest.raises(NmtError, match="1 of 2 documents could not be translated"):
+            echo_file(tmp_path / "a", new.parents[1], resume=True)
+        assert new.read_text() == text
+        new.write_text("kept")
+
+
+def test_sentences_and_translations_are_written(translator: Translator, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(f"{SOURCE[0]}\n\n12\n<{SOURCE[1]}")
+    for new in (tmp_path / "a.tsv", tmp_path / "a.tmx"):
+        files.translate_file(translator, tmp_path / "a.txt", new, watch=lambda found, _: found, bilingual=True)
+    first, second = (line.split("\t") for line in (tmp_path / "a.tsv").read_text().splitlines())
+    assert first == [SOURCE[0], TARGET[0]]
+    assert [segment.text for segment in ElementTree.parse(new).iter("seg")] == [*first, *second]
+    assert 'srclang="zh"' in new.read_text()

@@ -56,6 +56,7 @@ def parts(html: str) -> list[str]:
         ("a <![foo]> b</>", ["*a <![foo]>[]b</>"]),
         ("Hallo <?= $name ?>, du", ["*Hallo <?= $name ?>[], du"]),
         ("a <!-- b", ["*a<!-- b[]"]),
+        ("a <code><img>", ["*a<code>[]"]),
         ("<b>Titel<br></b>Gestern", ["*<b>[Titel]", "<br>", "</b>", "*Gestern"]),
         ("Ende<b><br>Neu</b>", ["*Ende", "<b>", "<br>", "*[Neu]</b>"]),
         ("a <i translate='NO'>B</i> c", ["*a <i translate='NO'>[B]</i> c"]),

@@ -1,6 +1,10 @@
-"""Tables of strings: only the chosen strings change, byte for byte."""
+"""Tables of strings, and XLIFF: only the chosen strings change, byte for byte."""
 
+import csv
 import json
+from functools import partial
+from io import StringIO
+from typing import Any
 
 import pytest
 from echo import echoed
@@ -8,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.documents.markup import Format
-from nmt.documents.tables import JSON, PO
+from nmt.documents.tables import JSON, PO, parse_csv
+from nmt.documents.xliff import XLIFF
 
 TREES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)
@@ -22,6 +27,7 @@ TREES = st.recursive(
         ('{"a": "ein <b>Hund</b> &amp;"}', '{"a": "EIN <b>HUND</b> &AMP;"}'),
         ('{"a": "Datei <name> an <a@b.de>"}', '{"a": "DATEI <NAME> AN <A@B.DE>"}'),
         ('{"a": "\\u0031", "b": "https://x.de/a", "c": ""}', None),
+        ('{"a": "da <code>b\\nc</code>"}', '{"a": "DA <code>b\\nc</code>"}'),
         ('{"n": "{n, plural, one {# Tag} other {# Tage}}"}', None),
         ('{"a": "eins\\n\\nzwei\\n"}', '{"a": "EINS\\n\\nZWEI\\n"}'),
         ('"da"', '"DA"'),
@@ -40,6 +46,18 @@ def test_keys_and_structure_of_any_json_stay(tree: object) -> None:
 
     text = json.dumps(tree)
     assert shape(json.loads(echoed(text, JSON, str.swapcase))) == shape(tree)
+
+
+TABLES = st.lists(st.tuples(*[st.text("aBä0\",;'")] * 2), min_size=1)
+CSV = Format(partial(parse_csv, column="text"), str)
+
+
+@given(TABLES, st.sampled_from([{}, {"delimiter": ";", "lineterminator": "\n"}, {"delimiter": "\t", "quoting": 1}]))
+def test_a_csv_file_of_pythons_writer_is_read_by_its_reader_as_before(table: list[tuple[str, str]], style: Any) -> None:
+    csv.writer(file := StringIO(), **style).writerows([("id", "text"), *table])
+    new = StringIO(echoed(file.getvalue(), CSV, str.swapcase), newline="")
+    reader = csv.reader(new, delimiter=style.get("delimiter", ","))
+    assert list(reader) == [["id", "text"], *([one, two.swapcase()] for one, two in table)]
 
 
 HEADER = '# Titel\nmsgid ""\nmsgstr ""\n"Plural-Forms: nplurals=2;\\n"\n\n'
@@ -75,8 +93,36 @@ def test_messages_of_po(source: str, expected: str | None, end: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "old", "new"),
+    [
+        ("a <g><g>b</g> c</g> d<x/>", "", "<target>A <g><g>B</g> C</g> D<x/></target>"),
+        ("<bpt id='1' rid='9'/>b<ept rid='9'/> c", "", "<target><bpt id='1' rid='9'/>B<ept rid='9'/> C</target>"),
+        ("a <ph>%s</ph> <pc>b</pc>", "<target id='1'/>", "<target id='1'>A <ph>%s</ph> <pc>B</pc></target>"),
+        ("a <mrk mtype='protected'>b\nc</mrk> d", "", "<target>A <mrk mtype='protected'>b\nc</mrk> D</target>"),
+        ("&lt;b&gt;b&lt;/b&gt;\n<![CDATA[c&]]>", "", "<target>&lt;b&gt;B&lt;/b&gt;\nC&amp;</target>"),
+        ("a", "<target state='new'>b</target>", "<target state='new'>A</target>"),
+        ("a", "<target>b</target>", "<target>b</target>"),
+    ],
+)
+@pytest.mark.parametrize("name", ["trans-unit", "x:segment", "ignorable", "segment translate='no'"])
+def test_targets_of_xliff(name: str, source: str, old: str, new: str) -> None:
+    prefix = "x:" if name == "x:segment" else ""
+    unit = f"<{name}><{prefix}source>{source}</{prefix}source><seg-source/>{{}}<note/></{name.split()[0]}>"
+    text = f'<?xml version="1.0"?>\n<xliff xmlns:x="y" version="2.0">{unit}</xliff>'
+    old, new = (target.replace("target", f"{prefix}target") for target in (old, new))
+    assert echoed(text.format(old), XLIFF) == text.format(new if name in ("trans-unit", "x:segment") else old)
+
+
+@pytest.mark.parametrize(
     ("markup", "source", "message"),
     [
+        (CSV, 'a,text\n1,"da\n', "line 2 has a quote at a wrong place, or without its partner"),
+        (CSV, 'a,text\n\n1,"da" \n', "line 3 has a quote at a wrong place"),
+        (CSV, "a,text\n1\n", "line 2 has 1 fields instead of 2"),
+        (XLIFF, "<a/>", "it is no XLIFF"),
+        (XLIFF, "<!DOCTYPE xliff [<!ENTITY a SYSTEM '/etc/passwd'>]><xliff>&a;</xliff>", "a document type"),
+        (XLIFF, '<?xml version="1.0" encoding="latin-1"?><xliff version="1.2"/>', "another encoding than UTF-8"),
+        (XLIFF, '<xliff version="1.2"><trans-unit id="7"/></xliff>', 'there is no source in <trans-unit id="7"/>'),
         (JSON, "", "Expecting value"),
         (JSON, '{"a": "\\ud800b"}', "surrogates not allowed"),
         (JSON, '{"a": "b}', "Unterminated string"),

@@ -15,6 +15,7 @@ from nmt.decode.translator import Translator
 from nmt.serve.guard import Limits
 
 GOOD = {"q": SOURCE[0], "source": "zh", "target": "en"}
+FORMS = ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
 HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
@@ -109,14 +110,14 @@ def hostile_requests(n: int) -> Iterator[bytes]:
     values += [f'"{"a" * 6000}"', '["a"]', "[1]", '"\ufeff\u202e\u2028"', '"' + "\\n" * 70 + '"', "1" * 5000]
     names = ["q", "source", "target", "beam", "n_best", "prefix", "alpha", "sample", "seed", "stream", "alternatives"]
     names += ["format", "api_key", "temperature", "top_k", "top_p", "__proto__"]
-    paths = ["/translate", "/v1/translate", "/v1/explain", "/explain", "/languages", "/%00", "/../etc"]
+    paths = ["/translate", "/translate_file", "/v1/translate", "/v1/explain", "/explain", "/languages", "/%00", "/../e"]
     for _ in range(n):
         fields = [f'"{name}": {draw.choice(values)}' for name in draw.sample(names, draw.randrange(6))]
         fields += ['"q": "a"', '"target": "en"'] * draw.randrange(2)
         body = ("{" + ", ".join(fields) + "}").encode(errors="surrogatepass")
         body = draw.choice([body] * 7 + [draw.randbytes(300), body[: len(body) // 2]])
         method = draw.choice(["POST"] * 8 + ["GET", "PUT", "BREW", "HEAD", "OPTIONS", "TRACE"])
-        media_type = draw.choice(["application/json"] * 6 + ["application/x-www-form-urlencoded", "text/html", "\x7f"])
+        media_type = draw.choice(["application/json"] * 6 + [*FORMS, "text/html", "\x7f"])
         host = draw.choice(["localhost"] * 9 + ["evil.example", "\xff"])
         length = draw.choice([len(body)] * 8 + [0, 10**9, -1])
         head = f"{method} {draw.choice(paths)} HTTP/1.{draw.randrange(2)}\r\nHost: {host}\r\n"

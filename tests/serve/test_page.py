@@ -131,6 +131,29 @@ def test_a_document_comes_back_line_for_line(browser: Any, client: Client, tmp_p
         assert Path(download.value.path()).read_text(encoding="utf-8").split("\n") == [*expected, ""]
 
 
+def test_a_document_is_dropped_or_opened_and_its_translation_saved(
+    browser: Any, client: Client, tmp_path: Path
+) -> None:
+    drop = """() => { const dataTransfer = new DataTransfer(); dataTransfer.items.add(new File([%r], "a.md"));
+        document.body.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true })); }"""
+    (tmp_path / "b.csv").write_text("id,text\n1,a")
+    with opened(browser, client, accept_downloads=True, ignored="400") as page:
+        page.locator("#pair option").first.wait_for(state="attached")
+        page.evaluate(drop % f"# {SOURCE[0]}")
+        wait_for(page, "#status", "a.md is translated")
+        expect(page.locator("#progress")).to_be_hidden()
+        for press in (page.locator("#result a"), page.locator("#download")):
+            with page.expect_download() as download:
+                press.press("Enter")
+            assert download.value.suggested_filename == "a_en.md"
+            assert Path(download.value.path()).read_text(encoding="utf-8") == f"# {TARGET[0]}"
+        assert ".docx" in (page.locator("#file").get_attribute("accept") or "")
+        page.on("dialog", lambda dialog: dialog.accept("3"))
+        page.locator("#file").set_input_files(tmp_path / "b.csv")
+        wait_for(page, "#status", "which column of the file? There are ['id', 'text']")
+        assert page.locator("#result").inner_text() == ""
+
+
 def test_a_line_is_cut_only_if_it_is_longer_than_a_request(browser: Any, five_run: FiveRun) -> None:
     longest = max(SOURCE, key=len)
     limits = Limits(n_characters=len(longest))

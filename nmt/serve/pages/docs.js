@@ -2,6 +2,7 @@
 // The documentation page of the API, built from the server's OpenAPI description.
 
 const EXAMPLES = {
+  "/translate_file": "-F file=@letter.docx -F source=auto -F target=en",
   "/translate": { q: "Ein Hund rennt.", source: "auto", target: "en", alternatives: 2 },
   "/v1/translate": { q: ["Ein Hund rennt.", "Zwei Kinder spielen."], beam: 5, n_best: 3 },
   "/v1/explain": { q: "Ein Hund rennt." },
@@ -32,10 +33,11 @@ function fieldsOf(title, schema, all, withDefaults = false) {
 (async () => {
   const api = await (await fetch("openapi.json")).json();
   const all = api.components.schemas;
-  const content = (part) => part?.content?.["application/json"]?.schema;
+  const content = (part) => Object.values(part?.content ?? {})[0]?.schema;
   const sections = [];
   for (const [path, methods] of Object.entries(api.paths)) for (const [method, endpoint] of Object.entries(methods)) {
-    const data = EXAMPLES[path] ? ` -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(EXAMPLES[path])}'` : "";
+    const example = EXAMPLES[path];
+    const data = !example ? "" : typeof example === "string" ? ` ${example}` : ` -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(example)}'`;
     sections.push(html("section", { class: "endpoint" }, html("h2", {}, html("code", {}, `${method.toUpperCase()} ${path}`)),
       html("p", {}, endpoint.description ?? ""), html("pre", { tabindex: 0 }, `curl ${new URL(`.${path}`, location.href)}${data}`),
       fieldsOf("Request", content(endpoint.requestBody), all, true), fieldsOf("Answer", content(endpoint.responses["200"]), all)));

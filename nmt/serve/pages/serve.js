@@ -1,11 +1,12 @@
 "use strict";
-// The translation page. It calls /v1/models, /v1/translate and /v1/explain, and never inserts text as HTML.
+// The translation page. It calls /v1/models, /v1/translate, /v1/explain and /translate_file, and never inserts text as HTML.
 
 const WAIT_MS = 400; // from the last input to the request
 const BOUNDARY = /^[\p{P}\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u;
 const EOS = 3; // token ids up to EOS are special
 let limits = null;
 let models = [];
+let formats = []; // suffixes of documents
 let current = null; // AbortController of the running translation
 let prefix = []; // token ids that the translation must begin with
 let fileName = "translation";
@@ -26,9 +27,12 @@ function settings() {
 }
 
 async function post(path, body, signal) {
+  const key = byId("key").value; // not in a header: fetch refuses letters beyond Latin-1
+  const isForm = body instanceof FormData;
+  if (isForm) body.set("api_key", key);
+  const content = isForm ? { body } : { body: JSON.stringify({ ...body, api_key: key }), headers: { "Content-Type": "application/json" } };
   for (;;) {
-    const response = await fetch(path, { method: "POST", body: JSON.stringify({ ...body, api_key: byId("key").value }), signal,
-      headers: { "Content-Type": "application/json" } }); // fetch refuses headers with letters beyond Latin-1
+    const response = await fetch(path, { method: "POST", signal, ...content });
     if (response.ok) return response;
     if (response.status !== 429) throw new Error((await response.json()).error);
     report("The server is busy; waiting …");
@@ -125,6 +129,31 @@ async function translate() {
     if (error.name !== "AbortError") report(error.message, true);
   } finally {
     if (current === controller) byId("result").removeAttribute("aria-busy");
+  }
+}
+
+async function translateFile(file) {
+  current?.abort();
+  const controller = (current = new AbortController());
+  const form = new FormData();
+  for (const [name, value] of Object.entries({ file, source: model().source, target: model().target })) form.set(name, value);
+  if (/\.csv$/i.test(file.name)) form.set("column", prompt("Which column? Its name, or its number") ?? "");
+  const progress = byId("progress");
+  progress.removeAttribute("value");
+  progress.hidden = false;
+  byId("inside").hidden = true;
+  put("result");
+  report(`Translating ${file.name} …`);
+  try {
+    if (file.size > limits.max_file_bytes) throw new Error(`a file may have ${limits.max_file_bytes.toLocaleString("en")} bytes`);
+    const { translatedFileUrl } = await (await post("translate_file", form, controller.signal)).json();
+    const href = `download_file/${translatedFileUrl.split("/").at(-1)}`; // below this page, which may be behind a proxy
+    put("result", html("a", { href, download: "" }, `Save the translation of ${file.name}`));
+    report(`${file.name} is translated`);
+  } catch (error) {
+    if (error.name !== "AbortError") report(error.message, true);
+  } finally {
+    if (current === controller) progress.hidden = true;
   }
 }
 
@@ -236,13 +265,18 @@ function translateNow() {
 
 async function readFile(file) {
   if (!file) return;
+  clearTimeout(timer);
+  searchFreely();
+  const suffix = file.name.slice(file.name.lastIndexOf(".")).toLowerCase();
+  if (suffix !== ".txt" && formats.includes(suffix)) return translateFile(file);
   fileName = file.name.replace(/\.txt$/, "");
   byId("text").value = await file.text();
-  searchFreely();
   translateNow();
 }
 
 function save() {
+  const link = byId("result").querySelector("a"); // to a document
+  if (link) return link.click();
   const url = URL.createObjectURL(new Blob([`${byId("result").textContent}\n`], { type: "text/plain" }));
   html("a", { href: url, download: `${fileName}.${model().target}.txt` }).click();
   setTimeout(() => URL.revokeObjectURL(url), 1000);
@@ -262,15 +296,20 @@ byId("text").addEventListener("keydown", (event) => {
   event.preventDefault();
   translateNow();
 });
-byId("text").addEventListener("dragover", (event) => event.preventDefault());
-byId("text").addEventListener("drop", (event) => {
+document.addEventListener("dragover", (event) => {
+  if (event.dataTransfer.types.includes("Files")) event.preventDefault();
+});
+document.addEventListener("drop", (event) => {
   if (!event.dataTransfer.files.length) return;
   event.preventDefault();
   readFile(event.dataTransfer.files[0]);
 });
 byId("go").addEventListener("click", translateNow);
 byId("open").addEventListener("click", () => byId("file").click());
-byId("file").addEventListener("change", () => readFile(byId("file").files[0]));
+byId("file").addEventListener("change", () => {
+  readFile(byId("file").files[0]);
+  byId("file").value = ""; // so that the same file can be opened again
+});
 byId("release").addEventListener("click", () => { searchFreely(); translateNow(); });
 byId("copy").addEventListener("click", async () => {
   await navigator.clipboard.writeText(byId("result").textContent);
@@ -292,6 +331,8 @@ byId("explain").addEventListener("submit", () => {
 (async () => {
   limits = await (await fetch("v1/models")).json();
   models = limits.models;
+  formats = (await (await fetch("frontend/settings")).json()).supportedFilesFormat;
+  byId("file").accept = ["text/plain", ...formats].join();
   byId("key-form").hidden = !limits.needs_key;
   put("pair", ...models.map((one, i) => html("option", { value: i }, `${one.source_name} → ${one.target_name}`)));
   addDefaults();

@@ -1,0 +1,77 @@
+"""LibreTranslate's endpoints for documents: a file is uploaded, translated, and kept in memory to be downloaded."""
+
+import asyncio
+import secrets
+from itertools import islice
+from pathlib import PureWindowsPath
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import Form, Request, UploadFile
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from nmt.documents import SUFFIXES
+from nmt.documents.files import ZIPPED, translation_steps
+from nmt.serve import schema
+from nmt.serve.api import Api, ServedModel
+
+KEPT_S, MAX_KEPT_BYTES = 1800.0, 100_000_000  # as long as LibreTranslate; beyond this size, the oldest are deleted
+MARKUP = 8  # Word and PowerPoint may have so many times the text of other files, because most of it is markup
+
+
+class Documents:
+    """The endpoints for documents, and the translated files."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.kept: dict[str, tuple[str, bytes]] = {}  # by the random name in the address: the client's name, escaped
+
+    async def translate_file(
+        self,
+        request: Request,
+        file: UploadFile,
+        source: Annotated[schema.Source, Form()],
+        target: Annotated[schema.Code, Form()],
+        api_key: Annotated[schema.Key, Form()] = "",
+        column: Annotated[str, Form(description="Of a .csv file: the column to translate, its name or number.")] = "",
+    ) -> dict[str, str]:
+        """Translate a document; `translatedFileUrl` is where its translation is, for 30 minutes."""
+        self.api.check_key(request, api_key)
+        model = self.api.pick(source, target)
+        path = PureWindowsPath(schema.without_surrogates(file.filename or ""))  # knows the slashes of all systems
+        suffix = path.suffix.lower()
+        if suffix not in SUFFIXES:
+            raise HTTPException(400, f"file: its name must end in {', '.join(SUFFIXES)}")
+        content = await self.translated(model, suffix, await file.read(), column)
+        name = secrets.token_urlsafe() + suffix
+        self.kept[name] = quote(f"{path.stem[:100]}_{model.target}{suffix}"), content
+        asyncio.get_running_loop().call_later(KEPT_S, self.kept.pop, name, None)
+        while sum(len(content) for _, content in self.kept.values()) > MAX_KEPT_BYTES:
+            del self.kept[next(iter(self.kept))]
+        return {"translatedFileUrl": f"{request.base_url}download_file/{name}"}
+
+    async def translated(self, model: ServedModel, suffix: str, content: bytes, column: str) -> bytes:
+        """Return the translation of a document. Between its searches, other requests are answered."""
+        window, max_text = self.api.limits.n_lines, self.api.limits.n_bytes * (MARKUP if suffix in ZIPPED else 1)
+        options = model.translator.with_options(scores=False)
+        arguments = "the file", suffix, content, max_text, lambda found, _: found, column
+        steps = translation_steps(model.translator, *arguments, window=window, options=options)
+        found: list[Any] = [None]
+        while not isinstance(found[-1], bytes):
+            found = await self.api.answer(model.batcher.call(lambda _: list(islice(steps, window))))
+        return found[-1]
+
+    async def download_file(self, name: str) -> Response:
+        """A translated document; only the client that uploaded it knows its address."""
+        if name not in self.kept:
+            raise HTTPException(404, "there is no such file; translations are kept for 30 minutes")
+        told, content = self.kept[name]
+        disposition = f"attachment; filename=\"{told}\"; filename*=utf-8''{told}"
+        return Response(content, headers={"Content-Disposition": disposition}, media_type="application/octet-stream")
+
+    async def settings(self) -> dict[str, Any]:
+        """What LibreTranslate tells its page, such as the formats of documents."""
+        keys, limit = bool(self.api.keys), self.api.limits.n_characters
+        found = {"apiKeys": keys, "keyRequired": keys, "charLimit": limit, "suggestions": False}
+        return found | {"filesTranslation": True, "supportedFilesFormat": SUFFIXES}
