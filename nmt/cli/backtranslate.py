@@ -20,6 +20,7 @@ def backtranslate(
     input_file: Annotated[Path, typer.Option("--input", "-i", help="Lines of the target language.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Synthetic source lines; FILE.part until complete.")],
     tag: Annotated[str, typer.Option(help='Word at the beginning of each line; "" is none.')] = "<BT>",
+    languages: options.Languages = "",
     beam: options.Beam = None,
     sample: options.Sample = False,
     temperature: options.Temperature = 1.0,
@@ -44,11 +45,11 @@ def backtranslate(
     search = options.search_options(
         "--sample", beam=beam, sample=sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, scores=False
     )
-    paths, translator = options.load_translator(model, device, precision, engine)
+    paths, translator = options.load_translator(model, device, precision, engine, languages=languages)
     check_direction(translator, input_file)
     chosen = translator.with_options(**search)
     arguments: dict[str, Any] = {"options": chosen, "batch_size": batch_size}
-    settings = {"tag": tag, "precision": precision, "engine": engine}
+    settings = {"tag": tag, "precision": precision, "engine": engine, "languages": languages}
     rewrite(*files, paths, translator, arguments, settings, partial(tagged, tag=tag))
     symbols = f' and tokenizer.symbols: "{tag}"' if tag else ""
     message = "to train on it, add %s to data.train.source, %s to data.train.target%s"
