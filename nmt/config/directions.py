@@ -35,17 +35,13 @@ def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
     fine if training had both languages. Raises ConfigError if there is no such direction, or none is meant.
     """
     known = directions(data)
-    if not languages and len(targets) > 1 and known:
-        raise ConfigError(
-            f"the model translates {', '.join(known)}: choose one of them", hint="for example -l " + known[0]
-        )
-    if not targets:
-        if languages:
-            only = f"from {language(data, 'source') or '?'} to {language(data, 'target') or '?'} only"
-            raise ConfigError(f"the model translates {only}", hint="leave out -l")
+    if languages and not targets:
+        pair = f"{language(data, 'source') or '?'} to {language(data, 'target') or '?'}"
+        raise ConfigError(f"the model translates from {pair} only", hint="leave out -l")
+    if not languages and not (targets and known):  # one direction, or an imported model, which reads tags in the text
         return ""
-    if not languages and not known:  # an imported model, which also reads tags in the text
-        return ""
+    if not languages and len(targets) > 1:
+        raise ConfigError(f"the model translates {', '.join(known)}", hint=f"choose one, for example -l {known[0]}")
     source, _, target = (languages or targets[0]).rpartition("-")
     if target not in targets or (source and known and not any(one.startswith(f"{source}-") for one in known)):
         hint = f"it translates {', '.join(known or targets):.200}"
