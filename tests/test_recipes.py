@@ -6,7 +6,7 @@ import pytest
 
 from nmt.config import Config, language, load_config
 from nmt.corpus.catalog import CORPORA
-from nmt.train.preparation import all_corpora, root_of
+from nmt.train.corpora import all_corpora, root_of
 
 ROOT = Path(__file__).parents[1]
 FILES = [*(ROOT / "configs").glob("**/*.yaml"), *(ROOT / "configs").glob("**/*.yml")]

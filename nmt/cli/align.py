@@ -21,6 +21,7 @@ def align(
     src: Annotated[Path | None, typer.Option(help="Source lines. [default: stdin]")] = None,
     ref: Annotated[Path | None, typer.Option(help="Their translations. [default: the model's own]")] = None,
     model: options.Model = None,
+    languages: options.Languages = "",
     output: options.OutputFile = None,
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: words and links.")] = False,
     beam: options.Beam = None,
@@ -36,7 +37,7 @@ def align(
         raise InputError("--ref needs --src", hint="nmt align --src test.de --ref test.en")
     if ref is not None and beam is not None:
         raise InputError("--beam has no effect with --ref", hint="leave out one of them")
-    _, translator = options.load_translator(model, device)
+    _, translator = options.load_translator(model, device, languages=languages)
     from nmt.decode.align import align
 
     pairs, given = tee(word_pairs(translator, src, ref, beam))

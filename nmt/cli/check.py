@@ -64,18 +64,21 @@ def check(
 
 def corpora_of(what: list[str], *, is_fixed: bool) -> tuple[list["CorpusFiles"], tuple[str, str]]:
     """Return the named corpora, train first, and their declared languages."""
-    from nmt.config import language, language_of, load_config
+    from nmt.config import directions, language, language_of, load_config
     from nmt.corpus.reading import CorpusFiles
-    from nmt.train.preparation import corpus_paths, training_paths
+    from nmt.train.corpora import corpus_paths, named, training_paths
 
     if Path(what[0]).suffix in (".yaml", ".yml"):
         config = load_config(Path(what[0]), what[1:])
+        if directions(config.data):
+            hint = "check each by itself: nmt check SRC TGT"
+            raise InputError(f"{what[0]} has corpora in several directions", hint=hint)
         if is_fixed and config.data.mix:
             message = "--fix would join data.mix with the training files, and its shares would no longer apply"
             raise InputError(message, hint="clean each corpus by itself: nmt check SRC TGT --fix DIR")
         corpora = [CorpusFiles("train", *training_paths(config))]  # includes data.mix
-        named = [("dev", config.data.dev), ("test", config.data.test)]
-        corpora += [CorpusFiles(name, *corpus_paths(config, files)) for name, files in named if files is not None]
+        others = named("dev", config.data.dev) | named("test", config.data.test)
+        corpora += [CorpusFiles(name, *corpus_paths(config, files)) for name, files in others.items()]
         return corpora, (language(config.data, "source"), language(config.data, "target"))
     if len(what) != 2:
         message = f"a config (.yaml) or two files are needed, not {' '.join(what)}"

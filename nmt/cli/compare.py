@@ -21,6 +21,7 @@ def compare(
     systems: Systems,
     src: Annotated[Path | None, typer.Option(help="Source lines. [default: the runs' data.test]")] = None,
     ref: options.References = None,
+    languages: options.Languages = "",
     lowercase: options.Lowercase = False,
     tokenize: options.Tokenize = None,
     json_object: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -35,7 +36,7 @@ def compare(
     Prints differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value; BLEU and wins by
     length; and the lines that differ most.
     """
-    from nmt.config import language_of
+    from nmt.config import directed, directions, language_of
     from nmt.evaluate import bleu_tokenizer, check_references
     from nmt.insight import compare as comparing
     from nmt.run.directory import RunDirectory
@@ -43,6 +44,7 @@ def compare(
     if not 2 <= len(systems) <= comparing.MAX_SYSTEMS:
         raise InputError(f"systems to compare: {len(systems)}", hint=f"give 2 to {comparing.MAX_SYSTEMS}")
     configs = [RunDirectory(path).read_config() for path in systems if path.is_dir()]
+    configs = [directed(config, languages) if directions(config.data) else config for config in configs]
     _, names, sources, references = options.read_test_set(src, ref, configs)
     if not references[0]:
         raise DataError(f"nothing to compare: {names[0]} is empty", hint="give at least one line")
@@ -51,7 +53,8 @@ def compare(
     outputs, language = [], language_of(ref[0]) if ref else ""
     for path in systems:
         if is_model(path):
-            _, translator = options.load_translator([path], device, engine=engine, always_log=True)
+            _, translator = options.load_translator([path], device, engine=engine, languages=None, always_log=True)
+            translator = translator.to(languages if translator.tokenizers.source.tags else "")
             search = translator.with_options(**options.search_options("", beam=beam, scores=False))
             translations = translator.translate_lines(sources, search, batch_size=batch_size)
             lines = [found.text for found in streams.with_bar(translations, len(sources))]

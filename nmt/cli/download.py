@@ -58,7 +58,7 @@ def chosen(what: str, lang_pair: str | None) -> "list[tuple[Corpus, Sequence[str
     if lang_pair:
         raise InputError(f"{what} says which files it needs", hint="leave out --lang-pair")
     from nmt.config import load_config
-    from nmt.train.preparation import all_corpora, root_of
+    from nmt.train.corpora import all_corpora, root_of
 
     config = load_config(path)
     names: dict[str, list[str]] = {}  # corpus -> its files, without .gz

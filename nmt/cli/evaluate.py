@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,11 +14,17 @@ from nmt.files import hash_file, sha256
 from nmt.text.lines import iter_lines
 
 if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.decode.options import SearchOptions
+    from nmt.decode.translator import Translator
     from nmt.run.directory import RunDirectory
+
+    Tested = dict[str, tuple[Translator | None, list[Config]]]  # by direction; of one direction, by an empty text
 
 
 def evaluate(
     model: options.Models = None,
+    languages: options.Languages = "",
     src: Annotated[Path | None, typer.Option(help="Source lines. [default: the config's data.test]")] = None,
     ref: options.References = None,
     hyp: Annotated[Path | None, typer.Option(help="Translations to score; no model is used.")] = None,
@@ -38,57 +45,106 @@ def evaluate(
     Prints each score with sacreBLEU's signature and 95 % interval, and the perplexity of the references. --heads adds a
     line per attention head, with means over the pieces of the corpus (see `nmt.HeadSummary`).
 
-    By default, the newest run translates its config's test set. -m names another model. --src and --ref name another
-    test set. --hyp scores a file of translations without a model.
+    By default, the newest run translates its config's test set; of several languages, all directions or those of -l.
+    -m names another model. --src and --ref name another test set. --hyp scores a file of translations without a model.
     """
-    from nmt import evaluate
     from nmt.config import language_of
+    from nmt.evaluate import bleu_tokenizer, score
 
-    figures: dict[str, Any] = {}
+    tested: Tested = {"": (None, [])}
     if hyp is not None:
-        of_model = {"-m": model, "--beam": beam, "--heads": heads}
+        of_model = {"-m": model, "-l": languages, "--beam": beam, "--heads": heads}
         if needing := [name for name, value in of_model.items() if value]:
             raise InputError(f"--hyp uses no model, but {needing[0]} needs one", hint="leave out one of them")
-        test, hypotheses = options.read_test_set(src, ref, []), list(iter_lines([hyp]))
-        target_language = language_of(Path(test.reference_names[0]))
     else:
-        paths, translator = options.load_translator(model, device, precision, engine, always_log=True)
-        model_hash = hash_file(translator.run.model_file) if translator.run else ""  # a training may replace the file
+        paths, loaded = options.load_translator(model, device, precision, engine, languages=None, always_log=True)
+        model_hash = hash_file(loaded.run.model_file) if loaded.run else ""  # a training may replace the file
         if ref and not src:
             raise InputError("--ref needs --src", hint="give both, or neither for the run's data.test")
-        test = options.read_test_set(src, ref, [translator.run.read_config()] if translator.run else [])
-        target_language = translator.target_language
-        if heads:
-            from nmt.insight.heads import attention_summary, table
-
-            summaries = attention_summary(translator, list(zip(test.sources, test.references[0], strict=True)))
-            figures["heads"] = [vars(summary) for summary in summaries]
-        chosen = translator.with_options(**options.search_options("", beam=beam, scores=False))
-        translations = translator.translate_lines(test.sources, chosen, batch_size=batch_size)
-        hypotheses = [found.text for found in streams.with_bar(translations, len(test.sources))]
-        figures |= {
-            "models": list(map(str, paths)),
-            "beam": chosen.beam,
-            "engine": translator.engine_for(chosen).name,
-            "perplexity": evaluate.perplexity(translator.reference_log_probs(test.sources, test.references[0])),
-        }
-    tokenize = tokenize or evaluate.bleu_tokenizer(target_language)
-    scoring: dict[str, Any] = {"tokenize": tokenize, "lowercase": lowercase, "n_bootstrap": bootstrap}
-    scores = evaluate.score(hypotheses, test.references, ("bleu", "chrf", "ter"), **scoring)
-    figures = {"n_lines": len(hypotheses), **figures, "scores": [vars(score) for score in scores]}
-    if hyp is None and translator.run is not None and len(paths) == 1:
-        keep_scores(translator.run, model_hash, test, figures)
+        tested = directions_to_test(loaded, languages, is_given=src is not None)
+    found: dict[str, dict[str, Any]] = {}  # figures by direction
+    for direction, (translator, configs) in tested.items():
+        test = options.read_test_set(src, ref, configs)
+        if translator is None:
+            hypotheses, about = list(iter_lines([hyp or Path()])), {}
+            language = language_of(Path(test.reference_names[0]))
+        else:
+            chosen = translator.with_options(**options.search_options("", beam=beam, scores=False))
+            hypotheses, about = translated(translator, test, chosen, batch_size, heads=heads)
+            about["models"], language = list(map(str, paths)), translator.target_language
+        scoring: dict[str, Any] = {"tokenize": tokenize or bleu_tokenizer(language), "lowercase": lowercase}
+        scores = score(hypotheses, test.references, ("bleu", "chrf", "ter"), **scoring, n_bootstrap=bootstrap)
+        figures = {"n_lines": len(hypotheses), **about, "scores": [vars(one) for one in scores]}
+        found[direction] = figures
+        if translator is not None and translator.run is not None and len(paths) == 1:
+            keep_scores(translator.run, model_hash, test, figures)
+        if not json_lines:
+            print_examples(test, hypotheses, show)
+            print(*[f"{direction}:"] * (len(tested) > 1), *scores, *about_model(figures), sep="\n")
     if json_lines:
-        print(json.dumps(figures, ensure_ascii=False))
-        return
-    for i in [k * len(hypotheses) // show for k in range(min(show, len(hypotheses)))]:
+        print(json.dumps({"directions": found} if len(tested) > 1 else figures, ensure_ascii=False))
+    elif len(tested) > 1:
+        print("", *of_directions(found), sep="\n")
+
+
+def translated(
+    translator: "Translator", test: options.TestSet, search: "SearchOptions", batch_size: int | None, *, heads: bool
+) -> tuple[list[str], dict[str, Any]]:
+    """Translate a test set; return the translations, and figures that need the model."""
+    from nmt.evaluate import perplexity
+
+    figures: dict[str, Any] = {}
+    if heads:
+        from nmt.insight.heads import attention_summary
+
+        pairs = list(zip(test.sources, test.references[0], strict=True))
+        figures["heads"] = [vars(summary) for summary in attention_summary(translator, pairs)]
+    translations = translator.translate_lines(test.sources, search, batch_size=batch_size)
+    hypotheses = [found.text for found in streams.with_bar(translations, len(test.sources))]
+    log_probs = translator.reference_log_probs(test.sources, test.references[0])
+    engine = translator.engine_for(search).name
+    return hypotheses, figures | {"beam": search.beam, "engine": engine, "perplexity": perplexity(log_probs)}
+
+
+def print_examples(test: options.TestSet, hypotheses: list[str], n: int) -> None:
+    """Print n translations with source and reference."""
+    for i in [k * len(hypotheses) // n for k in range(min(n, len(hypotheses)))]:
         source = test.sources[i] if test.sources else ""
         print(f"source       {source}\nreference    {test.references[0][i]}\ntranslation  {hypotheses[i]}\n")
-    print(*scores, sep="\n")
-    if hyp is None:
-        print(f"engine = {figures['engine']}\nperplexity of the references = {figures['perplexity']:.3f} per piece")
-    if heads:
-        print("", *table(summaries), sep="\n")
+
+
+def about_model(figures: dict[str, Any]) -> Iterator[str]:
+    """Yield lines of text with the figures that need the model."""
+    if "perplexity" in figures:
+        yield f"engine = {figures['engine']}"
+        yield f"perplexity of the references = {figures['perplexity']:.3f} per piece"
+    if "heads" in figures:
+        from nmt.insight.heads import HeadSummary, table
+
+        yield from ["", *table([HeadSummary(**one) for one in figures["heads"]])]
+
+
+def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) -> "Tested":
+    """Return the directions of the run's data.test that are asked for, or if a test set is given, the only one."""
+    from nmt.config import corpora_of, directed, directions
+
+    config = loaded.run.read_config() if loaded.run else None
+    if config is None or not directions(config.data):
+        return {"": (loaded.to(languages), [config] if config else [])}
+    known = [] if is_given else [files.languages for files in corpora_of(config.data.test)]
+    chosen = [one for one in known if languages in (one, one.partition("-")[2], "")] or [languages]
+    return {one: (loaded.to(one), [directed(config, one)]) for one in chosen}
+
+
+def of_directions(found: dict[str, dict[str, Any]]) -> list[str]:
+    """Return a table of the scores of each direction, and their means."""
+    from nmt.insight.tables import columns
+
+    names = [score["name"] for score in next(iter(found.values()))["scores"]]
+    values = [[score["value"] for score in figures["scores"]] for figures in found.values()]
+    values.append([sum(column) / len(values) for column in zip(*values, strict=True)])
+    rows = [[direction, *(f"{x:.2f}" for x in row)] for direction, row in zip([*found, "mean"], values, strict=True)]
+    return columns(["direction", *names], rows, numbers=names)
 
 
 def keep_scores(run: "RunDirectory", model_hash: str, test: options.TestSet, figures: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ def explain(
     models: Annotated[
         list[Path] | None, typer.Option("--model", "-m", help=f"{options.MODEL_HELP} Several with --growth.")
     ] = None,
+    languages: options.Languages = "",
     beam: options.Beam = None,
     sample: options.Sample = False,
     seed: options.Seed = 1,
@@ -43,14 +44,14 @@ def explain(
         from nmt.insight import growth as snapshots
         from nmt.run.directory import RunDirectory
 
-        along = [snapshots.growth(run, text, reference=reference, device=device) for run in runs]
+        along = [snapshots.growth(run, text, reference=reference, languages=languages, device=device) for run in runs]
         file = output or (RunDirectory(runs[0]).growth_file if len(runs) == 1 else Path("growth.html"))
         streams.write_text(file, snapshots.as_page(along), show=open_page)
         return
     if len(models or []) > 1:
         raise InputError("one translation is explained by one model", hint="leave out a -m, or add --growth")
     search = options.search_options("--sample", seed=seed, sample=sample, beam=beam)
-    _, translator = options.load_translator(models, device)
+    _, translator = options.load_translator(models, device, languages=languages)
     from nmt.insight import render
     from nmt.insight.explain import explain as explain_one
 

@@ -24,6 +24,7 @@ def export(
         Path, typer.Option("--output", "-o", help="Directory (argos: file), written atomically; replaces an export.")
     ],
     model: options.Model = None,
+    languages: options.Languages = "",
     quantization: Annotated[
         str | None, typer.Option(help="float32, float16, bfloat16 or int8. [default: float32; argos: int8]")
     ] = None,
@@ -42,7 +43,7 @@ def export(
         raise InputError(f"--quantization does not apply to {to}", hint=f"it is for {', '.join(QUANTIZED)}")
     if shortlist and to != "ctranslate2":
         raise InputError(f"--shortlist does not apply to {to}", hint="it is for ctranslate2")
-    _, translator = options.load_translator(model, engine="torch")
+    _, translator = options.load_translator(model, engine="torch", languages=languages or None)
     chosen: dict[str, Any] = {"quantization": quantization} if quantization else {}
     if shortlist:
         from nmt.insight.shortlist import vocabulary_map

@@ -30,6 +30,9 @@ Engine = Annotated[
     EngineName | None, typer.Option(help="auto is ctranslate2 on a CPU if it can, else torch. [default: the config's]")
 ]
 Device = Annotated[str, typer.Option(help="auto (cuda, else mps, else cpu), cuda, cuda:1, mps or cpu.")]
+Languages = Annotated[
+    str, typer.Option("--languages", "-l", help="Of a model of several: source and target, de-en, or the target, en.")
+]
 OutputFile = Annotated[Path | None, typer.Option("--output", "-o", help="Atomic output file; - is stdout.")]
 GlossaryFile = Annotated[Path | None, typer.Option("--glossary", help="Terms to use: source term TAB target term.")]
 Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
@@ -116,14 +119,19 @@ def load_translator(
     precision: Precision | None = None,
     engine: EngineName | None = None,
     *,
+    languages: str | None = "",
     always_log: bool = False,
 ) -> tuple[list[Path], "Translator"]:
-    """Load the models of -m, else of $NMT_MODEL, else the newest under runs/ (logged); return paths and translator."""
+    """Load the models of -m, else of $NMT_MODEL, else the newest under runs/ (logged); return paths and translator.
+
+    `languages` chooses a direction; None leaves that to the caller. Raises ConfigError if there is no such direction.
+    """
     paths = model_paths(named, always_log=always_log)
     log.debug("loading %s on %s", " and ".join(map(str, paths)), device)
     from nmt.decode.translator import load
 
     translator = load(paths, device, precision, engine)
+    translator = translator if languages is None else translator.to(languages)
     gc.freeze()  # excludes the many objects of torch from garbage collection
     return paths, translator
 
@@ -139,9 +147,10 @@ class TestSet(NamedTuple):
 
 def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[Config]") -> TestSet:
     """Read --src and --ref, or else the data.test that all configs name. Raises InputError or DataError."""
+    from nmt.config import corpora_of
     from nmt.evaluate import check_references
     from nmt.text.lines import iter_lines
-    from nmt.train.preparation import corpus_paths
+    from nmt.train.corpora import corpus_paths
 
     if ref:
         names = str(src), [*map(str, ref)]
@@ -149,7 +158,8 @@ def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[C
     elif src:
         raise InputError("--src needs --ref", hint="give both, or neither for the run's data.test")
     else:
-        found = [(files, *corpus_paths(config, files)) for config in configs if (files := config.data.test)]
+        tests = [(config, files) for config in configs for files in corpora_of(config.data.test)]
+        found = [(files, *corpus_paths(config, files)) for config, files in tests]
         if not found:
             raise InputError("--ref is missing, and no run names a data.test", hint="for models, give --src, too")
         if any(one[1:] != found[0][1:] for one in found):

@@ -16,6 +16,7 @@ def report(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="[default: RUN/report.html]")] = None,
     evaluate: Annotated[bool, typer.Option(help="Translate the test set, or dev, and show scores.")] = True,
     open_page: options.Open = False,
+    languages: options.Languages = "",
     beam: options.Beam = None,
     device: options.Device = "auto",
 ) -> None:
@@ -33,23 +34,27 @@ def report(
     for run in runs:
         directory = RunDirectory(run)
         is_evaluated = evaluate and directory.model_file.is_file()
-        evaluation = evaluation_of(directory, beam, device) if is_evaluated else None
+        evaluation = evaluation_of(directory, languages, beam, device) if is_evaluated else None
         found.append(read_report(run, evaluation, file))
     streams.write_text(file, as_page(found), show=open_page)
 
 
-def evaluation_of(run: "RunDirectory", beam: int | None, device: str) -> dict[str, Any] | None:
+def evaluation_of(run: "RunDirectory", languages: str, beam: int | None, device: str) -> dict[str, Any] | None:
     """Translate and score the run's test set, else its dev set; None if its config has neither."""
+    from nmt.config import corpora_of, directed, directions
     from nmt.insight.report import evaluated
     from nmt.text.lines import iter_pairs
-    from nmt.train.preparation import corpus_paths
+    from nmt.train.corpora import corpus_paths
 
     config = run.read_config()
-    name, files = ("test", config.data.test) if config.data.test else ("dev", config.data.dev)
-    if files is None:
+    if directions(config.data):
+        config = directed(config, languages)
+    name, corpora = ("test", config.data.test) if config.data.test else ("dev", config.data.dev)
+    if not corpora:
         return None
+    (files,) = corpora_of(corpora)
     pairs = list(iter_pairs(*corpus_paths(config, files)))
-    _, translator = options.load_translator(run.path, device)
+    _, translator = options.load_translator(run.path, device, languages=languages)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     search = translator.with_options(**options.search_options("", beam=beam))
     translations = streams.with_bar(translator.translate_lines(sources, search), len(sources))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 def score(
     model: options.Models = None,
+    languages: options.Languages = "",
     src: Annotated[Path | None, typer.Option(help="Source lines.")] = None,
     ref: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
     input_file: Annotated[Path | None, typer.Option("--input", "-i", help="Lines of source TAB translation.")] = None,
@@ -35,7 +36,7 @@ def score(
         raise InputError("--src and --ref go together", hint="give both, or pairs with -i or on stdin")
     if src is not None and input_file is not None:
         raise InputError("both --src and -i were given", hint="give one of them")
-    _, translator = options.load_translator(model, device)
+    _, translator = options.load_translator(model, device, languages=languages)
     from nmt.decode.scoring import score_pairs
 
     chosen = translator.with_options(**options.search_options("", alpha=alpha))

@@ -43,7 +43,8 @@ def serve(
         raise InputError(f"nmt serve needs {', '.join(missing)}", hint="pip install 'nmt-trainer[serve]'")
     keys = read_keys(api_keys) if api_keys else []
     named: Sequence[Path | None] = model or [None]
-    translators = [options.load_translator(one, device, precision, engine)[1] for one in named]
+    loaded = [options.load_translator(one, device, precision, engine, languages=None)[1] for one in named]
+    translators = [direction for one in loaded for direction in one.directions()]
     for one in translators:
         one.options = one.with_options(glossary=options.terms_of(glossary, one, engine))
     from nmt.serve.app import create_app

@@ -30,6 +30,7 @@ def translate(
         str | None, typer.Argument(help="A sentence, a document or a folder. [default: lines from -i or stdin]")
     ] = None,
     model: options.Models = None,
+    languages: options.Languages = "",
     input_file: Annotated[Path | None, typer.Option("--input", "-i", help="Lines to translate; - is stdin.")] = None,
     output: options.OutputFile = None,
     resume: Annotated[
@@ -109,7 +110,7 @@ def translate(
         max_length_a=None if max_length is None else 0.0,
         max_length_b=max_length,
     )
-    paths, translator = options.load_translator(model, device, precision, engine)
+    paths, translator = options.load_translator(model, device, precision, engine, languages=languages)
     translator.encode_prefix(prefix)  # an invalid prefix raises before output is written
     translator.protected = protected or translator.protected
     arguments: dict[str, Any] = {"batch_size": batch_size, "prefix": prefix} | ({"window": 1} if stream else {})
@@ -125,7 +126,7 @@ def translate(
     if files:
         settings = {"prefix": prefix, "json": json_lines, "scores": scores, "format": markup}
         settings |= {"precision": precision, "engine": engine, "min_confidence": min_confidence}
-        settings["protect"] = [one.pattern for one in protected]
+        settings |= {"protect": [one.pattern for one in protected], "languages": languages}
         rewrite(*files, paths, writer, arguments, settings, render)
         return
     lines = streams.open_input(input_file) if text is None else text.split("\n")

@@ -1,5 +1,6 @@
 """The settings of a run: schema, config files, listing. Imports no torch."""
 
+from nmt.config.directions import chosen_direction, directed, directions
 from nmt.config.listing import (
     FITTED,
     base_language,
@@ -15,12 +16,14 @@ from nmt.config.listing import (
 from nmt.config.schema import (
     LARGEST,
     Config,
+    Data,
     Files,
     MixedFiles,
     ModelSettings,
     SearchSettings,
     TokenizerSettings,
     TrainSettings,
+    corpora_of,
     is_language,
 )
 from nmt.config.yaml_file import check_config, described, dump_config, load_config

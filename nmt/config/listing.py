@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
-from nmt.config.schema import Config, Data, ModelPart, plain
+from nmt.config.schema import Config, Data, ModelPart, corpora_of, plain
 
 DOWNLOADS = Path("data", "downloads")
 BESIDE = Path("..", "shared", "data")  # corpora that several checkouts of the project share
@@ -19,12 +19,18 @@ def settings(section: type[BaseModel] = Config, prefix: str = "") -> Iterator[tu
     """Yield every setting as (dotted key, allowed values, default, help), in the order of the sections."""
     for name, field in section.model_fields.items():
         kind = field.annotation
-        inner = next((a for a in (kind, *get_args(kind)) if isinstance(a, type) and issubclass(a, BaseModel)), None)
-        if inner is not None:
+        if (inner := section_in(kind)) is not None:
             yield from settings(inner, f"{prefix}{name}.{'NAME.' if get_origin(kind) is dict else ''}")
         else:
             default = "required" if field.is_required() else plain(field.default)
             yield f"{prefix}{name}", allowed_values(kind, field.metadata), default, field.description or ""
+
+
+def section_in(kind: Any) -> type[BaseModel] | None:
+    """Return the first section that a type has: itself, or the items of a list, dict or union."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return kind
+    return next(filter(None, map(section_in, get_args(kind))), None)
 
 
 def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
@@ -54,6 +60,8 @@ def values(config: Config, *, only_set: bool = False) -> Iterator[tuple[str, str
         for name, value in tree.items():
             if isinstance(value, Mapping):
                 yield from walk(value, f"{prefix}{name}.", data_root(value["root"]) if value.get("root") else root)
+            elif isinstance(value, tuple) and value and isinstance(value[0], Mapping):
+                yield from walk({str(number): one for number, one in enumerate(value)}, f"{prefix}{name}.", root)
             elif isinstance(value, tuple):
                 is_path = prefix.startswith("data.")
                 yield f"{prefix}{name}", " ".join(str(root / text) if is_path else text for text in value) or "-"
@@ -75,9 +83,16 @@ def chosen_by_training(config: Config) -> dict[str, str]:
 
 
 def language(data: Data, side: Literal["source", "target"]) -> str:
-    """Return a side's language code: as set, else from the name of its first training file, else empty."""
-    code, paths = (data.source_lang, data.train.source) if side == "source" else (data.target_lang, data.train.target)
-    return code or language_of(Path(paths[0]))
+    """Return a side's language code: as set, else from the name of its first training file, else empty.
+
+    Empty if the training corpora have several.
+    """
+    is_target = side == "target"
+    found = {
+        files.languages.split("-")[is_target] if files.languages else language_of(Path(getattr(files, side)[0]))
+        for files in corpora_of(data.train)
+    }
+    return (data.target_lang if is_target else data.source_lang) or (found.pop() if len(found) == 1 else "")
 
 
 def base_languages(data: Data) -> tuple[str, str]:

@@ -3,12 +3,13 @@
 import re
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo
 from pydantic.functional_validators import AfterValidator, BeforeValidator, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # limits of file systems; MAX_PATH leaves room for suffixes
 LANGUAGE = re.compile(r"([a-zA-Z]{2,8}|x-[a-zA-Z0-9]{1,8})([-_][a-zA-Z0-9]{1,8})*")
+CODE = "[a-zA-Z]{2,8}(_[a-zA-Z0-9]{1,8})*"  # of a language in a direction, which has a dash between two codes
 # Settings in the files of earlier versions, with the values that have no effect any more.
 REMOVED: dict[str, tuple[object, ...]] = {"tensorboard": (True, False), "attention_window": (0,), "r_drop": (0,)}
 LARGEST = 10**9  # upper bound of counts that have no tighter one
@@ -61,7 +62,14 @@ def check_language(code: str) -> str:
     return code
 
 
+def check_direction(languages: str) -> str:
+    if not re.fullmatch(f"({CODE}-{CODE})?", languages):
+        raise PydanticCustomError("direction", "Input should be two language codes such as de-en or eng-zho_Hans")
+    return languages
+
+
 PathText = Annotated[str, AfterValidator(check_path)]
+Direction = Annotated[str, AfterValidator(check_direction)]
 Language = Annotated[str, AfterValidator(check_language)]
 ModelPart = Literal["embeddings", "encoder", "decoder", "output"]
 AsTuple = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
@@ -71,21 +79,35 @@ Paths = Annotated[tuple[PathText, ...], AsTuple, Field(min_length=1)]
 class Files(Section):
     source: Paths = Field(description="file or list of files, plain text or .gz, one sentence per line")
     target: Paths = Field(description="the same number of lines: line N translates line N of source")
+    root: PathText = Field("", description="as data.root, for this corpus; default: data.root")
+    languages: Direction = Field("", description="in a list of corpora: its source and target, as in de-en")
 
 
 class MixedFiles(Files):
     weight: float = Field(gt=0, lt=1, description="its share of the pairs of an epoch, 0-1; the rest is data.train")
-    root: PathText = Field("", description="as data.root, for this corpus; default: data.root")
+
+
+ONE, SEVERAL = "a corpus", "a list of corpora"  # the forms of data.train, dev and test; not part of the name of a key
+Corpora = Annotated[
+    Annotated[Files, Tag(ONE)] | Annotated[tuple[Files, ...], Tag(SEVERAL)],
+    Discriminator(lambda value: SEVERAL if isinstance(value, list | tuple) else ONE),
+]
+
+
+def corpora_of(corpora: Files | tuple[Files, ...] | None) -> tuple[Files, ...]:
+    """The corpora of data.train, dev or test: one, several, or none."""
+    return corpora if isinstance(corpora, tuple) else (corpora,) if corpora else ()
 
 
 CorpusName = Annotated[str, Field(pattern=r"^[\w-]{1,50}$")]
 
 
 class Data(Section):
-    train: Files = Field(description="the training corpus")
+    train: Corpora = Field(description="the training corpus, or a list of corpora in several languages")
     mix: dict[CorpusName, MixedFiles] = Field({}, description="corpora that are mixed into data.train, by a name")
-    dev: Files | None = Field(None, description="for model selection; default: 2 % of train, at most 1,000 pairs")
-    test: Files | None = Field(None, description="what `nmt eval` scores by default; not used in training")
+    temperature: float = Field(1.0, ge=1, le=1000, description="for a list: above 1, small corpora are read more often")
+    dev: Corpora | None = Field(None, description="for model selection; default: 2 % of train, at most 1,000 pairs")
+    test: Corpora | None = Field(None, description="what `nmt eval` scores by default; not used in training")
     root: PathText = Field("", description="directory that paths are relative to, or a corpus of `nmt download`")
     source_lang: Language = Field("", description="language code; default: the suffix of the file name")
     target_lang: Language = Field("", description="language code, selects BLEU's tokenizer; default: the file's suffix")
@@ -97,12 +119,35 @@ class Data(Section):
     nfkc_source: bool = Field(False, description="normalize the source side with NFKC (the target never is)")
     placeholders: bool = Field(False, description="learn to keep numbers, URLs, {name} and the like as they are")
     glossary: bool = Field(False, description="learn to translate terms as nmt translate --glossary says")
-    target_tag: str = Field("", description="target language of an imported multilingual model: fra for >>fra<<")
+    target_tag: str = Field("", description="the only target language of a model of several: fra for >>fra<<")
 
     @model_validator(mode="after")
     def check_weights(self) -> Self:
         if (total := sum(files.weight for files in self.mix.values())) >= 1:
             raise ValueError(f"the weights of mix add up to {total:g}, which leaves nothing of train")
+        return self
+
+    @model_validator(mode="after")
+    def check_lists(self) -> Self:
+        """If train is a list, dev and test are lists, too, and their corpora have languages that train has."""
+        is_list = isinstance(self.train, tuple)
+        if is_list and (self.mix or self.target_tag):
+            raise ValueError("mix and target_tag do not go with a list of corpora in train")
+        if self.temperature != 1 and not is_list:
+            raise ValueError("temperature needs a list of corpora in train")
+        targets = {files.languages.partition("-")[2] for files in corpora_of(self.train)}
+        for name, corpora in (("train", self.train), ("dev", self.dev), ("test", self.test)):
+            if isinstance(corpora, tuple) != is_list and (corpora or name == "dev"):
+                raise ValueError(f"{name} must be {SEVERAL if is_list else ONE}, as train is")
+            if corpora == ():
+                raise ValueError(f"{name} is an empty list")
+            known = [files.languages for files in corpora_of(corpora) if is_list]
+            if "" in known:
+                raise ValueError(f"a corpus of {name} has no languages, such as de-en")
+            if name != "train" and (wrong := [one for one in known if known.count(one) > 1]):
+                raise ValueError(f"{name} has {wrong[0]} twice: list all files in one corpus")
+            if other := [one for one in known if one.partition("-")[2] not in targets]:
+                raise ValueError(f"{name} has {other[0]}, but train has no corpus into that language")
         return self
 
 

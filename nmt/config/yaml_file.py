@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from nmt.config.listing import settings
-from nmt.config.schema import Config
+from nmt.config.schema import ONE, SEVERAL, Config
 from nmt.errors import ConfigError, os_errors_as
 
 MAX_CONFIG_BYTES = 100_000  # a larger config is a mistake or an attack
@@ -105,7 +105,7 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
 
 
 def keys_of(node: yaml.Node | None, prefix: KeyPath) -> Iterator[tuple[KeyPath, int]]:
-    """Yield every key below a YAML node, with its line."""
+    """Yield every key below a YAML node, with its line; the items of a list are numbered."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -113,6 +113,8 @@ def keys_of(node: yaml.Node | None, prefix: KeyPath) -> Iterator[tuple[KeyPath, 
             path = (*prefix, str(key.value))
             yield path, key.start_mark.line + 1
             yield from keys_of(value, path)
+    for number, item in enumerate(node.value if isinstance(node, yaml.SequenceNode) else []):
+        yield from keys_of(item, (*prefix, str(number)))
 
 
 def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config:
@@ -129,7 +131,7 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
 
 def describe_with_origin(fault: Mapping[str, Any], origins: Origins, name: str) -> str:
     """Describe one of pydantic's errors in one line: file and line, key, what is wrong."""
-    path = tuple(str(part) for part in fault["loc"])
+    path = tuple(str(part) for part in fault["loc"] if part not in (ONE, SEVERAL))
     origin = next((origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), name)
     key = ".".join(path)[:100]
     if fault["type"] == "extra_forbidden":

@@ -13,11 +13,12 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from nmt.config import Config, base_language, language
+from nmt.config import Config, base_language, chosen_direction, directed, directions, language
 from nmt.decode import EngineName, Precision
 from nmt.decode.constraints import Constraint
 from nmt.decode.options import Engine, NBest, SearchOptions
@@ -67,6 +68,23 @@ class Translator:
 
             self.protected = patterns_of([])
         self.joiner = "" if base_language(self.target_language) in UNSPACED else " "
+
+    def to(self, languages: str) -> "Translator":
+        """Return a translator from de to en, given `de-en`, or into en, given `en`, by the same engine.
+
+        Raises ConfigError if the model of several languages has no such direction. Of a model of one direction, the
+        empty text chooses it.
+        """
+        source, target = self.tokenizers
+        languages = chosen_direction(self.config.data, source.targets, languages)
+        if not languages:
+            return self
+        tokenizers = Tokenizers(replace(source, target_tag=languages.rpartition("-")[2]), target)
+        return Translator(self.engine, tokenizers, directed(self.config, languages), self.run, self.progress)
+
+    def directions(self) -> list["Translator"]:
+        """Return a translator for each direction."""
+        return [self.to(languages) for languages in directions(self.config.data)] or [self]
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """The best translation of each text; `options` change fields of `SearchOptions`, for example `beam=1`."""

@@ -60,13 +60,16 @@ class Growth:
     validations: list[tuple[int, float, float]]  # (step, dev loss, dev BLEU)
 
 
-def growth(run: Path | str, text: str, *, reference: str | None = None, device: str = "auto") -> Growth:
+def growth(
+    run: Path | str, text: str, *, reference: str | None = None, languages: str = "", device: str = "auto"
+) -> Growth:
     """Follow one sentence through the snapshots of a run.
 
     Args:
         run: a run directory.
         text: one sentence, not longer than the model's maximum length.
         reference: a correct translation; None for the translation of the run's model.
+        languages: the direction, if the model has several.
     Raises:
         InputError: the run has no snapshots, or the text is blank or too long.
         ModelError: this is no run, or a snapshot is damaged.
@@ -75,16 +78,17 @@ def growth(run: Path | str, text: str, *, reference: str | None = None, device: 
     steps = directory.snapshot_steps() if directory.read_config() else []
     if not steps:
         raise InputError(f"{run} has no snapshots", hint="train with train.snapshots=12, which keeps 12 of them")
-    final = load(run, device, engine="torch")
+    final = load(run, device, engine="torch").to(languages)
     given = reference is not None
     reference = reference if reference is not None else final.translate([text])[0]
     curves, validations = read_figures(directory)
-    samples = [(source, target) for source, target, *_ in (validations or [{}])[-1].get("samples", [])]
+    shown = [] if languages else (validations or [{}])[-1].get("samples", [])  # those of one direction only
+    samples = [(source, target) for source, target, *_ in shown]
     pairs = [(text, reference), *samples]
 
     snapshots, cross, embeddings, summaries = [], [], [], []
     for step in steps:
-        model = load(directory.snapshot_file(step), device, engine="torch")
+        model = load(directory.snapshot_file(step), device, engine="torch").to(languages)
         sentence = Sentence(model, text, "", lambda: None, {"beam": 1, "n_best": 1})
         source, target = sentence.src[0].tolist(), sentence.tokens_of(reference)
         ids = list(dict.fromkeys(source)), list(dict.fromkeys(target))  # without repetitions, in order

@@ -18,7 +18,7 @@ from nmt.errors import InputError
 from nmt.text import EOS
 from nmt.text.lines import Pair, iter_pairs
 from nmt.text.tokenizer import Tokenizers
-from nmt.train.preparation import training_paths
+from nmt.train.corpora import training_paths
 
 N_FREQUENT = 1000  # target pieces that are always candidates
 N_LINKED = 20  # target pieces for each source piece, at most

@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -136,9 +137,12 @@ def without_paths(config: Config) -> dict[str, Any]:
     """The config with file names in place of paths, so that a shared model reveals no directories of its author."""
     tree = config.model_dump(mode="json")
     data = tree["data"]
-    for files in (data, *data["mix"].values()):
+    data["root"] = ""
+    lists = [
+        files if isinstance(files, list) else [files] for name in ("train", "dev", "test") if (files := data[name])
+    ]
+    for files in chain(*lists, data["mix"].values()):
         files["root"] = ""
-    for files in filter(None, (data["train"], data["dev"], data["test"], *data["mix"].values())):
         for side in ("source", "target"):
             files[side] = [Path(path).name for path in files[side]]
     tree["run"] = Path(tree["run"]).name or "run"

@@ -137,7 +137,7 @@ class RunDirectory:
         if not all(file.is_file() for file in files):
             return None
         sides = []
-        for file, nfkc, tag in zip(files, (data.nfkc_source, False), (data.target_tag, ""), strict=True):
+        for file, nfkc, tag in zip(files, (data.nfkc_source, False), (data.target_tag, None), strict=True):
             try:
                 sides.append(Tokenizer(read_capped(file, MAX_MODEL_BYTES), nfkc=nfkc, target_tag=tag))
             except (OSError, ModelError) as error:

@@ -193,7 +193,7 @@ class TrainingData:
         sides = [ids.take(index) for ids in self.ids]
         if self.sampling_alpha:
             pairs = [self.pairs[i] for i in index]
-            texts = [pair.source for pair in pairs], [pair.target for pair in pairs]
+            texts = [pair.tagged_source for pair in pairs], [pair.target for pair in pairs]
             for n, (best, tokenizer) in enumerate(zip(sides, self.tokenizers, strict=True)):
                 sampled = tokenizer.sample_all(texts[n], alpha=self.sampling_alpha, seed=seed_of(seed, n))
                 fitting = [ids if len(ids) <= self.max_length else best[i] for i, ids in enumerate(sampled)]

@@ -110,12 +110,21 @@ def keep(files: Iterable[Path], kept: NDArray[np.bool_]) -> None:
 class Pairs:
     """Pairs that `write_pairs` wrote into a directory: all, or those whose line numbers are in the file `lines`.
 
-    With `placeholders`, symbols stand for spans of some pairs without terms; see `nmt.text.placeholders`.
+    With `placeholders`, symbols stand for spans of some pairs without terms; see `nmt.text.placeholders`. `languages`
+    has the last line of each corpus in several languages, and its direction.
     """
 
-    def __init__(self, directory: Path, lines: Path | None = None, *, placeholders: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        lines: Path | None = None,
+        *,
+        placeholders: bool = False,
+        languages: Sequence[tuple[int, str]] = (),
+    ) -> None:
         self.directory = directory
         self.placeholders = placeholders
+        self.languages = languages
         self.lines = mapped(lines or directory / "lines", np.int64)  # (n,), ascending, from 1
         self.source, self.target = (RaggedArray.map(directory / side, np.uint8) for side in SIDES)  # all lines
 
@@ -130,7 +139,8 @@ class Pairs:
 
     def __getitem__(self, i: int) -> Pair:
         line = int(self.lines[i])
-        pair = Pair(line, self.source.text(line - 1), self.target.text(line - 1))
+        languages = next((found for last, found in self.languages if line <= last), "")
+        pair = Pair(line, self.source.text(line - 1), self.target.text(line - 1), languages)
         return with_symbols(pair) if self.placeholders and TERM not in pair.source else pair
 
     def __iter__(self) -> Iterator[Pair]:
@@ -141,22 +151,26 @@ def write_pairs(directory: Path, pairs: Iterable[Pair]) -> None:
     """Write files: source, target (see `append_rows`), lines, blank (bool), *.digest (uint64, to find equal texts)."""
     stream, n_lines = iter(pairs), 0
     chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])
-    texts_of_chunks = ([[pair.source for pair in chunk], [pair.target for pair in chunk]] for chunk in chunks)
+    names = (*SIDES, "languages")
+    texts_of_chunks = ([[getattr(pair, name) for pair in chunk] for name in names] for chunk in chunks)
     for texts, digests, blank in in_parallel(_digested, texts_of_chunks):
-        for side, rows, of_side in zip(SIDES, texts, digests, strict=True):
+        for side, rows, of_side in zip(SIDES, texts, digests[:2], strict=True):
             append_rows(directory / side, rows)
             append(directory / f"{side}.digest", of_side)
-        append(directory / "pair.digest", digests[0] * np.uint64(0x9E3779B97F4A7C15) + digests[1])
+        append(directory / "pair.digest", digests[0] * np.uint64(0x9E3779B97F4A7C15) + digests[1] + digests[2])
         append(directory / "blank", blank)
         append(directory / "lines", np.arange(n_lines + 1, n_lines + 1 + len(blank)))
         n_lines += len(blank)
 
 
-def _digested(sides: list[list[str]]) -> tuple[list[RaggedArray], list[NDArray[np.uint64]], NDArray[np.bool_]]:
-    """Return the texts of both sides, their digests, and which pairs have a blank side. Runs in child processes."""
-    encoded = [[text.encode() for text in side] for side in sides]
-    blank = np.array([is_blank(source) or is_blank(target) for source, target in zip(*sides, strict=True)], bool)
-    return [RaggedArray.from_lists(side, np.uint8) for side in encoded], [*map(digests_of, encoded)], blank
+def _digested(columns: list[list[str]]) -> tuple[list[RaggedArray], list[NDArray[np.uint64]], NDArray[np.bool_]]:
+    """Return the texts of both sides, digests of these and of the languages, and which pairs have a blank side.
+
+    Runs in child processes.
+    """
+    encoded = [[text.encode() for text in column] for column in columns]
+    blank = np.array([is_blank(source) or is_blank(target) for source, target in zip(*columns[:2], strict=True)], bool)
+    return [RaggedArray.from_lists(side, np.uint8) for side in encoded[:2]], [*map(digests_of, encoded)], blank
 
 
 def digests_of(texts: Iterable[bytes]) -> NDArray[np.uint64]:

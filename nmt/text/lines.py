@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nmt.errors import DataError, os_errors_as
+from nmt.text.vocabulary import tag_of
 
 log = logging.getLogger("nmt")
 
@@ -40,6 +41,12 @@ class Pair:
     line: int
     source: str
     target: str
+    languages: str = ""  # de-en, in a corpus of several
+
+    @property
+    def tagged_source(self) -> str:
+        """The source as a model reads it: one of several languages reads the tag of the target language first."""
+        return tag_of(self.languages.partition("-")[2]) + self.source if self.languages else self.source
 
 
 def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) -> Iterator[str]:

@@ -9,7 +9,7 @@ exploration of placeholding in neural machine translation"). Independent of mode
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from random import Random
 
@@ -101,7 +101,7 @@ def with_symbols(pair: Pair) -> Pair:
         source, target = ([spans[side] for spans in equal] for side in (0, 1))
         in_target = sorted(zip(target, symbols, strict=True))
         new_target = replaced(pair.target, [span for span, _ in in_target], [symbol for _, symbol in in_target])
-        return Pair(pair.line, replaced(pair.source, source, symbols), new_target)
+        return replace(pair, source=replaced(pair.source, source, symbols), target=new_target)
     texts = [pair.source, pair.target]
     symbols = some_symbols(1 + int(random() * 3), random)
     n_first = int(random() * (len(symbols) + 1))
@@ -109,7 +109,7 @@ def with_symbols(pair: Pair) -> Pair:
         texts = [inserted(text, 0, symbol) for text in texts]
     for symbol in symbols[n_first:]:
         texts = [inserted(text, FINAL.search(text).start(), symbol) for text in texts]  # type: ignore[union-attr]
-    return Pair(pair.line, *texts)
+    return replace(pair, source=texts[0], target=texts[1])
 
 
 def equal_spans(source: str, target: str) -> list[tuple[Span, Span]]:

@@ -17,12 +17,12 @@ from typing import NamedTuple
 import sentencepiece
 
 from nmt.config import TokenizerSettings
-from nmt.errors import ConfigError, DataError, ModelError
+from nmt.errors import ConfigError, DataError, InputError, ModelError
 from nmt.sandbox import check_loadable, mark_loadable
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.lines import UNSPACED_SCRIPTS, Span
 from nmt.text.subword_sampling import SPACE, SubwordSampler
-from nmt.text.vocabulary import split_tag, vocabulary_of
+from nmt.text.vocabulary import TAG, split_tag, tag_of, vocabulary_of
 
 MAX_TRAINER_BYTES = 16_384  # per line; SentencePiece's default is 4,192
 SPECIAL_IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
@@ -34,14 +34,17 @@ MAX_MODEL_BYTES = 100_000_000  # five times the size of a model with a million p
 class Tokenizer:
     """Tokenizer of one side. Raises ModelError if the model is damaged or of another kind.
 
-    If the model has a separate vocabulary (`nmt.text.vocabulary`), pieces that are not in it become UNK. A text may
-    then begin with the tag of a target language, which becomes one piece before those of the rest.
+    If the model has a separate vocabulary (`nmt.text.vocabulary`), pieces that are not in it become UNK.
+
+    In a model of several languages, a source text begins with the tag of its target language, which becomes one piece
+    before those of the rest. With `target_tag`, all texts get this piece, and what looks like a tag in a text is text.
+    Tags of our own models are control symbols, which no text contains. Imported models take texts without a tag, too.
     """
 
     model: bytes = field(repr=False)  # serialized SentencePiece model with PAD 0, UNK 1, BOS 2, EOS 3
     _: KW_ONLY
     nfkc: bool = False  # apply NFKC before encoding; for the source side only
-    target_tag: str = ""  # default tag of texts, without brackets: fra for >>fra<<; for the source side only
+    target_tag: str | None = None  # tag of all texts: fra for >>fra<<; empty: each brings its own; None: no tags
 
     def __post_init__(self) -> None:
         check_loadable("sentencepiece", "the tokenizer", self.model)
@@ -54,12 +57,20 @@ class Tokenizer:
         if self._vocabulary is None and ids != (PAD, UNK, BOS, EOS):
             reason = f"the tokenizer has PAD, UNK, BOS, EOS at {ids}, not at {(PAD, UNK, BOS, EOS)}"
             raise ModelError(reason, hint="train it with `nmt tokenize`")
-        if self.target_tag and f">>{self.target_tag}<<" not in self._ids:
-            reason = f"the tokenizer has no tag >>{self.target_tag}<<"
-            raise ModelError(reason, hint="leave out data.target_tag, or give one of an imported multilingual model")
+        is_tag = self._processor.is_control if self._vocabulary is None else bool
+        tags = [piece for i, piece in enumerate(self._pieces) if i > EOS and TAG.fullmatch(piece) and is_tag(i)]
+        self.tags = [] if self.target_tag is None else tags
+        if self.target_tag and tag_of(self.target_tag) not in tags:
+            reason = f"the tokenizer has no tag {tag_of(self.target_tag)}"
+            raise ModelError(reason, hint="leave out data.target_tag, or give one of a multilingual model")
 
     def __len__(self) -> int:
         return len(self._pieces)
+
+    @property
+    def targets(self) -> list[str]:
+        """The target languages of a model of several, if this is its source side: fra for >>fra<<."""
+        return [tag.removeprefix(">>").removesuffix("<<") for tag in self.tags]
 
     def encode(self, text: str) -> list[int]:
         """Token ids of the best segmentation, without special ids."""
@@ -75,16 +86,22 @@ class Tokenizer:
         return [self._token(piece) for piece in self._processor.encode(text, out_type=str)]
 
     def split_tag(self, text: str) -> tuple[str, str]:
-        """Split a text into its tag, empty if it has none, and the rest. Only separate vocabularies have tags."""
-        return ("", text) if self._vocabulary is None else split_tag(text)
+        """Split a text into its tag, empty if it has none, and the rest. Raises InputError if it must have one."""
+        if self.target_tag or (self._vocabulary is None and not self.tags):
+            return "", text
+        tag, rest = split_tag(text)
+        if self._vocabulary is None and tag not in self.tags:
+            message = f"the model translates into several languages, {' '.join(self.tags):.99}, and none was chosen"
+            raise InputError(message, hint="translator.to('de') chooses one, -l de on the command line")
+        return tag, rest
 
     def tag(self, tag: str) -> list[int]:
-        """Return the token id of `tag`, or if it is empty, of `target_tag`, as a list; empty if both are empty."""
-        tag = tag or (f">>{self.target_tag}<<" if self.target_tag else "")
+        """Return the token id of `tag`, or if it is empty, of `target_tag`, as a list; empty if there is neither."""
+        tag = tag or (tag_of(self.target_tag) if self.target_tag else "")
         return [self._token(tag)] if tag else []
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        if self._vocabulary is not None:
+        if self._vocabulary is not None or self.tags:
             return [self.encode(text) for text in texts]
         # Without num_threads, SentencePiece starts several threads.
         return list(self._processor.encode(list(map(self._prepared, texts)), num_threads=1))
@@ -191,8 +208,11 @@ class Trained(NamedTuple):
     too_long: list[int]  # indices of lines that were left out because they exceed `MAX_TRAINER_BYTES`
 
 
-def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings) -> Trained:
-    """Train SentencePiece; a vocabulary larger than the text supports is reduced to the largest possible."""
+def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Sequence[str] = ()) -> Trained:
+    """Train SentencePiece; a vocabulary larger than the text supports is reduced to the largest possible.
+
+    `tags` become pieces that no text contains.
+    """
     # The trainer rejects pieces with NUL; a lone surrogate cannot be encoded in UTF-8.
     texts = [line.replace("\0", " ").encode(errors="replace").decode() for line in lines]
     too_long = [n for n, text in enumerate(texts) if len(text.encode()) > MAX_TRAINER_BYTES]
@@ -205,6 +225,7 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings) -> Traine
         "vocab_size": settings.vocab_size,
         "hard_vocab_limit": False,  # a text with fewer pieces gives a smaller vocabulary
         "user_defined_symbols": settings.symbols.split(),
+        "control_symbols": list(tags),
         "max_sentence_length": MAX_TRAINER_BYTES,
         "num_threads": 1,
         "minloglevel": 2,

@@ -41,6 +41,11 @@ def vocabulary_of(model: bytes) -> list[str] | None:
     raise ModelError("the tokenizer's vocabulary is damaged", hint="import the model again")
 
 
+def tag_of(language: str) -> str:
+    """The tag of a target language."""
+    return f">>{language}<<"
+
+
 def split_tag(text: str) -> tuple[str, str]:
     """The tag that a text begins with, or an empty string, and the rest."""
     found = TAG.match(text)

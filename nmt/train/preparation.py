@@ -12,23 +12,23 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
-from itertools import chain, pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.config import Config, Files, MixedFiles, data_root, language, language_of
+from nmt.config import Config, corpora_of, directions
 from nmt.corpus import alignment
-from nmt.corpus.catalog import CORPORA, command
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.files import cached, sha256
-from nmt.run.directory import RunDirectory, hash_files
+from nmt.run.directory import RunDirectory
 from nmt.text import UNK, glossary, placeholders
 from nmt.text import corpus as disk
 from nmt.text.corpus import SIDES, Mixture, Pairs, RaggedArray
-from nmt.text.lines import Pair, is_blank, iter_pairs
+from nmt.text.lines import Pair, is_blank
 from nmt.text.tokenizer import MAX_TRAINER_BYTES, Tokenizers, pieces_per_word, train_tokenizer
+from nmt.train.corpora import all_corpora, check_order, corpus_hashes, named, pairs_of, target_tags, training_corpora
 from nmt.train.presets import fit_config
 
 log = logging.getLogger("nmt")
@@ -48,33 +48,27 @@ class Corpus:
     """The pairs of a run."""
 
     config: Config  # with all sizes set
-    train: Pairs  # on disk; pairs of data.train, then those of each corpus of data.mix
+    train: Pairs  # on disk; pairs of each of the `training_corpora`
     dev: list[Pair]  # in memory
     hashes: dict[str, str]  # SHA-256 of each side of each corpus
-    n_lines: list[int]  # number of lines of data.train and of each corpus of data.mix, before pairs were dropped
+    n_lines: list[int]  # number of lines of each training corpus, before pairs were dropped
 
     def mixture(self, pairs: Pairs) -> Mixture | None:
-        """How an epoch mixes these pairs, which are `train` or a part of it; None without data.mix."""
-        mix = self.config.data.mix
-        if not mix:
+        """How an epoch mixes these pairs, which are `train` or a part of it; None if it has each of them once.
+
+        With a temperature T, the share of a corpus of n pairs is proportional to n^(1/T) (Arivazhagan et al. 2019).
+        """
+        mix, temperature = self.config.data.mix, self.config.data.temperature
+        if not mix and temperature == 1:
             return None
         sizes = [end - start for start, end in spans(pairs, self.n_lines)]
         for name, size in zip(training_corpora(self.config), sizes, strict=True):
             if not size:
                 raise DataError(f"{name} has no pair left", hint="raise data.max_length or data.max_ratio")
-        return Mixture(sizes, [mix[name].weight for name in sorted(mix)])
-
-
-def training_corpora(config: Config) -> dict[str, Files]:
-    """data.train, then the corpora of data.mix, sorted by name: the order of the data depends on their order."""
-    mix = config.data.mix
-    return {"train": config.data.train} | {f"mix.{name}": mix[name] for name in sorted(mix)}
-
-
-def all_corpora(config: Config) -> dict[str, Files]:
-    """`training_corpora`, and dev and test if they are set."""
-    others = {"dev": config.data.dev, "test": config.data.test}
-    return training_corpora(config) | {name: files for name, files in others.items() if files is not None}
+        if mix:
+            return Mixture(sizes, [mix[name].weight for name in sorted(mix)])
+        flattened = [size ** (1 / temperature) for size in sizes]
+        return Mixture(sizes, [one / sum(flattened) for one in flattened[1:]])
 
 
 def spans(pairs: Pairs, n_lines: Sequence[int]) -> list[tuple[int, int]]:
@@ -83,42 +77,17 @@ def spans(pairs: Pairs, n_lines: Sequence[int]) -> list[tuple[int, int]]:
     return list(pairwise([0, *ends]))
 
 
-def root_of(config: Config, files: Files) -> str:
-    """The root of a corpus' paths, as the config sets it: the corpus' own root, else data.root."""
-    return (files.root if isinstance(files, MixedFiles) else "") or config.data.root
-
-
-def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
-    """The files of both sides of a corpus."""
-    root = data_root(root_of(config, files))
-    return [root / path for path in files.source], [root / path for path in files.target]
-
-
-def training_paths(config: Config) -> tuple[list[Path], list[Path]]:
-    """The files of both sides of all training corpora."""
-    source, target = zip(*(corpus_paths(config, files) for files in training_corpora(config).values()), strict=True)
-    return [*chain.from_iterable(source)], [*chain.from_iterable(target)]
-
-
-def corpus_hashes(config: Config) -> dict[str, str]:
-    """SHA-256 of each side of each corpus. Raises DataError if a file cannot be read."""
-    data, hashes = config.data, {}
-    for name, files in all_corpora(config).items():
-        root = root_of(config, files)
-        hint = f"check the path; it is relative to {f'data.root, {root}' if root else 'the working directory'}"
-        if corpus := CORPORA.get(root):
-            download = command(corpus, [language(data, "source"), language(data, "target")])
-            hint = f"`{download}` gets this corpus; or set data.root to the directory that has it"
-        for side, paths in zip(SIDES, corpus_paths(config, files), strict=True):
-            hashes[f"{name}.{side}"] = hash_files(paths, hint)
-    return hashes
+def directions_of_lines(config: Config, n_lines: Sequence[int]) -> list[tuple[int, str]]:
+    """The last line of each training corpus, and its direction; empty for a model of one direction."""
+    corpora = training_corpora(config).values() if directions(config.data) else ()
+    return [(last, files.languages) for last, files in zip(accumulate(n_lines), corpora, strict=False)]
 
 
 def read_corpus(config: Config) -> Corpus:
     """Read train and dev, check that test can be read, drop blank and repeated pairs, and choose unset sizes."""
     data = config.data
     for name, files in all_corpora(config).items():
-        check_order(name, files, data.train)
+        check_order(name, files, corpora_of(data.train)[0])
     hashes = corpus_hashes(config)
     settings = [data.drop_blank, data.drop_duplicates, data.allow_bad_utf8, None if data.dev else config.seed]
 
@@ -133,7 +102,9 @@ def read_corpus(config: Config) -> Corpus:
     summary = json.loads((directory / "corpus.json").read_text(encoding="utf-8"))
     for note in summary["notes"]:
         log.info("%s", note)
-    train, dev = Pairs(directory, placeholders=data.placeholders), [Pair(*pair) for pair in summary["dev"]]
+    languages = directions_of_lines(config, summary["n_lines"])
+    train = Pairs(directory, placeholders=data.placeholders, languages=languages)
+    dev = [Pair(*pair) for pair in summary["dev"]]
     corpus = Corpus(config, train, dev, hashes, summary["n_lines"])
     mixture = corpus.mixture(train)
     if data.dev is None and len(dev) < FEW_DEV_PAIRS:
@@ -147,11 +118,8 @@ def read_corpus(config: Config) -> Corpus:
 def _write_corpus(config: Config, directory: Path) -> None:
     """Write the text of train, the line numbers of the kept pairs, and a summary with the pairs of dev."""
     data, notes = config.data, []
-    corpora = {
-        name: list(iter_pairs(*corpus_paths(config, files), strict=not data.allow_bad_utf8))
-        for name, files in (("dev", data.dev), ("test", data.test))
-        if files is not None
-    }
+    files_of = named("dev", data.dev) | named("test", data.test)
+    corpora = {name: list(pairs_of(config, files)) for name, files in files_of.items()}
     n_lines: list[int] = []
     disk.write_pairs(directory, _training_pairs(config, n_lines))
     digest_files = {name: directory / f"{name}.digest" for name in (*SIDES, "pair")}
@@ -169,26 +137,25 @@ def _write_corpus(config: Config, directory: Path) -> None:
         if n := int((~first).sum()):
             notes.append(f"{n} repeated pairs dropped (data.drop_duplicates)")
             disk.keep(files, first)
-    if "dev" in corpora:
-        dev = [pair for pair in corpora["dev"] if not (is_blank(pair.source) or is_blank(pair.target))]
-        if n := len(corpora["dev"]) - len(dev):
+    if data.dev:
+        read = [pair for name in named("dev", data.dev) for pair in corpora[name]]
+        dev = [pair for pair in read if not (is_blank(pair.source) or is_blank(pair.target))]
+        if n := len(read) - len(dev):
             notes.append(f"{n} pairs of dev blank on a side left out")
     else:
-        sides = digests("source"), digests("target")
-        _, n_train = spans(Pairs(directory), n_lines)[0]
-        held_out, remaining = disk.hold_out(*sides, n_dev_pairs(n_train), config.seed, n_train)
-        pairs = Pairs(directory)
-        dev = [pairs[i] for i in held_out]
-        disk.keep(files, remaining)
+        dev = _set_aside(config, directory, files, n_lines)
         notes.append(f"no data.dev: {len(dev)} pairs of train set aside for it, none of their sentences left in train")
     pairs = Pairs(directory)
     parts = {
         name: pairs.part(*span) for name, span in zip(training_corpora(config), spans(pairs, n_lines), strict=True)
     }
     check_corpora(parts, dev, corpora)
-    for name, corpus in corpora.items():
-        if n := n_shared(corpus, digests("source"), digests("target")):
-            shared = f"{n} of {len(corpus)} pairs of {name} have a side that is also in train"
+    sides = digests("source"), digests("target")
+    if directions(data):  # a source of one direction may be a target of another
+        sides = (np.concatenate(sides),) * 2
+    for name, n in ((name, n_shared(corpus, *sides)) for name, corpus in corpora.items()):
+        if n:
+            shared = f"{n} of {len(corpora[name])} pairs of {name} have a side that is also in train"
             notes.append(f"{shared}: scores on it will be too high")
     n_characters = len({character for pair in sample(pairs) for character in pair.source + pair.target})
     summary = {"dev": [*map(astuple, dev)], "notes": notes, "n_characters": n_characters, "n_lines": n_lines}
@@ -197,11 +164,22 @@ def _write_corpus(config: Config, directory: Path) -> None:
         file.unlink()
 
 
+def _set_aside(config: Config, directory: Path, files: list[Path], n_lines: list[int]) -> list[Pair]:
+    """Take random pairs of data.train, and all others with their sentences, out of the files; return the former."""
+    pairs = Pairs(directory)
+    source, target = (disk.mapped(directory / f"{side}.digest", np.uint64) for side in SIDES)
+    _, n_train = spans(pairs, n_lines)[0]
+    held_out, remaining = disk.hold_out(source, target, n_dev_pairs(n_train), config.seed, n_train)
+    dev = [pairs[i] for i in held_out]
+    disk.keep(files, remaining)
+    return dev
+
+
 def _training_pairs(config: Config, n_lines: list[int]) -> Iterator[Pair]:
     """Yield the pairs of all training corpora; append the number of lines of each corpus to `n_lines`."""
     for files in training_corpora(config).values():
         n_lines.append(0)
-        for pair in iter_pairs(*corpus_paths(config, files), strict=not config.data.allow_bad_utf8):
+        for pair in pairs_of(config, files):
             n_lines[-1] += 1
             yield pair
 
@@ -220,16 +198,6 @@ def check_corpora(training: dict[str, Pairs], dev: list[Pair], others: dict[str,
         if all(pair.source == pair.target for pair in pairs):  # usually False at the first pair
             hint = f"name the files of the two languages in data.{name}.source and data.{name}.target"
             raise DataError(f"data.{name}: source and target are the same text", hint=hint)
-
-
-def check_order(name: str, files: Files, train: Files) -> None:
-    """Raise DataError if the sides of a corpus are exchanged, by the language codes that file names end in."""
-    own, expected = ([language_of(Path(paths[0])) for paths in (one.source, one.target)] for one in (files, train))
-    if own == expected[::-1] != expected:
-        message = (
-            f"data.{name} has its sides exchanged: its source is {files.source[0]}, that of train {train.source[0]}"
-        )
-        raise DataError(message, hint=f"exchange data.{name}.source and data.{name}.target")
 
 
 def n_dev_pairs(n_pairs: int) -> int:
@@ -275,6 +243,7 @@ def train_tokenizers(corpus: Corpus) -> Tokenizers:
     settings, data = corpus.config.tokenizer, corpus.config.data
     reserved = placeholders.SYMBOLS * data.placeholders + glossary.SYMBOLS * data.glossary
     settings = settings.model_copy(update={"symbols": " ".join([settings.symbols, *reserved]).strip()})
+    tags = target_tags(data)
 
     def write(directory: Path) -> None:
         pairs, notes = sample(corpus.train), []
@@ -282,7 +251,7 @@ def train_tokenizers(corpus: Corpus) -> Tokenizers:
         if data.nfkc_source:  # only the source is normalized
             source = [unicodedata.normalize("NFKC", text) for text in source]
         texts = [source + target] if settings.joint else [source, target]
-        trained = [train_tokenizer(side, settings) for side in texts]
+        trained = [train_tokenizer(side, settings, tags) for side in texts]
         if len(pairs) < (n_pairs := len(corpus.train)):
             notes.append(f"the tokenizer learns from {len(pairs):,} pairs chosen at random of {n_pairs:,}")
         for one in trained:
@@ -297,7 +266,7 @@ def train_tokenizers(corpus: Corpus) -> Tokenizers:
         (directory / "notes.json").write_text(json.dumps(notes))
 
     own = settings.model_dump(exclude={"sampling_alpha"})
-    directory = cached("tokenizer", [FORMAT, corpus.train.directory.name, own, data.nfkc_source], write)
+    directory = cached("tokenizer", [FORMAT, corpus.train.directory.name, own, data.nfkc_source, *tags], write)
     for note in json.loads((directory / "notes.json").read_text()):
         log.info("%s", note)
     models = [(directory / name).read_bytes() for name in SIDES]
@@ -311,7 +280,10 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
     if any(UNK in side.ids(reserved) for side in tokenizers):
         message = "data.placeholders and data.glossary need a tokenizer that was trained with them"
         raise ConfigError(message, hint="train a new one: another run=PATH, without train.init_from; or leave them out")
-    open_pairs = partial(Pairs, texts, placeholders=data.placeholders)
+    if unknown := {*target_tags(data)} - {*tokenizers.source.tags}:
+        hint = "train a new one, with all target languages: another run=PATH, without train.init_from"
+        raise ConfigError(f"the tokenizer has no tag {' '.join(sorted(unknown))}", hint=hint)
+    open_pairs = partial(Pairs, texts, placeholders=data.placeholders, languages=corpus.train.languages)
     encode = partial(_encode, open_pairs, tokenizers, data.max_length, data.max_ratio)
 
     def write(directory: Path) -> None:
@@ -344,7 +316,7 @@ def _encode(
     """Encode a range of pairs; return line numbers and token ids of kept pairs, and (n_too_long, n_unlikely): (2,)."""
     pairs = open_pairs()
     chunk = [pairs[i] for i in span]
-    source = tokenizers.source.encode_all([pair.source for pair in chunk])
+    source = tokenizers.source.encode_all([pair.tagged_source for pair in chunk])
     target = tokenizers.target.encode_all([pair.target for pair in chunk])
     lengths = np.maximum([[*map(len, source)], [*map(len, target)]], 1)  # (2, n)
     shorter, longer = np.sort(lengths, axis=0)
@@ -368,6 +340,6 @@ def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, float]
             message = f"{run.path} holds a training that uses its tokenizer"
             raise ModelError(message, hint="choose another run=PATH, or move the run away first")
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
-    source = pieces_per_word(tokenizers.source, [pair.source for pair in corpus.dev])
+    source = pieces_per_word(tokenizers.source, [pair.tagged_source for pair in corpus.dev])
     target = pieces_per_word(tokenizers.target, [pair.target for pair in corpus.dev])
     return run, tokenizers, {"source": source, "target": target}

@@ -54,9 +54,10 @@ class Report:
         self.since, self.recent = now, []
 
     def validation(self, step: int, found: Validation, *, best: bool) -> None:
+        of_each = ", ".join(f"{languages} {bleu:.2f}" for languages, bleu in found.bleu_by_direction.items())
         log.info(
             f"step {step}: dev loss {found.loss:.3f} ppl {found.perplexity:.2f} BLEU {found.bleu.value:.2f} "
-            f"chrF {found.chrf.value:.2f}{' (best so far)' if best else ''}"
+            f"{f'({of_each}) ' * bool(of_each)}chrF {found.chrf.value:.2f}{' (best so far)' if best else ''}"
         )
         for source, reference, translation in found.samples:
             log.info("    source       %s\n    reference    %s\n    translation  %s", source, reference, translation)

@@ -21,9 +21,10 @@ from nmt.run.directory import RunDirectory, new_manifest
 from nmt.seeds import seed_of
 from nmt.text.batches import TrainingData
 from nmt.text.tokenizer import Tokenizers
+from nmt.train.corpora import training_corpora
 from nmt.train.loop import Session, Trainer
 from nmt.train.memory import check_memory, n_fitting_threads
-from nmt.train.preparation import Corpus, drop_lengths, read_corpus, train_tokenizers, training_corpora
+from nmt.train.preparation import Corpus, drop_lengths, read_corpus, train_tokenizers
 from nmt.train.presets import fit_validation, with_unset
 from nmt.train.progress import OR_ANEW, Progress, ending
 from nmt.train.report import clock
@@ -33,6 +34,7 @@ log = logging.getLogger("nmt")
 # Settings that may change on resume, besides most of `train`. Paths may change, contents may not: hashes are compared.
 MAY_CHANGE = ("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "data.allow_bad_utf8")
 MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # may change, too
+ORDER = re.compile(r"data\.train\.\d+\.languages")  # may not: the order of the data depends on that of the corpora
 TOKENIZER_DATA = {"nfkc_source", "target_tag"}  # keys of `data` that configure the tokenizers
 INHERITED_DATA = TOKENIZER_DATA | {"placeholders", "glossary"}  # keys of `data` that fine-tuning inherits
 
@@ -147,7 +149,8 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
     changes = {
         key: f"{key} was {before.get(key, '-')}, is {now.get(key, '-')}"
         for key in {**before, **now}
-        if before.get(key) != now.get(key) and not (key.startswith(MAY_CHANGE) or MIXED_PATHS.fullmatch(key))
+        if before.get(key) != now.get(key)
+        and (ORDER.fullmatch(key) or not (key.startswith(MAY_CHANGE) or MIXED_PATHS.fullmatch(key)))
     }
     fixed = ("train.freeze", "train.metric")
     if refused := [text for key, text in changes.items() if not key.startswith("train.") or key in fixed]:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -29,11 +29,12 @@ N_SAMPLES = 3
 class Validation:
     loss: float  # with label smoothing, as in training; nats per token
     nll: float  # without label smoothing; its exponential is the perplexity
-    bleu: Score  # of greedy decoding, like chrf
+    bleu: Score  # of greedy decoding, like chrf; in several directions, their mean
     chrf: Score
     samples: list[tuple[str, str, str]]  # (source, reference, translation) of a few lines
     repeated: tuple[str, float]  # the most frequent translation and its share of the lines, 0-1
     confidence: Calibration
+    bleu_by_direction: dict[str, float] = field(default_factory=dict)  # empty if there is one
 
     @property
     def perplexity(self) -> float:
@@ -49,6 +50,7 @@ class Validation:
             "bleu_signature": self.bleu.signature,
             "dev_chrf": self.chrf.value,
             "chrf_signature": self.chrf.signature,
+            **({"dev_bleu_by_direction": self.bleu_by_direction} if self.bleu_by_direction else {}),
             "confidence": list(self.confidence),
         }
 
@@ -57,7 +59,7 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
     """Measure a model in eval mode on the dev pairs; each rank computes its share."""
     own = mine(sorted(dev, key=lambda pair: len(pair.target)))  # so that all ranks get equally long sentences
     translator = Translator(TorchEngine(model), tokenizers, config)
-    src, tgt = translator.encode_pairs([pair.source for pair in own], [pair.target for pair in own])
+    src, tgt = translator.encode_pairs([pair.tagged_source for pair in own], [pair.target for pair in own])
     loss = nll = n_tokens = 0.0
     with torch.inference_mode(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
         for batch in pair_batches(src, tgt, config.train.batch_tokens):
@@ -66,12 +68,13 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
     loss, nll, n_tokens = summed(loss, nll, n_tokens)
     if not math.isfinite(loss):  # on all ranks alike: a rank that raised alone would leave the others waiting
         raise ModelError(f"the loss is {loss}", hint="check the loss of its training")
-    sources, references = [pair.source for pair in dev], [pair.target for pair in dev]
+    sources, references = [pair.tagged_source for pair in dev], [pair.target for pair in dev]
     translations = list(translator.translate_lines(mine(sources), translator.with_options(beam=1)))
     hypotheses = gather_items([found.text for found in translations])
     pairs = zip(translations, mine(references), strict=True)
     samples = gather_items([samples_of(translator, found.hypotheses[0], reference) for found, reference in pairs])
-    bleu, chrf = score(hypotheses, [references], tokenize=bleu_tokenizer(language(config.data, "target")))
+    by_direction = scores_by_direction(dev, hypotheses, config)
+    bleu, chrf = map(mean_score, zip(*by_direction.values(), strict=True))
     most_frequent, count = Counter(hypotheses).most_common(1)[0]
     shown = [i * len(dev) // N_SAMPLES for i in range(min(N_SAMPLES, len(dev)))]
     return Validation(
@@ -79,10 +82,27 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
         nll=nll / n_tokens,
         bleu=bleu,
         chrf=chrf,
+        bleu_by_direction={name: found[0].value for name, found in by_direction.items() if name},
         samples=[(sources[i], references[i], hypotheses[i]) for i in shown],
         repeated=(most_frequent, count / len(hypotheses)),
         confidence=Calibration.fit(chain(*samples)),
     )
+
+
+def scores_by_direction(dev: Sequence[Pair], hypotheses: Sequence[str], config: Config) -> dict[str, list[Score]]:
+    """Return BLEU and chrF of each direction of a model of several; else those of its only direction, by the key ""."""
+    found = {}
+    for languages in dict.fromkeys(pair.languages for pair in dev):
+        own = [i for i, pair in enumerate(dev) if pair.languages == languages]
+        target = languages.partition("-")[2] or language(config.data, "target")
+        lines, references = [hypotheses[i] for i in own], [dev[i].target for i in own]
+        found[languages] = score(lines, [references], tokenize=bleu_tokenizer(target))
+    return found
+
+
+def mean_score(scores: Sequence[Score]) -> Score:
+    """Return the mean of scores of several directions, with the signature of the first."""
+    return replace(scores[0], value=sum(one.value for one in scores) / len(scores))
 
 
 def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:

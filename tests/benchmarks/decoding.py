@@ -11,11 +11,11 @@ from pathlib import Path
 from experiments import run_nmt
 from measure import NMT, PROGRAMS, Options, Sample, Table, interleaved, medians, started, timed
 
-from nmt.config import language
+from nmt.config import corpora_of, language
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.run.directory import RunDirectory
 from nmt.text.lines import iter_lines
-from nmt.train.preparation import corpus_paths
+from nmt.train.corpora import corpus_paths
 
 FEW_LINES = 8  # the time for so many lines counts as startup
 COPIES = 3  # of the test set in the long file
@@ -53,8 +53,8 @@ def prepare(options: Options) -> Contest:
     for kind, export in exports.items():
         run_nmt("export", "-q", "-m", path, "--to", "ctranslate2", "-o", export, "--quantization", kind)
     config = RunDirectory(path).read_config()
-    assert config.data.test is not None
-    sources, references = ([*iter_lines(paths)] for paths in corpus_paths(config, config.data.test))
+    (files,) = corpora_of(config.data.test)
+    sources, references = ([*iter_lines(paths)] for paths in corpus_paths(config, files))
     few, many = home / "few.txt", home / "many.txt"
     for file, lines in ((few, sources[:FEW_LINES]), (many, sources * COPIES)):
         file.write_text("".join(f"{line}\n" for line in lines))

@@ -15,7 +15,7 @@ import torch
 from experiments import Results, Row, run_nmt, scores, trained, trained_and_scored
 from measure import parsed
 
-from nmt.config import load_config
+from nmt.config import corpora_of, load_config
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.options import SearchOptions
 from nmt.decode.translator import load
@@ -24,7 +24,7 @@ from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import pad_source
 from nmt.text.lines import iter_lines
-from nmt.train.preparation import corpus_paths
+from nmt.train.corpora import corpus_paths
 
 # Title -> the configs of its models (rungs), and the part of the corpus on which the best is decoded in every way.
 LADDERS = {
@@ -74,8 +74,7 @@ def climb(results: Results, title: str, rungs: Sequence[str], part: str, configs
     config, one, two = configs / f"{best}.yaml", runs / best, runs / f"{best}-seed-2"
     trained(config, two, "seed=2")
     data = load_config(config).data
-    files = data.dev if part == "dev" else data.test
-    assert files is not None
+    (files,) = corpora_of(data.dev if part == "dev" else data.test)
     (source,), (target,) = corpus_paths(load_config(config), files)
     table = f"{title}, {part}: ways to decode {best}"
     results.add(table, "in one pass", partial(in_one_pass, one, source, target))

@@ -13,19 +13,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+from nmt.config import corpora_of
 from nmt.corpus import alignment
 from nmt.decode.align import WordText, align
 from nmt.decode.translator import Translator, load
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.text.glossary import find_terms
 from nmt.text.lines import iter_pairs
-from nmt.train.preparation import corpus_paths
+from nmt.train.corpora import corpus_paths
 
 
 def glossary_of(translator: Translator, source: list[str], target: list[str]) -> dict[str, str]:
     assert translator.run
     config, random = translator.run.read_config(), Random(1)
-    pairs = [*iter_pairs(*corpus_paths(config, config.data.train))]
+    pairs = [*iter_pairs(*corpus_paths(config, corpora_of(config.data.train)[0]))]
     known = [pair.source for pair in pairs], [pair.target for pair in pairs]
     links = alignment.sure_links(source, target, alignment.learn(*map(alignment.words_of, known)))
     found: dict[str, list[str]] = defaultdict(list)

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,21 +171,46 @@ def test_a_target_tag_stands_before_every_line_and_every_part_of_a_long_line(hom
     translator = nmt.load(home / "fra", engine="torch")
     source = translator.tokenizers.source
     assert translator.target_language == "fra"
+    untagged = replace(source, target_tag="")
     fra, deu = source.ids([">>fra<<", ">>deu<<"])
     plain = source.encode_untagged("Ein Hund.")
     assert source.encode("Ein Hund.") == [fra, *plain]
-    assert source.encode(">>deu<<Ein Hund.") == [deu, *plain]
+    tagged = ">>deu<<Ein Hund."
+    assert source.encode(tagged) == [fra, *source.encode_untagged(tagged)]
+    assert translator.to("deu").tokenizers.source.encode("Ein Hund.") == [deu, *plain]
     assert source.encode("") == source.encode("\ufeff") == []
-    assert source.sample_all(["Ein Hund.", ">>deu<< x"], alpha=0.3, seed=1)[0][0] == fra
+    assert [one[0] for one in source.sample_all(["Ein Hund.", tagged], alpha=0.3, seed=1)] == [fra, fra]
     assert source.encode_words("Ein Hund.", [(0, 3), (4, 9)])[1][:2] == [[], [0]]
-    tokens, words = source.encode_words(">>deu<< Ein Hund.", [(8, 11), (12, 17)])
-    assert tokens == [deu, *plain]
-    assert (words[0], words[1], words[-1]) == ([], [0], [1])
-    for text, tag in (("Ein Hund läuft. " * 6, fra), (">>deu<<" + "Hund " * 60, deu)):
-        (parts,) = split([Line(1, text)], source, 20)
+    for text, tag, side in (
+        ("Ein Hund läuft. " * 6, fra, source),
+        (">>deu<<" + "Hund " * 60, fra, source),
+        (">>deu<<" + "Hund " * 60, deu, untagged),
+    ):
+        (parts,) = split([Line(1, text)], side, 20)
         assert len(parts) > 3
         assert all(part.tokens[0] == tag and len(part.tokens) <= 20 for part in parts)
         assert all({fra, deu}.isdisjoint(part.tokens[1:]) for part in parts)
+
+
+def test_without_a_target_tag_each_line_brings_its_own(home: Path, multilingual: Path) -> None:
+    import_marian(multilingual, home / "each")
+    translator = nmt.load(home / "each", engine="torch")
+    source = translator.tokenizers.source
+    fra, deu = source.ids([">>fra<<", ">>deu<<"])
+    plain = source.encode_untagged("Ein Hund.")
+    assert [source.encode(f"{tag}Ein Hund.") for tag in ("", ">>fra<<", ">>deu<<")] == [
+        plain,
+        [fra, *plain],
+        [deu, *plain],
+    ]
+    tokens, words = source.encode_words(">>deu<< Ein Hund.", [(8, 11), (12, 17)])
+    assert tokens == [deu, *plain]
+    assert (words[0], words[1], words[-1]) == ([], [0], [1])
+    assert translator.to("") is translator
+    assert translator.to("eng-fra").tokenizers.source.encode("Ein Hund.") == [fra, *plain]
+    with pytest.raises(ConfigError, match="the model does not translate ita") as caught:
+        translator.to("ita")
+    assert caught.value.hint == "it translates fra, deu"
 
 
 def test_a_multilingual_model_without_a_tag_is_named_in_a_warning(home: Path, multilingual: Path) -> None:

@@ -20,7 +20,7 @@ import torch
 from conftest import SOAK, SOURCE, FiveRun, out_lines, run_nmt, soak
 from torch import Tensor
 
-from nmt.config import data_root
+from nmt.config import Files, data_root
 from nmt.decode.engines import ctranslate2_engine
 from nmt.decode.engines.ctranslate2_engine import CTranslate2Engine
 from nmt.decode.engines.torch_engine import TorchEngine
@@ -184,7 +184,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> System:
         settings = [f"run={run}", f"data.root={ROOT}"]
         out_lines(run_nmt("train", ROOT / "configs" / "demo.yaml", *settings, cwd=ROOT))
     data = RunDirectory(run).read_config().data
-    assert data.test, "the run's config names no test set"
+    assert isinstance(data.test, Files), "the run's config names no test set"
     files = [[data_root(data.root) / path for path in side] for side in (data.test.source, data.test.target)]
     return system_of(run, list(iter_pairs(*files)))
 

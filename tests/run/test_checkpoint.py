@@ -117,8 +117,8 @@ def test_a_checkpoint_is_read_back_as_written(checkpoint: Checkpoint, written: P
         "data": {
             **checkpoint.config.data.model_dump(),
             "root": "",
-            "train": {"source": ("a.de", "b.de"), "target": ("a.en",)},
-            "dev": {"source": ("d.de",), "target": ("d.en",)},
+            "train": {"source": ("a.de", "b.de"), "target": ("a.en",), "root": "", "languages": ""},
+            "dev": {"source": ("d.de",), "target": ("d.en",), "root": "", "languages": ""},
         },
         "train": {**checkpoint.config.train.model_dump(), "init_from": "model.safetensors"},
     }

@@ -22,7 +22,7 @@ from nmt.text import corpus as corpus_module
 from nmt.text.corpus import SIDES, Mixture, Pairs, digests_of, write_pairs
 from nmt.text.lines import Pair, iter_pairs
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
-from nmt.train import preparation
+from nmt.train import corpora, preparation
 from nmt.train.preparation import (
     MAX_DEV_PAIRS,
     Corpus,
@@ -294,7 +294,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_refused_and_not_kept(
         return list(iter_pairs(*paths, **options))
 
     with monkeypatch.context() as patch:
-        patch.setattr(preparation, "iter_pairs", changed_before)
+        patch.setattr(corpora, "iter_pairs", changed_before)
         assert str(refused(config)) == "a file of the corpus has changed while it was read"
     files.write(name, *texts[name])
     assert [pair.target for pair in read_corpus(config).train] == TARGETS
