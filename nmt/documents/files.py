@@ -1,6 +1,7 @@
 """Translate a document; its suffix tells its format. If it is damaged, an error is raised and nothing is written."""
 
 import contextlib
+import lzma
 import re
 import struct
 import zipfile
@@ -28,7 +29,8 @@ MEMBERS = re.compile(
     r"|(word|ppt)/(diagrams/(data|drawing)|charts/chart)\d+\.xml"
 )
 MAX_FILE_BYTES, MAX_UNPACKED_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 500_000_000, 20_000_000, 10_000
-DAMAGES = (ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error)
+DAMAGES = (ValueError, zipfile.BadZipFile, EOFError, RuntimeError)  # and what members in other compressions raise:
+DAMAGES += (zlib.error, lzma.LZMAError, OSError, NotImplementedError, struct.error)
 
 Watch = Callable[[Iterable[Translation], int], Iterable[Translation]]
 

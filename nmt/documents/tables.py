@@ -25,6 +25,7 @@ PO_LINE = re.compile(
 PO_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", '"': '"', "\\": "\\"}
 PO_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))")
 PO_ESCAPED = str.maketrans({character: f"\\{name}" for name, character in PO_ESCAPES.items()})
+TAG = re.compile(r"</?[^\s/>]+")
 HTML_NAMES = BLOCK | VOID  # of tags that need no partner
 FUZZY = re.compile(r"#,.*\bfuzzy\b")
 
@@ -37,11 +38,11 @@ def parts_of(text: str, encode: Callable[[str], str]) -> list[Part]:
     if COPIED.fullmatch(text):
         return [encode(text)]
     text.encode()  # half a surrogate pair is an error
-    parser, lowered = Parser(), text.lower()
+    parser, tags = Parser(), set(TAG.findall(text.lower()))
     for line in re.split(r"(\r?\n)", text):
         for raw, kind, name in constructs(line):
-            partner = f"<{name}" if kind == "end" else f"</{name}>"
-            is_text = kind == "text" or (name and name not in HTML_NAMES and partner not in lowered)
+            partner = f"<{name}" if kind == "end" else f"</{name}"
+            is_text = kind == "text" or (name and name not in HTML_NAMES and partner not in tags)
             if is_text and not parser.kept:
                 parser.write(raw, raw)
             else:
