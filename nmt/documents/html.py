@@ -23,8 +23,8 @@ COPIED = frozenset(["math", "pre", "script", "style", "svg", "template", "textar
 CODE = frozenset(["code", "kbd", "samp", "var"])
 RAW = frozenset(["script", "style", "textarea"])  # their content is no markup
 CONSTRUCT = re.compile(
-    r"""(?P<comment> <!--.*?(?:-->|\Z) | <!\[.*?> | <\?(?!xml\b).*?> )
-    | (?P<declaration> <[!?][^>]*> )
+    r"""(?P<comment> <!--.*?(?:-->|\Z) | <!\[[^>]*+> | <\?(?!xml\b)[^>]*+> )
+    | (?P<declaration> <[!?][^>]*+> )
     | (?P<tag> </?[a-zA-Z](?:[^<>"'] | "[^"]*" | '[^']*')*> )
     | (?P<text> [^<]+ | < )""",
     re.DOTALL | re.VERBOSE,
@@ -42,8 +42,11 @@ def constructs(text: str) -> Iterator[tuple[str, str, str]]:
 
     Kinds of tags: start, end, empty, and verbatim, which starts an element whose content is copied.
     """
-    at = 0
+    at, last = 0, max(text.rfind(">"), text.rfind("<!--"))  # behind the last one, all is text
     while at < len(text):
+        if at > last:
+            yield text[at:], "text", ""
+            return
         found = CONSTRUCT.match(text, at)
         assert found  # any character is text, at least
         raw, kind, name = found[0], str(found.lastgroup), ""
@@ -54,10 +57,11 @@ def constructs(text: str) -> Iterator[tuple[str, str, str]]:
                 kind = "verbatim"
         yield raw, kind, name
         at = found.end()
-        closing = re.compile(f"</{name}", re.IGNORECASE).search(text, at) if name in RAW and kind != "end" else None
-        if closing and closing.start() > at:
-            yield text[at : closing.start()], "text", ""
-            at = closing.start()
+        if name in RAW and kind in ("start", "verbatim"):
+            closing = re.compile(f"</{name}", re.IGNORECASE).search(text, at)
+            start, at = at, closing.start() if closing else len(text)
+            if start < at:
+                yield text[start:at], "text", ""
 
 
 class Parser:
@@ -96,7 +100,7 @@ class Parser:
         if text[:1] == " " and self.text[-1:] in ("", " "):
             text = text[1:]
             for last in self.open[-1][1].children[-1:]:
-                if not last.opening and last.start == len(self.text) > 0:  # what `copy` added has space on both sides
+                if last.start == len(self.text):  # what has no text, such as an image, has space on both sides
                     last.closing += " "
         self.text += text
 
@@ -110,7 +114,7 @@ class Parser:
     def keep(self, raw: str, kind: str, name: str) -> None:
         """Copy a construct inside of one whose content is copied."""
         if name == self.kept[0] and kind != "empty":
-            self.kept = self.kept[:-1] if kind == "end" else [*self.kept, name]
+            self.kept.pop() if kind == "end" else self.kept.append(name)
         _, element = self.open[-1]
         if element.verbatim is None:  # in a block
             self.parts.append(raw)
@@ -161,6 +165,9 @@ class Parser:
             for name, element in self.open:
                 element.end, element.is_open = len(self.text), bool(name)
             root = self.open[0][1]
+            at_end = [child for child in root.children if self.text.endswith(" ") and child.start == len(self.text)]
+            for first, last in zip(at_end[:1], at_end[-1:], strict=True):
+                first.opening, last.closing = " " + first.opening, last.closing.rstrip(" ")
             shift = len(self.text) - len(self.text.lstrip(" "))
             move(root, shift, len(text))
             before, after = (len(self.raw) - len(strip(" \t\r\n\f")) for strip in (self.raw.lstrip, self.raw.rstrip))

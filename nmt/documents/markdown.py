@@ -87,7 +87,8 @@ def parts_of(tokens: Sequence[Any], content: str) -> list[Part]:
             continue
         if token.type == "text":
             for j, text in enumerate(COPIED.split(token.content)):
-                texts.copy(text, text if text[0] in "{$" else "") if j % 2 else texts.write(text, text)
+                written = text if text in content else MARKDOWN.escape(text)  # it is written with entities
+                texts.copy(written, text if text[0] in "{$" else "") if j % 2 else texts.write(text, text)
         elif token.type == "softbreak":
             texts.write(" ", " ")
         elif token.type == "hardbreak":

@@ -233,10 +233,11 @@ class Placement:
             if found:
                 placed[i] = found
                 free -= set(found.words)
+        with_words = list(placed.values())
         for i, child in enumerate(children):
             if i not in placed:
                 at = min(max(self.position(child, parent.words), parent.start), parent.end)
-                for other in placed.values():
+                for other in with_words:
                     if other.start < at < other.end:
                         at = other.start if at - other.start < other.end - at else other.end
                 placed[i] = Placed(child, range(0), at, at)

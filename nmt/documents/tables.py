@@ -26,6 +26,7 @@ PO_LINE = re.compile(
 PO_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", '"': '"', "\\": "\\"}
 PO_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))")
 PO_ESCAPED = str.maketrans({character: f"\\{name}" for name, character in PO_ESCAPES.items()})
+TAG = re.compile(r"</?[^\s/>]+")
 HTML_NAMES = BLOCK | VOID  # of tags that need no partner
 FUZZY = re.compile(r"#,.*\bfuzzy\b")
 
@@ -50,13 +51,13 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
     if COPIED.fullmatch(text) and not parser.kept:
         parser.copy(escape(text))
         return
-    lowered = text.lower()
+    tags = set(TAG.findall(text.lower()))
     for i, line in enumerate(re.split(r"(\r?\n)", text)):
         if i and not parser.kept:
             parser.finish()
         for raw, kind, name in constructs(line):
-            partner = f"<{name}" if kind == "end" else f"</{name}>"
-            is_text = kind == "text" or (name and name not in HTML_NAMES and partner not in lowered)
+            partner = f"<{name}" if kind == "end" else f"</{name}"
+            is_text = kind == "text" or (name and name not in HTML_NAMES and partner not in tags)
             if is_text and not parser.kept:
                 parser.write(escape(raw), raw)
             else:

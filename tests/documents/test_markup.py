@@ -44,9 +44,9 @@ def marked(html: str, translation: str, links: str) -> str:
         ("<i>ein</i><b>zig</b>artig", "unique thing", "0-0 1-0", "<b></b><i>unique</i> thing"),
         ("Hund<img/> da", "there dog", "0-1 1-0", "there dog<img/>"),
         ("Hund <img/>da", "there dog", "0-1 1-0", "<img/>there dog"),
-        ("a <i></i> b", "b a", "0-1 1-0", "<i></i>b a"),
+        ("a <i></i> b", "b a", "0-1 1-0", "<i></i> b a"),
         ("a b <i>c</i>", "x y z", "", "x y <i></i>z"),
-        ("<b>das <img> ist</b> gut", "good is that", "0-2 1-1 2-0", "good <b><img>is that</b>"),
+        ("<b>das <img> ist</b> gut", "good is that", "0-2 1-1 2-0", "good <b><img> is that</b>"),
         ("<code>a b c d e</code> f", "a b f c d e", "0-0 1-1 5-2 2-3 3-4 4-5", "a b f <code>a b c d e</code>"),
         ("nimm <code>ls -l</code> da", "take ls -l there", "0-0 1-3", "take <code>ls -l</code> there"),
         ("nimm <code>a &lt; b</code> jetzt", "now take a < b", "0-1 1-2 2-3 3-4 4-0", "now take <code>a &lt; b</code>"),
@@ -126,7 +126,8 @@ def test_every_tag_is_written_once_and_well_nested_whatever_the_links(fragment: 
         pair.links = sorted(data.draw(st.sets(st.tuples(*n)))) if pair.source and pair.target else []
         found = Placement(pair, HTML.escape).written()
         if "<code>" not in found:
-            assert "".join(ElementTree.fromstring(f"<r>{entities(found)}</r>").itertext()) == pair.text
+            text = "".join(ElementTree.fromstring(f"<r>{entities(found)}</r>").itertext())
+            assert "".join(text.split()) == "".join(pair.text.split())
         written += found
     assert Counter(TAG.findall(written)) == Counter(TAG.findall(fragment))
     ElementTree.fromstring(f"<r>{entities(written)}</r>")
