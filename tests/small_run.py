@@ -52,7 +52,7 @@ def config_of(corpus: Path, run: str = "run", **changes: Any) -> Config:
             "dev": {"source": "dev.zh", "target": "dev.en"},
             "max_length": 60,
         },
-        "tokenizer": {"vocab_size": 340, "sampling_alpha": 0.3},
+        "tokenizer": {"vocab_size": 340},
         "model": SIZES,
         "train": TRAIN,
     }

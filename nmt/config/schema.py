@@ -11,7 +11,12 @@ MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # limits of file systems; MAX_PATH leaves
 LANGUAGE = re.compile(r"([a-zA-Z]{2,8}|x-[a-zA-Z0-9]{1,8})([-_][a-zA-Z0-9]{1,8})*")
 CODE = "[a-zA-Z]{2,8}(_[a-zA-Z0-9]{1,8})*"  # of a language in a direction, which has a dash between two codes
 # Settings in the files of earlier versions, with the values that have no effect any more.
-REMOVED: dict[str, tuple[object, ...]] = {"tensorboard": (True, False), "attention_window": (0,), "r_drop": (0,)}
+REMOVED: dict[str, tuple[object, ...]] = {
+    "tensorboard": (True, False),
+    "attention_window": (0,),
+    "r_drop": (0,),
+    "sampling_alpha": (0,),
+}
 LARGEST = 10**9  # upper bound of counts that have no tighter one
 # The values of these keys that each architecture supports. Others are refused: they would have no effect.
 SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
@@ -158,13 +163,6 @@ class TokenizerSettings(Section):
     byte_fallback: bool = Field(True, description="spell unknown characters in UTF-8 bytes: nothing is unknown")
     character_coverage: float = Field(1.0, gt=0.9, le=1, description="fraction of characters in the vocabulary")
     symbols: str = Field("", description="texts that are always one piece, such as tags, with spaces between: <BT>")
-    sampling_alpha: float = Field(0.0, ge=0, le=10, description="smoothing of subword regularization; 0 is off")
-
-    @model_validator(mode="after")
-    def check_sampling(self) -> Self:
-        if self.sampling_alpha and self.type in ("char", "word"):
-            raise ValueError(f"sampling_alpha needs type unigram or bpe: {self.type} has only one segmentation")
-        return self
 
 
 class ModelSettings(Section):

@@ -67,7 +67,7 @@ def _of_model(config: Config, tokenizers: Tokenizers) -> dict[str, Any]:
         "architecture": config.model.model_dump(),
         "parameters": {"total": blocks.total(), **blocks},
         "tokenizer": {
-            **config.tokenizer.model_dump(include={"type", "joint", "byte_fallback", "sampling_alpha"}),
+            **config.tokenizer.model_dump(include={"type", "joint", "byte_fallback"}),
             **config.data.model_dump(include={"nfkc_source", "target_tag"}),
             "pieces": {"source": len(tokenizers.source), "target": len(tokenizers.target)},
         },

@@ -1,7 +1,7 @@
-"""Make padded batches from pairs of token ids: order of an epoch, subword sampling, special ids. Independent of models.
+"""Make padded batches from pairs of token ids: order of an epoch, special ids. Independent of models.
 
 An epoch is split into pools. One pool at a time is in memory, is sorted by length and cut into batches, which are then
-shuffled. Order and sampling are functions of (seed, epoch, pool), so that training resumes without saved state.
+shuffled. The order is a function of (seed, epoch, pool), so that training resumes without saved state.
 """
 
 import functools
@@ -17,7 +17,6 @@ from torch import Tensor
 from nmt.seeds import seed_of
 from nmt.text import BOS, EOS, PAD
 from nmt.text.corpus import Mixture, Pairs, RaggedArray, shuffled
-from nmt.text.tokenizer import Tokenizers
 
 POOL_PAIRS = 100_000
 N_COST_GROUPS = 12  # groups of steps by cost: see `shuffle_batches`
@@ -146,14 +145,11 @@ class TrainingData:
     """The training pairs as an endless, reproducible stream of batches."""
 
     pairs: Pairs  # after filtering
-    ids: tuple[RaggedArray, RaggedArray]  # source and target token ids in the best segmentation
-    tokenizers: Tokenizers  # for subword sampling
+    ids: tuple[RaggedArray, RaggedArray]  # source and target token ids
     _: KW_ONLY
     batch_tokens: int  # see `cut_batches`
-    seed: int  # together with the epoch, determines order and sampling
+    seed: int  # together with the epoch, determines the order
     accumulate: int = 1  # batches per optimizer step
-    sampling_alpha: float = 0.0  # of subword sampling; 0: always the best segmentation
-    max_length: int = 1_000_000  # a longer sampled segmentation is replaced by the best one
     mixture: Mixture | None = None  # mixing ratio of the corpora in `pairs`; None: an epoch has each pair once
 
     @property
@@ -182,23 +178,12 @@ class TrainingData:
 
     def _pools(self, epoch: int) -> Iterator[Pool]:
         n = self.n_epoch_pairs
-        for number, start in enumerate(range(0, n, POOL_PAIRS)):
+        for start in range(0, n, POOL_PAIRS):
             pairs = shuffled(np.arange(start, min(start + POOL_PAIRS, n)), n, seed_of(self.seed, epoch))
             if self.mixture is not None:
                 pairs = self.mixture.pairs(pairs, epoch, self.seed)
-            sides = self._encode(pairs, seed_of(self.seed, epoch, number))
+            sides = [ids.take(pairs) for ids in self.ids]
             yield pairs, sides, cut_batches(np.stack([side.lengths for side in sides], axis=1), self.batch_tokens)
-
-    def _encode(self, index: NDArray[np.int64], seed: int) -> list[RaggedArray]:
-        sides = [ids.take(index) for ids in self.ids]
-        if self.sampling_alpha:
-            pairs = [self.pairs[i] for i in index]
-            texts = [pair.tagged_source for pair in pairs], [pair.target for pair in pairs]
-            for n, (best, tokenizer) in enumerate(zip(sides, self.tokenizers, strict=True)):
-                sampled = tokenizer.sample_all(texts[n], alpha=self.sampling_alpha, seed=seed_of(seed, n))
-                fitting = [ids if len(ids) <= self.max_length else best[i] for i, ids in enumerate(sampled)]
-                sides[n] = RaggedArray.from_lists(fitting, best.values.dtype)
-        return sides
 
 
 def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed: int) -> list[int]:

@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from random import Random
 from typing import NamedTuple
 
 import sentencepiece
@@ -21,9 +20,9 @@ from nmt.errors import ConfigError, DataError, InputError, ModelError
 from nmt.sandbox import check_loadable, mark_loadable
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.lines import UNSPACED_SCRIPTS, Span
-from nmt.text.subword_sampling import SPACE, SubwordSampler
 from nmt.text.vocabulary import TAG, split_tag, tag_of, vocabulary_of
 
+SPACE = "\u2581"  # SentencePiece's sign for a space
 MAX_TRAINER_BYTES = 16_384  # per line; SentencePiece's default is 4,192
 SPECIAL_IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
 UNCHANGED_TEXT = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False}
@@ -121,14 +120,6 @@ class Tokenizer:
         ids = encoded["ids"] if self._vocabulary is None else [*map(self._token, encoded["pieces"])]
         return tokens + ids, [[] for _ in tokens] + found
 
-    def sample_all(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
-        """Token ids of a random segmentation of each text, determined by the seed; alpha: see `SubwordSampler`."""
-        random = Random(seed)
-        parts = [self.split_tag(text) for text in texts]
-        normalized = [str(self._processor.normalize(self._prepared(text))) for _, text in parts]
-        sampled = [self._sampler.sample(text, alpha, random) for text in normalized]
-        return [self.tag(tag) + tokens for (tag, _), tokens in zip(parts, sampled, strict=True)]
-
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids; special ids are skipped."""
         tokens = [i for i in ids if i > EOS]
@@ -154,10 +145,6 @@ class Tokenizer:
     def inside_words(self) -> list[int]:
         """The tokens of pieces that go on with a word."""
         return [i for i, piece in enumerate(self._pieces) if i > EOS and re.match(rf"[^\W{UNSPACED_SCRIPTS}]", piece)]
-
-    @functools.cached_property
-    def _sampler(self) -> SubwordSampler:
-        return SubwordSampler(self._processor, None if self._vocabulary is None else self._token)
 
     def _token(self, piece: str) -> int:
         """Return a piece's token id in the vocabulary; UNK for special pieces: in a text, "</s>" is not EOS."""

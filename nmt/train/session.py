@@ -97,7 +97,7 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Confi
 def check_tokenizer_kept(before: Config, now: Config) -> None:
     """Raise ConfigError if fine-tuning would change the model's tokenizer settings."""
     name = now.train.init_from
-    own, asked = (one.tokenizer.model_dump(exclude={"sampling_alpha"}) for one in (before, now))
+    own, asked = (one.tokenizer.model_dump() for one in (before, now))
     if changes := [f"tokenizer.{key} is {own[key]}, not {asked[key]}" for key in own if own[key] != asked[key]]:
         message = f"train.init_from={name} brings a tokenizer that is not the one asked for: {', '.join(changes)}"
         hint = "leave out the tokenizer section: settings that are not set come from that model"
@@ -129,12 +129,9 @@ def encode(
     data = TrainingData(
         pairs,
         ids,
-        tokenizers,
         batch_tokens=config.train.batch_tokens,
         accumulate=config.train.accumulate,
         seed=config.seed,
-        sampling_alpha=config.tokenizer.sampling_alpha,
-        max_length=config.data.max_length,
         mixture=corpus.mixture(pairs),
     )
     n_steps = math.ceil(data.n_batches / config.train.accumulate)

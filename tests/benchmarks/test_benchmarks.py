@@ -169,7 +169,7 @@ preparation.SAMPLE_PAIRS = 1000  # limits the memory of the tokenizer's trainer
 train = preparation.read_corpus(load_config(Path(sys.argv[1]), ["tokenizer.vocab_size=400", "tokenizer.type=bpe"]))
 tokenizers = preparation.train_tokenizers(train)
 pairs, ids = preparation.drop_lengths(train, tokenizers)
-data = TrainingData(pairs, ids, tokenizers, batch_tokens=4096, seed=1)
+data = TrainingData(pairs, ids, batch_tokens=4096, seed=1)
 assert sum(len(batch.lines) for batch in itertools.islice(data.batches(0), 200)) > 1000
 """
 

@@ -87,10 +87,6 @@ def test_true_is_not_a_number(folder: Path, key: str) -> None:
             "demo.yaml:3: architecture rnn needs n_decoder_layers = n_encoder_layers, got 3 and 2",
         ),
         (
-            "tokenizer: {type: char, sampling_alpha: 0.1}",
-            "demo.yaml:3: sampling_alpha needs type unigram or bpe: char has only one segmentation",
-        ),
-        (
             "tokenizer: {joint: false}",
             "demo.yaml: model.tied_embeddings=all needs tokenizer.joint=true; use decoder or none",
         ),

@@ -131,7 +131,7 @@ def test_a_training_out_of_memory_goes_on_with_less_and_learns_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_small_corpus(tmp_path)
-    settings: dict[str, Any] = {"model__dropout": 0.0, "tokenizer__sampling_alpha": 0.0}
+    settings: dict[str, Any] = {"model__dropout": 0.0}
     run_training(config_of(tmp_path, "whole", **settings, train__max_steps=10))
     seen: list[int] = []
     with_loss(monkeypatch, out_of_memory("backward", 250, seen))

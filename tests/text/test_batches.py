@@ -50,12 +50,12 @@ Make = Callable[..., TrainingData]
 
 @pytest.fixture(scope="module")
 def data_of(pairs: Pairs, tokenizers: Tokenizers) -> Make:
-    def make(*, seed: int = 1, alpha: float = 0.0, **options: Any) -> TrainingData:
+    def make(*, seed: int = 1, **options: Any) -> TrainingData:
         ids = (
             RaggedArray.from_lists(tokenizers.source.encode_all([pair.source for pair in PAIRS])),
             RaggedArray.from_lists(tokenizers.target.encode_all([pair.target for pair in PAIRS])),
         )
-        return TrainingData(pairs, ids, tokenizers, batch_tokens=200, seed=seed, sampling_alpha=alpha, **options)
+        return TrainingData(pairs, ids, batch_tokens=200, seed=seed, **options)
 
     return make
 
@@ -219,14 +219,13 @@ def test_the_first_batches_of_a_pool_complete_the_last_step_of_the_pool_before(
         assert (n_before + n_open) % 3 == 0
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.3])
 @pytest.mark.parametrize("pool", [batches.POOL_PAIRS, 17])
 def test_an_epoch_of_a_mixture_has_the_first_corpus_once_and_goes_on_with_the_others(
-    data_of: Make, monkeypatch: pytest.MonkeyPatch, pool: int, alpha: float
+    data_of: Make, monkeypatch: pytest.MonkeyPatch, pool: int
 ) -> None:
     """Corpora of 20, 30 and 10 pairs. An epoch has all 20, 10 of the 30, and all 10, which each epoch repeats."""
     monkeypatch.setattr(batches, "POOL_PAIRS", pool)
-    data = data_of(alpha=alpha, mixture=Mixture([20, 30, 10], [0.25, 0.25]))
+    data = data_of(mixture=Mixture([20, 30, 10], [0.25, 0.25]))
     assert data.n_epoch_pairs == 40
     epochs = [[line for batch in data.batches(epoch) for line in batch.lines] for epoch in range(3)]
     for lines in epochs:
@@ -236,27 +235,19 @@ def test_an_epoch_of_a_mixture_has_the_first_corpus_once_and_goes_on_with_the_ot
     assert sorted(line for lines in epochs for line in lines if 20 < line <= 50) == [*range(21, 51)]
     assert sorted(line for lines in epochs for line in lines if line > 50) == sorted([*range(51, 61)] * 3)
     whole = plain(list(data.batches(2)))
-    assert plain(list(data_of(seed=2, alpha=alpha, mixture=data.mixture).batches(2))) != whole
+    assert plain(list(data_of(seed=2, mixture=data.mixture).batches(2))) != whole
     assert data.n_batches == pytest.approx(len(whole), rel=0.3)
     for first in (1, len(whole) // 2):
         assert plain(list(data.batches(2, first))) == whole[first:]
-    assert plain(list(data_of(alpha=alpha, mixture=data.mixture).batches(2))) == whole, "whatever was read before"
+    assert plain(list(data_of(mixture=data.mixture).batches(2))) == whole, "whatever was read before"
 
 
-def reference_batches(
-    tokenizers: Tokenizers, epoch: int, pool_pairs: int, alpha: float, longest: int
-) -> Iterator[Batch]:
+def reference_batches(tokenizers: Tokenizers, epoch: int, pool_pairs: int) -> Iterator[Batch]:
     """A simple implementation of `TrainingData.batches`, with lists in memory."""
     for pool, start in enumerate(range(0, len(PAIRS), pool_pairs)):
         order = shuffled(np.arange(len(PAIRS)), len(PAIRS), seed_of(1, epoch)).tolist()[start : start + pool_pairs]
-        ids = []
-        for n, (tokenizer, side) in enumerate([(tokenizers.source, "source"), (tokenizers.target, "target")]):
-            texts = [getattr(PAIRS[i], side) for i in order]
-            best = tokenizer.encode_all(texts)
-            sampled = (
-                tokenizer.sample_all(texts, alpha=alpha, seed=seed_of(seed_of(1, epoch, pool), n)) if alpha else best
-            )
-            ids.append([d if len(d) <= longest else b for d, b in zip(sampled, best, strict=True)])
+        sides = [PAIRS[i].source for i in order], [PAIRS[i].target for i in order]
+        ids = [tokenizer.encode_all(texts) for tokenizer, texts in zip(tokenizers, sides, strict=True)]
         cut = reference_cut([(len(s), len(t)) for s, t in zip(*ids, strict=True)], 200)
         costs = np.array([sum(len(ids[1][j]) for j in rows) for rows in cut])
         for i in shuffle_batches(costs, 1, 0, seed_of(1, epoch, pool)):
@@ -264,15 +255,14 @@ def reference_batches(
             yield collate(source, target, [PAIRS[order[j]].line for j in cut[i]])
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.3])
 @pytest.mark.parametrize("pool", [batches.POOL_PAIRS, 17])
 def test_batches_from_disk_equal_the_reference(
-    data_of: Make, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, pool: int, alpha: float
+    data_of: Make, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, pool: int
 ) -> None:
     monkeypatch.setattr(batches, "POOL_PAIRS", pool)
-    data = data_of(alpha=alpha, max_length=40)
+    data = data_of()
     for epoch in range(3):
-        expected = plain(list(reference_batches(tokenizers, epoch, pool, alpha, 40)))
+        expected = plain(list(reference_batches(tokenizers, epoch, pool)))
         assert plain(list(data.batches(epoch))) == expected
         for first in (1, 5, len(expected) - 1, len(expected), len(expected) + 3):
             assert plain(list(data.batches(epoch, first))) == expected[first:]

@@ -16,8 +16,7 @@ from models import n_bytes
 from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.text import BOS, EOS, PAD, UNK
-from nmt.text.subword_sampling import SPACE
-from nmt.text.tokenizer import MAX_TRAINER_BYTES, Tokenizer, Tokenizers, pieces_per_word, train_tokenizer
+from nmt.text.tokenizer import MAX_TRAINER_BYTES, SPACE, Tokenizer, Tokenizers, pieces_per_word, train_tokenizer
 
 TYPES: tuple[str, ...] = get_args(TokenizerSettings.model_fields["type"].annotation)
 LINES = [
@@ -120,20 +119,6 @@ def test_nfkc_is_applied_to_the_source_only(models: dict[str, bytes]) -> None:
     plain = Tokenizers.from_models(model, models["bpe"], nfkc_source=False)
     assert plain.source.decode(plain.source.encode(text)) == text
     assert not plain.joint
-
-
-@pytest.fixture(scope="module", params=["unigram", "bpe"])
-def sampled(request: pytest.FixtureRequest) -> Tokenizer:
-    """A tokenizer with a vocabulary that is large enough for several segmentations of a text."""
-    return Tokenizer(train_tokenizer(LINES * 5, settings(type=request.param, vocab_size=380)).model)
-
-
-@hypothesis_settings(max_examples=40)
-@given(st.integers(0, 2**31 - 1), st.lists(ANY | NASTY | st.sampled_from(LINES), max_size=3))
-def test_a_sampled_segmentation_decodes_to_the_same_text(sampled: Tokenizer, seed: int, texts: list[str]) -> None:
-    samples = sampled.sample_all(texts, alpha=0.2, seed=seed)
-    assert [sampled.decode(ids) for ids in samples] == texts
-    assert sampled.sample_all(texts, alpha=0.2, seed=seed) == samples
 
 
 @pytest.mark.parametrize("kind", TYPES)

@@ -590,7 +590,7 @@ def test_the_last_lines_name_the_limit_and_how_far_training_came(
     caplog.set_level(logging.INFO, "nmt")
     script(monkeypatch, (1.0, 2.0))
     course: dict[str, Any] = {f"train__{key}": value for key, value in {"max_steps": None, **limits}.items()}
-    config = config_of(corpus, tokenizer__sampling_alpha=0.0, **course)
+    config = config_of(corpus, **course)
     run_training(config)
     assert caplog.messages[-2] == message
     assert caplog.messages[-1].startswith("done: ")
