@@ -37,7 +37,7 @@ MIX = {"more": {"source": "more.zh", "target": "more.en", "weight": 0.3}}  # val
 
 
 def config_of(corpus: Path, run: str = "run", **changes: Any) -> Config:
-    """A small model with dropout, subword sampling and several batches an epoch.
+    """A small model with dropout and several batches an epoch.
 
     Args:
         corpus: the directory of `write_small_corpus`.
