@@ -8,8 +8,8 @@ const targetPieces = data.target_pieces; // row t of the attention weights predi
 const inputPieces = ["<s>", ...targetPieces.slice(0, -1)]; // the decoder's input
 const probability = (token) => Math.exp(token.log_prob);
 
-function bar(share, width = 90) {
-  return html("span", { class: "bar", style: `width:${Math.max(1, Math.round(width * share))}px` });
+function bar(share) {
+  return html("span", { class: "bar", style: `width:max(1px, ${share} * min(280px, 36vw))` });
 }
 
 function heads(part) {
@@ -69,7 +69,7 @@ function words() {
     put("choices", html("p", {}, "Instead of ", html("b", {}, bdi(token.piece)), ", after “", bdi(piecesToText(targetPieces.slice(0, t)) || "…"), "”:"),
       table(["piece", "probability", ""], token.alternatives.map((choice) => [
         [bdi(choice.piece), choice.token === token.token ? " (written)" : ""], percent(Math.exp(choice.log_prob)),
-        bar(Math.exp(choice.log_prob), 280)])));
+        bar(Math.exp(choice.log_prob))])));
   };
   choose(best.tokens.indexOf(least));
   put("word-table", asTable("All pieces as a table", () => table(["", "piece", "probability", "attended to most", "considered instead"],
@@ -237,7 +237,7 @@ function stagesSection() {
         : "A row is a piece that the decoder reads, from <s> on. From this row it predicts the next piece."));
     part = stage.part;
     const nShown = stage.values.shape.at(-1), isCut = stage.shape.at(-1) > nShown;
-    const cut = isCut ? `, ${stage.columns ? "the most probable" : "the first"} ${nShown} of ${stage.shape.at(-1)} columns shown` : "";
+    const cut = isCut && stage.columns ? `, the most probable ${nShown} of ${stage.shape.at(-1)} columns` : "";
     nodes.push(html("div", { class: "stage columns", style: colorsOf(stage.name) }, html("div", { class: "text" }, html("h4", {}, stage.name), html("p", {}, html("code", {}, `(${[...stage.axes].join(", ")}) = (${stage.shape.join(", ")})`)),
       html("p", { class: "muted" }, `section ${stage.section}${cut}`), html("p", {}, stage.text)), stageFigure(stage, 640)));
   }

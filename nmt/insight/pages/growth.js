@@ -78,7 +78,7 @@ function roundedUp(value) {
 }
 
 function chart(title, lines) {
-  const width = 420, height = 190, left = 40, right = 12, top = 10, bottom = 36;
+  const width = 358, height = 170, left = 34, right = 12, top = 10, bottom = 36;
   const points = lines.flatMap((line) => line.points);
   const first = Math.max(1, Math.min(...steps)), last = Math.max(...steps, ...points.map(([step]) => step), first + 1);
   const ys = points.map(([, y]) => y), low = Math.min(0, ...ys), high = roundedUp(Math.max(...ys, 1));

@@ -225,6 +225,7 @@ function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, 
     const below = hasLoop ? inputTop + (to ?? inputRows.places[t]).y + CHIP : inputEnd; // the end of the last row that is in use
     inputsLabel.setAttribute("y", below + 24);
     fans.inputs.forEach((path, i) => { path.style.display = inputRows.places[i].y === 0 || i === t ? "" : "none"; });
+    chosen.style.display = "";
     for (const node of [loop, next]) node.style.display = hasLoop && to ? "" : "none";
     if (!hasLoop || !to) return;
     point(loop.children, `M${from.x + from.w + 2} ${y + CHIP / 2}H${edge}V${below + 10}H${start + to.x + to.w / 2}V${below + 4}`, start + to.x + to.w / 2, below + 1);
@@ -232,10 +233,11 @@ function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, 
     fill(dot, { cx: edge, cy: y + CHIP / 2 }, []);
     dot.way = below + 10 - y - CHIP / 2;
   };
-  const label = (text, x, y) => svg("text", { class: "note muted", x, y, "text-anchor": "middle" }, text);
+  const hideLoop = () => { for (const node of [chosen, loop, next]) node.style.display = "none"; }; // until a piece is chosen
+  const label = (text, x, y, anchor = "middle") => svg("text", { class: "note muted", x, y, "text-anchor": anchor }, text);
   const inputsLabel = label(names.inputs, decoder.middle, inputEnd + 24);
   const figure = svg("svg", { class: "map", width, height: bottom - top, viewBox: `0 ${top} ${width} ${bottom - top}`, role: "group", "aria-label": "The model, as figure 1 of the paper draws it" },
     encoder.frames, decoder.frames, wires, encoder.wires, decoder.wires, Object.values(fans), chosen, loop, next, encoder.boxes, decoder.boxes, Object.values(pieces), dot,
-    label(names.source, Math.max(encoder.middle, textWidth(names.source) / 2), sourceEnd + 12), inputsLabel, label(names.outputs, decoder.middle, top + 12));
-  return { figure, ...pieces, fans, encoder: encoder.boxes, decoder: decoder.boxes, dot, showLoop };
+    label(names.source, Math.max(encoder.middle, textWidth(names.source) / 2), sourceEnd + 12), inputsLabel, label(names.outputs, Math.min(...outputRows.places.map((place) => place.x)), top + 12, "start"));
+  return { figure, ...pieces, fans, encoder: encoder.boxes, decoder: decoder.boxes, dot, showLoop, hideLoop };
 }

@@ -33,7 +33,8 @@ function distribution(lane, pick) {
   const told = html("p", { class: "told" }), so = html("p", { class: "so-far" });
   const show = (t, picked) => {
     const token = lane.tokens[t], padding = lane.read.slice(1, t + 1).filter((piece) => piece === "<pad>").length;
-    const after = html("bdi", {}, piecesToText(lane.read.slice(1, t + 1)) || (padding ? `<s> and ${padding} × <pad>` : "<s>"));
+    const read = lane.read.slice(1, t + 1), isLong = read.length > 6;
+    const after = html("bdi", {}, isLong ? "… " : "", piecesToText(read.slice(-6)) || (padding ? `<s> and ${padding} × <pad>` : "<s>"));
     const line = html("span", {}, ...(token ? ["After ", html("b", {}, after), ", the next piece:"] : ["Ended at ", html("b", {}, "</s>"), "."]));
     told.replaceChildren(line);
     so.replaceChildren(...lane.tokens.slice(0, t + 1).map((one, i) => {
@@ -66,7 +67,7 @@ function growing(name, width, height, parts) {
 function maskFigure() {
   const stage = data.stages.find((one) => one.name === "Mask" && one.axes === "TT");
   if (!stage) return null;
-  const matrix = new PackedTensor(stage.values).matrix(), n = matrix.length, cell = Math.min(22, 150 / n);
+  const matrix = new PackedTensor(stage.values).matrix(), n = matrix.length, cell = Math.min(22, 130 / n);
   const groups = matrix.map((row, r) => svg("g", { class: "grows", transform: `translate(0 ${r * cell})` }, shades([row.map((value) => (value > 0.5 ? 1 : NaN))], cell, cell, 1)));
   const cursor = svg("rect", { class: "cursor", width: n * cell, height: cell });
   const told = html("figcaption", { class: "muted" });
@@ -82,11 +83,11 @@ function maskFigure() {
 function cacheFigure() {
   const [shapes, packedValues] = data.cache, values = new PackedTensor(packedValues);
   const isRecurrent = data.settings.architecture === "rnn", [nKinds, n, d] = values.shape;
-  const width = Math.min(22, 150 / n), cell = 70 / d, names = isRecurrent ? ["state", "cell"] : ["keys", "values"];
+  const width = Math.min(22, 200 / n), cell = 60 / d, names = isRecurrent ? ["state", "cell"] : ["keys", "values"];
   const matrices = Array.from({ length: nKinds }, (_, kind) => values.matrix(kind));
   const largest = matrices.map(largestOf);
   const columns = Array.from({ length: n }, (_, t) => svg("g", { class: "grows falls" }, matrices.map((matrix, kind) =>
-    svg("g", { transform: `translate(${t * width} ${kind * 80})`, style: isRecurrent ? null : colorsOf(kind ? "Values" : "Keys") }, shades(matrix[t].map((value) => [value]), width - 0.5, cell, largest[kind])))));
+    svg("g", { transform: `translate(${t * width} ${kind * 70})`, style: isRecurrent ? null : colorsOf(kind ? "Values" : "Keys") }, shades(matrix[t].map((value) => [value]), width - 0.5, cell, largest[kind])))));
   const told = html("figcaption", { class: "muted" });
   const show = (t) => {
     const kept = isRecurrent ? 1 : t + 1;
@@ -96,9 +97,9 @@ function cacheFigure() {
     });
     told.textContent = isRecurrent ? `Last layer, ${shapes[t].join("×")}; replaced at each step` : `Layer 1, ${shapes[t].join("×")}. Head 1: keys above values, ${kept === 1 ? "1 column" : `${kept} columns`}`;
   };
-  const frames = matrices.map((_, kind) => svg("rect", { class: "frame", y: kind * 80, width: n * width, height: 70 }));
+  const frames = matrices.map((_, kind) => svg("rect", { class: "frame", y: kind * 70, width: n * width, height: 60 }));
   const title = isRecurrent ? "Recurrent state" : "KV cache";
-  return { node: html("figure", {}, html("h3", {}, title), growing(`${title}: ${names.slice(0, nKinds).join(" above ")}`, n * width, 80 * nKinds - 10, [frames, columns]), told), show };
+  return { node: html("figure", {}, html("h3", {}, title), growing(`${title}: ${names.slice(0, nKinds).join(" above ")}`, n * width, 70 * nKinds - 10, [frames, columns]), told), show };
 }
 
 // --- another token than the model chose ---------------------------------------------------------------------
@@ -120,13 +121,14 @@ function branch(nodes, tokens, t, choice) {
 
 // A table of hypotheses, given the nodes that they end in.
 function hypotheses(nodes, outcome) {
-  return html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Hypotheses" }, table(["hypothesis", "score", ""],
-    nodes.map((node) => [bdi(piecesToText(pathOf(data.tree, node)) || node.piece), node.score.toFixed(3), outcome(node)])));
+  const outcomes = nodes.map(outcome), has = outcomes.some(Boolean);
+  return html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Hypotheses" }, table(["hypothesis", "score", ...(has ? [""] : [])],
+    nodes.map((node, i) => [bdi(piecesToText(pathOf(data.tree, node)) || node.piece), node.score.toFixed(3), ...(has ? [outcomes[i]] : [])])));
 }
 
 function aliveAt(t) {
   const nodes = data.tree.filter((node) => node.position === t + 1 && node.status !== "pruned").sort((a, b) => b.score - a.score);
-  return [html("p", { class: "muted" }, "The best hypotheses after this step. Choose another piece above to see how far the search followed it."),
+  return [html("p", { class: "muted" }, "The best hypotheses after this step. Choose a piece to follow another."),
     hypotheses(nodes.slice(0, 5), (node) => (node.status === "finished" ? "finished" : ""))];
 }
 
@@ -136,7 +138,7 @@ function branchTold(found, choice) {
   const parents = new Set(found.nodes.map((node) => node.parent));
   const ends = found.nodes.filter((node) => !parents.has(node.index)).sort((a, b) => b.score - a.score);
   return [html("p", {}, "The search had considered ", piece, ` here and ${{ kept: "kept it", finished: "finished it", pruned: "dropped it at once" }[found.root.status]}. As far as it went:`),
-    hypotheses(ends.slice(0, 4), (node) => `${node.status === "kept" ? "live at the end" : STATUS[node.status]} at step ${node.position}`),
+    hypotheses(ends.slice(0, 4), (node) => node.status === "kept" ? "live at the end" : `${STATUS[node.status]} at step ${node.position}`),
     ends.length > 4 ? html("p", { class: "muted" }, `and ${ends.length - 4} more, in the tree below`) : null];
 }
 
@@ -202,8 +204,10 @@ function player(stageFigure) {
     const isAnimated = isMoving && (forward || t === 0) && !still.matches;
     clearTimeout(at.later);
     mark();
-    if (at.timer && isAnimated) at.later = setTimeout(showResult, RESULT);
-    else showResult();
+    if (at.timer && isAnimated) {
+      figure.hideLoop();
+      at.later = setTimeout(showResult, RESULT);
+    } else showResult();
     if (isAnimated) animate();
     if (at.timer && at.t === nSteps() - 1) pause();
   }
