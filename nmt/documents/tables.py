@@ -6,6 +6,7 @@ csv, json, polib and translate-toolkit would write the whole file anew, with oth
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from nmt.documents.html import BLOCK, VOID, Parser, constructs
 from nmt.documents.markup import Format, Part, Segment
@@ -50,13 +51,13 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
     if COPIED.fullmatch(text) and not parser.kept:
         parser.copy(escape(text))
         return
-    lowered = text.lower()
+    has = cache(text.lower().__contains__)  # cached, or many equal tags would take quadratic time
     for i, line in enumerate(re.split(r"(\r?\n)", text)):
         if i and not parser.kept:
             parser.finish()
         for raw, kind, name in constructs(line):
             partner = f"<{name}" if kind == "end" else f"</{name}>"
-            is_text = kind == "text" or (name and name not in HTML_NAMES and partner not in lowered)
+            is_text = kind == "text" or (name and name not in HTML_NAMES and not has(partner))
             if is_text and not parser.kept:
                 parser.write(escape(raw), raw)
             else:
