@@ -11,7 +11,6 @@ from nmt.documents.markup import Format, Part
 from nmt.documents.tables import read_string
 from nmt.documents.xml import Node, read_xml
 
-UNITS = ("trans-unit", "segment")
 AROUND = ("g", "mrk", "pc")  # inline elements that contain text; others contain code, or nothing
 PAIRS = {"bpt": "start", "bx": "start", "sc": "start", "ec": "end", "ept": "end", "ex": "end"}  # one tag each
 VERSION = re.compile(r"""\sversion\s*=\s*["'][12]\.""")
@@ -33,7 +32,7 @@ def parse(text: str) -> list[Part]:
     def visit(node: Node) -> None:
         if NOT_TRANSLATED.search(node.opening) and node.name:
             parts.append(node.raw)
-        elif local(node) in UNITS:
+        elif local(node) in ("trans-unit", "segment"):
             parts.extend(parts_of_unit(node))
         else:
             parts.append(node.opening)

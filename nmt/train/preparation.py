@@ -265,7 +265,7 @@ def train_tokenizers(corpus: Corpus) -> Tokenizers:
             (directory / name).write_bytes(one.model)
         (directory / "notes.json").write_text(json.dumps(notes))
 
-    own = settings.model_dump(exclude={"sampling_alpha"})
+    own = settings.model_dump()
     directory = cached("tokenizer", [FORMAT, corpus.train.directory.name, own, data.nfkc_source, *tags], write)
     for note in json.loads((directory / "notes.json").read_text()):
         log.info("%s", note)
