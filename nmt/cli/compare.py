@@ -44,6 +44,8 @@ def compare(
     if not 2 <= len(systems) <= comparing.MAX_SYSTEMS:
         raise InputError(f"systems to compare: {len(systems)}", hint=f"give 2 to {comparing.MAX_SYSTEMS}")
     configs = [RunDirectory(path).read_config() for path in systems if path.is_dir()]
+    if any(directions(config.data) for config in configs) and not languages:
+        raise InputError("a model translates in several directions", hint="choose one with -l")
     configs = [directed(config, languages) if directions(config.data) else config for config in configs]
     _, names, sources, references = options.read_test_set(src, ref, configs)
     if not references[0]:

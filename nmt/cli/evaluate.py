@@ -64,10 +64,9 @@ def evaluate(
         tested = directions_to_test(loaded, languages, is_given=src is not None)
     found: dict[str, dict[str, Any]] = {}  # figures by direction
     for direction, (translator, configs) in tested.items():
-        test = options.read_test_set(src, ref, configs)
+        test, about = options.read_test_set(src, ref, configs), dict[str, Any]()
         if translator is None:
-            hypotheses, about = list(iter_lines([hyp or Path()])), {}
-            language = language_of(Path(test.reference_names[0]))
+            hypotheses, language = list(iter_lines([hyp or Path()])), language_of(Path(test.reference_names[0]))
         else:
             chosen = translator.with_options(**options.search_options("", beam=beam, scores=False))
             hypotheses, about = translated(translator, test, chosen, batch_size, heads=heads)
@@ -126,13 +125,13 @@ def about_model(figures: dict[str, Any]) -> Iterator[str]:
 
 def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) -> "Tested":
     """Return the directions of the run's data.test that are asked for, or if a test set is given, the only one."""
-    from nmt.config import corpora_of, directed, directions
+    from nmt.config import corpora_of, directed, directions, is_meant
 
     config = loaded.run.read_config() if loaded.run else None
     if config is None or not directions(config.data):
         return {"": (loaded.to(languages), [config] if config else [])}
     known = [] if is_given else [files.languages for files in corpora_of(config.data.test)]
-    chosen = [one for one in known if languages in (one, one.partition("-")[2], "")] or [languages]
+    chosen = [one for one in known if not languages or is_meant(one, languages)] or [languages]
     return {one: (loaded.to(one), [directed(config, one)]) for one in chosen}
 
 

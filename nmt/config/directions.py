@@ -12,6 +12,11 @@ def directions(data: Data) -> list[str]:
     return [*dict.fromkeys(files.languages for files in corpora_of(data.train) if isinstance(data.train, tuple))]
 
 
+def is_meant(direction: str, languages: str) -> bool:
+    """Whether a user means a direction, such as de-en, by `de-en`, or by its target `en`."""
+    return f"-{direction}".endswith(f"-{languages}")
+
+
 def directed(config: Config, languages: str) -> Config:
     """Return the config of one direction, de-en, or of all into one language, en, of a model of several.
 
@@ -19,7 +24,8 @@ def directed(config: Config, languages: str) -> Config:
     """
 
     def own(corpora: Files | tuple[Files, ...] | None) -> Files | None:
-        return next((files for files in corpora_of(corpora) if files.languages == languages), None)
+        found = [files for files in corpora_of(corpora) if is_meant(files.languages, languages)]
+        return found[0] if len({files.languages for files in found}) == 1 else None
 
     data, (source, _, target) = config.data, languages.rpartition("-")
     train = own(data.train) or corpora_of(data.train)[0].model_copy(update={"languages": ""})
@@ -46,5 +52,5 @@ def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
     if target not in targets or (source and known and not any(one.startswith(f"{source}-") for one in known)):
         hint = f"it translates {', '.join(known or targets):.200}"
         raise ConfigError(f"the model does not translate {languages}", hint=hint)
-    fitting = [one for one in known if one.endswith(f"-{target}")]
-    return fitting[0] if not source and len(fitting) == 1 else languages or target
+    fitting = [one for one in known if is_meant(one, languages or target)]
+    return fitting[0] if len(fitting) == 1 else languages or target

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from nmt.config import Config, language
+from nmt.config import Config, directions, language
 from nmt.decode.translator import is_export, needs_torch
 from nmt.errors import ModelError
 from nmt.files import hash_file
@@ -33,8 +33,10 @@ def information(path: Path) -> dict[str, Any]:
         kind, found = "model file", _of_model_file(path)
     else:
         raise ModelError(f"no model at {path}", hint="give a run, its model.safetensors, or an export")
-    name, python = quote(str(path)), f"import nmt; print(nmt.load({str(path)!r}).translate(['…']))"
-    use = {"translate": f'nmt translate -m {name} "…"', "serve": f"nmt serve -m {name}", "python": python}
+    name, several = quote(str(path)), found["languages"] if isinstance(found.get("languages"), list) else []
+    chosen, to = (f" -l {several[0]}", f".to({several[0]!r})") if several else ("", "")
+    python = f"import nmt; print(nmt.load({str(path)!r}){to}.translate(['…']))"
+    use = {"translate": f'nmt translate -m {name}{chosen} "…"', "serve": f"nmt serve -m {name}", "python": python}
     return {"path": str(path), "kind": kind, **found, "use": use}
 
 
@@ -63,7 +65,7 @@ def _of_model(config: Config, tokenizers: Tokenizers) -> dict[str, Any]:
         part = name.partition(".")[0].removeprefix("source_").removeprefix("target_").removesuffix("_norm")
         blocks[BLOCKS.get(part, part)] += math.prod(shape)
     return {
-        "languages": {side: language(config.data, side) for side in ("source", "target")},
+        "languages": directions(config.data) or {side: language(config.data, side) for side in ("source", "target")},
         "architecture": config.model.model_dump(),
         "parameters": {"total": blocks.total(), **blocks},
         "tokenizer": {

@@ -268,7 +268,7 @@ def check_log_probs(translator: Translator, model: Transformer, theirs: Any, tok
     """
     source, target = translator.tokenizers
     for tokens in torch.randint(EOS + 1, len(source), (N_CHECKED, 20), generator=torch.Generator().manual_seed(1)):
-        text = source.decode(tokens.tolist())
+        text = "".join(source.tags[:1]) + source.decode(tokens.tolist())
         if tokenizer([text]).input_ids[0] != [*source.encode(text), EOS]:
             raise NmtError(f"MarianTokenizer gives other pieces to '{text}'", hint="translate with nmt itself")
     differences = []

@@ -155,8 +155,8 @@ def check_tag(tags: Sequence[str], tag: str) -> None:
         raise InputError(f"the model has no target tag {tag!r}", hint=f"it has {some or 'none: leave it out'}")
     if tags and not tag:
         log.warning(
-            "the model translates into several languages: begin each line with a tag, as in `%s …`, or import it with "
-            "--target-tag; it has %s",
+            "the model translates into several languages: choose one with -l, begin each line with a tag, as in `%s …`,"
+            " or import it with --target-tag; it has %s",
             tags[0],
             some,
         )

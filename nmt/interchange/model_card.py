@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from nmt.config import base_languages, language
+from nmt.config import base_languages, corpora_of, directions, language
 from nmt.decode.translator import Translator
 from nmt.evaluate import Score
 from nmt.files import hash_file
@@ -18,7 +18,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("{name}")
 model = AutoModelForSeq2SeqLM.from_pretrained("{name}")
-inputs = tokenizer(["…"], return_tensors="pt", padding=True)
+inputs = tokenizer(["{tag}…"], return_tensors="pt", padding=True)
 print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))
 ```
 """
@@ -31,19 +31,21 @@ def model_card(translator: Translator, n_parameters: int, architecture: str, nam
     """
     data, model = translator.config.data, translator.config.model
     metadata = ["library_name: transformers", "pipeline_tag: translation", "tags:", "- translation", "- nmt"]
-    if known := [code for code in base_languages(data) if code]:
+    codes = [code for one in directions(data) for code in one.split("-")] or base_languages(data)
+    if known := [code for code in codes if code]:
         metadata += yaml.safe_dump({"language": [*dict.fromkeys(known)]}).splitlines()  # quotes 'no', false in YAML 1.1
     source, target = (language(data, side) or "?" for side in ("source", "target"))
+    pairs = ", ".join(directions(data)) or f"from {source} to {target}"
     n_source, n_target = map(len, translator.tokenizers)
     layers = f"{model.n_encoder_layers} + {model.n_decoder_layers} layers, width {model.d_model}, {model.n_heads} heads"
     sizes = f"{n_parameters:,} parameters; {n_source:,} source and {n_target:,} target pieces; "
     sizes += f"at most {model.max_positions:,} pieces a sentence"
     parts = [
         "\n".join(["---", *metadata, "---"]),
-        f"# {name}: translation from {source} to {target}",
+        f"# {name}: translation {pairs}",
         f"A Transformer trained with nmt, as `{architecture}`: {layers}, feed-forward {model.d_ff}, {model.norm}-norm, "
         f"{model.activation}; {sizes}.",
-        USE.format(name=name),
+        USE.format(name=name, tag="".join(translator.tokenizers.source.tags[:1])),
         "## Training data",
         "\n".join(corpora(translator)),
         "## Scores",
@@ -56,8 +58,9 @@ def corpora(translator: Translator) -> Iterator[str]:
     """Yield a line for each corpus: its files, and its number of pairs if the run's manifest has it."""
     manifest = translator.run.read_manifest() if translator.run else {}
     for corpus in ("train", "dev", "test"):
-        if files := getattr(translator.config.data, corpus):
-            names = ", ".join(f"`{Path(path).name}`" for path in (*files.source, *files.target))
+        if found := corpora_of(getattr(translator.config.data, corpus)):
+            paths = [path for files in found for path in (*files.source, *files.target)]
+            names = ", ".join(dict.fromkeys(f"`{Path(path).name}`" for path in paths))
             n_pairs = manifest.get("n_pairs", {}).get(corpus)
             yield f"- {corpus}: {names}" + ("" if n_pairs is None else f", {n_pairs:,} pairs")
 

@@ -90,7 +90,7 @@ class Tokenizer:
             return "", text
         tag, rest = split_tag(text)
         if self._vocabulary is None and tag not in self.tags:
-            message = f"the model translates into several languages, {' '.join(self.tags):.99}, and none was chosen"
+            message = f"the model translates into {', '.join(self.targets):.99}, and none of them was chosen"
             raise InputError(message, hint="translator.to('de') chooses one, -l de on the command line")
         return tag, rest
 
