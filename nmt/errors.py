@@ -6,12 +6,16 @@ from collections.abc import Iterator
 
 
 class NmtError(Exception):
-    """Base class of the errors that users see; `str()` is the message, usually one line."""
+    """Base class of the errors that users see; `str()` is the message, usually one line.
+
+    `lines` are its parts, each printed on a line of its own: a file name in them may contain line ends.
+    """
 
     exit_code = 1
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, *lines: str, hint: str = "") -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
         self.hint = hint
 
 

@@ -137,7 +137,7 @@ def main() -> None:
             sys.exit(2)
         path = error.ctx.command_path if error.ctx else "nmt"
         dash = "; put -- before a TEXT that begins with a dash" if path == "nmt translate" else ""
-        fail(InputError(error.format_message(), hint=f"`{path} --help` lists what is allowed{dash}"))
+        fail(InputError(" ".join(error.format_message().split()), hint=f"`{path} --help` lists what is allowed{dash}"))
     except BrokenPipeError:
         close_stdout()
     except NmtError as error:
@@ -157,7 +157,7 @@ def fail(error: NmtError) -> NoReturn:
         rank = launched().rank
     if rank == 0 or not isinstance(error, (DivergedError, LostRankError, StoppedError)):  # all ranks raise these
         prefix = f"nmt: error: rank {rank}: " if rank else "nmt: error: "
-        lines = [prefix + line for line in str(error).split("\n")] + [f"hint: {error.hint}"] * bool(error.hint)
+        lines = [prefix + line for line in error.lines] + [f"hint: {error.hint}"] * bool(error.hint)
         print(*map(printable, lines), sep="\n", file=sys.stderr)
         close_stdout()
     sys.exit(error.exit_code)

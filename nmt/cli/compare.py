@@ -70,7 +70,8 @@ def compare(
     found = comparing.compare(list(map(str, systems)), outputs, test_set)
     if html is not None:
         streams.write_text(html, comparing.as_page(found))
-    print(json.dumps(asdict(found), ensure_ascii=False) if json_object else "\n".join(comparing.as_text(found)))
+    text = "\n".join(map(streams.printable, comparing.as_text(found)))
+    print(json.dumps(asdict(found), ensure_ascii=False) if json_object else text)
 
 
 def is_model(path: Path) -> bool:

@@ -26,7 +26,7 @@ class StderrHandler(logging.Handler):
     """Prints log lines above the progress bar; warnings and errors with their level."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        message = "\n".join(map(printable, record.getMessage().split("\n")))
+        message = printable(record.getMessage())
         if record.levelno >= logging.WARNING:
             message = f"nmt: {record.levelname.lower()}: {message}"
         tqdm = sys.modules.get("tqdm")  # imported only if there is a progress bar

@@ -66,7 +66,7 @@ def sweep(
         found = {"metric": metric, "rungs": halving.rungs, "standings": [vars(one) for one in standings]}
         print(json.dumps(found, ensure_ascii=False))
     else:
-        print(*table(standings), sep="\n")
+        print(*map(streams.printable, table(standings)), sep="\n")
     streams.log.info("the winner's config is written to %s", directory / "winner.yaml")
 
 

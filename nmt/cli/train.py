@@ -47,7 +47,7 @@ def train(
     if dry_run:
         prepared = session.prepare(settings, device=device, fresh=fresh)
         session.check_replicas(replicas, prepared.model.device)
-        print("\n".join(measurement.dry_run(prepared, replicas or None)))
+        print(*map(streams.printable, measurement.dry_run(prepared, replicas or None)), sep="\n")
         return
     run_training(settings, device=device, fresh=fresh, replicas=replicas, quiet=streams.is_quiet())
 
@@ -97,7 +97,7 @@ class RunLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         start = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z', time.localtime(record.created))} {record.levelname}"
-        self.lines += "".join(f"{start} {streams.printable(line)}\n" for line in record.getMessage().split("\n"))
+        self.lines += f"{start} {streams.printable(record.getMessage())}\n"
         if self.is_open:
             self.write()
 
@@ -119,8 +119,9 @@ def kept_log(file: Path) -> Iterator[Callable[[], None]]:
     try:
         yield handler.open
     except NmtError as error:
-        message = f"{type(error).__name__}: {error}"
-        handler.handle(logging.LogRecord(streams.log.name, logging.ERROR, __file__, 0, message, None, None))
+        for line in error.lines:
+            message = f"{type(error).__name__}: {line}"
+            handler.handle(logging.LogRecord(streams.log.name, logging.ERROR, __file__, 0, message, None, None))
         raise
     finally:
         streams.log.removeHandler(handler)

@@ -126,7 +126,7 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
         faults = [describe_with_origin(fault, origins, name) for fault in error.errors()[:MAX_FAULTS]]
         if n_faults > MAX_FAULTS:
             faults.append(f"{name}: and {n_faults - MAX_FAULTS:,} more")
-        raise ConfigError("\n".join(dict.fromkeys(faults)), hint="`nmt config` lists all keys and ranges") from error
+        raise ConfigError(*dict.fromkeys(faults), hint="`nmt config` lists all keys and ranges") from error
 
 
 def describe_with_origin(fault: Mapping[str, Any], origins: Origins, name: str) -> str:

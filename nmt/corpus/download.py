@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import IO, TypeVar
 
 from tqdm import tqdm
 
@@ -22,10 +23,12 @@ from nmt.corpus.tatoeba import pairs_of, split
 from nmt.errors import DownloadError, InputError, OutputError, os_errors_as
 from nmt.files import atomic_write, sha256
 
+Content = TypeVar("Content", bytes, bytearray)
 log = logging.getLogger("nmt")
 
 TIMEOUT_S = 30.0  # longest wait for the next byte
 CHUNK = 2**16
+MAX_BYTES = 200_000_000  # of a file, packed or not; the largest text of the catalog has a tenth of that
 RETRY = "repeat the command, which keeps the files that are complete; or name a server with a copy: --mirror URL"
 
 
@@ -101,6 +104,7 @@ def fetch(url: str, *, quiet: bool = False) -> bytes:
         ):
             while chunk := response.read1(CHUNK):
                 content += chunk
+                check_size(content)
                 bar.update(len(chunk))
             if response.length:  # what is left
                 raise http.client.IncompleteRead(bytes(content), response.length)
@@ -124,7 +128,19 @@ def unpacked(content: bytes, url: str, members: Sequence[str]) -> list[bytes]:
     try:
         if url.endswith(".zip"):
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                return [archive.read(member) for member in members]
-        return [gzip.decompress(content) if url.endswith(".gz") else content]
-    except (zipfile.BadZipFile, OSError, EOFError, zlib.error, KeyError) as error:
+                return [read_all(archive.open(member)) for member in members]
+        return [read_all(gzip.GzipFile(fileobj=io.BytesIO(content))) if url.endswith(".gz") else content]
+    except (zipfile.BadZipFile, OSError, EOFError, zlib.error, KeyError, RuntimeError, ValueError) as error:
         raise DownloadError(f"{url} is damaged: {described(error)}", hint=RETRY) from error
+
+
+def read_all(stream: IO[bytes] | gzip.GzipFile) -> bytes:
+    """The content of a compressed file. Raises ValueError for a decompression bomb."""
+    with stream:
+        return check_size(stream.read(MAX_BYTES + 1))
+
+
+def check_size(content: Content) -> Content:
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"over {MAX_BYTES:,} bytes")
+    return content

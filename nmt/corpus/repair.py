@@ -22,6 +22,7 @@ from nmt.files import atomic_writer
 from nmt.text.corpus import SIDES
 from nmt.text.lines import is_blank, one_line
 
+MAX_ROUNDS = 9  # of mending a line: &am\0p; becomes &amp; and then &
 CHANGES = "changes.jsonl"
 UNUSABLE = ("blank", "encoding")  # the kinds of fault for which a pair is dropped from dev and test, too
 Texts = tuple[set[str], set[str]]  # of both sides
@@ -101,10 +102,13 @@ class Repair:
         kinds = self.kinds.get(source.number, [])
         if source.number != target.number:  # other faults were due to the wrong pairing, or are of another target line
             kinds = [] if all(map(is_utf8, (source.raw, target.raw))) else ["encoding"]
-        for name, mend in MENDED.items():  # what one function leaves, such as two spaces, the next mends
-            if any(map(TESTS[name], new)):
-                new = one_line(mend(new[0])), one_line(mend(new[1]))  # an entity may stand for a line end
-                kinds = [*kinds, name]
+        before, n_rounds = ("", ""), 0
+        while new != before and n_rounds < MAX_ROUNDS:  # what one function leaves, another mends
+            before, n_rounds = new, n_rounds + 1
+            for name, mend in MENDED.items():
+                if any(map(TESTS[name], new)):
+                    new = one_line(mend(new[0])), one_line(mend(new[1]))  # an entity may stand for a line end
+                    kinds = kinds if name in kinds else [*kinds, name]
         is_exchanged = "exchanged" in kinds
         if is_exchanged:
             new = new[1], new[0]

@@ -20,7 +20,7 @@ from nmt.text.lines import Pair, is_blank, iter_pairs
 HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100  # of dev and of test; limits are in pairs
 MIN_PAIRS = 20
 TRAIN, DEV, TEST, BLANK, LEAK = range(5)  # parts of a text, as `Facts` counts them; the last two are left out
-NOT_IN_A_KEY = re.compile(r"[\W_]+")
+NOT_IN_A_KEY = re.compile(r"[\W\d_]+")
 
 
 @dataclass(frozen=True)
@@ -114,5 +114,5 @@ def overlap(one: Counter[str], other: Counter[str]) -> float:
 
 def key_of(text: str) -> bytes:
     """Normalize a sentence: sentences with the same key count as the same."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return (re.sub(r"\d", "0", NOT_IN_A_KEY.sub("", folded)) or folded).encode()
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return (NOT_IN_A_KEY.sub("", folded) or ("0" if re.search(r"\d", folded) else folded)).encode()

@@ -60,7 +60,8 @@ class Report:
             f"{f'({of_each}) ' * bool(of_each)}chrF {found.chrf.value:.2f}{' (best so far)' if best else ''}"
         )
         for source, reference, translation in found.samples:
-            log.info("    source       %s\n    reference    %s\n    translation  %s", source, reference, translation)
+            for name, text in (("source", source), ("reference", reference), ("translation", translation)):
+                log.info("    %-11s  %s", name, text)
         self.since, self.recent = time.monotonic(), []
 
     def close(self) -> None:

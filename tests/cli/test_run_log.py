@@ -58,7 +58,7 @@ def test_lines_wait_until_the_log_is_open_and_an_error_is_kept_with_its_type(tmp
         log.warning("third")
         raise DivergedError("the loss is nan")
     log.info("fourth")
-    expected = ["INFO first", r"INFO second \x1b[2J", "WARNING third", "ERROR DivergedError: the loss is nan"]
+    expected = [r"INFO first\nsecond \x1b[2J", "WARNING third", "ERROR DivergedError: the loss is nan"]
     assert messages(file) == expected
 
 

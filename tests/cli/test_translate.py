@@ -173,15 +173,15 @@ def test_the_model_is_that_of_m_or_nmt_model_or_the_newest_under_runs(five_run: 
     assert [err_lines(done) for done in (named, newest, by_variable)] == [[], ["model: runs/deep/new"], []]
 
 
-def test_control_characters_in_names_are_escaped(five_run: FiveRun, tmp_path: Path) -> None:
+def test_line_ends_and_control_characters_in_names_are_escaped(five_run: FiveRun, tmp_path: Path) -> None:
     """They are escaped in the error and in the hint; commands in hints are quoted for the shell."""
-    run = five_run.copy_run(tmp_path / "a b\x1b[31m$(reboot)")
+    run = five_run.copy_run(tmp_path / "a b\nnmt: error: \x1b[31m$(reboot)")
     (run / "tokenizer.model").write_bytes(b"no tokenizer")
     (run / "model.bin").touch()  # now it is a damaged export
     stderr = one_clear_error(run_nmt("translate", "-m", run, "x"), 2, "the tokenizer is damaged")
     assert "\x1b" not in stderr
     (hint,) = re.findall("(?m)^hint: (.*)$", stderr)
-    assert f"nmt tokenize '{tmp_path}/a b\\x1b[31m$(reboot)/config.yaml'" in hint
+    assert f"nmt tokenize '{tmp_path}/a b\\nnmt: error: \\x1b[31m$(reboot)/config.yaml'" in hint
 
 
 def test_doubtful_lines_are_named(five_run: FiveRun, tmp_path: Path) -> None:
