@@ -2,12 +2,10 @@
 
 import json
 import random
-import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
 
-import bench
 import curve
 import decoding
 import measure
@@ -43,23 +41,6 @@ def test_measurements_take_turns_and_a_busy_machine_is_told(capsys: pytest.Captu
     interleaved({"a": lambda: measuring("a", 0.0), "b": lambda: measuring("b", 0.06)}, 2)
     assert order == ["a", "b", "a", "b"]
     assert capsys.readouterr().err.count("warning: others used 6% of the machine meanwhile") == 2
-
-
-def test_the_folder_of_the_results_is_made_before_anything_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    output = tmp_path / "deep" / "results.json"
-
-    def measured(options: Options) -> list[Table]:
-        assert output.parent.is_dir()
-        return [Table("T", "A note.", {"a": ["run"]}, {"a": [{"s": 1.0}]}, "s", ["a"])]
-
-    monkeypatch.setitem(bench.BENCHMARKS, "decoding", measured)
-    monkeypatch.setattr(bench, "machine", lambda _: {})
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr(sys, "argv", ["bench.py", "decoding", "--scratch", str(tmp_path), "-o", str(output)])
-    bench.main()
-    assert json.loads(output.read_text())["tables"][0]["rows"] == {"a": {"s": 1.0, "× a": 1.0}}
 
 
 def test_operations_by_hand() -> None:
@@ -123,16 +104,6 @@ def test_a_curve_has_every_dev_bleu_until_the_time_is_over(tmp_path: Path) -> No
     curve.learned(trainer, replace(options(tmp_path, tmp_path), minutes=0.02), points)
     assert [bleu for _, bleu in points] == [0.0, 7.0, 5.0]
     assert curve.bleu_of_joey("Steps: 30\tloss: 7.10\tppl: 1210.00\tbleu: 3.25\t*", 0.0) == 3.25
-
-
-def test_the_picture_of_curves_names_each_at_its_end_without_overlap() -> None:
-    curves = {"first": [(0.0, 0.0), (2.0, 31.0)], "second": [(0.0, 0.0), (1.0, 8.0), (2.0, 30.9)]}
-    assert curve.best_until(curves["second"], 1.5) == 8.0
-    picture = curve.svg(curves, 2)
-    assert "first: 31.0" in picture
-    assert "second: 30.9" in picture
-    heights = curve.label_positions(curves, lambda bleu: 300 - bleu)
-    assert heights[1] - heights[0] == 18
 
 
 def test_decoding(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,13 @@
 """Comparisons of systems: sacreBLEU's figures, wins, and the page."""
 
 import json
-from bisect import bisect_left
 from dataclasses import asdict
 from unittest.mock import ANY
 
 from conftest import data_of_page
 
 from nmt.evaluate import Difference
-from nmt.insight.compare import EvaluationSet, Wins, as_page, as_text, compare, group_names, n_words
+from nmt.insight.compare import EvaluationSet, Wins, as_page, as_text, compare
 
 SOURCES = ["der Hund läuft", "er hat 3 Katzen", "2 mal 4", "das ist ein sehr langer Satz über Aardvarks", "ja"]
 REFERENCES = ["the dog runs", "he has 3 cats", "2 times 4", "this is a very long sentence about aardvarks", "yes"]
@@ -63,14 +62,3 @@ def test_text_json_and_page_hold_the_same_figures() -> None:
     page = as_page(found)
     assert data_of_page(page) == tree
     assert "runs/<a>" not in page
-
-
-def test_words_are_split_at_spaces_or_are_characters() -> None:
-    assert n_words(" a big dog.") == 3
-    assert n_words("我喜欢茶 ") == 4
-
-
-def test_every_value_has_a_group() -> None:
-    names = group_names((1, 4))
-    assert names == ["1", "2 to 4", "5 or more"]
-    assert [names[bisect_left((1, 4), n)] for n in (0, 1, 2, 4, 5)] == ["1", "1", "2 to 4", "2 to 4", "5 or more"]
