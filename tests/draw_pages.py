@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[1]
 SOURCE = "我昨天买了一本书。"
 # Picture -> what it leaves out of the page, and the number of clicks that lead to the step that it shows.
 PICTURES = {
-    "nmt/insight/explanation": ("#model, section:not(#map), #map > p, details, #map-tree, #map-tree-name", 5),
+    "nmt/insight/explanation": (".toolbar, .bench > div > p, section:not(#map), details, #map-tree, #map-tree-name", 5),
     "nmt/insight/report": ("header, section:not(#curves), details, #charts > :nth-child(n + 5)", 0),
-    "configs/ladder/growth": ("#model, .present, section:not(#together), #together-text", 0),
+    "configs/ladder/growth": ("#model, .present, section:not(#together), .columns", 0),
 }
 ALWAYS_HIDDEN = "nav, footer, h2, .controls"
 STYLE = "section {{ margin: 0 }} {hidden} {{ display: none !important }}"

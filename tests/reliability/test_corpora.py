@@ -33,8 +33,28 @@ from nmt.files import sha256
 
 SEED = int(os.environ.get("NMT_SEED", random.randrange(10**6) if SOAK else 1))
 DATA = Path(__file__).parents[2] / "data" / "zh-en"
-ODD = [b"", b" ", b"\r", b"\xff\xfe", b"\xef\xbb\xbf", b"\0", "\u2028".encode(), "\x85".encode(), b"<b>", b"&amp;lt;b&gt;"]
-ODD += ["e\u0301 \u200b".encode(), "Ã¤".encode(), "Ａ１".encode(), b"\t ", "\ufffd".encode(), b"&#10;", b"<\xc2\xadb>", b"&am\0p;"]
+ODD = [
+    b"",
+    b" ",
+    b"\r",
+    b"\xff\xfe",
+    b"\xef\xbb\xbf",
+    b"\0",
+    "\u2028".encode(),
+    "\x85".encode(),
+    b"<b>",
+    b"&amp;lt;b&gt;",
+]
+ODD += [
+    "e\u0301 \u200b".encode(),
+    "Ã¤".encode(),
+    "Ａ１".encode(),
+    b"\t ",
+    "\ufffd".encode(),
+    b"&#10;",
+    b"<\xc2\xadb>",
+    b"&am\0p;",
+]
 
 
 def odd_corpus(draw: random.Random, home: Path) -> list[tuple[list[bytes], list[bytes]]]:
@@ -46,7 +66,9 @@ def odd_corpus(draw: random.Random, home: Path) -> list[tuple[list[bytes], list[
         for _ in range(draw.randrange(12)):
             row = draw.choice(rows)
             side, place = draw.randrange(2), draw.randrange(3)
-            row[side] = draw.choice([row[1 - side], *(b"".join([row[side][:place], odd, row[side][place:]]) for odd in ODD)])
+            row[side] = draw.choice(
+                [row[1 - side], *(b"".join([row[side][:place], odd, row[side][place:]]) for odd in ODD)]
+            )
         rows += draw.choices(rows, k=draw.randrange(4))
         sides = [[row[side] for row in rows] for side in (0, 1)]
         del sides[draw.randrange(2)][: draw.choice([0, 0, 0, 1, 9])]
@@ -108,8 +130,18 @@ def near(text: str) -> str:
 
 def varied(draw: random.Random, text: str) -> str:
     """The same sentence, nearly."""
-    ways: list[Callable[[str], str]] = [str.upper, str.lower, str.title, lambda x: x + draw.choice("!?。… \u3000"), lambda x: x]
-    ways += [lambda x: x.replace(" ", "  "), lambda x: x.replace("1", draw.choice(["7", "23", "１"])), lambda x: f"„{x}“"]
+    ways: list[Callable[[str], str]] = [
+        str.upper,
+        str.lower,
+        str.title,
+        lambda x: x + draw.choice("!?。… \u3000"),
+        lambda x: x,
+    ]
+    ways += [
+        lambda x: x.replace(" ", "  "),
+        lambda x: x.replace("1", draw.choice(["7", "23", "１"])),
+        lambda x: f"„{x}“",
+    ]
     ways += [lambda x: unicodedata.normalize("NFD", x), lambda x: re.sub("[,.]", " ", x)]
     return draw.choice(ways)(text)
 
@@ -132,7 +164,10 @@ def test_no_sentence_of_a_part_is_nearly_in_another(tmp_path: Path) -> None:
             counts[1] += 1
             continue
         counts[0] += 1
-        found = {part: [(parts / f"{part}.{side}").read_text("utf-8").split("\n")[:-1] for side in ("xx", "yy")] for part in ("train", "dev", "test")}
+        found = {
+            part: [(parts / f"{part}.{side}").read_text("utf-8").split("\n")[:-1] for side in ("xx", "yy")]
+            for part in ("train", "dev", "test")
+        }
         for sides in found.values():
             rest = iter(map(tuple, rows))
             assert all(pair in rest for pair in zip(*sides, strict=True)), "not pairs of the text, in its order"
@@ -147,7 +182,9 @@ def test_no_sentence_of_a_part_is_nearly_in_another(tmp_path: Path) -> None:
 
 TEXT = b"".join(b"line %d\n" % n for n in range(3000))
 TOY = Corpus("toy", ["xx", "yy"], ["train"], [1], 1, "free", "terms", "", "https://h/{part}.{language}.gz")
-PAIRS = Corpus("pairs", ["xx", "yy"], ["train", "dev", "test"], [1, 0, 0], 1, "", "", "", "https://h/all.zip", ["a", "b"])
+PAIRS = Corpus(
+    "pairs", ["xx", "yy"], ["train", "dev", "test"], [1, 0, 0], 1, "", "", "", "https://h/all.zip", ["a", "b"]
+)
 
 
 def zipped(*contents: bytes, names: str = "ab") -> bytes:
