@@ -291,10 +291,10 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
-def check_accessible(page: Any) -> None:
-    """Check an opened page with axe-core, and that it is not wider than the window."""
+def check_accessible(page: Any, within: str | None = None) -> None:
+    """Check an opened page, or the element `within` it, with axe-core; and that it is not wider than the window."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core: make browser")
-    found = axe.Axe().run(page)
+    found = axe.Axe().run(page, within)
     assert found.violations_count == 0, found.generate_report()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "only figures scroll sideways"
 
@@ -428,11 +428,11 @@ def translator(five_run: FiveRun) -> "Translator":
 
 @pytest.fixture(scope="session")
 def arabic_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FiveRun]:
-    """A run trained to translate the five sentences into Arabic, which is written from right to left."""
-    yield from kept(trained_once(tmp_path_factory, "arabic", "ar", ARABIC))
+    """A run trained to translate the five sentences into Arabic, which is written from right to left; snapshots."""
+    yield from kept(trained_once(tmp_path_factory, "arabic", "ar", ARABIC, settings=["train.snapshots=4"]))
 
 
-def trained_once(factory: pytest.TempPathFactory, name: str, *corpus: Any) -> FiveRun:
+def trained_once(factory: pytest.TempPathFactory, name: str, *corpus: Any, settings: Sequence[str] = ()) -> FiveRun:
     """Train on five pairs (see `write_five`), or take what another process of pytest-xdist has trained."""
     base = factory.getbasetemp()
     home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
@@ -440,7 +440,7 @@ def trained_once(factory: pytest.TempPathFactory, name: str, *corpus: Any) -> Fi
         home.mkdir(exist_ok=True)
         five, printed = write_five(home, *corpus), [home / "stdout", home / "stderr"]
         if not printed[-1].exists():
-            done = run_nmt("train", five.config, cwd=home)
+            done = run_nmt("train", five.config, *settings, cwd=home)
             assert done.returncode == 0, done.stderr.decode()
             for file, text in zip(printed, (done.stdout, done.stderr), strict=True):
                 file.write_bytes(text)
