@@ -33,6 +33,18 @@ def write_small_corpus(home: Path) -> Path:
     return home
 
 
+SEVERAL: dict[str, Any] = {  # a model of both directions, as arguments of `config_of`
+    "data__train": [
+        {"source": "train.zh", "target": "train.en", "languages": "zh-en"},
+        {"source": "train.en", "target": "train.zh", "languages": "en-zh"},
+        {"source": "more.en", "target": "more.zh", "languages": "en-zh"},
+    ],
+    "data__dev": [
+        {"source": "dev.zh", "target": "dev.en", "languages": "zh-en"},
+        {"source": "dev.en", "target": "dev.zh", "languages": "en-zh"},
+    ],
+    "data__temperature": 3.0,
+}
 MIX = {"more": {"source": "more.zh", "target": "more.en", "weight": 0.3}}  # value of data__mix
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_run import MIX, config_of, final_hash, run_training, trainer_of
+from small_run import MIX, SEVERAL, config_of, final_hash, run_training, trainer_of
 
 from nmt.config import Config, TrainSettings
 from nmt.decode.confidence import Calibration
@@ -41,6 +41,7 @@ from nmt.train.validation import Validation, validate
         (7, 1, {"freeze": ["embeddings", "encoder"], "model__tied_embeddings": "decoder"}),
         (7, 2, {"init_from": "base", "freeze": ["encoder"], "data__mix": MIX}),
         (7, 1, {"data__placeholders": True, "data__glossary": True, "tokenizer__vocab_size": 360}),
+        (7, 1, {**SEVERAL, "data__placeholders": True, "tokenizer__vocab_size": 360}),
     ],
 )
 def test_resumed_equals_never_stopped_bit_for_bit(

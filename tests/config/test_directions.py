@@ -1,0 +1,71 @@
+"""Lists of corpora in a config, and the directions that they name."""
+
+from pathlib import Path
+
+import pytest
+
+from configs import fault, load
+from nmt.config import chosen_direction, directed, directions, dump_config, language
+from nmt.errors import ConfigError
+
+SEVERAL = """run: r
+data:
+  root: /c
+  train:
+    - {source: a.de, target: a.en, languages: de-en}
+    - {source: a.en, target: a.de, languages: en-de, root: /x}
+    - {source: a.fr, target: a.en, languages: fr-en}
+  dev: [{source: d.de, target: d.en, languages: de-en}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.train=[]", "command line: train is an empty list"),
+        ("data.train=[{source: a, target: b}]", "command line: a corpus of train has no languages, such as de-en"),
+        (
+            "data.train=[{source: a, target: b, languages: de}]",
+            "'data.train.0.languages': input should be two language",
+        ),
+        ("data.dev=null", "dev must be a list of corpora, as train is"),
+        ("data.dev={source: a, target: b}", "dev must be a list of corpora, as train is"),
+        ("data.dev=[{source: a, target: b, languages: en-fr}]", "dev has en-fr, but train has no corpus into that"),
+        ("data.mix={x: {source: a, target: b, weight: 0.1}}", "mix and target_tag do not go with a list of corpora"),
+        ("data.train={source: a, target: b}", "dev must be a corpus, as train is"),
+        ("data.train=3", "'data.train': input should be a valid dictionary or instance of Files, got 3"),
+    ],
+)
+def test_a_list_of_corpora_that_does_not_fit_is_named(folder: Path, override: str, message: str) -> None:
+    assert message in fault(folder, SEVERAL, override)
+
+
+def test_the_line_of_a_fault_in_a_list_is_named(folder: Path) -> None:
+    faulty = SEVERAL.replace("root: /x", "sorce: x")
+    expected = "demo.yaml:6: unknown key 'data.train.1.sorce' (did you mean 'data.train.source'?)"
+    assert fault(folder, faulty) == expected
+
+
+def test_a_config_of_several_directions_and_of_one_of_them_are_read_back_as_written(folder: Path) -> None:
+    config = load(folder, SEVERAL, "data.temperature=5")
+    assert directions(config.data) == ["de-en", "en-de", "fr-en"]
+    assert (language(config.data, "source"), language(config.data, "target")) == ("", "")
+    for one in (config, directed(config, "en-de"), directed(config, "en")):
+        assert load(folder, dump_config(one)) == one
+    data = directed(config, "en-de").data
+    assert (language(data, "source"), language(data, "target"), data.target_tag) == ("en", "de", "de")
+    assert (data.dev, directed(config, "de-en").data.dev) == (None, config.data.dev[0])  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"), [("de-en", "de-en"), ("de", "en-de"), ("en", "en"), ("fr-de", "fr-de"), ("fr-en", "fr-en")]
+)
+def test_a_direction_is_meant_by_its_target_if_no_other_has_it(folder: Path, asked: str, meant: str) -> None:
+    """A direction without training pairs is fine if both languages have some."""
+    assert chosen_direction(load(folder, SEVERAL).data, ["en", "de"], asked) == meant
+
+
+@pytest.mark.parametrize("asked", ["", "fr", "de-fr", "xx-de"])
+def test_a_direction_that_a_model_does_not_have_is_refused(folder: Path, asked: str) -> None:
+    with pytest.raises(ConfigError, match=r"the model (does not translate|translates de-en, en-de, fr-en)"):
+        chosen_direction(load(folder, SEVERAL).data, ["en", "de"], asked)
