@@ -79,14 +79,9 @@ def score(
     lowercase: bool = False,
     n_bootstrap: int = 0,
 ) -> list[Score]:
-    """Score translations against one or several lists of references, each as long as `hypotheses`.
+    """Score translations by any of bleu, chrf and ter, against one or several lists of references.
 
-    Args:
-        metrics: any of bleu, chrf, ter; scores come in this order.
-        n_bootstrap: number of resamplings for the interval; 0 for none.
-    Raises:
-        DataError: the numbers of lines differ, or there are none.
-        ConfigError: see `sacrebleu_metrics`.
+    Raises DataError if the numbers of lines differ, or there are none, and ConfigError as `sacrebleu_metrics`.
     """
     check_references(references, hypotheses, "hypotheses")
     if not hypotheses:

@@ -158,11 +158,9 @@ def sync(path: Path) -> None:
 
 
 def sweep_temps(directory: Path, name: str = "", *, of_running: bool = False) -> None:
-    """Remove temporary files and directories that killed processes have left.
+    """Remove what killed processes have left of the file or directory `name`, "" for all.
 
-    Args:
-        name: name of the file or directory that they would have replaced; "" for all.
-        of_running: also remove those of running processes, for callers whose lock keeps other writers out.
+    With `of_running`, also those of running processes, for callers whose lock keeps other writers out.
     """
     for stale in directory.glob(f"{glob.escape(name) or '*'}{TEMP_MARK}*"):
         process = stale.name.rpartition(TEMP_MARK)[2]

@@ -58,7 +58,7 @@ def check(
         streams.log.info(
             "%s names all changed and dropped lines; the original files are as they were", fix / repair.CHANGES
         )
-    if report.has_errors:
+    if any(finding.severity == "error" for finding in report.findings):
         raise typer.Exit(1)
 
 

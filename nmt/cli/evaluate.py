@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,8 +31,6 @@ def evaluate(
     lowercase: options.Lowercase = False,
     tokenize: options.Tokenize = None,
     bootstrap: Annotated[int, typer.Option(min=0, max=100_000, help="Resamples for 95 % intervals, or 0.")] = 1000,
-    show: Annotated[int, typer.Option(min=0, help="Print so many translations with source and reference.")] = 0,
-    heads: Annotated[bool, typer.Option("--heads", help="Print statistics of each attention head.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     batch_size: options.BatchSize = None,
     precision: options.PrecisionName = None,
@@ -42,8 +39,7 @@ def evaluate(
 ) -> None:
     """Score translations: BLEU, chrF, TER.
 
-    Prints each score with sacreBLEU's signature and 95 % interval, and the perplexity of the references. --heads adds a
-    line per attention head, with means over the pieces of the corpus (see `nmt.HeadSummary`).
+    Prints each score with sacreBLEU's signature and 95 % interval, and the perplexity of the references.
 
     By default, the newest run translates its config's test set; of several languages, all directions or those of -l.
     -m names another model. --src and --ref name another test set. --hyp scores a file of translations without a model.
@@ -53,7 +49,7 @@ def evaluate(
 
     tested: Tested = {"": (None, [])}
     if hyp is not None:
-        of_model = {"-m": model, "-l": languages, "--beam": beam, "--heads": heads}
+        of_model = {"-m": model, "-l": languages, "--beam": beam}
         if needing := [name for name, value in of_model.items() if value]:
             raise InputError(f"--hyp uses no model, but {needing[0]} needs one", hint="leave out one of them")
     else:
@@ -69,7 +65,7 @@ def evaluate(
             hypotheses, language = list(iter_lines([hyp or Path()])), language_of(Path(test.reference_names[0]))
         else:
             chosen = translator.with_options(**options.search_options("", beam=beam, scores=False))
-            hypotheses, about = translated(translator, test, chosen, batch_size, heads=heads)
+            hypotheses, about = translated(translator, test, chosen, batch_size)
             about["models"], language = list(map(str, paths)), translator.target_language
         scoring: dict[str, Any] = {"tokenize": tokenize or bleu_tokenizer(language), "lowercase": lowercase}
         scores = score(hypotheses, test.references, ("bleu", "chrf", "ter"), **scoring, n_bootstrap=bootstrap)
@@ -78,8 +74,10 @@ def evaluate(
         if translator is not None and translator.run is not None and len(paths) == 1:
             keep_scores(translator.run, model_hash, test, figures)
         if not json_lines:
-            print_examples(test, hypotheses, show)
-            print(*[f"{direction}:"] * (len(tested) > 1), *scores, *about_model(figures), sep="\n")
+            print(*[f"{direction}:"] * (len(tested) > 1), *scores, sep="\n")
+            if translator is not None:
+                print(f"engine = {figures['engine']}")
+                print(f"perplexity of the references = {figures['perplexity']:.3f} per piece")
     if json_lines:
         print(json.dumps({"directions": found} if len(tested) > 1 else figures, ensure_ascii=False))
     elif len(tested) > 1:
@@ -87,40 +85,16 @@ def evaluate(
 
 
 def translated(
-    translator: "Translator", test: options.TestSet, search: "SearchOptions", batch_size: int | None, *, heads: bool
+    translator: "Translator", test: options.TestSet, search: "SearchOptions", batch_size: int | None
 ) -> tuple[list[str], dict[str, Any]]:
     """Translate a test set; return the translations, and figures that need the model."""
     from nmt.evaluate import perplexity
 
-    figures: dict[str, Any] = {}
-    if heads:
-        from nmt.insight.heads import attention_summary
-
-        pairs = list(zip(test.sources, test.references[0], strict=True))
-        figures["heads"] = [vars(summary) for summary in attention_summary(translator, pairs)]
     translations = translator.translate_lines(test.sources, search, batch_size=batch_size)
     hypotheses = [found.text for found in streams.with_bar(translations, len(test.sources))]
     log_probs = translator.reference_log_probs(test.sources, test.references[0])
     engine = translator.engine_for(search).name
-    return hypotheses, figures | {"beam": search.beam, "engine": engine, "perplexity": perplexity(log_probs)}
-
-
-def print_examples(test: options.TestSet, hypotheses: list[str], n: int) -> None:
-    """Print n translations with source and reference."""
-    for i in [k * len(hypotheses) // n for k in range(min(n, len(hypotheses)))]:
-        source = test.sources[i] if test.sources else ""
-        print(f"source       {source}\nreference    {test.references[0][i]}\ntranslation  {hypotheses[i]}\n")
-
-
-def about_model(figures: dict[str, Any]) -> Iterator[str]:
-    """Yield lines of text with the figures that need the model."""
-    if "perplexity" in figures:
-        yield f"engine = {figures['engine']}"
-        yield f"perplexity of the references = {figures['perplexity']:.3f} per piece"
-    if "heads" in figures:
-        from nmt.insight.heads import HeadSummary, table
-
-        yield from ["", *table([HeadSummary(**one) for one in figures["heads"]])]
+    return hypotheses, {"beam": search.beam, "engine": engine, "perplexity": perplexity(log_probs)}
 
 
 def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) -> "Tested":

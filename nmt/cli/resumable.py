@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from nmt.decode.translator import Translator
     from nmt.documents.markup import MarkupTranslator
 
-Origin = Mapping[str, str]  # the hash or value of each input, by name
-
 
 def checked_files(source: Path | None, output: Path | None) -> tuple[Path, Path]:
     """Return input and output. Raises InputError if one is no file: it could not be resumed."""
@@ -42,13 +40,9 @@ def rewrite(
     settings: dict[str, Any],
     render: Callable[["Translation"], str],
 ) -> None:
-    """Translate the lines of a file.
+    """Translate the lines of a file; `arguments` are those of `translate_lines`.
 
-    Args:
-        models: paths that the translator was loaded from.
-        arguments: keyword arguments of `translate_lines`.
-        settings: what the output depends on besides files, models and search options, as JSON values.
-        render: returns the output line of a translation.
+    `settings` is what the output depends on besides files, models and search options, as JSON values.
     """
     from nmt.decode.engines.ctranslate2_engine import contents
     from nmt.decode.translator import is_export, model_file
@@ -66,7 +60,7 @@ def rewrite(
 
 
 @contextlib.contextmanager
-def resumed_output(path: Path, origin: Origin) -> Iterator[tuple[BinaryIO, int]]:
+def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[BinaryIO, int]]:
     """Yield a file to append lines to, and the number of its lines. It becomes `path` if the `with` block succeeds.
 
     Raises InputError if the part file has another origin, or another process is writing it, and OutputError.

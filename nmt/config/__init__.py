@@ -4,7 +4,6 @@ from nmt.config.directions import chosen_direction, directed, directions, is_mea
 from nmt.config.listing import (
     FITTED,
     base_language,
-    base_languages,
     chosen_by_training,
     data_root,
     downloads_directory,

@@ -95,11 +95,6 @@ def language(data: Data, side: Literal["source", "target"]) -> str:
     return (data.target_lang if is_target else data.source_lang) or (found.pop() if len(found) == 1 else "")
 
 
-def base_languages(data: Data) -> tuple[str, str]:
-    """Return the language codes of source and target without region and script; empty if unknown."""
-    return base_language(language(data, "source")), base_language(language(data, "target"))
-
-
 def language_of(path: Path) -> str:
     """Return the language code that a file name ends in (`test.zh-CN.gz`: zh-CN), else empty."""
     suffix = Path(path.name.removesuffix(".gz")).suffix.lstrip(".")

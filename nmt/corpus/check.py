@@ -31,10 +31,6 @@ class Report:
     spans: dict[str, list[Span]]  # by corpus: lines that are not paired with their translations
     seconds: float
 
-    @property
-    def has_errors(self) -> bool:
-        return any(finding.severity == "error" for finding in self.findings)
-
 
 def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), *, quiet: bool = True) -> Report:
     """Look for all faults of a corpus and of its dev and test sets; what is usual is learned from the first corpus.
@@ -71,6 +67,6 @@ def with_examples(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
         kind = KINDS[draft.kind]
         share = len(draft.lines) / found.survey.n_pairs if len(draft.lines) else 1.0
         examples = [Example(line, decode(source[line]), decode(target[line])) for line in lines]
-        severity, of_kind = kind.severity_at(share), draft.lines.tolist()
+        severity, of_kind = "error" if share >= kind.error_from else kind.severity, draft.lines.tolist()
         finished.append(Finding(found.survey.files.name, kind, severity, of_kind, share, draft.detail, examples))
     return finished

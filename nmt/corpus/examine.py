@@ -16,7 +16,6 @@ from nmt.corpus.reading import CHUNK, Chunk, Survey, chunks, decode, is_utf8
 from nmt.corpus.split import key_of
 from nmt.text.corpus import digests_of, in_parallel
 
-SWAPPED_SHARE = 0.5  # share of exchanged lines above which the paths were probably exchanged
 NONE = np.zeros(0, np.int64)
 Hits = dict[str, NDArray[np.int64]]  # indices of lines by kind of fault
 # A line with the fault on the left is not reported for the faults on the right, which follow from it.
@@ -132,11 +131,6 @@ class Gathered(Examined):
 
     survey: Survey
 
-    @property
-    def is_swapped(self) -> bool:
-        """Whether the sides of most lines are exchanged; some may be right, as where files were joined."""
-        return len(self.lines_of("exchanged")) > SWAPPED_SHARE * self.survey.n_pairs
-
     def lines_of(self, *kinds: str) -> NDArray[np.int64]:
         """The numbers of the lines with any of these kinds of fault."""
         return np.unique(np.concatenate([NONE, *(self.hits[kind] for kind in kinds if kind in self.hits)]))
@@ -144,7 +138,8 @@ class Gathered(Examined):
 
 def gather(survey: Survey, usual: Usual, quiet: bool) -> Gathered:
     """Examine all pairs of a corpus."""
-    read = with_bar(chunks(survey.files), survey.files.name, survey.n_pairs, quiet)
+    bar = {"unit": " pairs", "unit_scale": CHUNK, "disable": quiet or None, "leave": False}
+    read = tqdm(chunks(survey.files), survey.files.name, survey.n_pairs / CHUNK, **bar)
     parts = list(in_parallel(partial(examine, usual), read))
     kinds = dict.fromkeys(kind for part in parts for kind in part.hits)
     return Gathered(
@@ -154,11 +149,3 @@ def gather(survey: Survey, usual: Usual, quiet: bool) -> Gathered:
         unrelated=np.concatenate([part.unrelated for part in parts], 1),
         survey=survey,
     )
-
-
-def with_bar(chunks: Iterable[Chunk], name: str, n_pairs: int, quiet: bool) -> Iterable[Chunk]:
-    """Show a progress bar that counts pairs while chunks are read, if stderr is a terminal."""
-    bar: Iterable[Chunk] = tqdm(
-        chunks, name, n_pairs / CHUNK, unit=" pairs", unit_scale=CHUNK, disable=quiet or None, leave=False
-    )
-    return bar

@@ -15,6 +15,7 @@ from nmt.corpus.language import identifier
 from nmt.corpus.reading import is_utf8, lines_at
 from nmt.text.corpus import SIDES, first_occurrences
 
+SWAPPED_SHARE = 0.5  # share of exchanged lines above which the paths were probably exchanged
 N_RAW = 200  # lines from which an encoding is guessed
 MISMATCH = 4.0  # log-likelihood ratio in nats, unrelated against translated, above which a pair is a mismatch
 MIN_PAIRS = 200  # with fewer pairs the alignment cannot be judged
@@ -57,7 +58,7 @@ def of_lines(found: Gathered) -> list[Draft]:
         guess = guess_encoding([line for line in raw if not is_utf8(line)])
         detail = f"perhaps {guess}: iconv -f {guess} -t utf-8 FILE > NEW" if guess else ""
         drafts["encoding"] = Draft("encoding", drafts["encoding"].lines, detail)
-    if found.is_swapped:
+    if len(found.lines_of("exchanged")) > SWAPPED_SHARE * found.survey.n_pairs:
         drafts["swapped"] = Draft("swapped", NONE)
     return list(drafts.values())
 

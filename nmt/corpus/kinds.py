@@ -27,10 +27,6 @@ class Kind:
     title: str
     advice: str
 
-    def severity_at(self, share: float) -> Severity:
-        """The severity of a fault that a share (0-1) of the lines has."""
-        return "error" if share >= self.error_from else self.severity
-
 
 @dataclass(frozen=True)
 class Example:
@@ -52,11 +48,6 @@ class Finding:
     examples: list[Example]
 
 
-def read_kinds() -> dict[str, Kind]:
-    """The kinds by name, in the order of the table."""
-    table = (resources.files("nmt.corpus") / "kinds.tsv").read_text(encoding="utf-8")
-    rows = csv.DictReader(table.splitlines(), delimiter="\t")
-    return {kind.name: kind for kind in TypeAdapter(list[Kind]).validate_python(list(rows))}
-
-
-KINDS = read_kinds()
+_TABLE = (resources.files("nmt.corpus") / "kinds.tsv").read_text(encoding="utf-8")
+_ROWS = list(csv.DictReader(_TABLE.splitlines(), delimiter="\t"))
+KINDS = {kind.name: kind for kind in TypeAdapter(list[Kind]).validate_python(_ROWS)}  # in the order of the table

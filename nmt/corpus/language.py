@@ -90,11 +90,7 @@ def per_line(values: NDArray[np.float32], hashes: NDArray[np.uint32], starts: ND
 
 
 def compared(texts: Sequence[str], side: int, languages: Languages) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
-    """Test whether lines are in the language of the other side, and whether their n-grams are rare on their own side.
-
-    Returns:
-        2 if a line is clearly in the other side's language, 1 if perhaps, else 0: (n,); whether n-grams are rare: (n,).
-    """
+    """Whether lines are in the other side's language (2: clearly, 1: perhaps), and whether their n-grams are rare."""
     hashes, starts = ngrams(texts)
     middle, distance = sum(languages.typical) / 2, languages.typical[0] - languages.typical[1]
     ratio = per_line(languages.log_ratios, hashes, starts) - middle

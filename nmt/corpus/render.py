@@ -1,11 +1,10 @@
 """The findings of a check as text, and as a JSON-serializable dict."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from nmt.corpus.check import Report
-from nmt.corpus.kinds import SEVERITIES, Finding
-from nmt.corpus.reading import Survey
+from nmt.corpus.kinds import SEVERITIES
 
 MAX_LINES = 8  # line numbers that are shown for a finding
 MAX_CHARACTERS = 90  # of each side of an example
@@ -13,14 +12,20 @@ MAX_CHARACTERS = 90  # of each side of an example
 
 def as_text(report: Report, n_examples: int) -> Iterator[str]:
     """Lines to read in a terminal, with at most `n_examples` of each finding."""
-    yield from map(corpus_line, report.corpora)
+    for corpus in report.corpora:
+        numbers = " and ".join(f"{n:,}" for n in sorted({corpus.n_source, corpus.n_target}))
+        source, target = (" + ".join(map(str, paths)) for paths in corpus.files.sides)
+        yield f"{corpus.files.name}: {numbers} lines of {source} and {target}"
     for finding in report.findings:
         yield ""
-        yield f"{finding.severity:<8} {finding.corpus}: {finding.kind.title}{amount(finding)}"
+        n = len(finding.lines)
+        amount = f": {n:,} {'line' if n == 1 else 'lines'}, {percent(finding.share)}" if n else ""
+        yield f"{finding.severity:<8} {finding.corpus}: {finding.kind.title}{amount}"
         if finding.detail:
             yield f"         {finding.detail}"
-        if finding.lines:
-            yield f"         {line_numbers(finding.lines)}"
+        if n:
+            shown = [*map(str, finding.lines[:MAX_LINES]), *["..."] * (n > MAX_LINES)]
+            yield f"         {'line' if n == 1 else 'lines'} {', '.join(shown)}"
         for example in finding.examples[:n_examples]:
             yield f"{example.line:>8} {shortened(example.source)}"
             yield f"         {shortened(example.target)}"
@@ -29,25 +34,9 @@ def as_text(report: Report, n_examples: int) -> Iterator[str]:
     yield summary(report)
 
 
-def corpus_line(corpus: Survey) -> str:
-    numbers = " and ".join(f"{n:,}" for n in sorted({corpus.n_source, corpus.n_target}))
-    source, target = (" + ".join(map(str, paths)) for paths in corpus.files.sides)
-    return f"{corpus.files.name}: {numbers} lines of {source} and {target}"
-
-
-def amount(finding: Finding) -> str:
-    n = len(finding.lines)
-    return f": {n:,} {'line' if n == 1 else 'lines'}, {percent(finding.share)}" if n else ""
-
-
 def percent(share: float) -> str:
     """A share as a percentage, to about two significant digits; a tiny share is not rounded to zero."""
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %" if share >= 0.0001 else "under 0.01 %"
-
-
-def line_numbers(lines: Sequence[int]) -> str:
-    shown = [*map(str, lines[:MAX_LINES]), *(["..."] if len(lines) > MAX_LINES else [])]
-    return f"{'line' if len(lines) == 1 else 'lines'} {', '.join(shown)}"
 
 
 def shortened(text: str) -> str:
@@ -76,13 +65,10 @@ def as_plain(report: Report, max_lines: int | None = None) -> dict[str, Any]:
         "languages": list(report.languages),
         "findings": [
             {
-                "corpus": finding.corpus,
+                **vars(finding),
                 "kind": finding.kind.name,
                 "title": finding.kind.title,
-                "severity": finding.severity,
                 "count": len(finding.lines),
-                "share": finding.share,
-                "detail": finding.detail,
                 "advice": finding.kind.advice,
                 "lines": finding.lines[:max_lines],
                 "examples": [vars(example) for example in finding.examples],

@@ -11,6 +11,7 @@ from nmt.evaluate import PairedScore, paired_scores, sacrebleu_metrics, score
 from nmt.insight.tables import columns
 
 LENGTHS = (5, 10, 20, 40)  # upper bounds of the groups of lines, see `n_words`
+GROUPS = ("1 to 5", "6 to 10", "11 to 20", "21 to 40", "41 or more")
 MAX_SYSTEMS = len(ascii_uppercase)
 N_DIFFERING = 5
 
@@ -75,12 +76,7 @@ def compare(
     *,
     n_trials: int = 1000,
 ) -> Comparison:
-    """Compare the translations of a test set by several systems.
-
-    Args:
-        names, systems: names of two or more systems and their translations, one per line of the test set; the first
-            system is the baseline.
-    """
+    """Compare two or more systems by their translations of a test set; the first is the baseline."""
     metrics = sacrebleu_metrics(test_set.references, tokenize=test_set.tokenize, lowercase=test_set.lowercase)
     lines = compared_lines(systems, test_set)
     return Comparison(
@@ -96,16 +92,6 @@ def compare(
 def n_words(text: str) -> int:
     """The number of words of a text, or of its characters if it has no spaces."""
     return len(text.split()) if " " in text.strip() else len(text.strip())
-
-
-def group_names(bounds: Sequence[int]) -> list[str]:
-    """The names of groups with these inclusive upper bounds: "1 to 5", "6 to 10", ..., "41 or more".
-
-    `bisect_left(bounds, value)` is the index of a value's group.
-    """
-    lows = [1, *(bound + 1 for bound in bounds)]
-    ranges = zip(lows, bounds, strict=False)
-    return [str(low) if low == high else f"{low} to {high}" for low, high in ranges] + [f"{lows[-1]} or more"]
 
 
 def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) -> list[ComparedLine]:
@@ -141,7 +127,7 @@ def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Gr
                 gains = [line.chrf[s] - line.chrf[0] for line in own]
                 n_better, n_worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
                 wins.append(Wins(n_better, len(gains) - n_better - n_worse, n_worse))
-        groups.append(Group(group_names(LENGTHS)[index], len(own), bleu, wins))
+        groups.append(Group(GROUPS[index], len(own), bleu, wins))
     return groups
 
 

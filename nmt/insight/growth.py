@@ -63,16 +63,10 @@ class Growth:
 def growth(
     run: Path | str, text: str, *, reference: str | None = None, languages: str = "", device: str = "auto"
 ) -> Growth:
-    """Follow one sentence through the snapshots of a run.
+    """Follow one sentence through the snapshots of a run; its reference is by default the final model's translation.
 
-    Args:
-        run: a run directory.
-        text: one sentence, not longer than the model's maximum length.
-        reference: a correct translation; None for the translation of the run's model.
-        languages: the direction, if the model has several.
-    Raises:
-        InputError: the run has no snapshots, or the text is blank or too long.
-        ModelError: this is no run, or a snapshot is damaged.
+    Raises InputError if the run has no snapshots, or the text is blank or too long, and ModelError if this is no run,
+    or a snapshot is damaged.
     """
     directory = RunDirectory(run)
     steps = directory.snapshot_steps() if directory.read_config() else []
@@ -116,7 +110,11 @@ def growth(
         ],
         positions=positions,
         explained=explained,
-        heads=heads_along(summaries),
+        heads=[
+            HeadGrowth(role, along[0].part, along[0].layer, along[0].head, [roles_of(one)[role] for one in along])
+            for along in zip(*summaries, strict=True)
+            for role in roles_of(along[0])
+        ],
         n_pairs=len(pairs),
         loss=list(zip(map(int, curves["step"]), curves["loss"], strict=True)),
         validations=[(line["step"], line["dev_loss"], line["dev_bleu"]) for line in validations],
@@ -129,15 +127,6 @@ def look(sentence: Sentence, step: int, target: list[int]) -> Snapshot:
     translated = sentence.translated(greedy)
     of_target = sentence.tokens(target, sentence.log_probs(sentence.tgt_in(target)))
     return Snapshot(step, translated.text, translated.is_cut, [math.exp(token.log_prob) for token in of_target])
-
-
-def heads_along(summaries: Sequence[Sequence[HeadSummary]]) -> list[HeadGrowth]:
-    """Each role of each head, given the summaries of all heads at each snapshot."""
-    return [
-        HeadGrowth(role, head.part, head.layer, head.head, [roles_of(one)[role] for one in along])
-        for head, *along in ((of_head[0], *of_head) for of_head in zip(*summaries, strict=True))
-        for role in roles_of(head)
-    ]
 
 
 def roles_of(head: HeadSummary) -> dict[str, float]:

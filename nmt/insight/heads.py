@@ -12,7 +12,6 @@ from torch import Tensor
 from nmt.decode.engines.torch_engine import ATTENTION_POSITIONS, TorchEngine
 from nmt.decode.translator import Translator, load
 from nmt.errors import DataError, InputError
-from nmt.insight.tables import columns
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import Batch, pair_batches
@@ -112,14 +111,3 @@ def head_figures(weights: Tensor, queries: Tensor, keys: Tensor, boundary: Tenso
         (w * boundary[:, None, None]).sum(-1),
     ]
     return torch.where(queries[:, None, :, None], torch.stack(figures, -1), 0.0).sum((1, 3))
-
-
-def table(summaries: Sequence[HeadSummary]) -> list[str]:
-    """The summaries as lines of text, one per head."""
-    if not summaries:
-        return ["the model has no attention heads"]
-    rows = []
-    for one in summaries:
-        part, layer, head, *figures = vars(one).values()
-        rows.append((part, layer, head, *(f"{value:.3f}" for value in figures)))
-    return columns(["part", "layer", "head", *FIGURES], rows, numbers=("layer", "head", *FIGURES))

@@ -105,13 +105,9 @@ class Recorder(TorchFunctionMode):
 def record_stages(
     model: Seq2Seq, src: Tensor, tgt_in: Tensor, pieces: Callable[[list[int]], list[str]]
 ) -> tuple[list[Stage], AttentionWeights]:
-    """Run a teacher-forced pass; return its stages and attention weights.
+    """Run a teacher-forced pass of `src` (1, S) and `tgt_in` (1, T); return its stages and attention weights.
 
-    Args:
-        model: in eval mode.
-        src: (1, S) ids, EOS last.
-        tgt_in: (1, T) ids, BOS first.
-        pieces: names target ids. The last two stages have a column for each of the most probable tokens.
+    The last two stages have a column for each of the most probable tokens; `pieces` names these.
     """
     with torch.inference_mode():
         with Recorder(model) as seen:

@@ -52,10 +52,9 @@ def import_marian(
 ) -> None:
     """Convert the Marian model in a directory (see `marian_files`) to a run. On any error, nothing is written.
 
-    Args:
-        name: where the model comes from, for the manifest; the directory if empty.
-        source_lang, target_lang: language codes; the model's if empty.
-        target_tag: tag of the target language, without brackets: fra for >>fra<<.
+    `name` is where the model comes from, for the manifest. Language codes are the model's if empty; `target_tag` is
+    without brackets: fra for >>fra<<.
+
     Raises:
         ModelError: a file is missing or damaged, or nmt does not support the model.
         ConfigError: settings do not agree, or a language is not a language code.

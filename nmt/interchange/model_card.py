@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from nmt.config import base_languages, corpora_of, directions, language
+from nmt.config import base_language, corpora_of, directions, language
 from nmt.decode.translator import Translator
 from nmt.evaluate import Score
 from nmt.files import hash_file
@@ -31,10 +31,11 @@ def model_card(translator: Translator, n_parameters: int, architecture: str, nam
     """
     data, model = translator.config.data, translator.config.model
     metadata = ["library_name: transformers", "pipeline_tag: translation", "tags:", "- translation", "- nmt"]
-    codes = [code for one in directions(data) for code in one.split("-")] or base_languages(data)
+    spoken = [language(data, side) for side in ("source", "target")]
+    codes = [code for one in directions(data) for code in one.split("-")] or map(base_language, spoken)
     if known := [code for code in codes if code]:
         metadata += yaml.safe_dump({"language": [*dict.fromkeys(known)]}).splitlines()  # quotes 'no', false in YAML 1.1
-    source, target = (language(data, side) or "?" for side in ("source", "target"))
+    source, target = (code or "?" for code in spoken)
     pairs = ", ".join(directions(data)) or f"from {source} to {target}"
     n_source, n_target = map(len, translator.tokenizers)
     layers = f"{model.n_encoder_layers} + {model.n_decoder_layers} layers, width {model.d_model}, {model.n_heads} heads"

@@ -256,13 +256,8 @@ def hold_out(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Choose random pairs to hold out, and remove all other pairs that share a sentence with them.
 
-    Prefers sentences that occur once, because holding them out removes no other pair.
-
-    Args:
-        source, target: digests of each pair's sides.
-        n_candidates: choose from this many first pairs; None for all.
-    Returns:
-        sorted indices of the pairs that are held out, and a mask of the pairs that remain.
+    Prefers sentences that occur once, because holding them out removes no other pair. Chooses from the `n_candidates`
+    first pairs, None for all. Returns sorted indices of pairs that are held out, and a mask of those that remain.
     """
     n_candidates = len(source) if n_candidates is None else n_candidates
     n_alike = (n_occurrences(source) + n_occurrences(target))[:n_candidates]

@@ -3,7 +3,7 @@
 import copy
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, Literal
@@ -238,15 +238,11 @@ class Checkpointer:
 
 def steps_to_average(progress: Progress, settings: TrainSettings) -> list[int]:
     """The steps of the checkpoints that train.average=best or last averages at the end, oldest first; else none."""
+    history, n = progress.history, settings.n_average
     if settings.average not in ("best", "last"):
         return []
-    return chosen_steps(progress.history, settings.average, settings.n_average, settings.metric)
-
-
-def chosen_steps(history: Sequence[dict[str, Any]], kind: str, n: int, metric: str) -> list[int]:
-    """The steps of the `n` best or last validations, oldest first."""
-    if kind == "best":
-        history = sorted(history, key=lambda line: ranking(line, metric), reverse=True)[:n]
+    if settings.average == "best":
+        history = sorted(history, key=lambda line: ranking(line, settings.metric), reverse=True)[:n]
     return sorted(line["step"] for line in history)[-n:]
 
 

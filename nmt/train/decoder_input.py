@@ -19,14 +19,8 @@ def decoder_input(model: Seq2Seq, batch: Batch, prediction_rate: float, seed: in
     """A batch's `tgt_in` with some tokens replaced by the model's predictions.
 
     Predictions are the most probable tokens that are not special, without dropout, as in decoding. The only random
-    choice is which tokens are replaced. It is seeded per sentence, so it does not depend on ranks or micro-batches.
-
-    Args:
-        model: in any mode, which is restored at the end.
-        prediction_rate: probability that a token is replaced, 0-1.
-        seed: a function of the run's seed and the step.
-    Returns:
-        (B, T) int64: BOS first, PAD where `tgt_in` has it.
+    choice is which tokens are replaced, each with probability `prediction_rate`. It is seeded per sentence, so it does
+    not depend on ranks or micro-batches.
     """
     if prediction_rate == 0 or not batch.lines:  # a rank or thread without sentences contributes no loss
         return batch.tgt_in

@@ -24,8 +24,7 @@ UPDATE_RMS = 0.2  # root mean square of an AdamW update in units of the learning
 def orthogonalize(x: Tensor) -> Tensor:
     """Approximate U V^T of matrices U S V^T, whose singular values become 0.7 to 1.2 (Newton-Schulz iteration).
 
-    Args:
-        x: (n, rows, columns), rows <= columns. A matrix of zeros stays as it is.
+    x is (n, rows, columns), rows <= columns. A matrix of zeros stays as it is.
     """
     a, b, c = COEFFICIENTS
     x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=1e-7)  # singular values are at most 1

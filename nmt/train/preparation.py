@@ -77,12 +77,6 @@ def spans(pairs: Pairs, n_lines: Sequence[int]) -> list[tuple[int, int]]:
     return list(pairwise([0, *ends]))
 
 
-def directions_of_lines(config: Config, n_lines: Sequence[int]) -> list[tuple[int, str]]:
-    """The last line of each training corpus, and its direction; empty for a model of one direction."""
-    corpora = training_corpora(config).values() if directions(config.data) else ()
-    return [(last, files.languages) for last, files in zip(accumulate(n_lines), corpora, strict=False)]
-
-
 def read_corpus(config: Config) -> Corpus:
     """Read train and dev, check that test can be read, drop blank and repeated pairs, and choose unset sizes."""
     data = config.data
@@ -102,7 +96,9 @@ def read_corpus(config: Config) -> Corpus:
     summary = json.loads((directory / "corpus.json").read_text(encoding="utf-8"))
     for note in summary["notes"]:
         log.info("%s", note)
-    languages = directions_of_lines(config, summary["n_lines"])
+    corpora = training_corpora(config).values() if directions(data) else ()
+    last_lines = accumulate(summary["n_lines"])  # of each training corpus
+    languages = [(last, files.languages) for last, files in zip(last_lines, corpora, strict=False)]
     train = Pairs(directory, placeholders=data.placeholders, languages=languages)
     dev = [Pair(*pair) for pair in summary["dev"]]
     corpus = Corpus(config, train, dev, hashes, summary["n_lines"])

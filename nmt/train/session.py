@@ -14,7 +14,7 @@ import torch
 
 from nmt.config import FITTED, Config, values
 from nmt.decode.engines.torch_engine import pick_device
-from nmt.distributed import launched, n_ranks, ranks_joined, restarted
+from nmt.distributed import launched, n_ranks, ranks_joined
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.run.checkpoint import Checkpoint, first_layers, load_weights, new_model, read_checkpoint, read_newest
 from nmt.run.directory import RunDirectory, new_manifest
@@ -45,7 +45,8 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     if config.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is first used
         torch.use_deterministic_algorithms(True)
-    fresh = fresh and not restarted()  # after a restart by torchrun, the first attempt has already moved the old run
+    # After a restart by torchrun, the first attempt has already moved the old run.
+    fresh = fresh and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
     run = RunDirectory(config.run)
     if fresh:
         run.check_movable()
@@ -66,10 +67,9 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
 
 
 def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Config, Checkpoint | None, bool]:
-    """Find the checkpoint to start from; model and tokenizer settings that are not set are taken from it.
+    """Find the run's newest checkpoint, else the model of train.init_from; settings that are not set are taken from it.
 
-    Returns:
-        the config; the run's newest checkpoint, else the model of train.init_from, else None; whether the run resumes.
+    Returns config and checkpoint, and whether the run resumes.
     """
     # Asked first: another training may write the run's first checkpoint now, and the run's lock then says so.
     was_trained = not fresh and run.holds_training()

@@ -38,13 +38,7 @@ LOSS = "dev_nll"  # candidates are compared without label smoothing, which may b
 
 
 class Sweep:
-    """A sweep and its directory.
-
-    Args:
-        candidates: `check_candidates` must have accepted them.
-        train: starts or resumes the training of a config, to its end.
-        device: that `train` uses; a step is measured on it.
-    """
+    """A sweep and its directory; `train` starts or resumes the training of a config, to its end."""
 
     def __init__(
         self,

@@ -24,20 +24,17 @@ SIGNATURES = {
 
 
 def test_eval_scores_the_newest_run_on_its_test_set(five_run: FiveRun) -> None:
-    done = run_nmt("eval", "--show", 2, cwd=five_run.home)
+    done = run_nmt("eval", cwd=five_run.home)
     assert err_lines(done) == ["model: runs/five"]
     lines = out_lines(done)
-    shown = [(SOURCE[i], TARGET[i]) for i in (0, 2)]
-    expected = [[f"source       {s}", f"reference    {t}", f"translation  {t}", ""] for s, t in shown]
-    assert lines[:8] == [*expected[0], *expected[1]]
     perfect = {"BLEU": ("100.00", "100.0"), "chrF2": ("100.00", "100.0"), "TER": ("0.00", "0.0")}
-    for line, (name, signature) in zip(lines[8:11], SIGNATURES.items(), strict=True):
+    for line, (name, signature) in zip(lines[:3], SIGNATURES.items(), strict=True):
         value, bound = perfect[name]
         recipe = signature.format(n=1, bs="bs:1000|seed:12345|", case="mixed", tok="13a")
         assert line.startswith(f"{name} = {value}  (95 %: {bound} to {bound})  {recipe}")
-    assert lines[11].startswith("engine = CTranslate2 4.")
-    assert lines[12].startswith("perplexity of the references = 1.")
-    assert len(lines) == 13
+    assert lines[3].startswith("engine = CTranslate2 4.")
+    assert lines[4].startswith("perplexity of the references = 1.")
+    assert len(lines) == 5
     two = run_nmt("eval", "--json", *["-m", five_run.run] * 2, cwd=five_run.home)
     assert err_lines(two) == [f"ensemble: {five_run.run} and {five_run.run}"]
     assert json.loads(two.stdout)["models"] == [str(five_run.run)] * 2
@@ -84,16 +81,6 @@ def test_scores_are_kept_with_the_hash_of_the_model_that_was_loaded(
     assert run.read_scores()[-1]["model_sha256"] == loaded
 
 
-def test_eval_with_the_heads(five_run: FiveRun) -> None:
-    common = ["eval", "--bootstrap", 0, "--heads"]
-    as_text, as_json = run_together(common, [*common, "--json"], cwd=five_run.home)
-    lines = out_lines(as_text)
-    heads = json.loads(as_json.stdout)["heads"]
-    assert len(heads) == len(lines[7:]) == 3 * 2 * 4
-    for row, head in zip(lines[7:], heads, strict=True):
-        assert row.split()[:3] == [head["part"], str(head["layer"]), str(head["head"])]
-
-
 def test_eval_of_given_translations_imports_no_torch(tmp_path: Path) -> None:
     hypotheses = ["a Cat sat on the mat .", "it is raining today", "他今天在学校。"]
     references = [
@@ -132,8 +119,7 @@ def test_test_sets_that_are_unclear_incomplete_or_unequal_are_refused(five_run: 
         (["--hyp", "hyp", "--ref", "short"], ["5 hypotheses", "4 lines in reference 1"]),
         (["--hyp", "empty", "--ref", "empty"], ["empty"]),
         (["--hyp", "hyp", "--ref", "ref", "--tokenize", "14a"], ["14a"]),
-        (["--hyp", "hyp", "--ref", "ref", "--src", "short", "--show", "5"], ["4", "5"]),
-        (["--hyp", "hyp", "--ref", "ref", "--heads"], ["--heads needs one"]),
+        (["--hyp", "hyp", "--ref", "ref", "--src", "short"], ["4", "5"]),
         ([*model, "--src", "src"], ["--src needs --ref"]),
         ([*model, "--ref", "ref"], ["--ref needs --src"]),
         (model, ["no run names a data.test"]),
