@@ -31,6 +31,7 @@ def evaluate(
     lowercase: options.Lowercase = False,
     tokenize: options.Tokenize = None,
     bootstrap: Annotated[int, typer.Option(min=0, max=100_000, help="Resamples for 95 % intervals, or 0.")] = 1000,
+    show: Annotated[int, typer.Option(min=0, help="Print so many translations with source and reference.")] = 0,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     batch_size: options.BatchSize = None,
     precision: options.PrecisionName = None,
@@ -74,6 +75,7 @@ def evaluate(
         if translator is not None and translator.run is not None and len(paths) == 1:
             keep_scores(translator.run, model_hash, test, figures)
         if not json_lines:
+            print_examples(test, hypotheses, show)
             print(*[f"{direction}:"] * (len(tested) > 1), *scores, sep="\n")
             if translator is not None:
                 print(f"engine = {figures['engine']}")
@@ -95,6 +97,13 @@ def translated(
     log_probs = translator.reference_log_probs(test.sources, test.references[0])
     engine = translator.engine_for(search).name
     return hypotheses, {"beam": search.beam, "engine": engine, "perplexity": perplexity(log_probs)}
+
+
+def print_examples(test: options.TestSet, hypotheses: list[str], n: int) -> None:
+    """Print n translations with source and reference."""
+    for i in [k * len(hypotheses) // n for k in range(min(n, len(hypotheses)))]:
+        source = test.sources[i] if test.sources else ""
+        print(f"source       {source}\nreference    {test.references[0][i]}\ntranslation  {hypotheses[i]}\n")
 
 
 def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) -> "Tested":

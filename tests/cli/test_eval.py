@@ -24,9 +24,13 @@ SIGNATURES = {
 
 
 def test_eval_scores_the_newest_run_on_its_test_set(five_run: FiveRun) -> None:
-    done = run_nmt("eval", cwd=five_run.home)
+    done = run_nmt("eval", "--show", 2, cwd=five_run.home)
     assert err_lines(done) == ["model: runs/five"]
+    shown = [(SOURCE[i], TARGET[i]) for i in (0, 2)]
+    expected = [[f"source       {s}", f"reference    {t}", f"translation  {t}", ""] for s, t in shown]
     lines = out_lines(done)
+    assert lines[:8] == [*expected[0], *expected[1]]
+    lines = lines[8:]
     perfect = {"BLEU": ("100.00", "100.0"), "chrF2": ("100.00", "100.0"), "TER": ("0.00", "0.0")}
     for line, (name, signature) in zip(lines[:3], SIGNATURES.items(), strict=True):
         value, bound = perfect[name]
@@ -119,7 +123,7 @@ def test_test_sets_that_are_unclear_incomplete_or_unequal_are_refused(five_run: 
         (["--hyp", "hyp", "--ref", "short"], ["5 hypotheses", "4 lines in reference 1"]),
         (["--hyp", "empty", "--ref", "empty"], ["empty"]),
         (["--hyp", "hyp", "--ref", "ref", "--tokenize", "14a"], ["14a"]),
-        (["--hyp", "hyp", "--ref", "ref", "--src", "short"], ["4", "5"]),
+        (["--hyp", "hyp", "--ref", "ref", "--src", "short", "--show", "5"], ["4", "5"]),
         ([*model, "--src", "src"], ["--src needs --ref"]),
         ([*model, "--ref", "ref"], ["--ref needs --src"]),
         (model, ["no run names a data.test"]),
