@@ -138,7 +138,7 @@ class Gathered(Examined):
 
 def gather(survey: Survey, usual: Usual, quiet: bool) -> Gathered:
     """Examine all pairs of a corpus."""
-    bar = {"unit": " pairs", "unit_scale": CHUNK, "disable": quiet or None, "leave": False}
+    bar: dict[str, Any] = {"unit": " pairs", "unit_scale": CHUNK, "disable": quiet or None, "leave": False}
     read = tqdm(chunks(survey.files), survey.files.name, survey.n_pairs / CHUNK, **bar)
     parts = list(in_parallel(partial(examine, usual), read))
     kinds = dict.fromkeys(kind for part in parts for kind in part.hits)

@@ -40,8 +40,8 @@ segtype="sentence" o-tmf="nmt" adminlang="en" srclang="{}" datatype="plaintext"/
 NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML cannot have
 MAX_FILE_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 20_000_000, 10_000
 UNPACKED = 25  # all members together may have so many times the bytes of texts
-DAMAGES = (ValueError, zipfile.BadZipFile, EOFError, RuntimeError)  # and what members in other compressions raise:
-DAMAGES += (zlib.error, lzma.LZMAError, OSError, NotImplementedError, struct.error)
+DAMAGES: tuple[type[Exception], ...] = (ValueError, zipfile.BadZipFile, EOFError, RuntimeError)
+DAMAGES += (zlib.error, lzma.LZMAError, OSError, NotImplementedError, struct.error)  # of members in other compressions
 
 Watch = Callable[[Iterable[Translation], int], Iterable[Translation]]
 
