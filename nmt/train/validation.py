@@ -76,7 +76,8 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
     pairs = zip(translations, mine(references), strict=True)
     samples = gather_items([samples_of(translator, found.hypotheses[0], reference) for found, reference in pairs])
     by_direction = scores_by_direction(dev, hypotheses, config)
-    bleu, chrf = map(mean_score, zip(*by_direction.values(), strict=True))
+    of_metrics = zip(*by_direction.values(), strict=True)
+    bleu, chrf = (replace(of[0], value=sum(one.value for one in of) / len(of)) for of in of_metrics)
     most_frequent, count = Counter(hypotheses).most_common(1)[0]
     shown = [i * len(dev) // N_SAMPLES for i in range(min(N_SAMPLES, len(dev)))]
     return Validation(
@@ -100,11 +101,6 @@ def scores_by_direction(dev: Sequence[Pair], hypotheses: Sequence[str], config: 
         lines, references = [hypotheses[i] for i in own], [dev[i].target for i in own]
         found[languages] = score(lines, [references], tokenize=bleu_tokenizer(target))
     return found
-
-
-def mean_score(scores: Sequence[Score]) -> Score:
-    """Return the mean of scores of several directions, with the signature of the first."""
-    return replace(scores[0], value=sum(one.value for one in scores) / len(scores))
 
 
 def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:
