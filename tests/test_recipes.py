@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config import Config, language, load_config
+from nmt.config import Config, directed, directions, language, load_config
 from nmt.corpus.catalog import CORPORA
 from nmt.train.corpora import all_corpora, root_of
 
@@ -29,8 +29,8 @@ def test_no_two_recipes_share_a_run() -> None:
 
 
 def test_the_two_sides_of_every_corpus_belong_together(recipe: Config) -> None:
-    """Both sides have equally many files, whose names differ only in the language; there is one language pair."""
-    endings: set[tuple[str, str]] = set()
+    """Both sides have equally many files, whose names differ only in the language; a direction is one language pair."""
+    endings: dict[str, set[tuple[str, str]]] = {}
     for name, files in all_corpora(recipe).items():
         assert len({*files.source, *files.target}) == 2 * len(files.source), name
         for source, target in zip(files.source, files.target, strict=True):
@@ -39,16 +39,19 @@ def test_the_two_sides_of_every_corpus_belong_together(recipe: Config) -> None:
             source_stem, _, source_ending = bare(source).rpartition(".")
             target_stem, _, target_ending = bare(target).rpartition(".")
             assert source_stem == target_stem
-            endings.add((source_ending, target_ending))
-    assert len(endings) == 1
-    assert len(set(*endings)) == 2
+            endings.setdefault(files.languages, set()).add((source_ending, target_ending))
+    assert [*endings] == (directions(recipe.data) or [""])
+    for languages, (pair,) in endings.items():
+        assert len({*pair}) == 2
+        assert languages in ("", "-".join(pair))
 
 
 def test_a_recipe_knows_its_languages_and_has_a_test_set(recipe: Config) -> None:
     """The target language selects BLEU's tokenizer."""
-    languages = {language(recipe.data, "source"), language(recipe.data, "target")}
-    assert len(languages - {""}) == 2
-    assert recipe.data.test is not None
+    for config in [directed(recipe, one) for one in directions(recipe.data)] or [recipe]:
+        languages = {language(config.data, "source"), language(config.data, "target")}
+        assert len(languages - {""}) == 2
+        assert config.data.test is not None
 
 
 def test_a_corpus_ships_with_the_project_or_can_be_downloaded(recipe: Config) -> None:

@@ -1,6 +1,6 @@
 """The settings of a run: schema, config files, listing. Imports no torch."""
 
-from nmt.config.directions import chosen_direction, directed, directions, is_meant
+from nmt.config.directions import chosen_direction, directed, directions, is_meant, targets_of
 from nmt.config.listing import (
     FITTED,
     base_language,

@@ -8,19 +8,24 @@ from nmt.errors import ConfigError
 
 
 def directions(data: Data) -> list[str]:
-    """Return the directions of a model of several, such as de-en, in the order of the training corpora; else none."""
+    """Return the directions of the training corpora, in their order, if there are several corpora."""
     return [*dict.fromkeys(files.languages for files in corpora_of(data.train) if isinstance(data.train, tuple))]
 
 
+def targets_of(data: Data) -> list[str]:
+    """Return the target languages of `directions`."""
+    return [*dict.fromkeys(one.partition("-")[2] for one in directions(data))]
+
+
 def is_meant(direction: str, languages: str) -> bool:
-    """Whether a user means a direction, such as de-en, by `de-en`, or by its target `en`."""
+    """Whether a user means the direction de-en by `de-en` or `en`."""
     return f"-{direction}".endswith(f"-{languages}")
 
 
 def directed(config: Config, languages: str) -> Config:
-    """Return the config of one direction, de-en, or of all into one language, en, of a model of several.
+    """Return the config of one direction, de-en, or of all into one language, en, with the corpora of that direction.
 
-    Its train, dev and test are the corpora of this direction. For a direction without training pairs, train is another.
+    For a direction without training pairs, train is another corpus.
     """
 
     def own(corpora: Files | tuple[Files, ...] | None) -> Files | None:
@@ -35,10 +40,10 @@ def directed(config: Config, languages: str) -> Config:
 
 
 def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
-    """Return the direction that a user means by `de-en`, or by its target alone; empty if there is nothing to choose.
+    """Return the direction that a user means by `de-en` or `en`; empty if there is nothing to choose.
 
-    `targets` are the target languages of the model, if it has several languages. A direction without training pairs is
-    fine if training had both languages. Raises ConfigError if there is no such direction, or none is meant.
+    `targets` are those of the model, if it has several languages. Training must have had both languages of a direction,
+    not the direction itself. Raises ConfigError otherwise, or if none is meant.
     """
     known = directions(data)
     if languages and not targets:

@@ -83,10 +83,7 @@ def chosen_by_training(config: Config) -> dict[str, str]:
 
 
 def language(data: Data, side: Literal["source", "target"]) -> str:
-    """Return a side's language code: as set, else from the name of its first training file, else empty.
-
-    Empty if the training corpora have several.
-    """
+    """Return a side's language code: as set, else from the name of its first training file; empty if it has several."""
     is_target = side == "target"
     found = {
         files.languages.split("-")[is_target] if files.languages else language_of(Path(getattr(files, side)[0]))

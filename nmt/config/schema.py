@@ -144,13 +144,11 @@ class Data(Section):
         for name, corpora in (("train", self.train), ("dev", self.dev), ("test", self.test)):
             if isinstance(corpora, tuple) != is_list and (corpora or name == "dev"):
                 raise ValueError(f"{name} must be {SEVERAL if is_list else ONE}, as train is")
-            if corpora == ():
-                raise ValueError(f"{name} is an empty list")
             known = [files.languages for files in corpora_of(corpora) if is_list]
-            if "" in known:
-                raise ValueError(f"a corpus of {name} has no languages, such as de-en")
-            if name != "train" and (wrong := [one for one in known if known.count(one) > 1]):
-                raise ValueError(f"{name} has {wrong[0]} twice: list all files in one corpus")
+            if corpora == () or "" in known:
+                raise ValueError(f"{name} needs corpora that have languages, such as de-en")
+            if name != "train" and len({*known}) < len(known):
+                raise ValueError(f"{name} has a direction twice: list all of its files in one corpus")
             if other := [one for one in known if one.partition("-")[2] not in targets]:
                 raise ValueError(f"{name} has {other[0]}, but train has no corpus into that language")
         return self

@@ -69,15 +69,13 @@ def growth(
     or a snapshot is damaged.
     """
     directory = RunDirectory(run)
-    steps = directory.snapshot_steps() if directory.read_config() else []
-    if not steps:
+    if not (steps := directory.snapshot_steps() if directory.read_config() else []):
         raise InputError(f"{run} has no snapshots", hint="train with train.snapshots=12, which keeps 12 of them")
     final = load(run, device, engine="torch").to(languages)
     given = reference is not None
     reference = reference if reference is not None else final.translate([text])[0]
     curves, validations = read_figures(directory)
-    shown = [] if languages else (validations or [{}])[-1].get("samples", [])  # those of one direction only
-    samples = [(source, target) for source, target, *_ in shown]
+    samples = [(source, target) for source, target, *_ in (validations or [{}])[-1].get("samples", []) if not languages]
     pairs = [(text, reference), *samples]
 
     snapshots, cross, embeddings, summaries = [], [], [], []

@@ -33,7 +33,7 @@ def vocabulary_map(translator: Translator) -> list[str]:
     """
     if translator.run is None:
         raise InputError("a shortlist is made from the training text of a run", hint="give the run with -m")
-    if translator.tokenizers.source.tags:
+    if translator.tokenizers.source.targets:
         raise InputError("a shortlist is for a model of one direction", hint="leave out --shortlist")
     source, target = training_paths(translator.run.read_config())
     pairs = islice(iter_pairs(source, target), MAX_PAIRS)

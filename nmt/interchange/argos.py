@@ -39,7 +39,7 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
     data = translator.config.data
     if path.is_dir() or (os.path.lexists(path) and not is_special(path) and not is_package(path)):
         raise InputError(f"{path} exists and is not an export", hint="name another file: NAME.argosmodel")
-    if translator.tokenizers.source.tags:
+    if translator.tokenizers.source.targets:
         raise InputError("Argos Translate has no models of several languages", hint="use --to ctranslate2")
     if not translator.tokenizers.joint or data.nfkc_source:
         setting = "data.nfkc_source=true" if data.nfkc_source else "tokenizer.joint=false"

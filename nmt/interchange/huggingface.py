@@ -33,7 +33,7 @@ from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
 from nmt.text.tokenizer import Tokenizers
-from nmt.text.vocabulary import without_vocabulary
+from nmt.text.vocabulary import tag_of, without_vocabulary
 
 log = logging.getLogger("nmt")
 
@@ -268,7 +268,7 @@ def check_log_probs(translator: Translator, model: Transformer, theirs: Any, tok
     """
     source, target = translator.tokenizers
     for tokens in torch.randint(EOS + 1, len(source), (N_CHECKED, 20), generator=torch.Generator().manual_seed(1)):
-        text = "".join(source.tags[:1]) + source.decode(tokens.tolist())
+        text = "".join(map(tag_of, source.targets[:1])) + source.decode(tokens.tolist())
         if tokenizer([text]).input_ids[0] != [*source.encode(text), EOS]:
             raise NmtError(f"MarianTokenizer gives other pieces to '{text}'", hint="translate with nmt itself")
     differences = []

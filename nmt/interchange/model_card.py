@@ -11,6 +11,7 @@ from nmt.decode.translator import Translator
 from nmt.evaluate import Score
 from nmt.files import hash_file
 from nmt.run.directory import RunDirectory
+from nmt.text.vocabulary import tag_of
 
 USE = """\
 ```python
@@ -46,7 +47,7 @@ def model_card(translator: Translator, n_parameters: int, architecture: str, nam
         f"# {name}: translation {pairs}",
         f"A Transformer trained with nmt, as `{architecture}`: {layers}, feed-forward {model.d_ff}, {model.norm}-norm, "
         f"{model.activation}; {sizes}.",
-        USE.format(name=name, tag="".join(translator.tokenizers.source.tags[:1])),
+        USE.format(name=name, tag="".join(map(tag_of, translator.tokenizers.source.targets[:1]))),
         "## Training data",
         "\n".join(corpora(translator)),
         "## Scores",

@@ -31,6 +31,7 @@ from nmt.text.placeholders import with_symbols
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Directions = Sequence[tuple[int, str]]
 
 CHUNK = 20_000  # pairs that a process works on at once
 MIN_ITEMS = 6  # fewer take less time than starting other processes
@@ -110,21 +111,15 @@ def keep(files: Iterable[Path], kept: NDArray[np.bool_]) -> None:
 class Pairs:
     """Pairs that `write_pairs` wrote into a directory: all, or those whose line numbers are in the file `lines`.
 
-    With `placeholders`, symbols stand for spans of some pairs without terms; see `nmt.text.placeholders`. `languages`
-    has the last line of each corpus in several languages, and its direction.
+    With `placeholders`, symbols stand for spans of some pairs without terms; see `nmt.text.placeholders`. `corpora` has
+    the last line of each corpus in several languages, and its direction.
     """
 
     def __init__(
-        self,
-        directory: Path,
-        lines: Path | None = None,
-        *,
-        placeholders: bool = False,
-        languages: Sequence[tuple[int, str]] = (),
+        self, directory: Path, lines: Path | None = None, *, placeholders: bool = False, corpora: Directions = ()
     ) -> None:
         self.directory = directory
-        self.placeholders = placeholders
-        self.languages = languages
+        self.placeholders, self.corpora = placeholders, corpora
         self.lines = mapped(lines or directory / "lines", np.int64)  # (n,), ascending, from 1
         self.source, self.target = (RaggedArray.map(directory / side, np.uint8) for side in SIDES)  # all lines
 
@@ -139,7 +134,7 @@ class Pairs:
 
     def __getitem__(self, i: int) -> Pair:
         line = int(self.lines[i])
-        languages = next((found for last, found in self.languages if line <= last), "")
+        languages = next((found for last, found in self.corpora if line <= last), "")
         pair = Pair(line, self.source.text(line - 1), self.target.text(line - 1), languages)
         return with_symbols(pair) if self.placeholders and TERM not in pair.source else pair
 
@@ -164,10 +159,7 @@ def write_pairs(directory: Path, pairs: Iterable[Pair]) -> None:
 
 
 def _digested(columns: list[list[str]]) -> tuple[list[RaggedArray], list[NDArray[np.uint64]], NDArray[np.bool_]]:
-    """Return the texts of both sides, digests of these and of the languages, and which pairs have a blank side.
-
-    Runs in child processes.
-    """
+    """Return the texts of both sides, all digests, and which pairs have a blank side. Runs in child processes."""
     encoded = [[text.encode() for text in column] for column in columns]
     blank = np.array([is_blank(source) or is_blank(target) for source, target in zip(*columns[:2], strict=True)], bool)
     return [RaggedArray.from_lists(side, np.uint8) for side in encoded[:2]], [*map(digests_of, encoded)], blank

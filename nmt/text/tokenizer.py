@@ -58,18 +58,13 @@ class Tokenizer:
             raise ModelError(reason, hint="train it with `nmt tokenize`")
         is_tag = self._processor.is_control if self._vocabulary is None else bool
         tags = [piece for i, piece in enumerate(self._pieces) if i > EOS and TAG.fullmatch(piece) and is_tag(i)]
-        self.tags = [] if self.target_tag is None else tags
-        if self.target_tag and tag_of(self.target_tag) not in tags:
+        self.targets = [] if self.target_tag is None else [tag[2:-2] for tag in tags]  # target languages: fra
+        if self.target_tag and self.target_tag not in self.targets:
             reason = f"the tokenizer has no tag {tag_of(self.target_tag)}"
             raise ModelError(reason, hint="leave out data.target_tag, or give one of a multilingual model")
 
     def __len__(self) -> int:
         return len(self._pieces)
-
-    @property
-    def targets(self) -> list[str]:
-        """The target languages of a model of several, if this is its source side: fra for >>fra<<."""
-        return [tag.removeprefix(">>").removesuffix("<<") for tag in self.tags]
 
     def encode(self, text: str) -> list[int]:
         """Token ids of the best segmentation, without special ids."""
@@ -86,10 +81,10 @@ class Tokenizer:
 
     def split_tag(self, text: str) -> tuple[str, str]:
         """Split a text into its tag, empty if it has none, and the rest. Raises InputError if it must have one."""
-        if self.target_tag or (self._vocabulary is None and not self.tags):
+        if self.target_tag or (self._vocabulary is None and not self.targets):
             return "", text
         tag, rest = split_tag(text)
-        if self._vocabulary is None and tag not in self.tags:
+        if self._vocabulary is None and tag[2:-2] not in self.targets:
             message = f"the model translates into {', '.join(self.targets):.99}, and none of them was chosen"
             raise InputError(message, hint="translator.to('de') chooses one, -l de on the command line")
         return tag, rest
@@ -100,7 +95,7 @@ class Tokenizer:
         return [self._token(tag)] if tag else []
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        if self._vocabulary is not None or self.tags:
+        if self._vocabulary is not None or self.targets:
             return [self.encode(text) for text in texts]
         # Without num_threads, SentencePiece starts several threads.
         return list(self._processor.encode(list(map(self._prepared, texts)), num_threads=1))

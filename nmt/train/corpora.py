@@ -5,13 +5,12 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from nmt.config import Config, Data, Files, corpora_of, data_root, directions, language, language_of
+from nmt.config import Config, Files, corpora_of, data_root, directions, language, language_of
 from nmt.corpus.catalog import CORPORA, command
 from nmt.errors import DataError
 from nmt.run.directory import hash_files
 from nmt.text.corpus import SIDES
 from nmt.text.lines import Pair, iter_pairs
-from nmt.text.vocabulary import tag_of
 
 
 def training_corpora(config: Config) -> dict[str, Files]:
@@ -82,8 +81,3 @@ def check_order(name: str, files: Files, train: Files) -> None:
         asked = f"its languages are {files.languages}" if files.languages else f"that of train {train.source[0]}"
         message = f"data.{name} has its sides exchanged: its source is {files.source[0]}, {asked}"
         raise DataError(message, hint=f"exchange data.{name}.source and data.{name}.target")
-
-
-def target_tags(data: Data) -> list[str]:
-    """The tags of all target languages of a model of several."""
-    return [*dict.fromkeys(tag_of(one.partition("-")[2]) for one in directions(data))]

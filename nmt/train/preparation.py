@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.config import Config, corpora_of, directions
+from nmt.config import Config, corpora_of, directions, targets_of
 from nmt.corpus import alignment
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.files import cached, sha256
@@ -28,7 +28,8 @@ from nmt.text import corpus as disk
 from nmt.text.corpus import SIDES, Mixture, Pairs, RaggedArray
 from nmt.text.lines import Pair, is_blank
 from nmt.text.tokenizer import MAX_TRAINER_BYTES, Tokenizers, pieces_per_word, train_tokenizer
-from nmt.train.corpora import all_corpora, check_order, corpus_hashes, named, pairs_of, target_tags, training_corpora
+from nmt.text.vocabulary import tag_of
+from nmt.train.corpora import all_corpora, check_order, corpus_hashes, named, pairs_of, training_corpora
 from nmt.train.presets import fit_config
 
 log = logging.getLogger("nmt")
@@ -96,10 +97,10 @@ def read_corpus(config: Config) -> Corpus:
     summary = json.loads((directory / "corpus.json").read_text(encoding="utf-8"))
     for note in summary["notes"]:
         log.info("%s", note)
-    corpora = training_corpora(config).values() if directions(data) else ()
+    files_of = training_corpora(config).values() if directions(data) else ()
     last_lines = accumulate(summary["n_lines"])  # of each training corpus
-    languages = [(last, files.languages) for last, files in zip(last_lines, corpora, strict=False)]
-    train = Pairs(directory, placeholders=data.placeholders, languages=languages)
+    corpora = [(last, files.languages) for last, files in zip(last_lines, files_of, strict=False)]
+    train = Pairs(directory, placeholders=data.placeholders, corpora=corpora)
     dev = [Pair(*pair) for pair in summary["dev"]]
     corpus = Corpus(config, train, dev, hashes, summary["n_lines"])
     mixture = corpus.mixture(train)
@@ -239,7 +240,7 @@ def train_tokenizers(corpus: Corpus) -> Tokenizers:
     settings, data = corpus.config.tokenizer, corpus.config.data
     reserved = placeholders.SYMBOLS * data.placeholders + glossary.SYMBOLS * data.glossary
     settings = settings.model_copy(update={"symbols": " ".join([settings.symbols, *reserved]).strip()})
-    tags = target_tags(data)
+    tags = [*map(tag_of, targets_of(data))]
 
     def write(directory: Path) -> None:
         pairs, notes = sample(corpus.train), []
@@ -276,10 +277,10 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
     if any(UNK in side.ids(reserved) for side in tokenizers):
         message = "data.placeholders and data.glossary need a tokenizer that was trained with them"
         raise ConfigError(message, hint="train a new one: another run=PATH, without train.init_from; or leave them out")
-    if unknown := {*target_tags(data)} - {*tokenizers.source.tags}:
+    if unknown := {*targets_of(data)} - {*tokenizers.source.targets}:
         hint = "train a new one, with all target languages: another run=PATH, without train.init_from"
-        raise ConfigError(f"the tokenizer has no tag {' '.join(sorted(unknown))}", hint=hint)
-    open_pairs = partial(Pairs, texts, placeholders=data.placeholders, languages=corpus.train.languages)
+        raise ConfigError(f"the tokenizer has no tag of {', '.join(sorted(unknown))}", hint=hint)
+    open_pairs = partial(Pairs, texts, placeholders=data.placeholders, corpora=corpus.train.corpora)
     encode = partial(_encode, open_pairs, tokenizers, data.max_length, data.max_ratio)
 
     def write(directory: Path) -> None:

@@ -74,10 +74,8 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
     pairs = zip(translations, mine(references), strict=True)
     samples = gather_items([samples_of(translator, found.hypotheses[0], reference) for found, reference in pairs])
     by_direction = scores_by_direction(dev, hypotheses, config)
-    bleu, chrf = (  # the mean of all directions, with the signature of the first
-        replace(scores[0], value=sum(one.value for one in scores) / len(scores))
-        for scores in zip(*by_direction.values(), strict=True)
-    )
+    of_metrics = zip(*by_direction.values(), strict=True)
+    bleu, chrf = (replace(of[0], value=sum(one.value for one in of) / len(of)) for of in of_metrics)
     most_frequent, count = Counter(hypotheses).most_common(1)[0]
     shown = [i * len(dev) // N_SAMPLES for i in range(min(N_SAMPLES, len(dev)))]
     return Validation(

@@ -22,8 +22,8 @@ data:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("data.train=[]", "command line: train is an empty list"),
-        ("data.train=[{source: a, target: b}]", "command line: a corpus of train has no languages, such as de-en"),
+        ("data.train=[]", "command line: train needs corpora that have languages"),
+        ("data.train=[{source: a, target: b}]", "command line: train needs corpora that have languages, such as de-en"),
         (
             "data.train=[{source: a, target: b, languages: de}]",
             "'data.train.0.languages': input should be two language",
