@@ -11,7 +11,6 @@ import logging
 import urllib.error
 import urllib.request
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TypeVar
@@ -130,7 +129,7 @@ def unpacked(content: bytes, url: str, members: Sequence[str]) -> list[bytes]:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 return [read_all(archive.open(member)) for member in members]
         return [read_all(gzip.GzipFile(fileobj=io.BytesIO(content))) if url.endswith(".gz") else content]
-    except (zipfile.BadZipFile, OSError, EOFError, zlib.error, KeyError, RuntimeError, ValueError) as error:
+    except Exception as error:  # zipfile and what it calls raise many classes
         raise DownloadError(f"{url} is damaged: {described(error)}", hint=RETRY) from error
 
 

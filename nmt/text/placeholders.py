@@ -69,6 +69,11 @@ def spans_of(text: str, patterns: Patterns) -> list[Span]:
     return sorted(found)
 
 
+def spans_beside_symbols(text: str, patterns: Patterns) -> list[Span]:
+    """The spans of a text that are no symbols."""
+    return spans_of(SYMBOL.sub(lambda match: " " * len(match[0]), text), patterns)
+
+
 def replaced(text: str, spans: Sequence[Span], new: Sequence[str]) -> str:
     """The text with new strings in place of spans, which are in order."""
     for (start, end), one in zip(reversed(spans), reversed(new), strict=True):
@@ -183,6 +188,7 @@ class Masked:
         written = {symbol for _, symbol in SYMBOL.findall(translation)}
         missing = [mark for mark in self.marks if mark in SYMBOLS and mark not in written]
         lacking, repeated = Counter(self.marks), []
+        lacking |= Counter(self.text[start:end] for start, end in spans_beside_symbols(self.text, patterns))
 
         def settle(match: re.Match[str]) -> str:
             space, symbol = match.groups()
@@ -194,7 +200,7 @@ class Masked:
             return str(space + symbol)
 
         translation = SYMBOL.sub(settle, translation)
-        for start, end in spans_of(SYMBOL.sub(lambda match: " " * len(match[0]), translation), patterns):
+        for start, end in spans_beside_symbols(translation, patterns):
             text = translation[start:end]
             if lacking[text]:
                 lacking[text] -= 1

@@ -133,9 +133,10 @@ def test_another_version_is_reported_and_kept(mirror: Mirror, tmp_path: Path, ca
         (GZIP, "train.en", gzip.compress(b"text" * 99)[:-9], r"train\.en\.gz is damaged: Compressed file ended"),
         (ZIP, "", b"<html>", "zip is damaged: File is not a zip file"),
         (ZIP, "", archive({"x.de": b"a\n"}), r"zip is damaged: .*no item named 'x\.en'"),
+        (ZIP, "", archive({"x.de": b"a\n"}).replace(b"K\1\2\x14\3\x14\0\0", b"K\1\2\x14\3\x14\0\1"), "encrypted"),
         (ZIP, "", archive({"x.de": b"a\nb\n", "x.en": b"a\n"}), "small: the two sides have different numbers of lines"),
     ],
-    ids=["no gzip", "cut gzip", "no zip", "incomplete zip", "unequal sides"],  # archives contain the time
+    ids=["no gzip", "cut gzip", "no zip", "incomplete zip", "encrypted", "unequal sides"],  # archives contain the time
 )
 def test_damaged_files(mirror: Mirror, tmp_path: Path, corpus: Corpus, name: str, content: bytes, message: str) -> None:
     mirror.add(corpus.url_of(name) if name else corpus.url, content)

@@ -34,6 +34,7 @@ ROOT = Path(__file__).parents[2]
         ("~~~\nein Hund\n~~~\n\n    auch\n\n<div>\nHund\n</div>\n", None),
         ("---\ntitle: Hund\n---\nda\n", "---\ntitle: Hund\n---\nDA\n"),
         ("1. 1\n2. a\n", "1. 1\n2. A\n"),
+        ("![a](b) der {{ &lt;b&gt; }} da <http://x.de>", "![a](b) DER {{ \\<b> }} DA <http://x.de>"),
         ("a \\*b\\* snake_case &amp; x < y", "A \\*B\\* SNAKE_CASE & X < Y"),
     ],
 )

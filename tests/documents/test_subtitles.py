@@ -20,6 +20,7 @@ TIME = "00:00:01,000 --> 00:00:02,000"
         ("ein {\\i1}Hund{\\i0} da", "EIN {\\i1}HUND{\\i0} DA"),
         ("♪ 12 ♪", "♪ 12 ♪"),
         ("a < b & c", "A < B & C"),
+        ("&lt;b&gt; a", "&lt;B> A"),
     ],
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])

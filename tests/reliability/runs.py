@@ -57,7 +57,7 @@ def training(config: Path, run: Path, *settings: str) -> Iterator[Training]:
     """Start `nmt train CONFIG run=RUN` in its own process, which is killed if it still runs after the block."""
     log = run.with_name(f"{run.name}.{time.monotonic_ns()}.log")
     arguments = ["train", str(config), f"run={run}", "--replicas", "1", *settings]
-    process = FORKS.Process(target=_main, args=(arguments, str(log)))
+    process = FORKS.Process(target=run_main, args=(arguments, str(log)))
     process.start()
     try:
         yield Training(process, log)
@@ -82,7 +82,8 @@ def unbroken(config: Path, *settings: str) -> tuple[str, float]:
     return trained(config, config.with_name("unbroken"), *settings), time.monotonic() - start
 
 
-def _main(arguments: list[str], log: str) -> None:
+def run_main(arguments: list[str], log: str) -> None:
+    """Run `nmt` with these arguments, in a process of its own, with stderr in a file."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     sys.argv = ["nmt", *arguments]

@@ -108,6 +108,7 @@ def test_what_becomes_of_spans_that_are_doubled_or_invented() -> None:
     assert mask.settled("x ⟦2⟧ ⟦2⟧ ⟦3⟧ 3 3.", SPAN_ONLY) == ("x ⟦2⟧ ⟦1⟧ 3.", [])
     assert mask.settled("x ⟦1⟧ ⟦1⟧ ⟦2⟧3.", SPAN_ONLY) == ("x ⟦1⟧ ⟦2⟧3.", [])
     assert mask.settled("x ⟦2⟧ y.", SPAN_ONLY) == ("x ⟦2⟧ y.", [0, 2])
+    assert Masked.of("%s1 ist 1", SPAN_ONLY, []).settled("1 is 1", SPAN_ONLY) == ("1 is 1", [0])
 
 
 def test_without_symbols_all_but_numbers_are_taken_out() -> None:
