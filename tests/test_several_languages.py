@@ -174,7 +174,7 @@ def test_directions_of_a_translator(run: Path) -> None:
 
 
 def test_a_missing_or_unknown_direction_is_one_clear_line(run: Path, five_run: FiveRun) -> None:
-    for command in (["translate", "ba"], ["align"], ["score"], ["explain", "ba", "--text"]):
+    for command in (["translate", "ba"], ["align"], ["score"], ["explain", "ba", "--json"]):
         assert "-l src-up" in one_clear_error(run_nmt(*command, "-m", run), 2, "translates src-up, src-back")
     unknown = run_nmt("translate", "ba", "-m", run, "-l", "xx")
     assert "it translates src-up, src-back" in one_clear_error(unknown, 2, "does not translate xx")
