@@ -52,7 +52,7 @@ def pages(folder: Path) -> list[Path]:
         [home / "train.zh", home / "train.en"],
         ["explain", "<img src=x> \u202eשל", "--reference", TEXTS[4]],
     )
-    commands = {
+    commands: dict[str, list[object]] = {
         "check": ["check", *train, "--show", "5", "--html"],
         "compare": ["compare", *train, "--src", train[1], "--ref", train[0], "--html"],
         "explain": [*explain, "-m", config.run, "-o"],
