@@ -54,6 +54,11 @@ def launched() -> Launch:
     return Launch(rank, n_ranks, local_rank)
 
 
+def restarted() -> bool:
+    """Whether torchrun has restarted the ranks because one has failed."""
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+
+
 def rank() -> int:
     """This rank, from 0; 0 outside of `ranks_joined`."""
     return _joined.rank

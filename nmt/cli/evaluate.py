@@ -62,9 +62,9 @@ def evaluate(
     found: dict[str, dict[str, Any]] = {}  # figures by direction
     for direction, (translator, configs) in tested.items():
         test, about = options.read_test_set(src, ref, configs), dict[str, Any]()
-        if translator is None:
-            hypotheses, language = list(iter_lines([hyp or Path()])), language_of(Path(test.reference_names[0]))
-        else:
+        if hyp is not None:
+            hypotheses, language = list(iter_lines([hyp])), language_of(Path(test.reference_names[0]))
+        elif translator is not None:
             chosen = translator.with_options(**options.search_options("", beam=beam, scores=False))
             hypotheses, about = translated(translator, test, chosen, batch_size)
             about["models"], language = list(map(str, paths)), translator.target_language
@@ -107,7 +107,7 @@ def print_examples(test: options.TestSet, hypotheses: list[str], n: int) -> None
 
 
 def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) -> "Tested":
-    """Return the directions of the run's data.test that are asked for, or if a test set is given, the only one."""
+    """Return the directions to test: those of data.test that `languages` means; with a given test set, `languages`."""
     from nmt.config import corpora_of, directed, directions, is_meant
 
     config = loaded.run.read_config() if loaded.run else None

@@ -40,9 +40,10 @@ def rewrite(
     settings: dict[str, Any],
     render: Callable[["Translation"], str],
 ) -> None:
-    """Translate the lines of a file; `arguments` are those of `translate_lines`.
+    """Translate the lines of a file; `arguments` are those of `translate_lines`, `render` returns an output line.
 
-    `settings` is what the output depends on besides files, models and search options, as JSON values.
+    `models` are the paths that the translator was loaded from; `settings` is what the output depends on besides files,
+    models and search options, as JSON values.
     """
     from nmt.decode.engines.ctranslate2_engine import contents
     from nmt.decode.translator import is_export, model_file

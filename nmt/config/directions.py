@@ -13,7 +13,7 @@ def directions(data: Data) -> list[str]:
 
 
 def targets_of(data: Data) -> list[str]:
-    """Return the target languages of `directions`."""
+    """Return the target languages of `directions`, in their order."""
     return [*dict.fromkeys(one.partition("-")[2] for one in directions(data))]
 
 

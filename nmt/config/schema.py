@@ -134,7 +134,7 @@ class Data(Section):
 
     @model_validator(mode="after")
     def check_lists(self) -> Self:
-        """If train is a list, dev and test are lists, too, and their corpora have languages that train has."""
+        """Check that dev and test are lists if train is one, and that train has all of their target languages."""
         is_list = isinstance(self.train, tuple)
         if is_list and (self.mix or self.target_tag):
             raise ValueError("mix and target_tag do not go with a list of corpora in train")

@@ -90,7 +90,10 @@ def per_line(values: NDArray[np.float32], hashes: NDArray[np.uint32], starts: ND
 
 
 def compared(texts: Sequence[str], side: int, languages: Languages) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
-    """Whether lines are in the other side's language (2: clearly, 1: perhaps), and whether their n-grams are rare."""
+    """Whether each line is in the other side's language, and whether its n-grams are rare on its own side.
+
+    Returns (n,): 2 for clearly, 1 for perhaps, 0 for no; and (n,).
+    """
     hashes, starts = ngrams(texts)
     middle, distance = sum(languages.typical) / 2, languages.typical[0] - languages.typical[1]
     ratio = per_line(languages.log_ratios, hashes, starts) - middle

@@ -40,8 +40,8 @@ segtype="sentence" o-tmf="nmt" adminlang="en" srclang="{}" datatype="plaintext"/
 NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML cannot have
 MAX_FILE_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 20_000_000, 10_000
 UNPACKED = 25  # all members together may have so many times the bytes of texts
-DAMAGES: tuple[type[Exception], ...] = (ValueError, zipfile.BadZipFile, EOFError, RuntimeError)
-DAMAGES += (zlib.error, lzma.LZMAError, OSError, NotImplementedError, struct.error)  # of members in other compressions
+# What parsers raise for damaged documents, and zipfile for members, which may have any of its compressions.
+DAMAGES = (ValueError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, struct.error)
 
 Watch = Callable[[Iterable[Translation], int], Iterable[Translation]]
 
@@ -131,9 +131,8 @@ def translation_steps(
     if n_bytes > max_text:
         raise InputError(f"{title} has {n_bytes:,} bytes of text, over {max_text:,}", hint="split it")
     texts = {name: decoded(title, name, members[name]) for name in names}
-    for markup in (
-        [Format(partial(parse_csv, column=column, title=title), str)] if suffix == ".csv" else FORMATS[suffix]
-    ):
+    csv = Format(partial(parse_csv, column=column, title=title), str)
+    for markup in [csv] if suffix == ".csv" else FORMATS[suffix]:
         documents, translations = [], []
         for name, text in texts.items():
             with damages(title, name):

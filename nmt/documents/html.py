@@ -42,7 +42,7 @@ def constructs(text: str) -> Iterator[tuple[str, str, str]]:
 
     Kinds of tags: start, end, empty, and verbatim, which starts an element whose content is copied.
     """
-    at, last = 0, max(text.rfind(">"), text.rfind("<!--"))  # behind the last one, all is text
+    at, last = 0, max(text.rfind(">"), text.rfind("<!--"))  # after these, no tag or comment begins
     while at < len(text):
         if at > last:
             yield text[at:], "text", ""

@@ -47,7 +47,7 @@ def parts_of(text: str, encode: Callable[[str], str]) -> list[Part]:
 
 
 def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -> None:
-    """Read a text whose tags `escape` writes; see `parts_of`."""
+    """Let a parser read a text that may have tags; `escape` returns raw text as the file writes it. See `parts_of`."""
     if COPIED.fullmatch(text) and not parser.kept:
         parser.copy(escape(text))
         return

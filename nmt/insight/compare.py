@@ -1,6 +1,6 @@
 """Comparison of several systems: scores, significance, and where the translations differ. Imports no torch."""
 
-from bisect import bisect_left
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from string import ascii_uppercase
@@ -10,8 +10,8 @@ from sacrebleu.metrics.chrf import CHRF
 from nmt.evaluate import PairedScore, paired_scores, sacrebleu_metrics, score
 from nmt.insight.tables import columns
 
-LENGTHS = (5, 10, 20, 40)  # upper bounds of the groups of lines, see `n_words`
-GROUPS = ("1 to 5", "6 to 10", "11 to 20", "21 to 40", "41 or more")
+# The groups of lines by length, see `n_words`: the longest line of each, and its name.
+GROUPS = {5: "1 to 5", 10: "6 to 10", 20: "11 to 20", 40: "21 to 40", sys.maxsize: "41 or more"}
 MAX_SYSTEMS = len(ascii_uppercase)
 N_DIFFERING = 5
 
@@ -113,9 +113,9 @@ def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Gr
     members: dict[int, list[ComparedLine]] = {}
     for line in lines:
         length = n_words(line.reference if test_set.sources is None else line.source)
-        members.setdefault(bisect_left(LENGTHS, length), []).append(line)
+        members.setdefault(next(most for most in GROUPS if length <= most), []).append(line)
     groups = []
-    for index, own in sorted(members.items()):
+    for most, own in sorted(members.items()):
         references = [[side[line.number - 1] for line in own] for side in test_set.references]
         bleu, wins = [], []
         for s, hypotheses in enumerate(zip(*(line.translations for line in own), strict=True)):
@@ -127,7 +127,7 @@ def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Gr
                 gains = [line.chrf[s] - line.chrf[0] for line in own]
                 n_better, n_worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
                 wins.append(Wins(n_better, len(gains) - n_better - n_worse, n_worse))
-        groups.append(Group(GROUPS[index], len(own), bleu, wins))
+        groups.append(Group(GROUPS[most], len(own), bleu, wins))
     return groups
 
 

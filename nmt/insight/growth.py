@@ -69,7 +69,8 @@ def growth(
     or a snapshot is damaged.
     """
     directory = RunDirectory(run)
-    if not (steps := directory.snapshot_steps() if directory.read_config() else []):
+    steps = directory.snapshot_steps() if directory.read_config() else []
+    if not steps:
         raise InputError(f"{run} has no snapshots", hint="train with train.snapshots=12, which keeps 12 of them")
     final = load(run, device, engine="torch").to(languages)
     given = reference is not None

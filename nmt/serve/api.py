@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
@@ -34,11 +35,13 @@ UNKNOWN_LANGUAGE = "und"  # BCP 47's code for undetermined
 class ServedModel:
     """A translator with its languages and its batcher."""
 
-    def __init__(self, translator: Translator, max_waiting: int, metrics: "Metrics") -> None:
+    def __init__(
+        self, translator: Translator, max_waiting: int, metrics: "Metrics", thread: ThreadPoolExecutor
+    ) -> None:
         self.translator = translator
         self.source = language(translator.config.data, "source") or UNKNOWN_LANGUAGE
         self.target = language(translator.config.data, "target") or UNKNOWN_LANGUAGE
-        self.batcher = Batcher(translator, max_waiting, metrics.batch_lines.observe)
+        self.batcher = Batcher(translator, max_waiting, metrics.batch_lines.observe, thread)
 
     def options(self, given: schema.Search) -> SearchOptions:
         """Return the search options of a request. Raises ConfigError if they are inconsistent."""
@@ -90,13 +93,12 @@ class Api:
         self.keys = [key.encode() for key in keys]
         self.metrics = Metrics()
         self.models: list[ServedModel] = []
+        # One for each engine, which the translators of all its directions have.
+        threads = {id(one.engine): ThreadPoolExecutor(1, "nmt model") for one in translators}
         for translator in translators:
-            model = ServedModel(translator, limits.n_waiting, self.metrics)
+            model = ServedModel(translator, limits.n_waiting, self.metrics, threads[id(translator.engine)])
             if any(other.translates(model.source, model.target) for other in self.models):
                 raise InputError(f"two models translate {model.source} to {model.target}", hint="serve one of them")
-            for other in self.models:
-                if other.translator.engine is translator.engine:  # another direction of one model
-                    model.batcher.thread = other.batcher.thread
             self.models.append(model)
         self.metrics.waiting.set_function(lambda: sum(len(model.batcher.waiting) for model in self.models))
 

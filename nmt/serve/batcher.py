@@ -62,13 +62,15 @@ class Job:
 class Batcher:
     """Runs one translator in a thread, with a queue of waiting requests. All methods are for one event loop."""
 
-    def __init__(self, translator: Translator, max_waiting: int, on_batch: Callable[[int], None]) -> None:
-        """`on_batch` is called with the number of lines of each search."""
+    def __init__(
+        self, translator: Translator, max_waiting: int, on_batch: Callable[[int], None], thread: ThreadPoolExecutor
+    ) -> None:
+        """`on_batch` is called with the number of lines of each search. Batchers of one engine share its `thread`."""
         self.translator = translator
         self.max_waiting = max_waiting
         self.on_batch = on_batch
         self.waiting: deque[Job] = deque()
-        self.thread = ThreadPoolExecutor(1, "nmt model")
+        self.thread = thread
         self.worker: asyncio.Task[None] | None = None  # runs while there are jobs
 
     def translate(

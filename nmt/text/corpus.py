@@ -159,7 +159,10 @@ def write_pairs(directory: Path, pairs: Iterable[Pair]) -> None:
 
 
 def _digested(columns: list[list[str]]) -> tuple[list[RaggedArray], list[NDArray[np.uint64]], NDArray[np.bool_]]:
-    """Return the texts of both sides, all digests, and which pairs have a blank side. Runs in child processes."""
+    """Return the texts of both sides, the digests of sources, targets and languages, and which pairs have a blank side.
+
+    Runs in child processes.
+    """
     encoded = [[text.encode() for text in column] for column in columns]
     blank = np.array([is_blank(source) or is_blank(target) for source, target in zip(*columns[:2], strict=True)], bool)
     return [RaggedArray.from_lists(side, np.uint8) for side in encoded[:2]], [*map(digests_of, encoded)], blank

@@ -45,7 +45,7 @@ class Pair:
 
     @property
     def tagged_source(self) -> str:
-        """The source as a model reads it: one of several languages reads the tag of the target language first."""
+        """The source as a model reads it: in a corpus of several languages, after the tag of its target language."""
         return tag_of(self.languages.partition("-")[2]) + self.source if self.languages else self.source
 
 

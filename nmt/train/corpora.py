@@ -20,7 +20,7 @@ def training_corpora(config: Config) -> dict[str, Files]:
 
 
 def named(name: str, corpora: Files | tuple[Files, ...] | None) -> dict[str, Files]:
-    """One corpus by `name`, several by name.languages; further ones of a direction by name.languages.2 and so on."""
+    """The corpora of data.train, dev or test by name: train, or of a list train.de-en, train.de-en.2 and so on."""
     found: dict[str, Files] = {}
     for files in corpora_of(corpora):
         own = f"{name}.{files.languages}" if isinstance(corpora, tuple) else name

@@ -14,7 +14,7 @@ import torch
 
 from nmt.config import FITTED, Config, values
 from nmt.decode.engines.torch_engine import pick_device
-from nmt.distributed import launched, n_ranks, ranks_joined
+from nmt.distributed import launched, n_ranks, ranks_joined, restarted
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.run.checkpoint import Checkpoint, first_layers, load_weights, new_model, read_checkpoint, read_newest
 from nmt.run.directory import RunDirectory, new_manifest
@@ -45,8 +45,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     if config.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is first used
         torch.use_deterministic_algorithms(True)
-    # After a restart by torchrun, the first attempt has already moved the old run.
-    fresh = fresh and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+    fresh = fresh and not restarted()  # after a restart by torchrun, the first attempt has already moved the old run
     run = RunDirectory(config.run)
     if fresh:
         run.check_movable()

@@ -23,7 +23,7 @@ from nmt.train.replicas import Replicas
 
 @dataclass(frozen=True)
 class StepOptions:
-    settings: TrainSettings  # label smoothing, clipping
+    settings: TrainSettings  # label smoothing, clipping, decoder input
     lr: float  # learning rate
     seed: int  # of dropout and scheduled sampling: a function of the run's seed and the step
     bf16: bool = False  # whether to autocast matmuls to bfloat16; weights, gradients and the loss stay float32

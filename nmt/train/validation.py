@@ -91,7 +91,7 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
 
 
 def scores_by_direction(dev: Sequence[Pair], hypotheses: Sequence[str], config: Config) -> dict[str, list[Score]]:
-    """Return BLEU and chrF of each direction of a model of several; else those of its only direction, by the key ""."""
+    """Return BLEU and chrF by direction, such as de-en; a model of one direction has the key ""."""
     found = {}
     for languages in dict.fromkeys(pair.languages for pair in dev):
         own = [i for i, pair in enumerate(dev) if pair.languages == languages]

@@ -30,7 +30,7 @@ class Held:
         self.released = threading.Event()
         self.batches: list[int] = []  # numbers of lines
         self.texts: list[list[str]] = []  # of each search
-        self.batcher = Batcher(self.translator, max_waiting, self.batches.append)
+        self.batcher = Batcher(self.translator, max_waiting, self.batches.append, ThreadPoolExecutor(1))
         original = self.translator.start
 
         def start(lines: Sequence[Line], *rest: Any) -> Any:

@@ -23,7 +23,7 @@ function formulasOf(spec, s) {
     recurrent: [s.cell === "lstm" ? "hₜ, cₜ = LSTM(xₜ, hₜ₋₁, cₜ₋₁)" : "hₜ = GRU(xₜ, hₜ₋₁)"],
     logits: [`{z} = {m} Wᵀ${s.projection_bias ? " + b" : ""}`],
     probabilities: ["{p}ᵢ = exp({z}ᵢ) / Σⱼ exp({z}ⱼ)"],
-      }[name] ?? [];
+  }[name] ?? [];
 }
 
 // The symbol of a stage, by the beginning of its name. Queries, keys and values have colors of their own everywhere.

@@ -255,7 +255,6 @@ async function drawAll() {
     draw();
   }
   listSections(); // without those that this model lacks
-  document.body.dataset.isDrawn = "";
 }
 
 drawAll();

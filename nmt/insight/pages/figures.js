@@ -30,9 +30,9 @@ const byId = (id) => document.getElementById(id);
 const put = (id, ...nodes) => byId(id).replaceChildren(...nodes);
 const drop = (id) => byId(id).remove();
 
-// A button of a player, with a name that is read aloud.
 const ICONS = { first: "M2 2h3v12H2zM14 2v12L6 8z", back: "M12 2v12L3 8z", forward: "M4 2v12l9-6z", play: "M3 2l11 6L3 14z", pause: "M3 2h4v12H3zM9 2h4v12H9z" };
 const icon = (name) => svg("svg", { width: 16, height: 16, "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
+// A button of a player; screen readers say its label.
 const iconButton = (name, label, act) => html("button", { "aria-label": label, title: label, class: "icon", onclick: act }, icon(name));
 
 // The table of contents: a link to each section that was not dropped.

@@ -208,7 +208,8 @@ function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, 
   const pieces = { source: chips(source, sourceRows.places, 0, inputTop), inputs: chips(inputs, inputRows.places, start, inputTop),
     outputs: chips(outputs, outputRows.places, 0, outputTop) };
   const fan = (places, x, to) => places.map((place) => svg("path", { class: "wire fan", d: curve(x + place.x + place.w / 2, inputTop + place.y, to, 0) }));
-  // Of the source, all pieces of the first row; those of the others would lie behind it.
+  // The lines from the pieces to the embedding. Those of further rows would run behind the first: none for the source,
+  // and for the decoder's inputs only that of the present step, which `showLoop` chooses.
   const fans = { source: fan(sourceRows.places.filter((place) => place.y === 0), 0, encoder.middle), inputs: fan(inputRows.places, start, decoder.middle) };
   const memoryLane = half + gutter / 2 - (isNarrow ? 2 : 0), edge = width - 7;
   const wires = [line(`M${encoder.middle} 0V${encoder.y + GAP}`), line(`M${decoder.middle} 0V${decoder.y + GAP}`),
