@@ -16,8 +16,8 @@ def prune(
     """Delete checkpoints that are no longer needed.
 
     Keeps the best model and the newest checkpoint, so that the run can still translate and resume; of an unfinished
-    training also the snapshots and the checkpoints that it will average. Reads the model and the newest checkpoint
-    first. If the newest checkpoint is damaged, keeps the newest one that is not.
+    training also the snapshots. Reads the model and the newest checkpoint first. If the newest checkpoint is damaged,
+    keeps the newest one that is not.
     """
     prepare_torch()
     from nmt.train import upkeep
@@ -28,5 +28,5 @@ def prune(
         for file in found.files:
             streams.log.debug("%s %s", done, file)
         n_files = f"{len(found.files)} checkpoint{'s' * (len(found.files) != 1)}"
-        message = "%s: %s %s, %.1f MB; the model and step %s stay"
-        streams.log.info(message, run, done, n_files, found.n_bytes / 1e6, ", ".join(map(str, found.kept)))
+        message = "%s: %s %s, %.1f MB; the model and step %d stay"
+        streams.log.info(message, run, done, n_files, found.n_bytes / 1e6, found.kept)

@@ -1,6 +1,7 @@
 """Every setting of a run: type, default, range and one line of help. Imports no torch."""
 
 import re
+from collections.abc import Container
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo
@@ -11,11 +12,13 @@ MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # limits of file systems; MAX_PATH leaves
 LANGUAGE = re.compile(r"([a-zA-Z]{2,8}|x-[a-zA-Z0-9]{1,8})([-_][a-zA-Z0-9]{1,8})*")
 CODE = "[a-zA-Z]{2,8}(_[a-zA-Z0-9]{1,8})*"  # of a language in a direction, which has a dash between two codes
 # Settings in the files of earlier versions, with the values that have no effect any more.
-REMOVED: dict[str, tuple[object, ...]] = {
+REMOVED: dict[str, Container[object]] = {
     "tensorboard": (True, False),
     "attention_window": (0,),
     "r_drop": (0,),
     "sampling_alpha": (0,),
+    "average": ("best", "last"),  # of checkpoints; the moving average takes their place
+    "n_average": range(1, 1001),
 }
 LARGEST = 10**9  # upper bound of counts that have no tighter one
 # The values of these keys that each architecture supports. Others are refused: they would have no effect.
@@ -237,9 +240,8 @@ class TrainSettings(Section):
     snapshots: int = Field(
         0, ge=0, le=1000, description="bf16 copies of the model as it grows, for nmt explain --growth"
     )
-    average: Literal["none", "ema", "best", "last"] = Field("ema", description="of weights: moving, or of checkpoints")
+    average: Literal["none", "ema"] = Field("ema", description="of weights: ema is a moving one, used by validations")
     ema_decay: float = Field(0.999, gt=0, lt=1, description="decay of the moving average per step")
-    n_average: int = Field(5, ge=1, le=1000, description="checkpoints averaged by best or last")
     init_from: PathText = Field(
         "", description="start from the weights of this run or model file; a shallower model takes the first layers"
     )

@@ -13,7 +13,7 @@ Before a model is built, names and shapes of the tensors are checked against the
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -110,14 +110,6 @@ def first_layers(weights: Mapping[str, Tensor], settings: ModelSettings) -> dict
     depths = {"encoder": settings.n_encoder_layers, "decoder": settings.n_decoder_layers}
     layers = {name: LAYER.match(name) for name in weights}
     return {name: weights[name] for name, layer in layers.items() if not layer or int(layer[2]) < depths[layer[1]]}
-
-
-def average(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of several models' weights; in float64, so that the mean of equal weights is exact."""
-    return {
-        name: torch.stack([c[name].float() for c in checkpoints]).mean(0, dtype=torch.float64).float()
-        for name in checkpoints[0]
-    }
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:

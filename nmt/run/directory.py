@@ -214,10 +214,10 @@ class RunDirectory:
 
 
 def kind_of(line: Mapping[str, Any]) -> str:
-    """The kind of a line of metrics.jsonl: step, validation or average. Lines of older versions do not contain it."""
+    """The kind of a line of metrics.jsonl: step or validation. Lines of older versions do not contain it."""
     if "kind" in line:
         return str(line["kind"])
-    return "step" if "grad_norm" in line else "average" if "n_averaged" in line else "validation"
+    return "step" if "grad_norm" in line else "validation"
 
 
 def _json_line(line: Mapping[str, Any]) -> str:

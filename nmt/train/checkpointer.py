@@ -1,9 +1,7 @@
-"""The files that training writes and reads: checkpoints, the best model, metrics; averages of checkpoints."""
+"""The files that training writes and reads: checkpoints, the best model, metrics."""
 
-import copy
 import logging
 import time
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, Literal
@@ -15,8 +13,7 @@ from nmt.config import Config, TrainSettings
 from nmt.distributed import rank
 from nmt.errors import ModelError, OutputError, os_errors_as
 from nmt.model.base import Seq2Seq
-from nmt.run import checkpoint as checkpoint_files
-from nmt.run.checkpoint import Checkpoint, load_weights, save_checkpoint, weights_of
+from nmt.run.checkpoint import Checkpoint, load_weights, read_newest, save_checkpoint, weights_of
 from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.optimizer import STATE, make_optimizers
@@ -60,7 +57,7 @@ class Checkpointer:
 
     # --- save ---------------------------------------------------------------------------------------------
 
-    def append_metrics(self, kind: Literal["step", "validation", "average"], figures: dict[str, Any]) -> None:
+    def append_metrics(self, kind: Literal["step", "validation"], figures: dict[str, Any]) -> None:
         """Append a line to metrics.jsonl. If that fails, for example because the disk is full, the line is lost."""
         if rank() > 0 or ("dev_loss" in figures and self.run.newest_step() is None):
             return  # `holds_training` takes a validation in metrics.jsonl as proof of a checkpoint
@@ -124,7 +121,7 @@ class Checkpointer:
         checkpoint = Checkpoint(self.config, tensors, self.tokenizers, asdict(state.progress))
         save_checkpoint(self.run.checkpoint_file(state.progress.step), checkpoint)
         newest = self.run.checkpoint_steps()[-self.config.train.keep :]
-        self.run.prune_checkpoints([*newest, *steps_to_average(state.progress, self.config.train)])
+        self.run.prune_checkpoints(newest)
 
     def snapshot_if_due(self, spent: float) -> None:
         """Write a snapshot at the first step that has spent one of train.snapshots fractions of the budget.
@@ -152,7 +149,7 @@ class Checkpointer:
 
     def resume(self) -> bool:
         """Restore the newest whole checkpoint; return whether there is any. Raises ModelError if it does not fit."""
-        newest = checkpoint_files.read_newest(self.run)
+        newest = read_newest(self.run)
         if newest is None:
             if rank() == 0:
                 self.run.cut_metrics(0)  # remove lines of a run killed before its first checkpoint
@@ -223,39 +220,3 @@ class Checkpointer:
             progress.batch = round(n_batches / now.accumulate) * now.accumulate
             changed = f"train.batch_tokens or train.accumulate has changed within epoch {progress.epoch + 1}"
             log.warning("%s: some of its pairs are seen twice, some not at all", changed)
-
-    # --- average of checkpoints ---------------------------------------------------------------------------
-
-    def averaged_model(self) -> tuple[Seq2Seq, int] | None:
-        """A model with the mean weights of the checkpoints of `steps_to_average`, and their number; None if below 2."""
-        weights, steps = mean_weights(self.run, steps_to_average(self.state.progress, self.config.train))
-        if not weights:
-            return None
-        model = copy.deepcopy(self.state.model).eval()
-        load_weights(model, weights)
-        return model, len(steps)
-
-
-def steps_to_average(progress: Progress, settings: TrainSettings) -> list[int]:
-    """The steps of the checkpoints that train.average=best or last averages at the end, oldest first; else none."""
-    history, n = progress.history, settings.n_average
-    if settings.average not in ("best", "last"):
-        return []
-    if settings.average == "best":
-        history = sorted(history, key=lambda line: ranking(line, settings.metric), reverse=True)[:n]
-    return sorted(line["step"] for line in history)[-n:]
-
-
-def mean_weights(run: RunDirectory, steps: Iterable[int]) -> tuple[dict[str, Tensor], list[int]]:
-    """The mean weights of a run's checkpoints, and their steps; those that cannot be read are left out with a warning.
-
-    If fewer than two can be read, there are no weights.
-    """
-    found = {}
-    for step in steps:
-        try:
-            checkpoint = checkpoint_files.read_checkpoint(run.checkpoint_file(step), prefixes=("model",))
-            found[step] = checkpoint.part("model")
-        except ModelError as error:  # not written because the disk was full, or damaged
-            log.warning("%s; the average does without it", error)
-    return checkpoint_files.average([*found.values()]) if len(found) > 1 else {}, [*found]

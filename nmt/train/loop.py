@@ -255,30 +255,13 @@ class Trainer:
     # --- the end of training, and rollbacks ---------------------------------------------------------------
 
     def finish(self, report: Report, started: float) -> None:
-        """At the end of training, validate, then average checkpoints."""
+        """Validate once more, unless the last step was validated."""
         progress = self.progress
         self.checkpointer.snapshot_if_due(1.0)
         if not progress.is_validated():
             self.validate_and_save(report)
-        if self.config.train.average in ("best", "last"):
-            self.average_checkpoints()
         progress.elapsed_s = time.monotonic() - started
         progress.finished_at = progress.step
-
-    def average_checkpoints(self) -> None:
-        """Average the best or last checkpoints; keep the result as the best model if it is better on dev."""
-        barrier()  # the first rank must have written the checkpoints
-        averaged = self.checkpointer.averaged_model()
-        if averaged is None:
-            return
-        model, n_averaged = averaged
-        validation = self.validate(model)
-        is_best = self.checkpointer.keep_if_best(model, validation)
-        line = {"step": self.progress.step, "elapsed_s": self.progress.elapsed_s, "n_averaged": n_averaged}
-        self.checkpointer.append_metrics("average", {**line, **validation.figures()})
-        verdict = "kept" if is_best else "no better than the best one"
-        figures = (n_averaged, validation.bleu.value, validation.loss, verdict)
-        log.info("average of %d checkpoints: dev BLEU %.2f, loss %.3f (%s)", *figures)
 
     def roll_back(self, error: DivergedError) -> None:
         """Restore the last checkpoint and halve the learning rate. Raises `error` after `MAX_ROLLBACKS` rollbacks."""

@@ -59,7 +59,7 @@ class Progress:
     max_positions: NonNegativeInt = 0  # limit of a micro-batch, set after running out of memory; 0 for none
     bf16: bool = False  # the precision chosen at the start; a resumed run keeps it
     n_snapshots: NonNegativeInt = 0  # snapshots that were due when the last one was written
-    finished_at: int = -1  # step at which `finish` did the last validation and the average; -1 before
+    finished_at: int = -1  # step at which `finish` did the last validation; -1 before
     history: list[Figures] = field(default_factory=list)  # figures of every validation
 
     def is_validated(self) -> bool:

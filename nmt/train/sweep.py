@@ -179,7 +179,7 @@ class Sweep:
 
 
 def best_figures(run: RunDirectory, steps: int, metric: str) -> Figures:
-    """The figures of the best validation, or average of checkpoints, of a run up to a step."""
+    """The figures of the best validation of a run up to a step."""
     lines = [line for line in run.read_metrics() if is_validation(line) and line["step"] <= steps]
     if not lines:
         hint = f"was the disk full? remove {run.path} and repeat the command"

@@ -6,7 +6,6 @@ from pathlib import Path
 from nmt.errors import ModelError, OutputError, os_errors_as
 from nmt.run.checkpoint import read_checkpoint, read_newest
 from nmt.run.directory import RunDirectory
-from nmt.train.checkpointer import steps_to_average
 from nmt.train.progress import parse_progress
 
 
@@ -14,7 +13,7 @@ from nmt.train.progress import parse_progress
 class Pruned:
     """What pruning a run deletes, or would delete."""
 
-    kept: list[int]  # steps of checkpoints
+    kept: int  # step of the checkpoint
     files: list[Path]  # checkpoints, oldest first, then snapshots
     n_bytes: int
 
@@ -22,10 +21,9 @@ class Pruned:
 def prune(path: Path, *, dry_run: bool = False) -> Pruned:
     """Delete all checkpoints except the newest one that can be read; the model file, which is read first, stays.
 
-    If the training is unfinished, its snapshots and the checkpoints that it will average are kept, too.
+    If the training is unfinished, its snapshots are kept, too.
     """
     run = RunDirectory(path)
-    settings = run.read_config().train
     if not run.model_file.is_file():  # before a lock is written; an export has none
         raise ModelError(f"{run.path} has no model yet", hint="train it with `nmt train`")
     with run.lock():
@@ -34,13 +32,11 @@ def prune(path: Path, *, dry_run: bool = False) -> Pruned:
             raise ModelError(f"{run.path} has no checkpoint", hint="train it with `nmt train`")
         progress = parse_progress(newest.checkpoint.progress, run.checkpoint_file(newest.step))
         is_finished = progress.finished_at == progress.step
-        needed = [] if is_finished else steps_to_average(progress, settings)
-        kept = sorted({progress.step, *needed} & {*run.checkpoint_steps()})
-        steps = [step for step in run.checkpoint_steps() if step not in kept]
+        steps = [step for step in run.checkpoint_steps() if step != newest.step]
         files = [*sorted(run.checkpoints.glob("step-*.damaged")), *map(run.checkpoint_file, steps)]
         files += map(run.snapshot_file, run.snapshot_steps() if is_finished else [])
         n_bytes = sum(file.stat().st_size for file in files)
         with os_errors_as(OutputError, f"delete the checkpoints of {path}", hint="check permissions"):
             for file in () if dry_run else files:
                 file.unlink(missing_ok=True)
-    return Pruned(kept, files, n_bytes)
+    return Pruned(newest.step, files, n_bytes)

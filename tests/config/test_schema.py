@@ -121,6 +121,10 @@ def test_a_config_is_frozen(folder: Path) -> None:
 
 
 def test_a_setting_of_earlier_versions_is_ignored_where_it_has_no_effect(folder: Path) -> None:
-    old = load(folder, f"{MINIMAL}\ntrain: {{tensorboard: true, lr: 2e-3}}", "model.attention_window=0")
+    old = load(
+        folder,
+        f"{MINIMAL}\ntrain: {{tensorboard: true, average: last, n_average: 5, lr: 2e-3}}",
+        "model.attention_window=0",
+    )
     assert old == load(folder, MINIMAL, "train.lr=2e-3")
     assert "unknown key 'model.attention_window'" in fault(folder, "model: {attention_window: 8}")

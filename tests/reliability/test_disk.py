@@ -165,15 +165,3 @@ def test_without_an_intact_checkpoint_training_ends(corpus: Path) -> None:
     with pytest.raises(ModelError, match=f"no checkpoint of {run.path} can be read") as caught:
         run_training(config)
     assert caught.value.hint.startswith("begin anew with --fresh")
-
-
-def test_an_average_does_without_a_damaged_checkpoint(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
-    averaged: dict[str, Any] = {"train__average": "last"}
-    run_training(config_of(corpus, **averaged, train__max_steps=20, train__n_average=4))
-    run = RunDirectory(corpus / "run")
-    damage(run.checkpoint_file(5), random.Random(1), "flipped")
-    caplog.clear()
-    run_training(config_of(corpus, **averaged, train__max_steps=21, train__n_average=5))
-    assert f"{run.checkpoint_file(5)}: damaged" in caplog.text
-    assert "the average does without it" in caplog.text
-    assert run.read_metrics()[-1]["n_averaged"] == 4

@@ -1,4 +1,4 @@
-"""Training as a whole: resuming, budgets, the best model, averages, divergence, changed settings."""
+"""Training as a whole: resuming, budgets, the best model, divergence, changed settings."""
 
 import dataclasses
 import logging
@@ -21,7 +21,6 @@ from nmt.run.checkpoint import Checkpoint, hash_tensors, read_checkpoint, save_c
 from nmt.run.directory import RunDirectory
 from nmt.text.batches import Batch
 from nmt.train import loop, session
-from nmt.train.checkpointer import mean_weights
 from nmt.train.loop import Session
 from nmt.train.loss import LossSum
 from nmt.train.progress import ranking
@@ -34,7 +33,7 @@ from nmt.train.validation import Validation, validate
     ("stop_at", "n_workers", "choices"),
     [
         (1, 1, {"average": "ema"}),
-        (5, 1, {"average": "last"}),
+        (5, 1, {"average": "none"}),
         (7, 2, {"precision": "bf16"}),
         (7, 1, {"optimizer": "adamw", "decoder_input": "scheduled_sampling", "sampling_rate": 0.9}),
         (7, 1, {"average": "ema", "model__architecture": "rnn", "model__attention": "additive"}),
@@ -214,7 +213,7 @@ def test_a_validation_that_a_signal_breaks_off_is_the_first_thing_that_a_resumed
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A validation may take minutes, but a machine that is about to be switched off leaves only seconds."""
-    whole = config_of(corpus, "whole", train__average="last")
+    whole = config_of(corpus, "whole")
     run_training(whole)
     parts = whole.model_copy(update={"run": str(corpus / "parts")})
     left: list[str] = []
@@ -226,7 +225,7 @@ def test_a_validation_that_a_signal_breaks_off_is_the_first_thing_that_a_resumed
         return validate(*args, **kwargs)
 
     monkeypatch.setattr("nmt.train.loop.validate", breaking_off)
-    for n_passed, stopped_at in ((0, 5), (0, 5), (1, 10), (1, 12), (1, 12)):  # last stop: validating the average
+    for n_passed, stopped_at in ((0, 5), (0, 5), (1, 10), (1, 12)):
         left[:] = ["stop", *["pass"] * n_passed]
         with pytest.raises(StoppedError, match=f"stopped at step {stopped_at}, all saved"):
             run_training(parts)
@@ -259,7 +258,7 @@ def test_changed_architecture_is_refused_and_another_schedule_is_told(
 @pytest.mark.parametrize(
     ("parts", "tied", "trained", "average"),
     [
-        ("encoder", "all", {"source_embedding", "decoder", "decoder_norm"}, "last"),
+        ("encoder", "all", {"source_embedding", "decoder", "decoder_norm"}, "none"),
         (["decoder", "output"], "none", {"source_embedding", "target_embedding", "encoder", "encoder_norm"}, "ema"),
     ],
 )
@@ -268,15 +267,13 @@ def test_frozen_parts_stay_as_they_are_and_have_no_moments(
 ) -> None:
     base = config_of(corpus, "base", model__tied_embeddings=tied, train__max_steps=1)
     run_training(base)
-    course = {"train__average": average, "train__n_average": 3, "train__keep": 3, "train__validate_every": 4}
-    tuned = config_of(corpus, "tuned", train__init_from=base.run, train__freeze=parts, **course)
+    tuned = config_of(corpus, "tuned", train__init_from=base.run, train__freeze=parts, train__average=average)
     session.train(session.prepare(tuned.model_copy(update={"model": base.model})), quiet=True, n_workers=2)
     before = read_checkpoint(RunDirectory(base.run).model_file).part("model")
     run = RunDirectory(tuned.run)
     last = read_checkpoint(run.checkpoint_file(12))
     files = [last.part("model"), read_checkpoint(run.model_file).part("model")]
     files += [last.part("average")] if average == "ema" else []
-    files.append(mean_weights(run, [4, 8, 12])[0])
     for weights in files:
         changed = {name for name, x in weights.items() if not torch.equal(x, before[name])}
         assert {name.partition(".")[0] for name in changed} <= trained
@@ -423,7 +420,7 @@ def test_of_equal_scores_the_lower_loss_is_better(corpus: Path, monkeypatch: pyt
     assert best_of(config) == (8, 0.0)
 
 
-@pytest.mark.parametrize("settings", [{"train__max_steps": 2}, {"train__average": "last"}], ids=str)
+@pytest.mark.parametrize("settings", [{"train__max_steps": 2}, {"train__average": "none"}], ids=str)
 def test_a_kill_between_the_first_checkpoint_and_the_model_file_loses_nothing(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
@@ -598,13 +595,3 @@ def test_the_last_lines_name_the_limit_and_how_far_training_came(
     caplog.clear()
     run_training(config)
     assert caplog.messages[-1].endswith(f", {message}")
-
-
-def test_an_average_that_is_kept_does_not_undo_the_end_by_patience(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = config_of(corpus, train__average="last", train__validate_every=2, train__patience=1)
-    script(monkeypatch, (2.0, 5.0), (1.0, 6.0), (3.0, 4.0))
-    progress = run_training(config)
-    assert (progress.step, progress.best, progress.n_worse) == (4, 3.0, 1)
-    assert run_training(config).step == 4
