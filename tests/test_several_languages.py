@@ -176,6 +176,7 @@ def test_directions_of_a_translator(run: Path) -> None:
 def test_a_missing_or_unknown_direction_is_one_clear_line(run: Path, five_run: FiveRun) -> None:
     for command in (["translate", "ba"], ["align"], ["score"], ["explain", "ba", "--json"]):
         assert "-l src-up" in one_clear_error(run_nmt(*command, "-m", run), 2, "translates src-up, src-back")
+    one_clear_error(run_nmt("check", run / "config.yaml"), 2, "translates src-up, src-back")
     unknown = run_nmt("translate", "ba", "-m", run, "-l", "xx")
     assert "it translates src-up, src-back" in one_clear_error(unknown, 2, "does not translate xx")
     one_clear_error(run_nmt("translate", "ba", "-m", run, "-l", "back-up"), 2, "does not translate back-up")
@@ -209,3 +210,12 @@ def test_info_and_an_export_name_the_languages(run: Path, tmp_path: Path) -> Non
     err_lines(run_nmt("export", "-m", run, "--to", "ctranslate2", "-o", tmp_path / "one", "-l", "src-back"))
     assert out_lines(run_nmt("translate", "ba de", "-m", tmp_path / "all", "-l", "up")) == ["BA DE"]
     assert out_lines(run_nmt("translate", "ba de", "-m", tmp_path / "one")) == ["de ba"]
+
+
+def test_check_examines_the_corpora_of_a_direction(run: Path) -> None:
+    found = run_nmt("check", run / "config.yaml", "-l", "back", "--json")
+    (line,) = found.stdout.splitlines()
+    of_parts = {"train": LINES, "dev": LINES[::25], "test": LINES[::21]}
+    assert {one["name"]: one["n_source"] for one in json.loads(line)["corpora"]} == {
+        k: len(v) for k, v in of_parts.items()
+    }

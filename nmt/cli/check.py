@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli import streams
+from nmt.cli import options, streams
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def check(
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object with all line numbers.")] = False,
     html: Html = None,
     fix: Fix = None,
+    languages: options.Languages = "",
 ) -> None:
     """Look for faults in parallel text before training on it.
 
@@ -36,7 +37,7 @@ def check(
     from nmt.corpus import render
     from nmt.corpus.check import check
 
-    corpora, declared = corpora_of(what, is_fixed=fix is not None)
+    corpora, declared = corpora_of(what, languages, is_fixed=fix is not None)
     report = check(corpora, declared, quiet=streams.is_quiet())
     if json_lines:
         print(json.dumps(render.as_plain(report), ensure_ascii=False))
@@ -62,24 +63,32 @@ def check(
         raise typer.Exit(1)
 
 
-def corpora_of(what: list[str], *, is_fixed: bool) -> tuple[list["CorpusFiles"], tuple[str, str]]:
-    """Return the named corpora, train first, and their declared languages."""
-    from nmt.config import directions, language, language_of, load_config
+def corpora_of(what: list[str], languages: str, *, is_fixed: bool) -> tuple[list["CorpusFiles"], tuple[str, str]]:
+    """Return the named corpora of one direction, train first, and their declared languages."""
+    from nmt.config import chosen_direction, language, language_of, load_config, targets_of
     from nmt.corpus.reading import CorpusFiles
-    from nmt.train.corpora import corpus_paths, named, training_paths
+    from nmt.train.corpora import all_corpora, corpus_paths
 
     if Path(what[0]).suffix in (".yaml", ".yml"):
         config = load_config(Path(what[0]), what[1:])
-        if directions(config.data):
-            hint = "check each by itself: nmt check SRC TGT"
-            raise InputError(f"{what[0]} has corpora in several directions", hint=hint)
         if is_fixed and config.data.mix:
             message = "--fix would join data.mix with the training files, and its shares would no longer apply"
             raise InputError(message, hint="clean each corpus by itself: nmt check SRC TGT --fix DIR")
-        corpora = [CorpusFiles("train", *training_paths(config))]  # includes data.mix
-        others = named("dev", config.data.dev) | named("test", config.data.test)
-        corpora += [CorpusFiles(name, *corpus_paths(config, files)) for name, files in others.items()]
-        return corpora, (language(config.data, "source"), language(config.data, "target"))
+        direction = chosen_direction(config.data, targets_of(config.data), languages)
+        joined: dict[str, CorpusFiles] = {}
+        for name, files in all_corpora(config).items():
+            if direction in ("", files.languages):
+                part = name.partition(".")[0].replace("mix", "train")
+                corpus = joined.setdefault(part, CorpusFiles(part, [], []))
+                for side, paths in zip(corpus.sides, corpus_paths(config, files), strict=True):
+                    side.extend(paths)
+        if "train" not in joined:
+            raise InputError(f"{what[0]} has no training pairs for {direction}", hint="name another direction with -l")
+        of_source, _, of_target = direction.rpartition("-")
+        known = language(config.data, "source"), language(config.data, "target")
+        return [*joined.values()], (of_source, of_target) if direction else known
+    if languages:
+        raise InputError("-l chooses a direction of a config", hint="leave it out")
     if len(what) != 2:
         message = f"a config (.yaml) or two files are needed, not {' '.join(what)}"
         raise InputError(message, hint="nmt check mine.yaml, or nmt check train.de train.en")
