@@ -122,10 +122,15 @@ def identify(texts: Sequence[str]) -> str:
     return name if probability > SURE else ""
 
 
+def probabilities(text: str) -> dict[str, float]:
+    """The probability of each language that a text may be in, by py3langid's code."""
+    return {name: float(probability) for name, probability in identifier().rank(text)}
+
+
 def third_language(text: str, names: tuple[str, str]) -> str:
     """The code of a line's language if it is clearly neither side's language; else ""."""
     name, probability = identifier().classify(text)
     if name in (*names, "zxx") or probability < LIKELY:  # zxx: no language, such as numbers
         return ""
-    probabilities = dict(identifier().rank(text))
-    return name if all(probabilities.get(own, 0.0) < RULED_OUT for own in names) else ""
+    of_each = probabilities(text)
+    return name if all(of_each.get(own, 0.0) < RULED_OUT for own in names) else ""

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.exceptions import HTTPException
 
 from nmt.config import base_language, language
+from nmt.corpus import language as identification
 from nmt.decode.confidence import confidence_of, words_of
 from nmt.decode.options import SearchOptions
 from nmt.decode.segments import Line, Translation
@@ -102,14 +103,36 @@ class Api:
             self.models.append(model)
         self.metrics.waiting.set_function(lambda: sum(len(model.batcher.waiting) for model in self.models))
 
-    def pick(self, source: str, target: str | None) -> ServedModel:
-        """Return the model for a language pair. Raises HTTPException 400 unless exactly one model fits."""
+    def pick(self, source: str, target: str | None, texts: str | list[str] | None = None) -> ServedModel:
+        """Return the model for a language pair; the source `auto` is the language that the texts are in.
+
+        Raises HTTPException 400 unless exactly one model fits.
+        """
         found = [model for model in self.models if model.translates(source, target)]
+        if len(found) > 1 and target is not None and texts is not None:
+            fitting = {base_language(model.source) for model in found}
+            detected = next(one.language for one in self.detected(texts) if one.language in fitting)
+            found = [model for model in found if model.translates(detected, target)]
         if len(found) == 1:
             return found[0]
         pairs = ", ".join(f"{model.source} to {model.target}" for model in self.models)
         problem = "several models fit" if found else f"no model translates {source:.20} to {target or 'any'}"
         raise HTTPException(400, f"{problem}; this server translates {pairs}")
+
+    def detected(self, texts: str | list[str]) -> list[schema.DetectedLanguage]:
+        """The source languages of all models, the most probable first; the texts are taken to be in one of them."""
+        of_each = identification.probabilities("\n".join(as_list(texts)))
+        codes = dict.fromkeys(base_language(model.source) for model in self.models)
+        known = {code: of_each.get(two_letters(code), 0.0) + 1e-9 for code in codes}  # no division by 0
+        percents = {code: round(100 * probability / sum(known.values()), 1) for code, probability in known.items()}
+        ranked = sorted(codes, key=lambda code: -percents[code])
+        return [schema.DetectedLanguage(language=code, confidence=percents[code]) for code in ranked]
+
+    def detection(self, model: ServedModel, texts: str | list[str]) -> schema.DetectedLanguage:
+        """What is answered to the source `auto`; without confidence if there is only one model."""
+        source = base_language(model.source)
+        found = self.detected(texts) if len(self.models) > 1 else [schema.DetectedLanguage(language=source)]
+        return next(one for one in found if one.language == source)
 
     def check_key(self, request: Request, key: str) -> None:
         """Raise HTTPException 403 unless a key is given, in the header or as `key`, or none is needed."""
@@ -154,7 +177,7 @@ class Api:
     async def libre_translate(self, request: Request, body: schema.LibreRequest) -> schema.LibreAnswer:
         """Translate, as LibreTranslate does; takes forms too."""
         self.check_key(request, body.api_key)
-        model = self.pick(body.source, body.target)
+        model = self.pick(body.source, body.target, body.q)
         n_best = 1 + body.alternatives
         options = model.translator.with_options(
             n_best=n_best, beam=max(n_best, model.translator.options.beam), scores=body.confidence
@@ -175,7 +198,7 @@ class Api:
             translatedText=best if is_list else best[0],
             alternatives=(others if is_list else others[0]) if body.alternatives else None,
             confidence=(confidences if is_list else confidences[0]) if confidences else None,
-            detectedLanguage=schema.DetectedLanguage(language=model.source) if body.source == "auto" else None,
+            detectedLanguage=self.detection(model, body.q) if body.source == "auto" else None,
         )
 
     async def translated(self, model: ServedModel, lines: Sequence[Line], options: SearchOptions) -> list[Translation]:
@@ -196,6 +219,12 @@ class Api:
         writer = MarkupTranslator(model.translator, HTML)
         written = iter(await self.answer(model.batcher.call(lambda _: writer.written(copies, chosen))))
         return [[next(written) for _ in n_best] for n_best in n_bests]
+
+    async def detect(self, request: Request, body: schema.DetectRequest) -> list[schema.DetectedLanguage]:
+        """Which of the source languages a text is in, the most probable first; takes forms too."""
+        self.check_key(request, body.api_key)
+        self.lines_of(as_list(body.q))
+        return self.detected(body.q)
 
     async def languages(self) -> list[schema.Language]:
         """The languages, and what each is translated to."""
@@ -227,7 +256,7 @@ class Api:
     async def translate(self, request: Request, body: schema.TranslateRequest) -> Any:
         """Translate with n-best lists, scores and pieces; with `stream`, show the translation as it grows."""
         self.check_key(request, body.api_key)
-        model = self.pick(body.source, body.target)
+        model = self.pick(body.source, body.target, body.q)
         options = model.options(body)
         lines = self.lines_of(as_list(body.q), model.translator.encode_prefix(body.prefix))
         if body.stream:
@@ -301,7 +330,7 @@ class Api:
     ) -> Response:
         """Return the answer of a function that takes the arguments of `explain`, from the model's thread."""
         self.check_key(request, body.api_key)
-        model = self.pick(body.source, body.target)
+        model = self.pick(body.source, body.target, body.q)
         options = model.options(body)
         self.lines_of([body.q])
         settings = options.changed(n_best=options.beam).model_dump()
@@ -315,6 +344,11 @@ def as_list(texts: str | list[str]) -> list[str]:
 
 def split_lines(text: str) -> list[str]:
     return text.replace("\r\n", "\n").split("\n")
+
+
+def two_letters(code: str) -> str:
+    """A language code as ISO 639-1 has it, if it does: de for deu."""
+    return langcodes.standardize_tag(code) if langcodes.tag_is_valid(code) else code
 
 
 def name_of(code: str) -> str:

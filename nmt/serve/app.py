@@ -46,6 +46,7 @@ def create_app(
     app = FastAPI(title="nmt", version=__version__, docs_url=None, redoc_url=None, responses=ERRORS)
     app.get("/health")(api.health)
     app.get("/languages")(api.languages)
+    app.post("/detect")(api.detect)
     app.post("/translate", response_model=schema.LibreAnswer, response_model_exclude_none=True)(api.libre_translate)
     documents = Documents(api)
     app.post(FILE_PATH)(documents.translate_file)

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
-FORM_PATHS = {"/translate", "/explain"}  # for LibreTranslate's clients; for the form of our page
+FORM_PATHS = {"/translate", "/detect", "/explain"}  # for LibreTranslate's clients; for the form of our page
 FILE_PATH, MAX_FILES = "/translate_file", 8  # requests at once; further ones wait, because their bodies are large
 MAX_FIELDS = 32  # of a form
 MAX_CONNECTIONS = 1024

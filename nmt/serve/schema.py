@@ -19,7 +19,9 @@ ENCODABLE = BeforeValidator(without_surrogates)
 Text = Annotated[str, ENCODABLE, Field(description="Text; each of its lines is translated by itself.")]
 Texts = Text | Annotated[list[Text], Field(description="Several texts.")]
 Code = Annotated[str, Field(max_length=20), ENCODABLE]
-Source = Annotated[Code, Field(description="Language code; auto takes the only model that fits the target.")]
+Source = Annotated[
+    Code, Field(description="Language code, or auto: the language that the text is in, of those that fit the target.")
+]
 Key = Annotated[str, Field(description="If the server needs one; or as Authorization: Bearer KEY.")]
 Prefix = Annotated[
     Annotated[str, Field(max_length=MAX_PREFIX), ENCODABLE] | Annotated[list[int], Field(max_length=MAX_PREFIX)],
@@ -41,9 +43,16 @@ class LibreRequest(BaseModel):
     api_key: Key = ""
 
 
+class DetectRequest(BaseModel):
+    q: Texts
+    api_key: Key = ""
+
+
 class DetectedLanguage(BaseModel):
     language: str
-    confidence: Annotated[float, Field(description="0: nothing is detected, only one model fits.")] = 0.0
+    confidence: Annotated[
+        float, Field(description="Probability in percent, if it is a source language; 0 if there is only one model.")
+    ] = 0.0
 
 
 class LibreAnswer(BaseModel):

@@ -217,7 +217,7 @@ def test_pages_and_what_they_load(client: Client) -> None:
     assert client.get("/static/../api.py").error == "Not Found"
     described = client.get("/openapi.json").json
     assert set(described["paths"]) == {
-        "/download_file/{name}", "/frontend/settings", "/health", "/languages", "/metrics", "/translate",
+        "/detect", "/download_file/{name}", "/frontend/settings", "/health", "/languages", "/metrics", "/translate",
         "/translate_file", "/v1/explain", "/v1/models", "/v1/translate"
     }  # fmt: skip
 

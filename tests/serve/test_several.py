@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 from served import served
 from small_run import SEVERAL, config_of, run_training
 
 import nmt
+from nmt.decode.translator import Translator
 
 
 def test_the_directions_of_a_model_are_listed_and_picked_by_their_languages(corpus: Path) -> None:
@@ -22,5 +24,25 @@ def test_the_directions_of_a_model_are_listed_and_picked_by_their_languages(corp
         for translator, source, target in ((one, "zh", "en"), (other, "en", "zh"), (one, "auto", "en")):
             answer = client.post("/translate", {"q": ["the dog", ">>zh<<"], "source": source, "target": target}).json
             assert answer["translatedText"] == translator.translate(["the dog", ">>zh<<"])
+        for q, expected in (("The black dog runs.", "en"), (["狗跑。", "猫睡觉。"], "zh")):
+            first, second = client.post("/detect", {"q": q}).json
+            assert (first["language"], {first["language"], second["language"]}) == (expected, {"en", "zh"})
+            assert first["confidence"] + second["confidence"] == pytest.approx(100, abs=0.2)
+            assert first["confidence"] > 80
         unknown = client.post("/translate", {"q": "the dog", "source": "en", "target": "fr"})
     assert unknown.error == "no model translates en to fr; this server translates zh to en, en to zh"
+
+
+def test_auto_is_the_language_of_the_text_if_several_fit_the_target(corpus: Path) -> None:
+    config = config_of(corpus, **SEVERAL, train__max_steps=2, train__validate_every=2)
+    run_training(config)
+    chinese = nmt.load(config.run).to("zh-en")
+    data = chinese.config.data.model_copy(update={"source_lang": "deu"})
+    german = Translator(chinese.engine, chinese.tokenizers, chinese.config.model_copy(update={"data": data}))
+    with served(chinese, german) as client:
+        for q, source in (("狗今天跑。", "zh"), (["Der Hund rennt.", "Eine Katze"], "deu")):
+            answer = client.post("/translate", {"q": q, "source": "auto", "target": "en"}).json
+            assert answer["detectedLanguage"]["language"] == source
+            assert answer["detectedLanguage"]["confidence"] > 80
+        several = client.post("/v1/translate", {"q": "狗今天跑。"})
+    assert several.error.startswith("several models fit")
