@@ -51,6 +51,8 @@ def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
         raise ConfigError(f"the model translates from {pair} only", hint="leave out -l")
     if not languages and not (targets and known):  # one direction, or an imported model, which reads tags in the text
         return ""
+    if not languages and len(known) == 1:  # a model of several, fine-tuned in one direction
+        return known[0]
     if not languages and len(targets) > 1:
         raise ConfigError(f"the model translates {', '.join(known)}", hint=f"choose one, for example -l {known[0]}")
     source, _, target = (languages or targets[0]).rpartition("-")

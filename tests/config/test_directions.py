@@ -69,3 +69,8 @@ def test_a_direction_is_meant_by_its_target_if_no_other_has_it(folder: Path, ask
 def test_a_direction_that_a_model_does_not_have_is_refused(folder: Path, asked: str) -> None:
     with pytest.raises(ConfigError, match=r"the model (does not translate|translates de-en, en-de, fr-en)"):
         chosen_direction(load(folder, SEVERAL).data, ["en", "de"], asked)
+
+
+def test_a_model_of_several_that_was_fine_tuned_in_one_direction_takes_it(folder: Path) -> None:
+    config = load(folder, SEVERAL, "data.train=[{source: b.de, target: b.en, languages: de-en}]")
+    assert chosen_direction(config.data, ["en", "de"], "") == "de-en"
