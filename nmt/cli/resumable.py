@@ -71,7 +71,8 @@ def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[Bina
     header = json.dumps(origin).encode() + b"\n"
     with contextlib.ExitStack() as stack:
         try:
-            part.touch()
+            if not part.exists():  # the time of a file of another program stays, too
+                part.touch()
             file = stack.enter_context(part.open("rb+"))
             stack.enter_context(locked(part))
         except OSError as error:

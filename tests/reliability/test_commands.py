@@ -23,9 +23,10 @@ from nmt.cli.app import PANELS, app, name_of
 
 from .runs import run_main
 
-FIRST = int(os.environ.get("NMT_SOAK_SEED", "1"))  # seed of the first line
+FIRST, N_LINES = (int(os.environ.get(f"NMT_SOAK_{name}", n)) for name, n in (("SEED", 1), ("LINES", 2_000)))
 ODD = os.fsdecode(b"odd\n\x1b[31m\xff\xe2\x80\xae")  # a line end, a color, a bad byte, right to left
 HOSTILE = tomllib.loads(Path(__file__).with_name("hostile.toml").read_text(encoding="utf-8"))["commands"]
+DEFAULTS: dict[str, list[str]] = HOSTILE["defaults"]
 COMMANDS = [command for panel in PANELS.values() for command in panel]
 OUTPUTS = ("output", "html", "fix")
 STOP_S, HANG_S = 30, 240  # after which a server is stopped, and a command that still runs hangs
@@ -43,7 +44,7 @@ def build(home: Path, five: FiveRun) -> None:
     big = "".join(f"a {n} b {n * n} c.\n" for n in range(80))
     texts = {"five.yaml": config, f"{ODD}.yaml": config, "big.de": big, "big.en": big.upper(), "empty": ""}
     texts |= dict.fromkeys([f"{ODD}.de", "-dash.de", "notes.md", "notes.docx", "notes.json"], '["你 好 。"]\n')
-    foreign = ("full/precious", "full/train.zh", "full/config.yaml", "../outside/precious", "notes.part", "locked")
+    foreign = ("full/precious", "full/train.zh", "full/config.yaml", "../outside/precious", "precious.part", "locked")
     for name, text in (texts | dict.fromkeys(foreign, "precious")).items():
         (home / name).write_text(text, encoding="utf-8")
     (home / "binary").write_bytes(random.Random(1).randbytes(5000))
@@ -70,6 +71,10 @@ def state(folder: Path) -> dict[Path, tuple[object, ...]]:
     return found
 
 
+def special(text: str) -> str:
+    return text.replace("LONG", "x" * 9000).replace("BAD", "\udcff").replace("ODD", ODD)
+
+
 def drawn(draw: random.Random, name: str, kind: Any) -> str:
     """A value for a parameter: often one that makes sense, so that a command gets further."""
     options = [one for one in get_args(kind) or (kind,) if one is not type(None)]
@@ -80,14 +85,13 @@ def drawn(draw: random.Random, name: str, kind: Any) -> str:
     pools = [HOSTILE["entries" if options[0] is Path or name in HOSTILE["good"] else options[0].__name__]]
     pools = [HOSTILE["settings"]] if name == "overrides" else pools
     pools += [HOSTILE["good"].get(name, HOSTILE["outputs"] if name in OUTPUTS else pools[0])] * 2
-    text: str = draw.choice(draw.choice(pools))
-    return text.replace("LONG", "x" * 9000).replace("BAD", "\udcff").replace("ODD", ODD)
+    return special(draw.choice(draw.choice(pools)))
 
 
 def line(draw: random.Random) -> tuple[str, list[str], list[str]]:
     """A random command, its arguments, and the paths that it may write."""
     command = draw.choice(COMMANDS)
-    words, outputs, arguments = list[str](), list[str](HOSTILE["defaults"].get(name_of(command), [])), list[str]()
+    words, outputs, arguments = list[str](), [*DEFAULTS.get(name_of(command), [])], list[str]()
     hints = get_type_hints(command, include_extras=True)
     for parameter in typer.main.get_command(app).commands[name_of(command)].params:  # type: ignore[attr-defined]
         name, is_argument = str(parameter.name), parameter.param_type_name == "argument"
@@ -144,41 +148,51 @@ def faults(command: str, code: int, err: str) -> list[str]:
 
 
 def changes(before: dict[Path, Any], home: Path, outputs: list[str]) -> list[str]:
-    """What has changed in the folder besides the outputs; of precious files, also below them."""
+    """What has changed in the folder besides the outputs; of precious files, also in them."""
     after, found = state(home.parent), []
     allowed = [*(Path(os.path.realpath(home / one)) for one in outputs), home.parent / "cache"]
     for path in [path for path in {**before, **after} if before.get(path) != after.get(path)]:
-        is_named = any(path.is_relative_to(one) for one in allowed)
-        if not is_named or (path in before and "precious" in path.name and path not in allowed):
+        is_precious = path in before and "precious" in path.name and (path not in allowed or path.suffix == ".part")
+        if is_precious or not any(path.is_relative_to(one) for one in allowed):
             found.append(f"changed {path.relative_to(home.parent)!r}")
     return found
 
 
-def test_random_command_lines(five_run: FiveRun, tmp_path: Path) -> None:
-    home, log, counts, wrong = tmp_path / "a" / "home", tmp_path / "log", Counter[str](), list[str]()
-    for seed in range(FIRST, FIRST + int(os.environ.get("NMT_SOAK_LINES", soak(15, 2_000)))):
-        command, words, outputs = line(random.Random(seed))
-        build(home, five_run)
-        log.write_bytes(b"")
-        before, done, start = state(home.parent), threading.Event(), time.monotonic()
-        process = FORKS.Process(target=execute, args=([command, *words], home, str(log)))
-        process.start()
-        pipe = threading.Thread(target=use_fifo, args=(home / "fifo", done), daemon=True)
-        pipe.start()
-        while process.exitcode is None and time.monotonic() < start + HANG_S:
-            process.join(0.1 if command == "serve" else HANG_S)
-            if command == "serve" and (b"serving on" in log.read_bytes() or time.monotonic() > start + STOP_S):
-                os.kill(process.pid or 0, signal.SIGTERM)
-        process.kill()
-        process.join()
-        done.set()
-        pipe.join()
-        err = log.read_bytes().decode(errors="replace")
-        found = [*faults(command, process.exitcode or 0, err), *changes(before, home, outputs)]
-        counts[f"{command} {process.exitcode}"] += 1
+def attempt(
+    home: Path, five: FiveRun, command: str, words: list[str], outputs: list[str]
+) -> tuple[int, list[str], str]:
+    """Run a command line in a new folder. Returns the exit code, what is wrong, and stderr."""
+    build(home, five)
+    log = home.parents[1] / "log"
+    log.write_bytes(b"")
+    before, done, start = state(home.parent), threading.Event(), time.monotonic()
+    process = FORKS.Process(target=execute, args=([command, *words], home, str(log)))
+    process.start()
+    pipe = threading.Thread(target=use_fifo, args=(home / "fifo", done), daemon=True)
+    pipe.start()
+    while process.exitcode is None and time.monotonic() < start + HANG_S:
+        process.join(0.1 if command == "serve" else HANG_S)
+        if command == "serve" and (b"serving on" in log.read_bytes() or time.monotonic() > start + STOP_S):
+            os.kill(process.pid or 0, signal.SIGTERM)
+    process.kill()
+    process.join()
+    done.set()
+    pipe.join()
+    code, err = process.exitcode or 0, log.read_bytes().decode(errors="replace")
+    return code, ", ".join([*faults(command, code, err), *changes(before, home, outputs)]), err
+
+
+def test_command_lines(five_run: FiveRun, tmp_path: Path) -> None:
+    """The first lines are those with which faults were found."""
+    counts, wrong, seeds = Counter[str](), list[str](), range(FIRST, FIRST + soak(8, N_LINES))
+    lines = [(one[0], [*map(special, one[1:])], [one[-1], *DEFAULTS.get(one[0], [])]) for one in HOSTILE["found"]]
+    for number, (command, words, outputs) in enumerate([*lines, *(line(random.Random(seed)) for seed in seeds)]):
+        name = f"seed {FIRST + number - len(lines)}"  # of those found, 0 or negative
+        code, found, err = attempt(tmp_path / "a" / "home", five_run, command, words, outputs)
+        counts[f"{command} {code}"] += 1
         if found:
             text = shlex.join(["nmt", command, *(one[:300] for one in words)])
-            wrong.append(f"seed {seed}: {', '.join(found)}: {text!r}\n{err[-2000:]}")
+            wrong.append(f"{name}: {found}: {text!r}\n{err[-2000:]}")
             print(wrong[-1], flush=True)
     print(dict(sorted(counts.items())))
     assert not wrong, "\n".join(wrong)
