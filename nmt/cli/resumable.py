@@ -71,8 +71,7 @@ def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[Bina
     header = json.dumps(origin).encode() + b"\n"
     with contextlib.ExitStack() as stack:
         try:
-            if not part.exists():  # the time of a file of another program stays, too
-                part.touch()
+            part.open("a+b").close()  # unlike `touch`, it leaves the time of another program's file as it is
             file = stack.enter_context(part.open("rb+"))
             stack.enter_context(locked(part))
         except OSError as error:

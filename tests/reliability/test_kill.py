@@ -95,7 +95,7 @@ def test_a_copy_of_a_run_in_training_goes_on_to_the_same_weights(tmp_path: Path)
         copied.mkdir()
         first = draw.choice(["model.safetensors", "checkpoints", "metrics.jsonl"]) if number else "model.safetensors"
         with training(config, run) as one:
-            for step, but, of in ((5, "", first), (draw.choice([10, 20, 40]), first, "*")):
+            for step, but, of in ((10, "", first), (draw.choice([15, 20, 40]) if number else 40, first, "*")):
                 while (RunDirectory(run).newest_step() or 0) < step and one.process.exitcode is None:
                     time.sleep(0.01)
                 for path in run.glob(of):
