@@ -110,7 +110,7 @@ def _cannot_write(path: Path, error: OSError) -> OutputError:
 
 def atomic_write(path: Path, content: bytes | str) -> None:
     with atomic_writer(path) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+        file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
 
 
 def append_whole(path: Path, content: bytes) -> None:

@@ -33,7 +33,7 @@ def init(
     """
     import yaml
 
-    from nmt.config import Config
+    from nmt.config import check_config
     from nmt.corpus import init as corpus_init
     from nmt.corpus.split import split_corpus
     from nmt.files import atomic_write
@@ -60,12 +60,12 @@ def init(
             return corpus_init.config_text(plan, str(run), str(data), languages)
 
         def measure(plan: corpus_init.Plan) -> tuple[float, int]:
-            return measured(Config.model_validate(yaml.safe_load(text(plan))), device)
+            return measured(check_config(yaml.safe_load(text(plan)), {}, str(output)), device)
 
         plan = corpus_init.plan(facts, minutes, measure)
         cost = f"{plan.expected_minutes:,.0f} minutes and {plan.memory / 1e9:.1f} GB of memory"
         header = f"""\
-# {languages[0]} to {languages[1]}, written by `nmt init` for {source.name} and {target.name}.
+# {languages[0]} to {languages[1]}, written by `nmt init` for {streams.printable(f"{source.name} and {target.name}")}.
 #
 # data      {facts.n_train:,} / {facts.n_dev:,} / {facts.n_test:,} pairs
 # expected  {cost}, by a step measured on this machine

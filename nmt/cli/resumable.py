@@ -71,7 +71,7 @@ def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[Bina
     header = json.dumps(origin).encode() + b"\n"
     with contextlib.ExitStack() as stack:
         try:
-            part.touch()
+            part.open("a+b").close()  # unlike `touch`, it leaves the time of another program's file as it is
             file = stack.enter_context(part.open("rb+"))
             stack.enter_context(locked(part))
         except OSError as error:
@@ -80,11 +80,11 @@ def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[Bina
         except InputError as error:
             raise InputError(f"another command is writing {part}", hint="wait for it to end") from error
         first = file.readline()
-        if first.endswith(b"\n") and first != header:
+        if not header.startswith(first):  # a writer that was killed at the start has left a part of the header
             hint = "restore it, or delete the part file to start over"
             raise InputError(f"{part} was started with another input, model or option", hint=hint)
         file.seek(0)
-        file.write(header)  # missing if the file is new, or its writer was killed at the start
+        file.write(header)
         n_lines, end = 0, file.tell()
         for line in file:
             if line.endswith(b"\n"):

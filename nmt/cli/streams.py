@@ -76,7 +76,7 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
 def write_text(path: Path, text: str, *, show: bool = False) -> None:
     """Write a file atomically, or to stdout for `-`, log its path, and if wanted, show it in a browser."""
     with open_output(path) as out:
-        out.write(text.encode())
+        out.write(text.encode(errors="backslashreplace"))  # a file name in it may have bytes that are not UTF-8
     log.info("written to %s", path)
     if show:
         webbrowser.open(path.absolute().as_uri())

@@ -59,8 +59,8 @@ def sweep(
     halving = Sweep(directory, candidates, Budget(minutes, steps), train, device)
     standings = halving.run()
     winner = candidates[standings[0].number - 1]
-    comment = f"# {winner}: the best of {len(candidates)} candidates in {directory}\n"
-    atomic_write(directory / "winner.yaml", comment + dump_config(winner.config, only_set=True))
+    comment = streams.printable(f"# {winner}: the best of {len(candidates)} candidates in {directory}")
+    atomic_write(directory / "winner.yaml", f"{comment}\n{dump_config(winner.config, only_set=True)}")
     if json_lines:
         metric = candidates[0].config.train.metric
         found = {"metric": metric, "rungs": halving.rungs, "standings": [vars(one) for one in standings]}

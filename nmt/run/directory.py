@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import shlex
 import stat
 import subprocess
@@ -168,7 +169,7 @@ class RunDirectory:
 
     def _steps(self, prefix: str) -> list[int]:
         stems = (file.stem.removeprefix(prefix) for file in self.checkpoints.glob(f"{prefix}*.safetensors"))
-        return sorted(int(stem) for stem in stems if stem.isdigit())
+        return sorted(int(stem) for stem in stems if re.fullmatch("0|[1-9][0-9]*", stem))
 
     def newest_step(self) -> int | None:
         return max(self.checkpoint_steps(), default=None)
@@ -192,13 +193,13 @@ class RunDirectory:
 
     def append_metrics(self, *lines: dict[str, Any]) -> None:
         """Append lines of figures, all or none."""
-        append_whole(self.metrics_file, "".join(map(_json_line, lines)).encode())
+        append_whole(self.metrics_file, b"".join(map(_json_line, lines)))
 
     def cut_metrics(self, step: int) -> list[dict[str, Any]]:
         """Drop the lines after `step`, which a resumed run will write again; return the other lines."""
         kept = [line for line in self.read_metrics() if line.get("step", 0) <= step]
         if self.metrics_file.exists():
-            atomic_write(self.metrics_file, "".join(map(_json_line, kept)))
+            atomic_write(self.metrics_file, b"".join(map(_json_line, kept)))
         return kept
 
     def read_metrics(self) -> list[dict[str, Any]]:
@@ -206,7 +207,7 @@ class RunDirectory:
 
     def append_scores(self, line: dict[str, Any]) -> None:
         self._check_links()
-        append_whole(self.scores_file, _json_line(line).encode())
+        append_whole(self.scores_file, _json_line(line))
 
     def read_scores(self) -> list[dict[str, Any]]:
         """The results of all evaluations of the run's models, oldest first."""
@@ -220,8 +221,8 @@ def kind_of(line: Mapping[str, Any]) -> str:
     return "step" if "grad_norm" in line else "validation"
 
 
-def _json_line(line: Mapping[str, Any]) -> str:
-    return json.dumps(line, ensure_ascii=False) + "\n"
+def _json_line(line: Mapping[str, Any]) -> bytes:
+    return json.dumps(line, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
 
 
 def json_lines(file: Path) -> Iterator[dict[str, Any]]:

@@ -65,8 +65,9 @@ def bind(host: str, port: int) -> socket.socket:
     """Return a listening socket. Raises InputError if the address cannot be used."""
     try:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise InputError(f"cannot listen on {host} port {port}: {error.strerror}", hint="use another --port") from error
+    except (OSError, TypeError, UnicodeError) as error:  # the last two: too long a name, or bytes that are not UTF-8
+        reason = getattr(error, "strerror", "it is no name of a host")
+        raise InputError(f"cannot listen on {host} port {port}: {reason}", hint="use another --port") from error
     # Connections inherit both options. asyncio does not set TCP_NODELAY for sockets of `create_server`: the body of an
     # answer, sent after its headers, would wait some 40 ms for the client's delayed acknowledgment.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

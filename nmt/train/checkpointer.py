@@ -1,5 +1,6 @@
 """The files that training writes and reads: checkpoints, the best model, metrics."""
 
+import contextlib
 import logging
 import time
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from nmt.errors import ModelError, OutputError, os_errors_as
 from nmt.model.base import Seq2Seq
 from nmt.run.checkpoint import Checkpoint, load_weights, read_newest, save_checkpoint, weights_of
 from nmt.run.directory import RunDirectory
+from nmt.run.header import read_header
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.optimizer import STATE, make_optimizers
 from nmt.train.progress import OR_ANEW, Progress, is_validation, parse_progress, ranking
@@ -176,8 +178,8 @@ class Checkpointer:
                 log.warning("%s; kept as %s, going on from step %d", damage, aside.name, newest.step)
             metrics = self.run.cut_metrics(progress.step)
             self.run.cut_snapshots(progress.step)
-            validated = {line["step"] for line in metrics if is_validation(line)}
-            if progress.is_validated() and progress.step not in validated:
+            validated = any(line["step"] == progress.step for line in metrics if is_validation(line))
+            if progress.is_validated() and not validated:
                 # The run was killed after it wrote this checkpoint and before it wrote the line.
                 self.append_metrics("validation", progress.history[-1])
         return True
@@ -201,16 +203,17 @@ class Checkpointer:
                 }
 
     def _restore_best(self) -> None:
-        """If the model file is missing, forget the best model, so that the next validation writes the file again."""
-        progress = self.state.progress
-        if progress.best is not None and not self.run.model_file.exists():
-            log.warning("%s is missing: the next validation writes it again", self.run.model_file)
+        """Forget a best model that the model file lacks, as in a run that was copied while it was trained."""
+        progress, file, step = self.state.progress, self.run.model_file, -1
+        with contextlib.suppress(ModelError):  # it is missing or damaged
+            step = parse_progress(read_header(file)[1], file).step
+        if progress.best is not None and step < progress.best_step:
+            log.warning("%s lacks the best model: the next validation writes it again", file)
             progress.best, progress.best_step, progress.best_figures, progress.finished_at = None, 0, None, -1
             if progress.is_validated():  # repeat this validation, which writes the file
                 progress.history.pop()
         if progress.best is not None and progress.best_figures is None:  # a checkpoint of an older version
-            of_step = [line for line in progress.history if line["step"] == progress.best_step]
-            progress.best_figures = of_step[0] if of_step else None
+            progress.best_figures = next((x for x in progress.history if x["step"] == progress.best_step), None)
 
     def _continue_epoch(self, before: TrainSettings) -> None:
         """If batch sizes have changed within an epoch, convert the number of batches done to the new size."""

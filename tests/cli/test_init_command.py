@@ -1,5 +1,6 @@
 """`nmt init`: writes a config for two text files; `nmt train` trains with it."""
 
+import os
 from pathlib import Path
 
 from conftest import err_lines, one_clear_error, run_nmt
@@ -7,13 +8,14 @@ from conftest import err_lines, one_clear_error, run_nmt
 from nmt.config import load_config
 
 DATA = Path(__file__).parents[2] / "data/zh-en"
+TEXT = os.fsdecode(b"te\nrun: xt\xff")  # goes into a comment of the config
 
 
 def test_a_config_is_written_that_trains(tmp_path: Path) -> None:
     for language in ("zh", "en"):
         lines = (DATA / f"train.{language}").read_text(encoding="utf-8").splitlines()[:300]
-        (tmp_path / f"text.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    done = run_nmt("init", "text.zh", "text.en", "--minutes", 0.05, cwd=tmp_path)
+        (tmp_path / f"{TEXT}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    done = run_nmt("init", f"{TEXT}.zh", f"{TEXT}.en", "--minutes", 0.05, cwd=tmp_path)
     assert any("300" not in line and "240 pairs to train on" in line for line in err_lines(done))
     config = load_config(tmp_path / "zh-en.yaml")
     assert config.train.max_minutes == 0.05
@@ -22,7 +24,7 @@ def test_a_config_is_written_that_trains(tmp_path: Path) -> None:
     trained = run_nmt("train", "zh-en.yaml", cwd=tmp_path)
     assert trained.returncode == 0, trained.stderr.decode()
     assert (tmp_path / "runs/zh-en/model.safetensors").is_file()
-    again = run_nmt("init", "text.zh", "text.en", cwd=tmp_path)
+    again = run_nmt("init", f"{TEXT}.zh", f"{TEXT}.en", cwd=tmp_path)
     one_clear_error(again, 2, "zh-en.yaml exists already")
 
 
@@ -45,4 +47,6 @@ def test_wrong_arguments_are_told(tmp_path: Path) -> None:
     (tmp_path / "a.de").write_text("".join(f"{word}\n" for word in map("x".__mul__, range(1, 301))))
     done = run_nmt("init", "a.de", "a.de", "--target-lang", "en", "--device", "cdua", cwd=tmp_path)
     one_clear_error(done, 2, "no device 'cdua'")
+    done = run_nmt("init", "a.de", "a.de", "--target-lang", "en", "-o", os.fsdecode(b"\xff.yaml"), cwd=tmp_path)
+    one_clear_error(done, 2, "'run': input should be a path without NUL and lone surrogates", n_errors=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.de", "a.txt"]

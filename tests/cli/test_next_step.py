@@ -1,5 +1,6 @@
 """A plain `nmt` prints its help and the command that fits the files of the folder."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,8 @@ def test_a_plain_nmt_says_what_to_do_next(tmp_path: Path, files: dict[str, str],
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
+    (tmp_path / "huge.yaml").touch()
+    os.truncate(tmp_path / "huge.yaml", 10**12)  # is not read
     done = run_nmt(cwd=tmp_path)
     shown, _, suggestion = done.stderr.decode().partition("\nNext: ")
     assert (done.returncode, done.stdout) == (2, b"")

@@ -25,6 +25,10 @@ def test_a_part_file_that_is_in_use_or_cannot_be_written_is_an_error(tmp_path: P
         pass
     assert caught.value.hint
     path.unlink()
+    (tmp_path / "out.part").write_bytes(b"a line of another program, without an end")
+    with pytest.raises(InputError, match="was started with another input"), resumed_output(path, ORIGIN):
+        pass
+    (tmp_path / "out.part").unlink()
     os.mkfifo(tmp_path / "out.part")
     blocked = pytest.raises(OutputError, match=r"cannot write .*out\.part: File or stream is not seekable")
     with blocked, resumed_output(path, ORIGIN):

@@ -31,13 +31,14 @@ def test_a_table_and_the_winner_s_config(five_corpus: FiveCorpus, monkeypatch: p
         return standings
 
     monkeypatch.setattr(Sweep, "run", run)
-    directory = five_corpus.home / "sweep"
+    directory = five_corpus.home / os.fsdecode(b"a\nrun: b\xff")  # goes into a comment of the config
     directory.mkdir()
     done = run_nmt("sweep", five_corpus.config, *ARGUMENTS, "-o", directory)
     table = [line.split() for line in out_lines(done)]
     assert table[1] == ["1", "1e-5", "6", "20.00", "1.500", "runs/b"]
     assert table[2][:4] == ["2", "1e-2", "3", "diverged"]
-    assert err_lines(done) == [f"the winner's config is written to {directory}/winner.yaml"]
+    (line,) = err_lines(done)
+    assert line.endswith(r"a\nrun: b\udcff/winner.yaml")
     winner = load_config(directory / "winner.yaml")
     assert (winner.train.lr, winner.run) == (1e-5, str(five_corpus.run))
     found = json.loads(out_lines(run_nmt("sweep", five_corpus.config, *ARGUMENTS, "-o", directory, "--json"))[0])

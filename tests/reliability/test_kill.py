@@ -1,16 +1,32 @@
 """kill -9, Ctrl-C and SIGTERM at random moments, and two trainings at once: nothing is lost."""
 
+import contextlib
+import os
 import random
+import shutil
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from conftest import soak
+from small_run import MIX
 
+from nmt.run.checkpoint import read_checkpoint
 from nmt.run.directory import RunDirectory
-from reliability.runs import VALIDATE_EVERY, newest_step, steps_done, temps, trained, training, unbroken, write_config
+from reliability.runs import (
+    VALIDATE_EVERY,
+    newest_step,
+    steps_done,
+    temps,
+    trained,
+    training,
+    unbroken,
+    weights,
+    write_config,
+)
 
 STOPPED = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
@@ -26,13 +42,30 @@ def kill(config: Path, run: Path, after_s: float, *, in_save: bool) -> bool:
         return one.end() == 0
 
 
-def test_kill_9_at_random_moments_loses_nothing(tmp_path: Path) -> None:
-    config = write_config(tmp_path)
+def random_settings(draw: random.Random) -> dict[str, Any]:
+    """Changes of the small training's config."""
+    return {
+        "train__optimizer": draw.choice(["muon", "adamw"]),
+        "train__average": draw.choice(["none", "ema", "best", "last"]),
+        "train__n_average": 3,
+        "train__metric": draw.choice(["bleu", "loss"]),
+        "train__snapshots": draw.choice([0, 4]),
+        "train__accumulate": draw.choice([1, 2]),
+        "train__freeze": draw.choice([[], ["encoder"], ["embeddings"]]),
+        "train__decoder_input": draw.choice(["teacher_forcing", "scheduled_sampling"]),
+        "data__mix": draw.choice([{}, MIX]),
+    }
+
+
+@pytest.mark.parametrize("seed", range(soak(2, 20)))
+def test_kill_9_at_random_moments_loses_nothing(tmp_path: Path, seed: int) -> None:
+    """The first seed trains with the usual settings; after a kill, the files may have any times."""
+    draw, n_kills, n_in_save, n_runs = random.Random(seed), 0, 0, 0
+    config = write_config(tmp_path, **(random_settings(draw) if seed else {}))
     expected, seconds = unbroken(config)
-    draw, n_kills, n_in_save, n_runs = random.Random(1), 0, 0, 0
 
     def goes_on() -> bool:  # on a busy machine, the first kills may miss all writes
-        return n_kills < soak(2, 200) or (not n_in_save and n_kills < 20)
+        return n_kills < soak(2 - seed, 10) or (not seed and not n_in_save and n_kills < 20)
 
     while goes_on():
         run, step, done = tmp_path / f"run{n_runs}", 0, False
@@ -44,11 +77,42 @@ def test_kill_9_at_random_moments_loses_nothing(tmp_path: Path) -> None:
             assert newest >= step
             assert steps_done(run) - newest <= VALIDATE_EVERY
             step = newest
+            for file in run.rglob("*"):
+                os.utime(file, (draw.choice([0, 2e9]),) * 2)
         assert trained(config, run) == expected
         assert not temps(run)
         n_runs += 1
     print(f"{n_kills} kills in {n_runs} runs, {n_in_save} in a write")
-    assert n_in_save
+    assert n_in_save or seed
+
+
+def test_a_copy_of_a_run_in_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+    """A slow copy: one part of it is older than the rest. If that is the model file, the best model may be lost."""
+    config, draw, n_refused = write_config(tmp_path, train__metric="loss"), random.Random(3), 0
+    expected, _ = unbroken(config)
+    for number in range(soak(2, 100)):
+        run, copied = tmp_path / f"run{number}", tmp_path / f"copy{number}"
+        copied.mkdir()
+        first = draw.choice(["model.safetensors", "checkpoints", "metrics.jsonl"]) if number else "model.safetensors"
+        with training(config, run) as one:
+            for step, but, of in ((10, "", first), (draw.choice([15, 20, 40]) if number else 40, first, "*")):
+                while (RunDirectory(run).newest_step() or 0) < step and one.process.exitcode is None:
+                    time.sleep(0.01)
+                for path in run.glob(of):
+                    with contextlib.suppress(FileNotFoundError, shutil.Error):  # the training has deleted a file
+                        if path.name != but:
+                            (shutil.copytree if path.is_dir() else shutil.copyfile)(path, copied / path.name)
+        with training(config, copied) as one:
+            code = one.end()
+        if code:
+            n_refused += 1
+            assert (code, one.messages.count("nmt: error: ")) == (2, 1), one.messages
+            assert "Traceback" not in one.messages
+            continue
+        assert weights(copied).split()[:2] == expected.split()[:2]  # the step and the checkpoint
+        best = read_checkpoint(RunDirectory(copied).checkpoint_file(40)).progress["best_step"]
+        assert read_checkpoint(copied / "model.safetensors").progress["step"] == best
+    print(f"{n_refused} copies refused")
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -224,7 +224,8 @@ def test_checkpoints_are_listed_in_order_pruned_and_set_aside(run: RunDirectory)
     assert run.newest_step() is None
     for step in (100, 20, 3, 1000):
         run.checkpoint_file(step).write_bytes(b"%d" % step)
-    others = ["step-x.safetensors", "step-.safetensors", "step-5.txt", "notes"]
+    others = ["step-x.safetensors", "step-.safetensors", "step-²5.safetensors", "step-٣.safetensors"]
+    others += ["step-007.safetensors", "step-5.txt", "notes"]
     for other in others:
         (run.checkpoints / other).write_bytes(b"")
     assert run.checkpoint_steps() == [3, 20, 100, 1000]

@@ -203,11 +203,12 @@ def converted(file: Path, precision: Precision) -> tuple[Path, str]:
 
     Raises NmtError if the model cannot be converted, or there is no cache.
     """
-    digest, kind = hash_file(file), COMPUTE_TYPES[precision]
+    before, digest, kind = file.stat(), hash_file(file), COMPUTE_TYPES[precision]
 
     def make(directory: Path) -> None:
         convert(file, directory, kind)
-        if hash_file(file) != digest:
+        now = file.stat()  # another file may have been here for a moment
+        if hash_file(file) != digest or (now.st_ino, now.st_ctime_ns) != (before.st_ino, before.st_ctime_ns):
             raise ModelError(f"{file} has changed while it was converted", hint="try again")
         mark_loadable("ctranslate2", contents(directory))
 

@@ -1,0 +1,73 @@
+"""A day in a minute: a run is trained, served, swept over, evaluated and translated with at once; some are killed."""
+
+import random
+import re
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+from conftest import FORKS, PATIENCE_S, soak
+
+from .runs import run_main, temps, trained, write_config
+from .test_clients import BODY, Served, request, serving, settled, statuses
+
+
+def commands(home: Path, n_steps: int) -> list[list[str]]:
+    """Command lines that use the same files; each may be repeated until it has succeeded."""
+    config, run, source, target = (str(home / name) for name in ("small.yaml", "run", "train.zh", "train.en"))
+    return [
+        ["train", config, f"run={run}", f"train.max_steps={n_steps}", "--replicas", "1"],
+        ["sweep", config, "train.lr=1e-3,3e-3", "train.max_steps=4", "--steps", "2", "-o", str(home / "sweep")],
+        ["translate", "-m", run, "-i", source, "-o", str(home / "hyp"), "--engine", "torch"],
+        ["eval", "-m", run, "--src", source, "--ref", target, "--bootstrap", "0"],
+        ["export", "-m", run, "--to", "ctranslate2", "-o", str(home / "export")],
+        ["check", config, "--html", str(home / "check.html")],
+        ["report", run, "--no-evaluate"],
+    ]
+
+
+def proportional_mb(server: Served) -> tuple[int, int]:
+    """The server's proportional share of memory in MB, and its open descriptors."""
+    home = Path(f"/proc/{server.process.pid}")
+    (pss,) = re.findall(r"\nPss:\s+(\d+)", (home / "smaps_rollup").read_text())
+    return int(pss) // 1024, len([*home.glob("fd/*")])
+
+
+def test_a_day_in_a_minute(tmp_path: Path) -> None:
+    draw, counts, sizes, n_steps = random.Random(1), Counter[str](), list[tuple[int, int]](), 5
+    config, asked = write_config(tmp_path), request("/translate", BODY)
+    trained(config, tmp_path / "run", f"train.max_steps={n_steps}")
+    with serving(tmp_path, "--engine", "torch") as server:
+        expected, end = settled(server.answer(asked)), time.monotonic() + soak(1, 300)
+        while time.monotonic() < end:
+            n_steps += 2
+            started = []
+            for words in draw.sample(commands(tmp_path, n_steps), k=soak(2, 4)):
+                log = tmp_path / f"{len(counts)}-{time.monotonic_ns()}.log"
+                started.append((words, log, FORKS.Process(target=run_main, args=(words, str(log)))))
+                started[-1][2].start()
+            time.sleep(draw.uniform(0, soak(1, 4)))
+            for number, (_, _, process) in enumerate(started):
+                answer = server.answer(asked)
+                assert (statuses(answer), settled(answer)) == ("200", expected)
+                if number % 2 == 0:
+                    process.kill()
+            for words, log, process in started:
+                process.join(PATIENCE_S)
+                text = log.read_text(encoding="utf-8") if log.exists() else ""
+                assert process.exitcode in (0, -signal.SIGKILL) or "is in use by another" in text, (words, text)
+                counts[f"{words[0]} {process.exitcode}"] += 1
+            sizes.append(proportional_mb(server))
+        print(dict(sorted(counts.items())), "MB and descriptors", sizes[0], sizes[-1])
+        early = sizes[len(sizes) // 3]
+        assert sizes[-1][0] <= early[0] + soak(60, 10)
+        assert sizes[-1][1] <= early[1] + 2
+        server.send(signal.SIGTERM)
+        assert server.end() == 143
+    for words in commands(tmp_path, n_steps)[: soak(1, None)]:  # no lock is left, nor what a killed command has begun
+        process = FORKS.Process(target=run_main, args=(words, str(tmp_path / "log")))
+        process.start()
+        process.join(PATIENCE_S)
+        assert process.exitcode == 0, (words, (tmp_path / "log").read_text(encoding="utf-8"))
+    assert not [*(temps(tmp_path) if soak(False, True) else temps(tmp_path / "run")), *tmp_path.rglob("*.old.*")]
