@@ -41,7 +41,14 @@ from reliability.test_disk import FailingDisk
 pytest.importorskip("ctranslate2")
 
 Write = Callable[[Path, int], object]  # the first or the second version, to a path
-SIZES = {"d_model": 8, "d_ff": 8, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1, "max_positions": 16}
+SIZES: dict[str, Any] = {
+    "d_model": 8,
+    "d_ff": 8,
+    "n_heads": 2,
+    "n_encoder_layers": 1,
+    "n_decoder_layers": 1,
+    "max_positions": 16,
+}
 
 
 class InterruptedDisk(FailingDisk):
@@ -87,12 +94,17 @@ def writers(folder: Path) -> dict[str, tuple[str, Write]]:
     for n, model in enumerate(models):
         sources[n].write_text(f"<p>{n}</p>" * 9 + "<p>a</p>")
         to_huggingface(model, folder / f"hf{n}")
+
+    def import_once(path: Path, n: int) -> None:
+        if not path.exists():
+            import_marian(folder / f"hf{n}", path)
+
     watch: dict[str, Any] = {"watch": lambda found, _: found}
     return {
         "ctranslate2": ("out", lambda path, n: to_ctranslate2(models[n], path)),
         "huggingface": ("out", lambda path, n: to_huggingface(models[n], path)),
         "argos": ("x.argosmodel", lambda path, n: to_argos(models[n], path)),
-        "import": ("out", lambda path, n: path.exists() or import_marian(folder / f"hf{n}", path, name="x")),
+        "import": ("out", import_once),
         "html": ("x.html", lambda path, n: translate_file(cast(Translator, Echo()), sources[n], path, **watch)),
     }
 
@@ -144,9 +156,17 @@ def test_an_interrupted_export_is_the_old_one_or_the_new_one(
     print(f"{kind}: {n_calls} calls, {n_new} interruptions after the new export was complete")
 
 
-FORMATS = {"activation": ["relu", "gelu", "silu"], "tied_embeddings": ["all", "decoder", "none"], "n_heads": [1, 2, 4]}
-FORMATS |= {"n_encoder_layers": [1, 2, 3], "n_decoder_layers": [1, 2, 3], "d_model": [16, 32], "d_ff": [16, 50]}
-FORMATS |= {"projection_bias": [False, True], "max_positions": [64, 100]}
+FORMATS: dict[str, list[Any]] = {
+    "activation": ["relu", "gelu", "silu"],
+    "tied_embeddings": ["all", "decoder", "none"],
+    "n_heads": [1, 2, 4],
+    "n_encoder_layers": [1, 2, 3],
+    "n_decoder_layers": [1, 2, 3],
+    "d_model": [16, 32],
+    "d_ff": [16, 50],
+    "projection_bias": [False, True],
+    "max_positions": [64, 100],
+}
 ENGINES = FORMATS | {"norm": ["pre", "post"], "positions": ["sinusoidal", "learned", "rotary", "none"]}
 
 
