@@ -117,19 +117,19 @@ def test_expressions_take_linear_time() -> None:
     slow = dict[str, tuple[str, str, str]]()
     for expression, name in found.items():
         tree = expressions.parse(expression.pattern, expression.flags)
-        for n in range(0 if name in MATCHED or expression is TAG else soak(4, 300)):
+        for n in range(0 if name in MATCHED or expression is TAG else soak(30, 1000)):
             draw = random.Random(n)
             text = example(tree, draw) + example(tree, draw)
             start, end = sorted(draw.choices(range(len(text) + 1), k=2))
             repeated = text[start : draw.choice([end, start + 1])] or "0"
-            before, after = draw.choice(["", text[:start]]), draw.choice(["", "\x01", "a", " ", text[end:], "\n!"])
-            for length in (2000, 10_000):
+            before, after = draw.choice(["", text[:start]]), draw.choice(["\x01", "a", " ", text[end:] + "\n!"])
+            for length in (1000, 8000):
                 start_s = time.process_time()
                 expression.findall(before + repeated * (length // len(repeated)) + after)
                 taken = time.process_time() - start_s
-                if taken < 0.004:
+                if taken < 0.001:
                     break
-            if taken > 0.15:
+            if taken > 0.1:
                 slow[name] = before, repeated, after
                 break
     assert not slow
