@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 
-TEMP_MARK = ".tmp."  # before the id of the process that writes the file
+TEMP_MARK, OLD_MARK = ".tmp.", ".old."  # before the id of the process that writes or replaces the file
 DESCRIPTORS = {Path("/dev/stdout"): 1, Path("/dev/stderr"): 2}  # on Linux, opening them writes from offset 0
 # Cache entries are removed a month after their last use, or after a day if there are too many of them.
 MAX_UNUSED_S, DAY_S = 30 * 24 * 3600, 24 * 3600
@@ -128,7 +128,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
     """Make a directory that replaces `path` if the block succeeds, as `atomic_writer` does a file."""
     path = Path(os.path.realpath(path))
     temp = path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")
-    old = path.with_name(f"{path.name}.old.{os.getpid()}")  # not for sweep_temps: for a moment it is the only copy
+    old = path.with_name(f"{path.name}{OLD_MARK}{os.getpid()}")
     sweep_temps(path.parent, path.name)
     try:
         shutil.rmtree(temp, ignore_errors=True)  # left by a killed process with the same pid
@@ -140,6 +140,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
             path.rename(old)
         temp.rename(path)
         sync(path.parent)
+        sweep_temps(path.parent, path.name, OLD_MARK)  # not before: it may be the only copy
     except OSError as error:
         raise _cannot_write(path, error) from error
     finally:
@@ -157,20 +158,17 @@ def sync(path: Path) -> None:
         os.fsync(handle)
 
 
-def sweep_temps(directory: Path, name: str = "", *, of_running: bool = False) -> None:
+def sweep_temps(directory: Path, name: str = "", mark: str = TEMP_MARK, *, of_running: bool = False) -> None:
     """Remove what killed processes have left of the file or directory `name`, "" for all.
 
     With `of_running`, also those of running processes, for callers whose lock keeps other writers out.
     """
-    for stale in directory.glob(f"{glob.escape(name) or '*'}{TEMP_MARK}*"):
-        process = stale.name.rpartition(TEMP_MARK)[2]
+    for stale in directory.glob(f"{glob.escape(name) or '*'}{mark}*"):
+        process = stale.name.rpartition(mark)[2]
         if not re.fullmatch("[0-9]{1,7}", process) or (is_running(int(process)) and not of_running):
             continue
-        if stale.is_dir():
-            shutil.rmtree(stale, ignore_errors=True)
-        else:
-            with contextlib.suppress(OSError):  # it is another user's
-                stale.unlink()
+        with contextlib.suppress(OSError):  # it is another user's
+            shutil.rmtree(stale, ignore_errors=True) if stale.is_dir() else stale.unlink()
 
 
 def is_running(process: int) -> bool:

@@ -41,7 +41,8 @@ NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # 
 MAX_FILE_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 20_000_000, 10_000
 UNPACKED = 25  # all members together may have so many times the bytes of texts
 # What parsers raise for damaged documents, and zipfile for members, which may have any of its compressions.
-DAMAGES = (ValueError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, struct.error)
+ZIP_DAMAGES = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OverflowError)
+DAMAGES = (*ZIP_DAMAGES, ValueError, EOFError, OSError, RuntimeError)
 
 Watch = Callable[[Iterable[Translation], int], Iterable[Translation]]
 
@@ -152,9 +153,8 @@ def damages(title: object, name: str = "") -> Iterator[None]:
     try:
         yield
     except DAMAGES as error:
-        raise InputError(
-            f"{title} is damaged: {name} {error}".replace("  ", " "), hint="save it anew from its own program"
-        ) from error
+        reason = f"{title} is damaged: {name} {error}".replace("  ", " ")
+        raise InputError(reason, hint="save it anew from its own program") from error
 
 
 def decoded(title: object, name: str, content: bytes) -> str:

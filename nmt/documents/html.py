@@ -29,9 +29,7 @@ CONSTRUCT = re.compile(
     | (?P<text> [^<]+ | < )""",
     re.DOTALL | re.VERBOSE,
 )
-NOT_TRANSLATED = re.compile(
-    r"""\s(?:translate\s*=\s*["']?no\b|class\s*=\s*(?:"[^"]*|'[^']*|)\bnotranslate\b)""", re.IGNORECASE
-)
+NOT_TRANSLATED = re.compile(r"""(?i)\s(?:translate\s*=\s*["']?no\b|class\s*=\s*(?:"[^"]*|'[^']*|)\bnotranslate\b)""")
 MAX_DEPTH = 100
 LETTER = re.compile(r"[^\W\d_]")
 SPACE = re.compile(r"[ \t\r\n\f]+")  # what HTML shows as one space

@@ -61,10 +61,10 @@ def parse(text: str) -> list[Part]:
             continue
         is_cell = before.type in ("th_open", "td_open")
         lines = [block.content.replace("|", r"\|")] if is_cell else block.content.split("\n")
-        first, n = block.map[0], len(lines)
-        start = text.find(lines[0], max(starts[first], seen)) if is_cell else text.rfind(lines[0], 0, starts[first + 1])
-        end = start if is_cell else text.rfind(lines[-1], 0, starts[first + n])
-        if not starts[first] <= start <= end:  # it is written in another way, such as with tabs
+        first, second, last = (starts[block.map[0] + i] for i in (0, 1, len(lines)))  # of its lines, and its end
+        start = text.find(lines[0], max(first, seen), second) if is_cell else text.rfind(lines[0], first, second)
+        end = start if is_cell else text.rfind(lines[-1], first, last)
+        if not first <= start <= end:  # it is written in another way, such as with tabs
             continue
         seen = end + len(lines[-1])
         found = parts_of(block.children, block.content)
@@ -79,13 +79,19 @@ def parse(text: str) -> list[Part]:
 
 def parts_of(tokens: Sequence[Any], content: str) -> list[Part]:
     """Return the parts of a block. Templates and formulas are text; footnote marks, checkboxes, images are not."""
-    texts, until = Parser(), 0
+    texts, until, done = Parser(), 0, 0
     for i, token in enumerate(tokens):
         start, end = token.map or (0, 0)
         raw, name = content[start:end], token.type.removesuffix("_open").removesuffix("_close")
-        if i < until:
+        if token.type == "html_inline":
+            if texts.kept:  # what is inside of it is copied as it is written
+                texts.keep(content[done:start].replace("\n", " "), "text", "")
+            for construct in constructs(token.content):
+                texts.read(*construct)
+            done = end
+        elif i < until or texts.kept:
             continue
-        if token.type == "text":
+        elif token.type == "text":
             for j, text in enumerate(COPIED.split(token.content)):
                 written = text if text in content else MARKDOWN.escape(text)  # it is written with entities
                 texts.copy(written, text if text[0] in "{$" else "") if j % 2 else texts.write(text, text)
@@ -97,12 +103,11 @@ def parts_of(tokens: Sequence[Any], content: str) -> list[Part]:
         elif token.type in ("code_inline", "image") or token.markup == "autolink":
             texts.copy(raw, token.content if token.type == "code_inline" else "")
             until = i + 3 if name == "link" else 0  # its text and its end are in `raw`
-        elif token.type == "html_inline":
-            for construct in constructs(token.content):
-                texts.read(*construct)
         elif token.nesting:
             raw = raw if token.type == "link_close" else "[" if name == "link" else token.markup
             texts.read(raw, "start" if token.nesting > 0 else "end", f"{name} ")
+    if texts.kept:
+        texts.keep(content[done:].replace("\n", " "), "text", "")
     texts.finish()
     return texts.parts
 

@@ -10,6 +10,7 @@ module does not know which text is a tag: see `html`.
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,6 +31,7 @@ MARKS += "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
 # A placeholder is one word, so that no tag ends inside of it.
 LETTERS = rf"(?:[^\W{UNSPACED_SCRIPTS}]|[{MARKS}])+"
 WORD = re.compile(rf"{SPAN.pattern}|[{UNSPACED_SCRIPTS}][{MARKS}]*|{LETTERS}(?:['’]{LETTERS})*|[^\w\s]")
+EDGE = re.compile(rf"(?:(?<![^\W{UNSPACED_SCRIPTS}])|(?![^\W{UNSPACED_SCRIPTS}]))")  # a position that is in no word
 # A sentence ends at a mark after a word of three letters or more, which few abbreviations have. See `sentence_spans`.
 SENTENCE_END = re.compile(r"(?<=\w{3}[.!?…])[\"”’»)\]]*(\s+)(?=[^\s\w]*(\w))|(?<=[。！？])()(?=([^。！？”’」』）\s]))")
 
@@ -118,8 +120,7 @@ class MarkupTranslator:
 
 def sentences_of(parts: Sequence[Part]) -> list[str]:
     """The sentences of all segments of a parsed document."""
-    segments = [part for part in parts if isinstance(part, Segment)]
-    return [segment.text[start:end] for segment in segments for start, end in segment.sentences]
+    return [part.text[start:end] for part in parts if isinstance(part, Segment) for start, end in part.sentences]
 
 
 def sentence_spans(text: str) -> list[Span]:
@@ -205,6 +206,7 @@ class Placement:
     def __init__(self, pair: Pair, escape: Callable[[str], str]) -> None:
         self.pair = pair
         self.escape = escape
+        self.n_searched = Counter[str]()  # characters of the translation in which a text to copy has been searched for
         self.linked: list[list[int]] = [[] for _ in pair.target]  # source words of each target word
         self.targets: list[list[int]] = [[] for _ in pair.source]  # and the reverse
         for source, target in pair.links:
@@ -233,26 +235,32 @@ class Placement:
             if found:
                 placed[i] = found
                 free -= set(found.words)
-        with_words = list(placed.values())
+        with_words = sorted(placed.values(), key=lambda one: one.start)
         for i, child in enumerate(children):
             if i not in placed:
                 at = min(max(self.position(child, parent.words), parent.start), parent.end)
-                for other in with_words:
-                    if other.start < at < other.end:
+                n_before = bisect_left(with_words, at, key=lambda one: one.start)
+                for other in with_words[max(n_before - 1, 0) : n_before]:
+                    if at < other.end:
                         at = other.start if at - other.start < other.end - at else other.end
                 placed[i] = Placed(child, range(0), at, at)
         return sorted((placed[i] for i in range(len(children))), key=lambda one: (one.start, one.end))
 
     def copied(self, element: Element, parent: Placed, free: set[int]) -> Placed | None:
-        """Place an element such as code where the translation has its text unchanged, if that is in free words."""
-        content = self.pair.segment.text[element.start : element.end]
-        at = self.pair.text.find(content, parent.start, parent.end)
-        if element.verbatim is None or not content or at < 0:
+        """Place an element such as code where the translation has its text unchanged, in words that are free."""
+        source, words = self.pair.segment.text, self.pair.target
+        content = source[element.start : element.end]
+        if element.verbatim is None or not content.strip():
             return None
-        end, words = at + len(content), self.pair.target
-        first = bisect_right(words, at, key=lambda word: word[1])
-        overlapped = range(first, max(first, bisect_left(words, end, key=lambda word: word[0])))
-        return Placed(element, overlapped, at, end) if free.issuperset(overlapped) else None
+        before, after = (EDGE.pattern if EDGE.match(source, at) else "" for at in (element.start, element.end))
+        expression, start = re.compile(before + re.escape(content) + after), self.n_searched[content]
+        for found in expression.finditer(self.pair.text, max(start, parent.start), parent.end):
+            self.n_searched[content] = found.end()
+            first = bisect_right(words, found.start(), key=lambda word: word[1])
+            overlapped = range(first, max(first, bisect_left(words, found.end(), key=lambda word: word[0])))
+            if free.issuperset(overlapped):
+                return Placed(element, overlapped, *found.span())
+        return None
 
     def by_links(self, element: Element, parent: Placed, free: set[int]) -> Placed | None:
         """Place an element around the words that are linked to its own; None if there are none."""

@@ -19,6 +19,7 @@ CONTAINERS = ("w:hyperlink", "w:ins", "w:moveTo", "w:smartTag")
 FIELDS = ("w:fldSimple", "a:fld", "field")
 DROPPED = ("w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen")  # Word sets them anew
 BREAKS = ("w:br", "w:cr", "w:tab", "a:br")
+NOT_TEXT = re.compile(r"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->|<[^>]*>", re.DOTALL)
 INVISIBLE = re.compile(
     r'<w:(lang|noProof)\b[^>]*/>|<w:rFonts( w:hint="\w*")?/>|\s(lang|altLang|dirty|err|noProof|smtClean|w:hint)="[^"]*"'
 )
@@ -108,6 +109,7 @@ class Paragraph(Parser):
             for child in node.children:
                 if child.name in ("w:t", "a:t"):
                     raw = "".join(text.raw for text in child.children)
+                    raw = NOT_TEXT.sub(lambda found: HTML.escape(found[1] or ""), raw)
                     switch(own if raw.strip() else style)
                     self.write(raw, unescape(raw))
                 elif child.name not in ("", "w:rPr", "a:rPr"):

@@ -74,4 +74,4 @@ def broken(text: str, *, n_lines: int, width: int, end: str) -> str:
 
 
 VTT = Format(parse, HTML.escape)
-SRT = Format(parse, partial(re.compile("<(?=[a-zA-Z/])").sub, "&lt;"))  # of a text, which was written so
+SRT = Format(parse, lambda text: re.sub("<(?=[a-zA-Z/])", "&lt;", text).replace("-->", "--&gt;"))

@@ -114,15 +114,11 @@ def parse_json(text: str) -> list[Part]:
     parts, at = list[Part](), 0
     for found in JSON_STRING.finditer(text):
         if not JSON_KEY.match(text, found.end()):
-            value = parts_of(json.loads(found[0], strict=False), as_json)
+            value = parts_of(json.loads(found[0], strict=False), lambda new: json.dumps(new, ensure_ascii=False)[1:-1])
             if any(isinstance(part, Segment) for part in value):
                 parts += [text[at : found.start() + 1], *value]
                 at = found.end() - 1
     return [*parts, text[at:]]
-
-
-def as_json(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def parse_po(text: str) -> list[Part]:
@@ -138,8 +134,8 @@ def parse_po(text: str) -> list[Part]:
             name = found["name"] or ""
             if name.startswith("msgstr") and values["msgid"] and (is_fuzzy or not values[name]):
                 is_plural = "msgid_plural" in values and (name != "msgstr[0]" or "msgstr[1]" not in values)
-                source = values["msgid_plural" if is_plural else "msgid"]
-                parts += [text[at : found.start("value") + 1], *parts_of(source, as_po), '"']
+                new = parts_of(values["msgid_plural" if is_plural else "msgid"], lambda s: s.translate(PO_ESCAPED))
+                parts += [text[at : found.start("value") + 1], *new, '"']
                 at = found.end("value")
     return [*parts, text[at:]]
 
@@ -176,10 +172,6 @@ def po_text(value: str) -> str:
 
     joined = "".join(string[1:-1] for string in re.findall(PO_STRING, value))
     return PO_ESCAPE.sub(character, joined.encode().decode("latin-1")).encode("latin-1").decode(errors="replace")
-
-
-def as_po(text: str) -> str:
-    return text.translate(PO_ESCAPED)
 
 
 def line_number(text: str, at: int) -> int:

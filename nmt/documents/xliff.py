@@ -58,7 +58,7 @@ def parts_of_unit(unit: Node) -> list[Part]:
     parser = Parser()
     read_inline(parser, source.children)
     parser.finish()
-    opening = re.sub(r"\s*/?>$", ">", target.opening) or f"<{target.name}>"
+    opening = (target.opening or f"<{target.name}").rstrip("/> \t\r\n") + ">"
     written = [opening, *parser.parts, f"</{target.name}>"]
     parts = [part for child in unit.children for part in (written if child is target else [child.raw])]
     return [unit.opening, *parts, unit.closing]

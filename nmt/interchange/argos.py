@@ -23,7 +23,7 @@ from pathlib import Path
 from nmt.config import language
 from nmt.decode.translator import Translator
 from nmt.errors import InputError
-from nmt.files import atomic_writer, is_special
+from nmt.files import TEMP_MARK, atomic_writer, is_special
 from nmt.interchange.ctranslate2 import to_ctranslate2
 
 SPLITTER = "minisbd/sentences.onnx"
@@ -53,7 +53,9 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
         "sentencepiece.model": translator.tokenizers.source.model,
         SPLITTER: Path(__file__).with_name("sentences.onnx").read_bytes(),
     }
-    with tempfile.TemporaryDirectory() as temporary:
+    real = Path(os.path.realpath(path))  # beside it, the next export removes what this one leaves if it is killed
+    beside = None if is_special(path) else real.parent
+    with tempfile.TemporaryDirectory(f"{TEMP_MARK}{os.getpid()}", f"{real.name}{TEMP_MARK}", beside) as temporary:
         model = Path(temporary, "model")
         to_ctranslate2(translator, model, quantization)
         files |= {f"model/{name}": (model / name).read_bytes() for name in MODEL_FILES}

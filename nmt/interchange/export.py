@@ -59,8 +59,7 @@ def output_bias(model: Transformer) -> Tensor:
 
 def logits_bias(model: Transformer) -> Tensor:
     """(V,): the bias of the exported projection: the model's own bias, if it has one, plus `output_bias`."""
-    own = model.projection.bias.detach() if model.settings.projection_bias else 0.0
-    return output_bias(model) + own
+    return output_bias(model) + (model.projection.bias.detach() if model.settings.projection_bias else 0.0)
 
 
 def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> Tensor:

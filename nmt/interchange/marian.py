@@ -68,9 +68,8 @@ def import_marian(
     weights = read_weights(directory, settings)
     sides = read_sides(directory, settings, tokenizer_config, weights.get("final_logits_bias"))
     check_tag([piece for piece in sides[0].pieces if TAG.fullmatch(piece)], target_tag)
-    models = [
-        model_of(directory / f"{side}.spm", of.pieces) for side, of in zip(("source", "target"), sides, strict=True)
-    ]
+    files = zip(("source.spm", "target.spm"), sides, strict=True)
+    models = [model_of(directory / file, side.pieces) for file, side in files]
     tokenizers = Tokenizers.from_models(*models, nfkc_source=False, target_tag=target_tag)
     tree = config_tree(settings, *sides)
     spoken = target_lang or (target_tag if is_language(target_tag) else "")
@@ -153,12 +152,8 @@ def check_tag(tags: Sequence[str], tag: str) -> None:
     if tag and tag not in known:
         raise InputError(f"the model has no target tag {tag!r}", hint=f"it has {some or 'none: leave it out'}")
     if tags and not tag:
-        log.warning(
-            "the model translates into several languages: choose one with -l, begin each line with a tag, as in `%s …`,"
-            " or import it with --target-tag; it has %s",
-            tags[0],
-            some,
-        )
+        message = "the model translates into several languages: choose one with -l, begin each line with a tag, as in"
+        log.warning("%s `%s …`, or import it with --target-tag; it has %s", message, tags[0], some)
 
 
 # --- settings ---------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ ANNOTATED, MAX_TERMS = 0.5, 3  # share of the training pairs with terms, and the
 MAX_WORDS = 20  # of a source term
 UNSPACED = re.compile(f"[{UNSPACED_SCRIPTS}]")
 WORD = re.compile(rf"{UNSPACED.pattern}|[^\W{UNSPACED_SCRIPTS}]+|[^\w\s]")
+ANNOTATION = re.compile(f"{TERM}(?:(?!{TERM}).)*?{END}")
 BEFORE_SENTENCE = re.compile(r"(?:^|[.!?…:]\s)[^\w]*\Z")
 
 
@@ -63,7 +64,7 @@ def find_terms(text: str, glossary: Terms) -> list[tuple[Span, str]]:
 def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int, line: int) -> list[list[int]]:
     """The target tokens of the terms in a text, at most `room` in all; warns of terms that are left out."""
     found: list[list[int]] = []
-    for _, term in find_terms(re.sub(f"{TERM}.*?{END}", "", text), glossary):
+    for _, term in find_terms(ANNOTATION.sub("", text), glossary):
         before = "。" if UNSPACED.match(term) else ""  # in the middle of a sentence, no space is before such a term
         tokens = tokenizer.encode(before + term)[len(tokenizer.encode(before)) :]
         if not tokens or UNK in tokens or sum(map(len, [*found, tokens])) > room:
@@ -76,8 +77,7 @@ def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int,
 def annotated(text: str, terms: Sequence[tuple[Span, str]]) -> str:
     """The text with the translations of terms, which are in order, behind them."""
     for (_, end), target in reversed(terms):
-        space = "" if UNSPACED.match(target) else " "
-        text = f"{text[:end]}{TERM}{space}{target}{END}{text[end:]}"
+        text = f"{text[:end]}{TERM}{'' if UNSPACED.match(target) else ' '}{target}{END}{text[end:]}"
     return text
 
 

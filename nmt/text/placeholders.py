@@ -30,7 +30,7 @@ KINDS = [
     r"[a-zA-Z0-9_.+-]{1,64}@[a-zA-Z0-9-]+(?:\.[a-zA-Z0-9-]+)+",
     r"</?[a-zA-Z][\w:.-]*(?:\s[^<>]*)?/?>",
     r"\$?\{\{? ?[^\s{}]* ?\}?\}",
-    r"%(?:\(\w+\)|\d+\$)?[-+0#]*\d*(?:\.\d+)?[sdifguxc@](?![a-zA-Z])",
+    r"%(?:\(\w+\)|\d+\$)?[-+0#]*+\d*(?:\.\d+)?[sdifguxc@](?![a-zA-Z])",
     rf"[\U0001f1e6-\U0001f1ff]{{2}}|[#*0-9]\ufe0f?\u20e3|[{_EMOJI}][\ufe0f\u200d\U000e0020-\U000e007f{_EMOJI}]*",
     rf"(?<!{_IN_WORD})(?<!{_IN_WORD}[.,:/-])(?>\d+(?:[.,:/-]\d+)*)(?!{_LETTER})",
 ]
@@ -40,7 +40,7 @@ NUMBER = re.compile(r"[\d.,:/-]+")
 TOKEN = re.compile(rf"⟦[1-6]⟧|[{UNSPACED_SCRIPTS}]|{_IN_WORD}+")  # what is aligned
 SYMBOL = re.compile(r"(\s?)(⟦[1-6]⟧)")
 NO_SPACE = re.compile(r"[\s.,;:!?)…]|\Z")
-FINAL = re.compile(r"[\s.!?…。！？\"'”’»」』)]*\Z")
+FINAL = re.compile(r"(?<![\s.!?…。！？\"'”’»」』)])[\s.!?…。！？\"'”’»」』)]*\Z")
 # An inserted span is separated by a space from such a character before it, and from a letter or digit after it.
 SPACE_AFTER = re.compile(rf"[^\s(\[{{«„“'\"¿¡{UNSPACED_SCRIPTS}]")
 SPACE_BEFORE = re.compile(rf"{_IN_WORD}|⟦")

@@ -37,9 +37,9 @@ class FailingDisk:
         class Reader(io.BufferedReader):
             read = self.counted(io.BufferedReader.read)
 
-        def open_(path: Any, mode: str = "r", buffering: int = -1, *args: Any) -> Any:
+        def open_(path: Any, mode: str = "r", buffering: int = -1, *args: Any, **kwargs: Any) -> Any:
             if mode not in ("rb", "wb"):
-                return real(path, mode, buffering, *args)
+                return real(path, mode, buffering, *args, **kwargs)
             raw = real(path, mode, 0)
             return Writer(raw) if mode == "wb" else Reader(raw)
 

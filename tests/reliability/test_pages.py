@@ -13,8 +13,8 @@ from small_run import config_of, run_training, write_small_corpus
 
 from nmt.run.directory import RunDirectory
 
+from .fuzz import HOSTILE
 from .test_clients import KEY, serving
-from .test_parsers import HOSTILE
 
 pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")
 RUN = "window.PWNED=1"

@@ -51,14 +51,6 @@ def test_lines_joined_by_line_feeds_are_read_back(lines: list[str], data: st.Dat
         assert decoded(content.removesuffix(b"\n").removesuffix(b"\r")) == lines
 
 
-@hypothesis_settings(max_examples=100)
-@given(
-    st.binary() | st.lists(st.sampled_from([b"\n", b"\r", b"\xef\xbb\xbf", b"\xff", b"a", b"\xe4\xb8"])).map(b"".join)
-)
-def test_the_number_of_lines_is_the_number_of_line_feeds(content: bytes) -> None:
-    assert len(decoded(content)) == content.count(b"\n") + (not content.endswith(b"\n") and content != b"")
-
-
 @pytest.mark.parametrize(
     ("content", "lines"),
     [

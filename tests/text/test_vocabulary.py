@@ -59,7 +59,9 @@ def test_without_a_vocabulary_there_are_no_tags(model: bytes) -> None:
     assert split_tag(">>fra< the") == ("", ">>fra< the")
 
 
-@pytest.mark.parametrize("content", [b"", b"[", b'["a", "a"]', b'["a", 1]', b"{}", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "content", [b"", b"[", b'["a", "a"]', b'["a", 1]', b"{}", b"\xff", b"[" * 100_000, b'["\\ud800"]']
+)
 def test_a_damaged_vocabulary_is_refused(model: bytes, content: bytes) -> None:
     stored = with_vocabulary(model, [])
     key = stored[: len(stored) - len(model) - 3]  # without the length of "[]" (1 byte) and "[]" itself
