@@ -43,7 +43,7 @@ def random_model(seed: int, rng: random.Random) -> Seq2Seq:
     n_target = rng.choice([7, 23, 150])
     n_source = n_target if choices.get("tied_embeddings", "all") == "all" else rng.choice([9, 23])
     model = make(seed, n_target, n_source, **choices).train()
-    model.freeze(rng.choice([[], [], rng.sample(sorted({*PART_OF.values()} - {"decoder"}), rng.choice([1, 2]))]))
+    model.freeze(rng.choice([[], rng.sample(sorted({*PART_OF.values()} - {"decoder"}), rng.choice([1, 2]))]))
     return model
 
 
