@@ -85,7 +85,7 @@ class RunDirectory:
         self._check_links()
         with locked(self.path / "lock", holder="training", setting="run=PATH"):
             n = 1
-            while (aside := self.real_path.with_name(f"{self.real_path.name}.{n}")).exists():
+            while os.path.lexists(aside := self.real_path.with_name(f"{self.real_path.name}.{n}")):
                 n += 1
             with os_errors_as(OutputError, f"move {self.path} aside", hint="choose another with run=PATH"):
                 return self.real_path.rename(aside)

@@ -133,7 +133,9 @@ def use_fifo(fifo: Path, done: threading.Event) -> None:
     while not done.wait(0.01):
         for mode in (os.O_WRONLY, os.O_RDONLY):
             with suppress(OSError), os.fdopen(os.open(fifo, mode | os.O_NONBLOCK), "wb" if mode else "rb") as file:
-                _ = file.write(b"a b\n") if mode else time.sleep(0.005)
+                if mode:
+                    file.write(b"a b\n")
+                time.sleep(0.005)
 
 
 def faults(command: str, code: int, err: str) -> list[str]:
@@ -158,9 +160,7 @@ def changes(before: dict[Path, Any], home: Path, outputs: list[str]) -> list[str
     return found
 
 
-def attempt(
-    home: Path, five: FiveRun, command: str, words: list[str], outputs: list[str]
-) -> tuple[int, list[str], str]:
+def attempt(home: Path, five: FiveRun, command: str, words: list[str], outputs: list[str]) -> tuple[int, str, str]:
     """Run a command line in a new folder. Returns the exit code, what is wrong, and stderr."""
     build(home, five)
     log = home.parents[1] / "log"

@@ -84,7 +84,8 @@ def test_a_run_is_moved_aside_to_the_first_free_number(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "demo")
     assert run.move_aside() is None
     (tmp_path / "demo.2").write_bytes(b"someone's file")
-    for n in (1, 3):
+    (tmp_path / "demo.4").symlink_to("nowhere")
+    for n in (1, 3, 5):
         run.create()
         run.append_metrics({"n": n})
         assert run.move_aside() == tmp_path / f"demo.{n}"

@@ -1,8 +1,8 @@
-"""A training step: its gradient does not depend on how its sentences are cut into micro-batches."""
+"""A training step; tests/reliability/test_training_random.py has its gradient."""
 
 import pytest
 import torch
-from models import batch_of, gradient, make
+from models import batch_of, make
 
 from nmt.config import TrainSettings
 from nmt.errors import NmtError
@@ -26,17 +26,6 @@ def test_the_norm_of_a_large_gradient_is_exact() -> None:
     matrix, vector = (torch.randn(*shape, generator=generator) for shape in ((40_000, 500), (7,)))
     expected = float(torch.cat([matrix.flatten(), vector]).double().norm())
     assert float(norm_of([matrix, vector])) == pytest.approx(expected, rel=1e-6)
-
-
-def test_micro_batches_give_the_big_batchs_gradient() -> None:
-    settings = TrainSettings(clip_norm=0)
-    model = make().train()
-    whole = gradient(model, [batch_of(0, 1, 2, 3)], settings)
-    for cut in ([(0,), (1, 2), (3,)], [(3, 2), (1, 0)]):
-        parts = gradient(model, [batch_of(*numbers) for numbers in cut], settings)
-        assert parts.keys() == whole.keys()
-        for name in whole:
-            torch.testing.assert_close(parts[name], whole[name])
 
 
 def test_the_loss_of_a_padded_batch_is_the_sum_over_its_sentences() -> None:
@@ -63,12 +52,6 @@ def test_the_same_seed_drops_the_same_and_another_does_not() -> None:
     model = make(dropout=0.5).train()
     losses = [step(model, [batch_of(0, 1)], StepOptions(TrainSettings(), lr=0.0, seed=n)).loss for n in (1, 1, 2)]
     assert losses[0] == losses[1] != losses[2]
-
-
-def test_gradients_are_clipped_to_their_norm() -> None:
-    model = make().train()
-    clipped = gradient(model, [batch_of(0, 1)], TrainSettings.model_validate({"clip_norm": 0.01}))
-    assert float(torch.stack([g.norm() for g in clipped.values()]).norm()) == pytest.approx(0.01, rel=1e-3)
 
 
 def test_out_of_memory_while_weights_are_updated_does_not_repeat_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
