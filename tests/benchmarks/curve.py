@@ -75,17 +75,8 @@ def of_init(options: Options, task: Task) -> Trainer:
     subprocess.run([*map(str, [*NMT, "init", *given])], check=True, cwd=home)
     sides = {"source": "src", "target": "tgt"}
     files = [f"data.{part}.{side}={task.home / part}.{end}" for part in ("train", "dev") for side, end in sides.items()]
-    command = [
-        *NMT,
-        "train",
-        config,
-        f"run={run.path}",
-        "data.root=/",
-        "data.test=null",
-        *files,
-        f"train.validate_every={OFTEN}",
-    ]
-    return Trainer(command, run.metrics_file, bleu_in_json)
+    settings = [f"run={run.path}", "data.root=/", "data.test=null", *files, f"train.validate_every={OFTEN}"]
+    return Trainer([*NMT, "train", config, *settings], run.metrics_file, bleu_in_json)
 
 
 def learned(trainer: Trainer, options: Options, curve: Curve) -> Sample:
@@ -118,9 +109,6 @@ def of_bleu(options: Options) -> list[Table]:
     commands = {name: one.command for name, one in found.items()}
     last = f"{minutes_of(options)[-1]} min"
     return [Table("Dev BLEU over minutes of training", note, commands, samples, last, [])]
-
-
-# --- the picture ------------------------------------------------------------------------------------------
 
 
 def svg(curves: Mapping[str, Curve], minutes: float) -> str:

@@ -20,11 +20,7 @@ Row = dict[str, Any]
 
 
 def run_nmt(*arguments: object) -> list[str]:
-    """Run `nmt ARGUMENTS`; return its output lines.
-
-    Raises:
-        CalledProcessError: the command failed; its stderr has the reason.
-    """
+    """Run `nmt ARGUMENTS`; return its output lines."""
     command = [*NMT, *map(str, arguments)]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
 
