@@ -123,13 +123,8 @@ def fifty_steps() -> None:
             batches = [made_up_batch(step, 7), made_up_batch(1000 + step, 1), made_up_batch(2000 + step, 3)]
             batches = batches[: 1 + step % 3]  # the second has fewer rows than there are ranks
             prediction_rate = step % 2 / 2
-            figures = train_step(
-                replicas,
-                optimizers,
-                batches,
-                StepOptions(settings, lr=3e-3, seed=step, bf16=False, prediction_rate=prediction_rate),
-            )
-            losses += summed(figures.loss)
+            options = StepOptions(settings, lr=3e-3, seed=step, bf16=False, prediction_rate=prediction_rate)
+            losses += summed(train_step(replicas, optimizers, batches, options).loss)
         if rank() == 0:
             print(json.dumps(losses))
 
@@ -196,7 +191,6 @@ def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
 
 
 def wait_for_step(path: Path, step: int) -> None:
-    """Wait until a training has written the metrics of a step."""
     metrics = RunDirectory(path)
     wait_until(lambda: any(line["step"] >= step for line in metrics.read_metrics()))
 

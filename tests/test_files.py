@@ -50,11 +50,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def alone(path: Path) -> bool:
-    """Whether a file is the only one in its directory."""
     return [one.name for one in path.parent.iterdir()] == [path.name]
-
-
-# --- writing ----------------------------------------------------------------------------------------------
 
 
 def test_a_file_is_replaced_when_the_block_ends_and_keeps_its_mode_and_links(file: Path) -> None:
@@ -155,9 +151,6 @@ def test_sweeping_removes_only_temporary_files_of_processes_that_have_ended(file
     assert not other.exists()
 
 
-# --- reading ----------------------------------------------------------------------------------------------
-
-
 def test_only_files_are_opened(file: Path) -> None:
     pipe = file.with_name("pipe")
     os.mkfifo(pipe)
@@ -175,9 +168,6 @@ def test_invalid_json_is_a_value_error(content: str | bytes) -> None:
     assert parse_json('{"a": [1]}') == {"a": [1]}
     with pytest.raises(ValueError):  # noqa: PT011 - the parser chooses the message
         parse_json(content)
-
-
-# --- directories ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("there", ["nothing", "a directory", "a link to one"])
@@ -224,9 +214,6 @@ def test_if_the_rename_fails_the_old_directory_is_there(tmp_path: Path, monkeypa
         (temp / "new").write_bytes(NEW)
     assert file_bytes(tmp_path) == {"out/old": OLD}
     assert len(list(tmp_path.iterdir())) == 1
-
-
-# --- the cache --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -348,8 +335,6 @@ def test_a_cache_that_others_own_or_can_write_to_is_refused(cache: Path, monkeyp
     with pytest.raises(InputError, match="is no safe cache: it is not yours"):
         cached("kind", 1, fill)
 
-
-# --- locking ----------------------------------------------------------------------------------------------
 
 HOLDER = """
 import sys, time

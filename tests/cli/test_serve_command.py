@@ -1,26 +1,21 @@
 """`nmt serve` as a process: address, keys, signals, and errors at the start."""
 
-import contextlib
 import http.client
 import json
 import signal
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from conftest import (
-    NMT,
     PATIENCE_S,
     SOURCE,
     TARGET,
     FiveRun,
-    environment,
     one_clear_error,
     run_nmt,
-    started,
     started_nmt,
 )
 
@@ -56,32 +51,6 @@ def test_it_serves_and_answers_what_it_has_before_it_ends(five_run: FiveRun, tmp
         assert process.wait(PATIENCE_S) == 143
         assert process.stdout is not None
         assert process.stdout.read() == b""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no limit of open files")
-def test_connections_never_use_up_the_open_files(five_run: FiveRun, tmp_path: Path) -> None:
-    """300 clients hold connections, each with a request and a byte of the next; others get their answers."""
-    command = ["sh", "-c", 'ulimit -n 128 && exec "$@"', "sh", *NMT, "serve", "-m", str(five_run.run), "--port", "0"]
-    with (
-        started([*command, "--device", "cpu"], cwd=tmp_path, env=environment()) as process,
-        contextlib.ExitStack() as stack,
-    ):
-        host, port = address_of(process)
-        process.send_signal(signal.SIGSTOP)  # so that all connections arrive at once
-        for _ in range(300):
-            held = stack.enter_context(socket.create_connection((host, port), timeout=PATIENCE_S))
-            held.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nG")
-        process.send_signal(signal.SIGCONT)
-        body = json.dumps({"q": SOURCE[0], "source": "zh", "target": "en"})
-        for request in (["GET", "/health"], ["POST", "/translate", body, HEADERS]):
-            connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
-            stack.callback(connection.close)
-            connection.request(*request)
-            assert connection.getresponse().status == 200
-        stack.close()
-        process.send_signal(signal.SIGTERM)
-        assert process.stderr is not None
-        assert process.stderr.read() == b"", "no connection waited for a free descriptor"
 
 
 def test_what_is_wrong_is_said_at_the_start(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,26 +56,6 @@ def test_train_writes_the_files_of_a_run(five_run: FiveRun) -> None:
     assert metrics[0]["loss"] > 4 > 2 > validations[-1]["dev_loss"]
 
 
-def test_train_again_is_finished_and_a_raised_limit_resumes(five_run: FiveRun, tmp_path: Path) -> None:
-    run = five_run.copy_run(tmp_path / "run")
-    before, command = file_bytes(run), ["train", five_run.config, f"run={run}"]
-    again = run_nmt(*command)
-    assert out_lines(again) == []
-    assert err_lines(again)[-1].startswith(f"{run} is finished: 200 steps in ")
-    assert "train.max_steps" in err_lines(again)[-1], "and names the limit to raise"
-    after = file_bytes(run)
-    assert after.keys() == before.keys()
-    assert {name for name in before if after[name] != before[name]} <= {"config.yaml", "train.log"}, "run=PATH differs"
-
-    log = err_lines(run_nmt(*command, "train.max_steps=203"))
-    assert f"going on from step 200 of {run}" in log
-    assert any(line.startswith("done: 203 steps in ") for line in log)
-    assert RunDirectory(run).newest_step() == 203
-    steps = [line["step"] for line in json_lines((run / "metrics.jsonl").read_text()) if "lr" in line]
-    assert steps == list(range(1, 204))
-    assert load_config(run / "config.yaml").train.max_steps == 203, "key=value overrides the file"
-
-
 def test_train_fresh_moves_the_old_run_aside_and_keeps_a_link(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "disk" / "run")
     before, named = file_bytes(run), tmp_path / "link"

@@ -46,13 +46,6 @@ def test_as_many_lines_are_written_as_read(five_run: FiveRun, tmp_path: Path) ->
     assert (tmp_path / "out.en").read_bytes() == five_run.target_file.read_bytes()
 
 
-def test_tags_of_html_stay(five_run: FiveRun) -> None:
-    common = ["translate", "-m", five_run.run, "--format", "html"]
-    tagged = "".join(f"<p class='a>b'>{line}</p>\n" for line in SOURCE)
-    assert out_lines(run_nmt(*common, input=tagged.encode())) == [f"<p class='a>b'>{line}</p>" for line in TARGET]
-    one_clear_error(run_nmt(*common, "--json", "a"), 2, "--format html goes with none of --json")
-
-
 def test_placeholders_stay(five_run: FiveRun) -> None:
     common = ["translate", "-m", five_run.run, "--json"]
     kept, more = run_together(
@@ -110,11 +103,7 @@ def test_n_best_lists_with_scores_and_pieces(five_run: FiveRun) -> None:
         assert scores == sorted(scores, reverse=True)
         for hypothesis in hypotheses:
             pieces = [piece["piece"] for piece in hypothesis["pieces"]]
-            log_probs = [piece["log_prob"] for piece in hypothesis["pieces"]]
-            assert pieces.index("</s>") == len(pieces) - 1
-            assert all(log_prob <= 0 for log_prob in log_probs)
-            assert math.isclose(sum(log_probs), hypothesis["log_prob"], rel_tol=1e-9)
-            assert math.isclose(hypothesis["score"], hypothesis["log_prob"] / len(pieces), rel_tol=1e-5)
+            assert math.isclose(sum(piece["log_prob"] for piece in hypothesis["pieces"]), hypothesis["log_prob"])
             assert "".join(pieces[:-1]).replace("▁", " ").removeprefix(" ") == hypothesis["text"]
     best = [one["hypotheses"][0] for one in found]
     assert [one["text"] for one in best] == TARGET

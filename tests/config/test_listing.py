@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from configs import MINIMAL, OTHER_CORPORA, load
-from nmt.config import check_config, data_root, language, settings, values
+from nmt.config import check_config, data_root, language, settings
 
 
 def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[str]:
@@ -29,16 +29,6 @@ def test_the_listed_defaults_are_the_defaults(folder: Path) -> None:
     given_defaults = [f"{key}={default}" for key, _, default, _ in settings() if default not in ("required", "-")]
     assert len(given_defaults) > 30
     assert load(folder, MINIMAL, *given_defaults) == load(folder, MINIMAL)
-
-
-def test_values_resolves_the_paths_of_corpora(folder: Path) -> None:
-    config = load(folder, MINIMAL, "data.root=/corpora", "data.test={source: [a, /b], target: [c, d]}")
-    found = dict(values(config))
-    assert found["data.train.source"] == "/corpora/a.de"
-    assert found["data.test.source"] == "/corpora/a /b"
-    assert dict(values(load(folder, MINIMAL)))["data.train.source"] == "a.de"
-    assert (found["data.dev"], found["train.max_steps"]) == ("-", "-")
-    assert (found["run"], found["data.drop_blank"], found["train.lr"]) == ("r", "true", "0.001")
 
 
 @pytest.mark.parametrize(

@@ -18,17 +18,8 @@ from nmt.errors import DownloadError, InputError, OutputError
 from nmt.files import sha256
 from nmt.text.lines import iter_lines, iter_pairs
 
-PLAIN = Corpus(
-    "small",
-    ("en", "de"),
-    ("train", "dev", "test"),
-    (90, 5, 5),
-    0.01,
-    "free",
-    "Terms: none.\n",
-    "",
-    "https://example.org/{part}.{language}",
-)
+NAMES = ("en", "de"), ("train", "dev", "test")
+PLAIN = Corpus("small", *NAMES, (90, 5, 5), 0.01, "free", "Terms: none.\n", "", "https://example.org/{part}.{language}")
 GZIP = replace(PLAIN, url=f"{PLAIN.url}.gz")
 TEXTS = {name: f"{name} line 1\n{name} line 2\n".encode() for name in PLAIN.files(PLAIN.languages)}
 TEST_URLS = ("https://example.org/t.deu", "https://example.org/t.eng")

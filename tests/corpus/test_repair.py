@@ -60,13 +60,7 @@ def test_faulty_lines_are_mended_or_dropped(tmp_path: Path) -> None:
     listed = [json.loads(line) for line in (tmp_path / "fixed" / CHANGES).read_text().splitlines()]
     assert len(listed) == done.n_changed + done.n_dropped
     (changed,) = [one for one in listed if one["source_line"] == 41]
-    assert changed == {
-        "corpus": "train",
-        "action": "changed",
-        "kinds": ["mojibake", "markup", "spacing"],
-        "source_line": 41,
-        "target_line": 41,
-    }
+    assert (changed["action"], changed["kinds"]) == ("changed", ["mojibake", "markup", "spacing"])
 
 
 def test_exchanged_and_shuffled_corpora(tmp_path: Path) -> None:

@@ -72,14 +72,6 @@ def test_the_numbers_are_those_of_the_snapshots(run: RunDirectory, found: Growth
     assert found.explained == pytest.approx(values[-2:].sum() / values.sum(), rel=1e-4)
 
 
-def test_training_is_seen_in_them(found: Growth) -> None:
-    first, *_, last = (math.fsum(map(math.log, one.probabilities)) for one in found.snapshots)
-    assert len(found.words) == found.positions.size(1)
-    assert found.snapshots[-1].translation == TARGET[0]
-    assert last > first
-    assert [step for step, *_ in found.validations] == [100, 120]
-
-
 def test_without_a_reference_it_is_the_translation_of_the_model(run: RunDirectory) -> None:
     found = growth(run.path, SOURCE[0])
     assert (found.is_given, found.reference) == (False, TARGET[0])

@@ -180,10 +180,8 @@ def test_command_exports_a_run_with_its_scores(five_run: FiveRun, tmp_path: Path
     assert written == f"written to {out}"
     card = (out / "README.md").read_text(encoding="utf-8")
     assert card.startswith("---\nlibrary_name: transformers\npipeline_tag: translation\n")
-    assert "- zh\n- en\n" in card
     engine = load(run).engine.name
     assert f"5 lines of `train.zh`, `train.en`, beam 5, engine {engine}:\n\n```text\nBLEU = 100.00  (95 %: " in card
-    assert "nrefs:1|bs:1000|" in card
     assert not any(str(five_run.home).encode() in content for content in file_bytes(out).values())
     theirs, tokenizer = loaded(out)
     inputs = tokenizer(five_run.source_file.read_text(encoding="utf-8").splitlines(), return_tensors="pt", padding=True)

@@ -60,17 +60,8 @@ def serving(folder: Path, *options: str) -> Iterator[Served]:
     if not run.exists():
         write_run(small_translator(source_lang="de", target_lang="en"), run)
     keys.write_text(KEY, encoding="utf-8")
-    words = [
-        "serve",
-        "-m",
-        os.environ.get("NMT_SOAK_MODEL", str(run)),
-        "--port",
-        "0",
-        "--api-keys",
-        str(keys),
-        *options,
-    ]
-    process = FORKS.Process(target=run_main, args=(words, str(log)))
+    words = ["serve", "-m", os.environ.get("NMT_SOAK_MODEL", str(run)), "--port", "0", "--api-keys", str(keys)]
+    process = FORKS.Process(target=run_main, args=([*words, *options], str(log)))
     process.start()
     try:
         server = Served(process, log)

@@ -99,12 +99,8 @@ def test_out_of_memory_splits_the_batch_and_leaves_the_gradient_as_it_is(
     def gradient(most: int) -> tuple[dict[str, Tensor], int]:
         def once(parts: Sequence[Batch]) -> step.StepFigures:
             seen.clear()
-            return train_step(
-                Replicas(model),
-                make_optimizers(model, settings),
-                parts,
-                StepOptions(settings, lr=0.0, seed=1, bf16=False),
-            )
+            options = StepOptions(settings, lr=0.0, seed=1, bf16=False)
+            return train_step(Replicas(model), make_optimizers(model, settings), parts, options)
 
         with monkeypatch.context() as patch:
             with_loss(patch, out_of_memory(place, most, seen))

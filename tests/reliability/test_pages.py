@@ -39,19 +39,10 @@ def pages(folder: Path) -> list[Path]:
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     config = config_of(home, NAME, train__snapshots=3, train__max_steps=20, tokenizer__vocab_size=420)
     run_training(config)
-    scores = {
-        "model_sha256": TEXTS[1],
-        "source": NAME,
-        "references": TEXTS[:3],
-        "scores": [],
-        "search": {},
-        "n_lines": 3,
-    }
-    RunDirectory(config.run).append_scores(scores)
-    train, explain = (
-        [home / "train.zh", home / "train.en"],
-        ["explain", "<img src=x> \u202eשל", "--reference", TEXTS[4]],
-    )
+    scores = {"model_sha256": TEXTS[1], "source": NAME, "references": TEXTS[:3], "n_lines": 3}
+    RunDirectory(config.run).append_scores({**scores, "scores": [], "search": {}})
+    train = [home / "train.zh", home / "train.en"]
+    explain = ["explain", "<img src=x> \u202eשל", "--reference", TEXTS[4]]
     commands: dict[str, list[object]] = {
         "check": ["check", *train, "--show", "5", "--html"],
         "compare": ["compare", *train, "--src", train[1], "--ref", train[0], "--html"],

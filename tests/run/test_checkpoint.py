@@ -63,7 +63,6 @@ def tokenizers() -> Tokenizers:
 
 @pytest.fixture(scope="module")
 def checkpoint(tokenizers: Tokenizers) -> Checkpoint:
-    """A checkpoint with weights, their average, moments and progress."""
     torch.manual_seed(5)
     config = config_of()
     model = new_model(config, tokenizers)
@@ -85,7 +84,6 @@ def written(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A path for damaged files."""
     return tmp_path_factory.mktemp("scratch") / "damaged.safetensors"
 
 
@@ -95,9 +93,6 @@ def refused(path: Path, **options: Any) -> ModelError:
     assert caught.value.exit_code == 2
     assert caught.value.hint
     return caught.value
-
-
-# --- write and read ---------------------------------------------------------------------------------------
 
 
 def test_a_checkpoint_is_read_back_as_written(checkpoint: Checkpoint, written: Path) -> None:
@@ -197,9 +192,6 @@ def test_no_path_of_the_machine_is_in_the_file(written: Path, tmp_path: Path) ->
     content = written.read_bytes()
     for part in (SECRET, str(Path.home()), str(tmp_path.parent), str(Path.cwd()), "/runs"):
         assert part.encode() not in content
-
-
-# --- damaged and foreign files ----------------------------------------------------------------------------
 
 
 def flip(content: bytes, offset: int, bit: int) -> bytes:
@@ -311,20 +303,11 @@ def test_settings_that_are_invalid_or_do_not_fit_the_weights_are_refused(
         assert reason in str(refused(scratch))
 
 
-@pytest.mark.parametrize(
-    ("changes", "message", "hint"),
-    [
-        ({"d_ff": 16}, "feed_forward.inner.weight is (8, 8), this model's is (16, 8)", "architecture and vocabulary"),
-        ({"n_encoder_layers": 2}, "the weights are not those of this model", "were architecture settings changed?"),
-    ],
-)
-def test_weights_of_another_model_are_refused(
-    checkpoint: Checkpoint, changes: dict[str, int], message: str, hint: str
-) -> None:
-    with pytest.raises(ModelError) as caught:
-        load_weights(new_model(config_of(model=changes), checkpoint.tokenizers), checkpoint.part("model"))
-    assert message in str(caught.value)
-    assert hint in caught.value.hint
+def test_weights_of_another_model_are_refused(checkpoint: Checkpoint) -> None:
+    other = new_model(config_of(model={"d_ff": 16}), checkpoint.tokenizers)
+    with pytest.raises(ModelError, match=r"feed_forward.inner.weight is \(8, 8\), this model's is \(16, 8\)") as caught:
+        load_weights(other, checkpoint.part("model"))
+    assert "architecture and vocabulary" in caught.value.hint
 
 
 def test_a_file_without_its_tokenizer_is_refused(
@@ -343,9 +326,6 @@ def test_a_file_without_its_tokenizer_is_refused(
     error = refused(scratch)
     assert "'tokenizer.source'" in str(error)
     assert error.hint == "train it again"
-
-
-# --- hashes ----------------------------------------------------------------------------------------------
 
 
 def test_a_hash_depends_on_names_shapes_dtypes_and_bytes_and_not_on_order_or_strides() -> None:

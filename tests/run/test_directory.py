@@ -238,18 +238,6 @@ def test_checkpoints_are_listed_in_order_pruned_and_set_aside(run: RunDirectory)
     assert RunDirectory(run.path / "none").checkpoint_steps() == []
 
 
-@pytest.mark.parametrize("left", ["checkpoint", "model", "validation"])
-def test_a_run_holds_a_training_if_any_trace_of_a_save_is_left(run: RunDirectory, left: str) -> None:
-    assert not run.holds_training()
-    run.append_metrics({"step": 1, "loss": 2.0})
-    assert not run.holds_training()
-    if left == "validation":
-        run.append_metrics({"step": 1, "dev_loss": 2.0})
-    else:
-        {"checkpoint": run.checkpoint_file(1), "model": run.model_file}[left].write_bytes(b"")
-    assert run.holds_training()
-
-
 def test_metrics_are_read_without_the_line_that_is_being_written_and_are_cut(run: RunDirectory) -> None:
     assert run.cut_metrics(5) == []
     assert run.read_metrics() == []

@@ -9,12 +9,11 @@ from itertools import repeat
 from typing import Any
 
 import pytest
-from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun, wait_until
+from conftest import PATIENCE_S, wait_until
 from models import small_translator
 from served import served
 
 from nmt.decode.segments import Line
-from nmt.decode.translator import load
 from nmt.errors import NmtError
 from nmt.serve import batcher as module
 from nmt.serve.batcher import Batcher
@@ -174,13 +173,3 @@ def test_a_full_queue_is_status_429_and_a_failure_503() -> None:
         held.released.set()
         assert sorted(answer.result().status for answer in answers) == [200] * 2 + [429] * 6
         assert client.post("/v1/translate", {"q": "poison"}).status == 503
-
-
-def test_fifty_clients_at_once_lose_no_request(five_run: FiveRun) -> None:
-    with served(load(five_run.run, device="cpu")) as client, ThreadPoolExecutor(50) as pool:
-        texts = [SOURCE[i % 5] for i in range(200)]
-        answers = pool.map(lambda text: client.post("/translate", {"q": text, "source": "zh", "target": "en"}), texts)
-        assert [answer.json["translatedText"] for answer in answers] == [TARGET[i % 5] for i in range(200)]
-        values = client.get("/metrics").body.decode()
-    (n_batches,) = (float(line.split()[1]) for line in values.splitlines() if line.startswith("nmt_batch_lines_count"))
-    assert n_batches < 150, "requests that wait are translated together"

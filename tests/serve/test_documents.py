@@ -45,7 +45,6 @@ def upload(client: Client, name: str | None, content: bytes, **fields: str) -> A
 
 
 def path_of(client: Client, answer: Answer) -> str:
-    """The path of a translated file."""
     assert list(answer.json) == ["translatedFileUrl"], answer.body
     return str(answer.json["translatedFileUrl"]).removeprefix(client.url)
 

@@ -39,7 +39,6 @@ def tokenizers() -> Tokenizers:
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
-    """PAIRS on disk."""
     directory = tmp_path_factory.mktemp("pairs")
     write_pairs(directory, PAIRS)
     return Pairs(directory)

@@ -16,7 +16,7 @@ from models import n_bytes
 from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.text import BOS, EOS, PAD, UNK
-from nmt.text.tokenizer import MAX_TRAINER_BYTES, SPACE, Tokenizer, Tokenizers, pieces_per_word, train_tokenizer
+from nmt.text.tokenizer import MAX_TRAINER_BYTES, SPACE, Tokenizer, Tokenizers, train_tokenizer
 
 TYPES: tuple[str, ...] = get_args(TokenizerSettings.model_fields["type"].annotation)
 LINES = [
@@ -36,7 +36,6 @@ def settings(**changes: object) -> TokenizerSettings:
 
 @pytest.fixture(scope="module")
 def models() -> dict[str, bytes]:
-    """A model of each type."""
     return {kind: train_tokenizer(LINES, settings(type=kind)).model for kind in TYPES}
 
 
@@ -221,12 +220,6 @@ def test_a_model_with_other_special_ids_is_refused() -> None:
         Tokenizer(model.getvalue())
     assert str(caught.value) == "the tokenizer has PAD, UNK, BOS, EOS at (-1, 0, 1, 2), not at (0, 1, 2, 3)"
     assert (caught.value.exit_code, caught.value.hint) == (2, "train it with `nmt tokenize`")
-
-
-def test_pieces_per_word(unigram: Tokenizer) -> None:
-    lines = ["the cat", "", "a 龘"]
-    assert pieces_per_word(unigram, lines) == sum(len(unigram.encode(line)) for line in lines) / 4
-    assert pieces_per_word(unigram, []) == 0
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "char", "word"])

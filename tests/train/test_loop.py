@@ -75,14 +75,12 @@ def test_resumed_equals_never_stopped_bit_for_bit(
 
 
 def assert_equal(one: Config, other: Config) -> None:
-    """Check that two runs have the same last checkpoint and the same model file."""
     assert final_hash(one) == final_hash(other)
     models = [read_checkpoint(RunDirectory(config.run).model_file).tensors for config in (one, other)]
     assert hash_tensors(models[0]) == hash_tensors(models[1])
 
 
 def steps_of(config: Config, figure: str) -> list[int]:
-    """The steps of the lines of metrics.jsonl that have this figure."""
     return [line["step"] for line in RunDirectory(config.run).read_metrics() if figure in line]
 
 
@@ -369,15 +367,6 @@ def test_a_stop_at_either_end_leaves_the_rest_to_the_next_time(
     assert not RunDirectory(config.run).model_file.exists()
     assert run_training(config).step == 1
     assert RunDirectory(config.run).model_file.exists()
-
-
-def test_figures_of_a_run_killed_before_its_first_checkpoint_are_dropped(corpus: Path) -> None:
-    config = config_of(corpus)
-    run = RunDirectory(config.run)
-    run.create()
-    run.append_metrics({"step": 1, "loss": 9.0})
-    run_training(config)
-    assert steps_of(config, "loss") == list(range(1, 13))
 
 
 def script(monkeypatch: pytest.MonkeyPatch, *figures: tuple[float, float]) -> None:

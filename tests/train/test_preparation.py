@@ -82,9 +82,6 @@ def digests(pairs: list[Pair]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     return digests_of(pair.source.encode() for pair in pairs), digests_of(pair.target.encode() for pair in pairs)
 
 
-# --- reading ----------------------------------------------------------------------------------------------
-
-
 def test_a_corpus_is_read_with_dev_and_hashes(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     train = files.write("train", SOURCES, TARGETS)
     dev = files.write("dev", ["eins", "drei"], ["one", "three"])
@@ -125,9 +122,6 @@ def test_without_dev_some_of_train_is_set_aside_and_told(files: Files, caplog: p
     notes = notes_of(caplog)
     again = read_corpus(config)
     assert (list(again.train), again.dev, notes_of(caplog)) == (list(corpus.train), corpus.dev, notes * 2)
-
-
-# --- mixing -----------------------------------------------------------------------------------------------
 
 
 def test_corpora_that_are_mixed_in_follow_train(files: Files, caplog: pytest.LogCaptureFixture) -> None:
@@ -247,9 +241,6 @@ def test_equal_and_exchanged_sides_are_refused(files: Files, name: str) -> None:
         assert str(refused(files.config(exchanged))) == message
 
 
-# --- the cache --------------------------------------------------------------------------------------------
-
-
 def prepared(config: Config, caplog: pytest.LogCaptureFixture) -> tuple[list[Pair], list[list[int]], list[str]]:
     """The pairs, token ids and log messages of a config; the tokenizer is always the same."""
     tokenizers = train_tokenizers(corpus_of([("die Katze läuft", "the cat runs")] * 9, tokenizer={"type": "char"}))
@@ -341,9 +332,6 @@ def test_the_source_of_some_pairs_has_terms(files: Files) -> None:
     assert [ids[i] for i in range(len(pairs))] == tokenizers.source.encode_all([pair.source for pair in pairs])
 
 
-# --- sizes ------------------------------------------------------------------------------------------------
-
-
 def test_a_vocabulary_that_nobody_set_holds_the_alphabet(files: Files) -> None:
     """The vocabulary of the preset for few pairs may be too small for all characters of Chinese pairs."""
     source = [chr(0x4E00 + 3 * n) + chr(0x4E01 + 3 * n) + str(n) for n in range(250)]
@@ -354,8 +342,6 @@ def test_a_vocabulary_that_nobody_set_holds_the_alphabet(files: Files) -> None:
     assert len(tokenizers.source) > 500
 
 
-# --- holding out ------------------------------------------------------------------------------------------
-
 SENTENCES = st.sampled_from("abcdefgh") | st.text(st.sampled_from("ab"), max_size=3)
 PAIRS = st.lists(st.tuples(SENTENCES, SENTENCES), max_size=120).map(
     lambda sides: [Pair(n, *pair) for n, pair in enumerate(sides, 1)]
@@ -363,7 +349,6 @@ PAIRS = st.lists(st.tuples(SENTENCES, SENTENCES), max_size=120).map(
 
 
 def split(pairs: list[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
-    """The pairs of train and of dev."""
     aside, left = corpus_module.hold_out(*digests(pairs), n_dev_pairs(len(pairs)), seed)
     return [pairs[i] for i in np.flatnonzero(left)], [pairs[i] for i in aside]
 
@@ -382,15 +367,6 @@ def test_no_sentence_of_dev_stays_in_train_on_either_side(pairs: list[Pair], see
     assert split(pairs, seed) == (train, dev)
 
 
-def test_another_seed_holds_out_other_pairs_and_where_none_repeats_train_loses_no_more() -> None:
-    pairs = [Pair(n, f"s{n}", f"t{n}") for n in range(1, 1001)]
-    splits = [split(pairs, seed) for seed in (1, 2)]
-    assert splits[0][1] != splits[1][1]
-    for train, dev in splits:
-        assert len(dev) == 20
-        assert sorted([*train, *dev], key=lambda pair: pair.line) == pairs
-
-
 def test_dev_has_two_percent_of_train_but_one_to_a_thousand_pairs() -> None:
     assert [n_dev_pairs(n) for n in (1, 500, 60_000)] == [1, 10, MAX_DEV_PAIRS]
 
@@ -400,9 +376,6 @@ def test_sentences_that_occur_once_are_held_out_first() -> None:
     train, dev = split(pairs, seed=1)
     assert dev == [pairs[-1]]
     assert len(train) == 59
-
-
-# --- tokenizers -------------------------------------------------------------------------------------------
 
 
 def corpus_of(pairs: list[tuple[str, str]], **sections: dict[str, Any]) -> Corpus:
@@ -455,9 +428,6 @@ def test_with_nfkc_the_tokenizer_learns_the_source_as_it_will_see_it(joint: bool
     assert tokenizers.source.decode(ids) == "ab"
     assert not any(piece.startswith("<0x") for piece in tokenizers.source.pieces(ids))
     assert n_bytes(tokenizers.target, "，") == 0  # the target is not normalized
-
-
-# --- lengths ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -74,6 +74,7 @@ def test_a_killed_and_resumed_run_has_the_same_ones(
     run.snapshot_file(last_step).write_bytes(b"of another time, as with train.max_minutes")
     run_training(config)
     assert snapshots(config) == snapshots(whole)
+    assert [line["step"] for line in run.read_metrics() if "loss" in line] == list(range(1, 21))
 
 
 @pytest.mark.parametrize("limit", [{"train__max_epochs": 2}, {"train__patience": 1, "train__max_steps": 1000}], ids=str)
