@@ -326,15 +326,6 @@ def opened_page(browser: Any, url: str, *may_load: str, ignored: str | None = No
 # --- data and a run ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    """The folder `shared` beside the project's root, with corpora that are too large to ship."""
-    path = Path(__file__).parents[2] / "shared"
-    if not path.is_dir():
-        pytest.skip(f"no shared data at {path}")
-    return path
-
-
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     """The directory of a corpus for trainings of a second, see small_run.py."""

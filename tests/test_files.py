@@ -43,7 +43,6 @@ OLD, NEW = b"old content", b"new content, and longer"
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A file with old content, alone in its directory."""
     path = tmp_path / "it"
     path.write_bytes(OLD)
     return path
@@ -71,9 +70,7 @@ def fail(*_args: object, **_kwargs: object) -> None:
 
 
 @pytest.mark.parametrize("call", ["fsync", "chmod", "replace"])
-def test_after_a_failure_at_the_end_the_old_content_is_there(
-    file: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
+def test_after_a_late_failure_the_old_content_is_there(file: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(os, call, fail)
         with pytest.raises(OutputError) as caught:
@@ -135,9 +132,7 @@ def test_special_files_are_written_in_place(tmp_path: Path, file: Path) -> None:
 
 def test_sweeping_removes_only_temporary_files_of_processes_that_have_ended(file: Path) -> None:
     stale = file.with_name(f"it{TEMP_MARK}{NO_PROCESS}")
-    kept = [
-        file.with_name(f"it{TEMP_MARK}{ending}") for ending in (os.getpid(), "csv", "", "20261231", f"x.{NO_PROCESS}")
-    ]
+    kept = [file.with_name(f"it{TEMP_MARK}{end}") for end in (os.getpid(), "csv", "", "20261231", f"x.{NO_PROCESS}")]
     other = file.with_name(f"other{TEMP_MARK}{NO_PROCESS}")
     for path in (stale, other, *kept):
         path.write_bytes(b"half")
@@ -265,9 +260,7 @@ def test_entries_unused_for_a_month_are_removed_and_nothing_else(cache: Path) ->
     assert all(file.exists() for file in foreign)
 
 
-def test_the_least_recently_used_entries_over_the_size_limit_are_removed(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_least_recently_used_entries_over_the_limit_are_removed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     today, recent, older, oldest = (made_and_left(n, days) for n, days in enumerate((0.9, 2, 3, 4)))
     entry_bytes = sum(file.stat().st_size for file in today.iterdir())
     monkeypatch.setattr(files, "MAX_CACHE_BYTES", 3 * entry_bytes)
@@ -293,9 +286,7 @@ def test_an_entry_that_is_being_made_is_not_removed(cache: Path) -> None:
     assert (cached("kind", 1, make_slowly) / "it").read_bytes() == NEW
 
 
-def test_without_a_writable_home_each_process_has_a_cache_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_writable_home_each_process_has_its_own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NMT_CACHE", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", "")

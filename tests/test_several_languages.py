@@ -91,9 +91,7 @@ def test_a_symbol_that_looks_like_a_tag_is_a_symbol() -> None:
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0, 1000.0])
-def test_the_share_of_a_corpus_is_its_size_to_the_power_of_one_over_the_temperature(
-    corpus: Path, temperature: float
-) -> None:
+def test_the_share_of_a_corpus_is_its_size_to_the_power_of_1_over_temperature(corpus: Path, temperature: float) -> None:
     found = read_corpus(config_of(corpus, **{**SEVERAL, "data__temperature": temperature}))
     pairs, _ = drop_lengths(found, train_tokenizers(found))
     mixture = found.mixture(pairs)

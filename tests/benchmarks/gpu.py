@@ -39,11 +39,7 @@ Step = Callable[[Batch], object]  # a training step on a batch, which it moves t
 SECONDS = 10.0  # of each system's measurement
 N_CALLS = 100  # of an operation between two synchronizations
 # Number of parameters -> width, heads, layers of each side and width of feed-forward layers; vocabulary.
-SIZES = {
-    "7.3M": ((256, 4, 4, 512), 8_000),
-    "65M": ((512, 8, 6, 2048), 40_000),
-    "210M": ((1024, 16, 6, 4096), 32_000),
-}
+SIZES = {"7.3M": ((256, 4, 4, 512), 8_000), "65M": ((512, 8, 6, 2048), 40_000), "210M": ((1024, 16, 6, 4096), 32_000)}
 TINY = {"tiny": ((16, 2, 1, 32), 64)}
 
 
@@ -118,7 +114,7 @@ def measure_all(setup: Setup) -> None:
     add = setup.results.add
     for size, (shape, vocabulary) in (TINY if setup.miniature else SIZES).items():
         settings = sized(*shape)
-        batches = batches_of(vocabulary, setup.batch_tokens)
+        batches = batches_of(vocabulary, setup.batch_tokens)[: 2 if setup.miniature else None]
         for name, make_step in systems(settings, vocabulary, setup).items():
             add(f"Training, {size}", name, partial(speed, make_step, batches, settings, vocabulary, setup))
         add("A step of greedy search, 64 sentences", size, partial(decoding, settings, vocabulary, setup))
@@ -166,14 +162,14 @@ def systems(settings: ModelSettings, vocabulary: int, setup: Setup) -> dict[str,
     def ours(optimizer: Any, compiled: bool = False) -> Step:
         model, train = setup.transformer(settings, vocabulary), TrainSettings(optimizer=optimizer)
         optimizers, options = make_optimizers(model, train), StepOptions(train, lr=1e-4, seed=1, bf16=True)
-        replicas = Replicas(torch.compile(model, dynamic=True) if compiled else model)
+        replicas = Replicas(torch.compile(model, dynamic=True) if compiled else model)  # type: ignore[arg-type]
         replicas.train()
         return lambda batch: train_step(replicas, optimizers, [batch], options)
 
     def plain(kind: Callable[[dict[str, Any]], nn.Module], compiled: bool = False) -> Step:
         model = kind(sizes).to(setup.device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-        called = torch.compile(model, dynamic=True) if compiled else model
+        called: Any = torch.compile(model, dynamic=True) if compiled else model
 
         def step(batch: Batch) -> None:
             batch = batch.to(setup.device)

@@ -168,9 +168,7 @@ class Table:
         """The medians of each contestant, and the ratios of its figure to those of the baselines."""
         found = {name: medians(samples) for name, samples in self.samples.items()}
         bases = {f"× {base}": found[base][self.figure] for base in self.baselines}
-        return {
-            name: row | {title: row[self.figure] / base for title, base in bases.items()} for name, row in found.items()
-        }
+        return {name: row | {key: row[self.figure] / by for key, by in bases.items()} for name, row in found.items()}
 
     def markdown(self) -> str:
         """The rows as a Markdown table, with title and note."""
@@ -181,9 +179,7 @@ class Table:
 
     def as_json(self) -> dict[str, Any]:
         """All measurements and rows as a JSON value; command lines as typed in the project's root."""
-        commands = {
-            name: shlex.join(map(str, command)).replace(f"{ROOT}/", "") for name, command in self.commands.items()
-        }
+        commands = {name: shlex.join(map(str, one)).replace(f"{ROOT}/", "") for name, one in self.commands.items()}
         return {**vars(self), "commands": commands, "rows": self.rows()}
 
 

@@ -1,9 +1,7 @@
-"""A plain training loop as a baseline.
+"""A plain training loop as a baseline: torch.nn.Transformer with tied embeddings, or Hugging Face's Marian of its size.
 
-Model: torch.nn.Transformer with tied embeddings and sinusoidal positions, or Hugging Face's Marian of the same size.
 Batches: pairs shuffled, sorted by target length, cut by budget, and the batches shuffled. Adam, label smoothing
-and dropout as in nmt. Reads a task that training.py has written, and appends a JSON line per step to a file; with
-`--validate-s`, also BLEU of a greedy search on dev.
+and dropout as in nmt. Reads a task that training.py has written, and appends a JSON line per step to a file.
 """
 
 import argparse
@@ -34,8 +32,9 @@ class PlainTransformer(nn.Module):
         d_model = sizes["d_model"]
         self.embedding = nn.Embedding(sizes["vocab_size"], d_model, padding_idx=PAD)
         nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
-        chosen = [sizes[key] for key in ("n_heads", "n_encoder_layers", "n_decoder_layers", "d_ff", "dropout")]
-        self.transformer = nn.Transformer(d_model, *chosen, batch_first=True, norm_first=True)
+        layer = {"nhead": sizes["n_heads"], "dim_feedforward": sizes["d_ff"], "dropout": sizes["dropout"]}
+        n_layers = {f"num_{side}_layers": sizes[f"n_{side}_layers"] for side in ("encoder", "decoder")}
+        self.transformer = nn.Transformer(d_model, **layer, **n_layers, batch_first=True, norm_first=True)
         self.dropout = nn.Dropout(sizes["dropout"])
         angles = torch.arange(1024)[:, None] * 10_000 ** (-torch.arange(0, d_model, 2) / d_model)
         self.register_buffer("positions", torch.stack([angles.sin(), angles.cos()], -1).flatten(1))

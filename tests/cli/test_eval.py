@@ -58,9 +58,7 @@ def test_eval_json_with_several_references(five_run: FiveRun, tmp_path: Path) ->
     assert all(score["low"] <= score["value"] + 1e-9 <= score["high"] + 1e-6 for score in figures["scores"])
 
 
-def test_scores_are_kept_with_the_hash_of_the_model_that_was_loaded(
-    five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_keep_the_hash_of_the_model(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A training may replace the model file during an evaluation."""
     run, translate_lines = RunDirectory(five_run.copy_run(tmp_path / "run")), Translator.translate_lines
     loaded = hash_file(run.model_file)
@@ -99,10 +97,6 @@ def test_eval_of_given_translations_imports_no_torch(tmp_path: Path) -> None:
         assert re.match(rf"{name} = [\d.]+  ", line)
         assert signature.format(n=2, bs="", case="lc", tok="char") in line
 
-    interval = json.loads(out_lines(run_nmt(*given_files, "--json", cwd=tmp_path))[0])["scores"][0]
-    assert interval["low"] < interval["value"] < interval["high"]
-    assert set(interval) == {"name", "value", "low", "high", "signature"}
-
 
 def test_test_sets_that_are_unclear_incomplete_or_unequal_are_refused(five_run: FiveRun, tmp_path: Path) -> None:
     for name, lines in (("hyp", TARGET), ("ref", TARGET), ("short", TARGET[:4]), ("src", SOURCE)):
@@ -115,6 +109,5 @@ def test_test_sets_that_are_unclear_incomplete_or_unequal_are_refused(five_run: 
         ([*model, "--src", "src"], ["--src needs --ref"]),
         ([*model, "--ref", "ref"], ["--ref needs --src"]),
         (model, ["no run names a data.test"]),
-        ([*model, "--src", "src", "--ref", "ref", "--ref", "short"], ["4 lines in reference 2"]),
     ):
         one_clear_error(run_nmt("eval", *args, cwd=tmp_path), 2, *fragments)

@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import NO_PROCESS, TARGET, FiveCorpus, FiveRun, err_lines, file_bytes, one_clear_error, out_lines, run_nmt
@@ -14,10 +13,6 @@ from safetensors import safe_open
 import nmt
 from nmt.config import load_config
 from nmt.run.directory import RunDirectory
-
-
-def json_lines(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def test_train_writes_the_files_of_a_run(five_run: FiveRun) -> None:
@@ -48,7 +43,7 @@ def test_train_writes_the_files_of_a_run(five_run: FiveRun) -> None:
     assert set(manifest["data"]) == {f"{c}.{s}" for c in ("train", "dev", "test") for s in ("source", "target")}
     assert manifest["command"][-1] == str(five_run.config)
     assert manifest["versions"]["nmt"] == nmt.__version__
-    metrics = json_lines((run / "metrics.jsonl").read_text())
+    metrics = RunDirectory(run).read_metrics()
     assert [line["step"] for line in metrics if "lr" in line] == list(range(1, 201))
     validations = [line for line in metrics if "dev_bleu" in line]
     assert [line["step"] for line in validations] == [100, 200]
@@ -103,9 +98,7 @@ def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus
 
 
 @pytest.mark.parametrize("command", [["train", "--fresh"], ["tokenize"]], ids=" ".join)
-def test_a_refused_command_leaves_a_run_in_training_unchanged(
-    five_run: FiveRun, tmp_path: Path, command: list[str]
-) -> None:
+def test_a_refused_command_leaves_a_training_unchanged(five_run: FiveRun, tmp_path: Path, command: list[str]) -> None:
     run = five_run.copy_run(tmp_path / "run")
     (run / "checkpoints" / f"step-201.safetensors.tmp.{NO_PROCESS}").write_bytes(b"half of it")
     with (run / "lock").open("a+") as lock:

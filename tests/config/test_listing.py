@@ -42,9 +42,7 @@ def test_the_listed_defaults_are_the_defaults(folder: Path) -> None:
         ("zh", "train.zh.txt", "", ("", "")),
     ],
 )
-def test_a_language_is_as_set_or_the_suffix_of_the_file(
-    source: str, target: str, given_lang: str, expected: tuple[str, str]
-) -> None:
+def test_a_language_is_set_or_the_suffix(source: str, target: str, given_lang: str, expected: tuple[str, str]) -> None:
     files = {"source": [source, "other.xx"], "target": target}
     tree = {"run": "r", "data": {"train": files, "source_lang": given_lang}}
     data = check_config(tree, {}, "test").data

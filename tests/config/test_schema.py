@@ -12,10 +12,7 @@ from configs import MINIMAL, fault, load
     [(r'"a\0b"', "without NUL"), (r'"\ud800"', "lone surrogates"), ("é" * 150, "shorter"), ("x/" * 2500, "shorter")],
 )
 def test_a_path_that_no_file_system_accepts_is_refused(folder: Path, path: str, words: str) -> None:
-    for text, key in (
-        (f"data: {{root: {path}}}", "data.root"),
-        (f"train: {{init_from: {path}}}", "train.init_from"),
-    ):
+    for text, key in ((f"data: {{root: {path}}}", "data.root"), (f"train: {{init_from: {path}}}", "train.init_from")):
         assert f"'{key}': input should be" in fault(folder, text)
         assert words in fault(folder, text)
     assert "'run': input should be" in fault(folder, f"run: {path}")

@@ -36,10 +36,6 @@ def half(text: str) -> str:
     return " ".join(words[: len(words) // 2]).rstrip(".,?!")
 
 
-def misread(text: str) -> str:
-    return text.encode().decode("cp1252")
-
-
 def inside(text: str, sign: str) -> str:
     middle = text.find(" ", len(text) // 3)
     return f"{text[:middle]}{sign}{text[middle:]}"
@@ -57,7 +53,7 @@ PLANTS: dict[str, Plant] = {
     "numbers": lambda s, t, _: (f"2015: {s}", f"2051: {t}"),
     "placeholders": lambda s, t, rng: (s + rng.choice([" {0}", " %s", " <x/>", " https://example.org/a"]), t),
     "repetition": lambda s, t, rng: (s, inside(t, rng.choice([" the the the", " in the in the in the", " aaaaaaa"]))),
-    "mojibake": lambda s, t, rng: (s, inside(t, misread(rng.choice([" – café", " naïve", " it’s", " 中文"])))),
+    "mojibake": lambda s, t, rng: (s, inside(t, rng.choice([" – café", " it’s", " 中文"]).encode().decode("cp1252"))),
     "replaced": lambda s, t, _: (s, inside(t, " caf\ufffd")),
     "markup": lambda s, t, rng: (s, rng.choice([f"<b>{t}</b>", inside(t, " &amp; so"), f"{t}<br/>"])),
     "control": lambda s, t, rng: (s, inside(t, rng.choice(["\u200b", "\x07", "\xad", "\ufeff", "\u2028"]))),

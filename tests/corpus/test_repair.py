@@ -174,9 +174,7 @@ def test_repair_of_random_corpora_loses_and_leaks_nothing(seed: int, tmp_path: P
     assert len(written) == len(set(written)), "a pair of train is written twice"
     for name, left in clean.items():
         kept = set(zip(*cleaned[name], strict=True))
-        lost = {
-            pair for pair in left - kept if name != "train" or not (pair[0] in held_out[0] or pair[1] in held_out[1])
-        }
+        lost = {one for one in left - kept if name != "train" or not (one[0] in held_out[0] or one[1] in held_out[1])}
         # In train, `check` accuses few clean lines; from dev and test, it drops none of them.
         assert len(lost) <= (0.01 * len(left) if name == "train" else 0), lost
     changes = [json.loads(line) for line in (tmp_path / "fixed" / CHANGES).read_text().splitlines()]

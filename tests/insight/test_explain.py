@@ -66,13 +66,6 @@ def test_the_reference_is_scored_by_teacher_forcing(translator: Translator, expl
     assert same.bleu == pytest.approx(100)
 
 
-def test_one_pass_gives_other_tokens_than_step_by_step(explanation: Explanation) -> None:
-    assert len(explanation.one_pass.tokens) == len(explanation.translation.tokens)
-    assert explanation.one_pass.tokens[0].token == explanation.greedy.tokens[0].token, "BOS is true in both"
-    assert explanation.one_pass.text != explanation.translation.text
-    assert all(token.rank == 1 for token in explanation.one_pass.tokens)
-
-
 @pytest.mark.parametrize("choices", [RNNS[0], RNNS[2]], ids=name)
 def test_recurrent_models_explain_the_parts_that_they_have(choices: dict[str, Any]) -> None:
     found = explain(translator_without_bytes(**choices), "a cat sleeps")

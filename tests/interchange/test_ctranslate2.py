@@ -15,7 +15,6 @@ from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.interchange import ctranslate2 as module
 from nmt.interchange.ctranslate2 import QUANTIZATIONS, to_ctranslate2
-from nmt.run.directory import RunDirectory
 from nmt.text import EOS
 
 CHOICES: list[dict[str, Any]] = [
@@ -38,9 +37,7 @@ def greedy(engine: Any, translator: Translator, tokens: list[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("choices", CHOICES, ids=lambda choices: " ".join(map(str, choices.values())))
-def test_greedy_translations_are_ours_and_log_probabilities_were_compared(
-    choices: dict[str, Any], tmp_path: Path
-) -> None:
+def test_greedy_translations_are_ours_and_log_probs_were_compared(choices: dict[str, Any], tmp_path: Path) -> None:
     translator = make(**choices)
     to_ctranslate2(translator, tmp_path / "out")
     engine = ctranslate2.Translator(str(tmp_path / "out"))
@@ -66,21 +63,7 @@ def test_each_quantization_loads_and_leaves_the_model_unchanged(tied: str, tmp_p
     assert all(torch.equal(x, before[name]) for name, x in model_of(translator).state_dict().items())
 
 
-@pytest.mark.parametrize("joint", [True, False])
-def test_directory_has_model_tokenizers_and_config(joint: bool, tmp_path: Path) -> None:
-    translator = make(joint=joint, tied_embeddings="decoder")
-    to_ctranslate2(translator, tmp_path / "deep" / "out")
-    sides = ["tokenizer.model"] if joint else ["tokenizer.src.model", "tokenizer.tgt.model"]
-    vocabularies = ["shared_vocabulary.json"] if joint else ["source_vocabulary.json", "target_vocabulary.json"]
-    run = RunDirectory(tmp_path / "deep" / "out")
-    assert set(file_bytes(run.path)) == {"config.json", "config.yaml", "model.bin", *sides, *vocabularies}
-    assert run.read_config() == translator.config
-    assert run.read_tokenizers(run.read_config()) == translator.tokenizers
-
-
-def test_an_export_replaces_an_earlier_one_only_if_its_log_probabilities_are_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_replaces_another_if_its_log_probs_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     to_ctranslate2(make(joint=False, tied_embeddings="none"), out)
     to_ctranslate2(make(), out)

@@ -139,9 +139,7 @@ def test_a_trained_model_translates_as_before(trained: Pair) -> None:
     assert [found[text] for text in SOURCE] == TARGET
 
 
-TAGGED = [
-    f"{before}{tag}{after}" for tag in (">>fra<<", ">>xyz<<") for before in ("", " ", "a") for after in ("", " the.")
-]
+TAGGED = [f"{a}{tag}{b}" for tag in (">>fra<<", ">>xyz<<") for a in ("", " ", "a") for b in ("", " the.")]
 
 
 def test_tokens_are_those_of_marian_tokenizer(pair: Pair) -> None:

@@ -123,7 +123,7 @@ def test_out_of_memory_splits_the_batch_and_leaves_the_gradient_as_it_is(
     assert (caught.value.exit_code, "batch_tokens" in caught.value.hint) == (1, True)
 
 
-def test_a_training_out_of_memory_goes_on_with_less_and_learns_the_same(
+def test_out_of_memory_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_small_corpus(tmp_path)

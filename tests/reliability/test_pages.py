@@ -18,9 +18,7 @@ from .test_parsers import HOSTILE
 
 pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")
 RUN = "window.PWNED=1"
-TEXTS = [
-    re.sub("LONG (.*)", lambda long: (5000 * long[1])[:5000], text.replace("WINDOW", RUN)) for text in HOSTILE["pages"]
-]
+TEXTS = [re.sub("LONG (.*)", lambda x: (5000 * x[1])[:5000], text.replace("WINDOW", RUN)) for text in HOSTILE["pages"]]
 NAME = f'"><img src=x onerror="{RUN}">{{{{DATA}}}}שלום' + "n" * 120
 WATCH = """window.seen = []; window.alert = () => window.PWNED = 1;
 document.addEventListener("securitypolicyviolation", (event) => window.seen.push(event.violatedDirective));"""

@@ -75,38 +75,12 @@ def test_what_waits_is_translated_together_if_its_options_are_equal() -> None:
     assert held.texts[1:3] == [["a cat 0", "a cat 2", "a cat 4"], ["a cat 1", "a cat 3"]]
 
 
-def test_a_search_in_the_background_is_finished_after_the_next_was_started() -> None:
-    events: list[str] = []
-
-    async def test(held: Held) -> None:
-        start = held.translator.start
-
-        def recorded(lines: Sequence[Line], *rest: Any) -> Any:
-            search = start(lines, *rest)
-            events.append(f"start {lines[0].text}")
-
-            def finish() -> Any:
-                events.append(f"finish {lines[0].text}")
-                return search()
-
-            return finish
-
-        held.translator.start = recorded  # type: ignore[method-assign,assignment]
-        held.translator.engine.in_background = True
-        await held.release(await held.first(), held.translate("a", beam=1), held.translate("b", beam=2))
-
-    run(test)
-    assert events == ["start a cat sleeps", "start a", "finish a cat sleeps", "start b", "finish a", "finish b"]
-
-
 @pytest.mark.parametrize(
     ("texts", "n_lines"),
     [(["a", "b"], [1, 4, 4]), (["a cat"], [1, 2, 2]), (["a cat and a dog"], [1, 1, 1, 1, 1])],
     ids=["lines", "characters", "each has more"],
 )
-def test_a_search_has_few_lines_and_characters(
-    texts: list[str], n_lines: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_has_a_limited_size(texts: list[str], n_lines: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_LINES", 4)
     monkeypatch.setattr(module, "MAX_CHARACTERS", 10)
 

@@ -238,9 +238,7 @@ REFUSED: list[tuple[str, Any, int, str]] = [
 
 
 @pytest.mark.parametrize(("path", "body", "status", "message"), REFUSED, ids=[message for *_, message in REFUSED])
-def test_a_wrong_request_is_refused_with_the_reason(
-    client: Client, path: str, body: Any, status: int, message: str
-) -> None:
+def test_a_wrong_request_is_told_the_reason(client: Client, path: str, body: Any, status: int, message: str) -> None:
     answer = client.post(path, body)
     assert answer.status == status
     assert message in answer.error
@@ -255,8 +253,7 @@ def test_what_is_not_json_is_refused(client: Client, body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "encoding"),
-    [("schlüssel", "utf-8"), ("schlüssel", "latin-1"), ("鑰匙 🔑", "utf-8"), ("k" * 4096, "utf-8")],
+    ("key", "encoding"), [("schlüssel", "utf-8"), ("schlüssel", "latin-1"), ("鑰匙 🔑", "utf-8"), ("k" * 4096, "utf-8")]
 )
 def test_every_key_works_in_every_place(translator: Translator, key: str, encoding: str) -> None:
     body = {"q": SOURCE[0], **PAIR}

@@ -130,9 +130,7 @@ def test_a_document_comes_back_line_for_line(browser: Any, client: Client, tmp_p
         assert Path(download.value.path()).read_text(encoding="utf-8").split("\n") == [*expected, ""]
 
 
-def test_a_document_is_dropped_or_opened_and_its_translation_saved(
-    browser: Any, client: Client, tmp_path: Path
-) -> None:
+def test_a_document_is_dropped_or_opened_and_then_saved(browser: Any, client: Client, tmp_path: Path) -> None:
     drop = """() => { const dataTransfer = new DataTransfer(); dataTransfer.items.add(new File([%r], "a.md"));
         document.body.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true })); }"""
     (tmp_path / "b.csv").write_text("id,text\n1,a")

@@ -152,15 +152,8 @@ def test_a_vocabulary_too_small_is_refused_with_the_minimum(kind: str, byte_fall
 
 
 @hypothesis_settings(max_examples=60)
-@given(
-    st.lists(ANY, min_size=1, max_size=4),
-    st.sampled_from(TYPES),
-    st.integers(8, 400),
-    st.booleans(),
-)
-def test_training_on_any_text_succeeds_or_raises_our_errors(
-    lines: list[str], kind: str, vocab_size: int, byte_fallback: bool
-) -> None:
+@given(st.lists(ANY, min_size=1, max_size=4), st.sampled_from(TYPES), st.integers(8, 400), st.booleans())
+def test_training_raises_only_our_errors(lines: list[str], kind: str, vocab_size: int, byte_fallback: bool) -> None:
     with contextlib.suppress(ConfigError, DataError):
         trained = train_tokenizer(lines, settings(type=kind, vocab_size=vocab_size, byte_fallback=byte_fallback))
         assert EOS < trained.vocab_size <= vocab_size
@@ -201,14 +194,6 @@ def test_odd_characters_in_the_training_text_are_accepted(line: str) -> None:
     assert train_tokenizer([*LINES, "half \ud800 pair"], settings()).vocab_size
     tokenizer = Tokenizer(train_tokenizer([*LINES, line], settings(vocab_size=340)).model)
     assert tokenizer.decode(tokenizer.encode(line)) == line.replace(SIGN, " ")
-
-
-@pytest.mark.parametrize("content", [b"", b"no model", "cut short"])
-def test_bytes_that_are_not_a_model_are_refused(models: dict[str, bytes], content: bytes | str) -> None:
-    with pytest.raises(ModelError) as caught:
-        Tokenizer(models["unigram"][:-1] if isinstance(content, str) else content)
-    assert str(caught.value) == "the tokenizer is damaged or not in the format of sentencepiece"
-    assert (caught.value.exit_code, caught.value.hint) == (2, "copy it or make it again")
 
 
 def test_a_model_with_other_special_ids_is_refused() -> None:

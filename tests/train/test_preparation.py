@@ -39,8 +39,6 @@ TARGETS = [f"{who} {what} {n}" for n, (who, what) in enumerate([("the cat", "run
 
 
 class Files:
-    """Corpora in a directory, and configs that name them."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
 
@@ -199,9 +197,7 @@ def test_a_corpus_of_which_nothing_is_left_is_refused(
 
 
 @pytest.mark.parametrize(("n", "expected"), [(50, 1), (5_000, 100)])
-def test_a_small_dev_set_that_was_held_out_is_warned_of(
-    files: Files, caplog: pytest.LogCaptureFixture, n: int, expected: int
-) -> None:
+def test_a_small_held_out_dev_is_told(files: Files, caplog: pytest.LogCaptureFixture, n: int, expected: int) -> None:
     """A dev set that the user chose may be small."""
     words = [f"wort {i}" for i in range(n)]
     data = {"train": files.write("train", words, [word.upper() for word in words])}
@@ -215,9 +211,7 @@ def test_a_small_dev_set_that_was_held_out_is_warned_of(
 
 
 @pytest.mark.parametrize("name", ["train", "test"])
-def test_a_corpus_in_another_encoding_is_refused_unless_that_is_allowed(
-    files: Files, caplog: pytest.LogCaptureFixture, name: str
-) -> None:
+def test_another_encoding_is_refused_unless_allowed(files: Files, caplog: pytest.LogCaptureFixture, name: str) -> None:
     data: dict[str, Any] = {part: files.write(part, SOURCES, TARGETS) for part in ("train", "dev", "test")}
     file = files.path / f"{name}.de"
     file.write_bytes(file.read_bytes().replace("ä".encode(), "ä".encode("latin1")))
@@ -249,9 +243,7 @@ def prepared(config: Config, caplog: pytest.LogCaptureFixture) -> tuple[list[Pai
     return list(pairs), [rows[i] for rows in ids for i in range(len(rows))], notes_of(caplog)
 
 
-def test_a_corpus_is_prepared_once(
-    files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_it_is_prepared_once(files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     config = files.config({"train": files.write("train", SOURCES, TARGETS)})
     first = prepared(config, caplog)
     for step in ("_write_corpus", "_encode"):
@@ -259,24 +251,18 @@ def test_a_corpus_is_prepared_once(
     assert prepared(config, caplog) == first
 
 
-@pytest.mark.parametrize(
-    "change", [{"drop_blank": False}, {"max_length": 19}, {"max_ratio": 1.22}, {"seed": 2}], ids=str
-)
-def test_what_was_prepared_otherwise_is_not_taken(
-    files: Files, change: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize("new", [{"drop_blank": False}, {"max_length": 19}, {"max_ratio": 1.22}, {"seed": 2}], ids=str)
+def test_what_differs_is_prepared_anew(files: Files, new: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     train = files.write("train", [*SOURCES, "", SOURCES[0]], [*TARGETS, "", TARGETS[0]])
     config = files.config({"train": train})
     before = prepared(config, caplog)
-    other = files.config({"train": train}, **change) if "seed" in change else files.config({"train": train, **change})
+    other = files.config({"train": train}, **new) if "seed" in new else files.config({"train": train, **new})
     assert prepared(other, caplog) != before
     assert prepared(config, caplog) == before
 
 
 @pytest.mark.parametrize("name", ["train", "dev"])
-def test_a_corpus_that_changes_while_it_is_read_is_refused_and_not_kept(
-    files: Files, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_corpus_that_changes_in_reading_is_refused(files: Files, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     texts = {"train": (SOURCES, TARGETS), "dev": (["alt"], ["old"])}
     config = files.config({part: files.write(part, *sides) for part, sides in texts.items()})
 
@@ -291,9 +277,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_refused_and_not_kept(
     assert [pair.target for pair in read_corpus(config).train] == TARGETS
 
 
-def test_many_parts_and_several_processes_give_the_same_as_one(
-    files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_many_parts_are_as_one(files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """The same pairs are dropped, and the kept pairs have the same ids."""
     repeated = [*range(60), 3, 5, 3, *range(60)]
     train = files.write("train", [SOURCES[i] for i in repeated], [TARGETS[i] for i in repeated])
@@ -438,9 +422,7 @@ def characters() -> Tokenizers:
     return Tokenizers.from_models(model, model, nfkc_source=False)
 
 
-def test_pairs_too_long_or_of_unlikely_lengths_are_dropped_counted_and_told(
-    characters: Tokenizers, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_pairs_of_wrong_lengths_are_dropped_and_told(characters: Tokenizers, caplog: pytest.LogCaptureFixture) -> None:
     """Lengths are in pieces, one more than characters; a blank side counts as one piece."""
     lengths = [(9, 9), (10, 1), (1, 10), (9, 2), (9, 1), (1, 9), (5, 1), (4, 1), (1, 1), (0, 0), (0, 1), (2, 0)]
     corpus = corpus_of([("a" * s, "b" * t) for s, t in lengths], data={"max_length": 10, "max_ratio": 2.5})

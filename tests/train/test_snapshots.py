@@ -52,9 +52,7 @@ def test_without_the_setting_there_are_none_and_training_is_the_same(corpus: Pat
 
 
 @pytest.mark.parametrize("last_step", [3, 12])  # before and after the first checkpoint
-def test_a_killed_and_resumed_run_has_the_same_ones(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, last_step: int
-) -> None:
+def test_a_killed_run_has_the_same_ones(corpus: Path, monkeypatch: pytest.MonkeyPatch, last_step: int) -> None:
     whole, config = config_of(corpus, "whole", **settings()), config_of(corpus, **settings())
     run_training(whole)
     append = Checkpointer.append_metrics

@@ -61,7 +61,6 @@ def trained(corpus: Path, tmp_path: Path) -> Config:
 
 
 def resumed(config: Config) -> str:
-    """The hash of the final checkpoint after five more steps."""
     more = config.train.model_copy(update={"max_steps": 25})
     run_training(config.model_copy(update={"train": more}))
     return final_hash(config)
