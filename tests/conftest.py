@@ -172,7 +172,6 @@ def as_command(words: Sequence[str], cwd: Path, streams: Sequence[int]) -> Itera
 
 
 def run_together(*commands: Sequence[object], input: bytes | None = None, cwd: Path | None = None) -> list[Done]:  # noqa: A002
-    """Run several commands."""
     return [run_nmt(*args, input=input, cwd=cwd) for args in commands]
 
 
@@ -223,17 +222,12 @@ def out_lines(done: Done) -> list[str]:
 
 
 def err_lines(done: Done) -> list[str]:
-    """The lines of stderr of a command that succeeded."""
     assert done.returncode == 0, done.stderr.decode()
     return done.stderr.decode().splitlines()
 
 
 def one_clear_error(done: Done, exit_code: int, *fragments: str, n_errors: int = 1) -> str:
-    """Check that a command failed with `n_errors` clear errors, one of which has all fragments, and one hint.
-
-    Returns:
-        stderr, for further checks.
-    """
+    """Check that a command failed with `n_errors` clear errors, one with all fragments, and one hint; return stderr."""
     stderr = done.stderr.decode()
     lines = stderr.splitlines()
     errors = [line for line in lines if line.startswith("nmt: error: ")]
@@ -249,7 +243,6 @@ def one_clear_error(done: Done, exit_code: int, *fragments: str, n_errors: int =
 
 
 def file_bytes(directory: Path) -> dict[str, bytes]:
-    """Every file below a directory."""
     return {str(f.relative_to(directory)): f.read_bytes() for f in directory.rglob("*") if f.is_file()}
 
 
@@ -307,12 +300,9 @@ SCREENS: list[dict[str, Any]] = [  # options for `opened_page`
 
 @contextlib.contextmanager
 def opened_page(browser: Any, url: str, *may_load: str, ignored: str | None = None, **options: Any) -> Iterator[Any]:
-    """Open a page; check at the end that it loaded nothing else and logged no error.
+    """Open a page; check at the end that it loaded nothing but URLs with the prefixes `may_load`, and logged no error.
 
-    Args:
-        may_load: prefixes of other URLs that the page may load.
-        ignored: text in logged errors that are expected.
-        options: for `browser.new_context`.
+    Errors that have the text `ignored` are expected.
     """
     problems: list[str] = []
 
@@ -334,15 +324,6 @@ def opened_page(browser: Any, url: str, *may_load: str, ignored: str | None = No
 
 
 # --- data and a run ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    """The folder `shared` beside the project's root, with corpora that are too large to ship."""
-    path = Path(__file__).parents[2] / "shared"
-    if not path.is_dir():
-        pytest.skip(f"no shared data at {path}")
-    return path
 
 
 @pytest.fixture

@@ -20,9 +20,7 @@ def draw(package: str = "nmt") -> str:
     packages = {name for name in rooms if graph.find_children(name)}
     for name in packages:
         graph.squash_module(name)
-    imports = networkx.DiGraph(
-        {name: graph.find_modules_directly_imported_by(name) & (rooms - {name}) for name in rooms}
-    )
+    imports = networkx.DiGraph({one: graph.find_modules_directly_imported_by(one) & (rooms - {one}) for one in rooms})
     reduced = networkx.transitive_reduction(imports)
     from_the_bottom = list(networkx.topological_generations(reduced.reverse()))
     ordered = [name for generation in reversed(from_the_bottom) for name in sorted(generation)]

@@ -11,23 +11,16 @@ from nmt.corpus.download import mirrored
 
 
 class Mirror:
-    """The server's files, its faults, and the requests that it has received.
-
-    Attributes:
-        files: content by path; `add` adds the file of a catalog URL.
-        n_sent: number of body bytes after which the connection ends.
-        pause: event that responses wait for after half of their body; None for no wait.
-        requests: path of each request, in order.
-    """
+    """The server's files, its faults, and the requests that it has received."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
-        self.files: dict[str, bytes] = {}
-        self.n_sent: int | None = None
-        self.pause: threading.Event | None = None
-        self.requests: list[str] = []
+        self.files: dict[str, bytes] = {}  # content by path
+        self.n_sent: int | None = None  # number of body bytes after which the connection ends
+        self.pause: threading.Event | None = None  # that responses wait for after half of their body
+        self.requests: list[str] = []  # paths
 
-    def add(self, url: str, content: bytes) -> None:
+    def add(self, url: str, content: bytes) -> None:  # of a URL of the catalog
         self.files[mirrored(url, self.url).removeprefix(self.url)] = content
 
 

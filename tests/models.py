@@ -70,9 +70,7 @@ def make(
 ) -> Seq2Seq:
     """A small model in float64 with random weights, biases and norms, so that a leak from masked positions is visible.
 
-    Args:
-        scale: factor of the weights; with a larger one, outputs of different sentences differ more.
-        choices: settings of the model.
+    With a larger `scale` of the weights, outputs of different sentences differ more.
     """
     torch.manual_seed(seed)
     model = fresh(n_target_vocab, n_source_vocab, **choices).double()
@@ -134,9 +132,7 @@ class TableModel:
         n_beams = len(state.prefixes) // len(state.sources)
         sentences = [set((row // n_beams).tolist()) for row in rows]
         assert all(len(one) == 1 for one in sentences), "a row's beams come from one sentence"
-        return Rows(
-            [state.sources[one.pop()] for one in sentences], [state.prefixes[i] for i in rows.flatten().tolist()]
-        )
+        return Rows([state.sources[s.pop()] for s in sentences], [state.prefixes[i] for i in rows.flatten().tolist()])
 
 
 # --- training steps --------------------------------------------------------------------------------------

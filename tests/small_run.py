@@ -49,13 +49,7 @@ MIX = {"more": {"source": "more.zh", "target": "more.en", "weight": 0.3}}  # val
 
 
 def config_of(corpus: Path, run: str = "run", **changes: Any) -> Config:
-    """A small model with dropout and several batches an epoch.
-
-    Args:
-        corpus: the directory of `write_small_corpus`.
-        run: the run's directory below it.
-        changes: settings to change, for example `train__lr=1e-3` or `seed=2`.
-    """
+    """A small model with dropout and several batches an epoch; `changes` are such as `train__lr=1e-3` or `seed=2`."""
     tree: dict[str, Any] = {
         "run": str(corpus / run),
         "data": {

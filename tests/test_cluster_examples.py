@@ -23,10 +23,7 @@ cp "$input" "$output"
 
 
 def translated(folder: Path, source: str, command: list[str], index: str) -> list[str]:
-    """Split a file, run the command of each part twice, and join what they wrote. Return the arguments of nmt.
-
-    `index` names the variable that numbers the parts.
-    """
+    """Split a file, run the command of each part (`index` has its number) twice, join the parts; return nmt's words."""
     text = "".join(f"line {i}\n" for i in range(99))
     (folder / source).write_text(text)
     for name in ("nmt", "srun"):

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,15 +17,15 @@ from conftest import (
     PATIENCE_S,
     SOAK,
     SOURCE,
+    Done,
     FiveCorpus,
     environment,
     one_clear_error,
     run_nmt,
     started,
-    started_nmt,
     wait_until,
 )
-from reliability.runs import weights
+from reliability.runs import run_main, weights
 
 from nmt import distributed
 from nmt.config import ModelSettings, TrainSettings
@@ -80,9 +81,7 @@ def test_a_rank_without_peers_says_what_it_waits_for_and_hears_ctrl_c() -> None:
     """The warning comes after `distributed.WARN_AFTER_S`, less than 30 s; this test sets it to 0."""
     assert distributed.WARN_AFTER_S < 30
     hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # even if the tests ignore SIGINT
-    program = (
-        f"{hears}; from nmt import distributed; distributed.WARN_AFTER_S = 0; distributed.ranks_joined().__enter__()"
-    )
+    program = f"{hears}; from nmt import distributed as it; it.WARN_AFTER_S = 0; it.ranks_joined().__enter__()"
     env = torchruns(1)
     with subprocess.Popen([sys.executable, "-c", program], env=environment(env), stderr=subprocess.PIPE) as process:
         assert process.stderr
@@ -95,7 +94,6 @@ def test_a_rank_without_peers_says_what_it_waits_for_and_hears_ctrl_c() -> None:
 
 
 def made_up_batch(step: int, n_pairs: int) -> Batch:
-    """Pairs of random ids and lengths, the same for all ranks."""
     random = torch.Generator().manual_seed(step)
     sides = [
         torch.randint(4, 40, (int(torch.randint(1, 9, (), generator=random)),), generator=random).tolist()
@@ -104,11 +102,8 @@ def made_up_batch(step: int, n_pairs: int) -> Batch:
     return collate(sides[:n_pairs], sides[n_pairs:], list(range(n_pairs)))
 
 
-def fifty_steps() -> None:
-    """Do fifty float64 steps without dropout on random pairs; the first rank prints the losses.
-
-    In every other step the decoder reads its own prediction instead of a true token with probability 0.5.
-    """
+def fifty_steps(output: Path) -> None:
+    """Do fifty float64 steps, every other one with predicted tokens as input; the first rank writes the losses."""
     settings = TrainSettings(lr=3e-3, decoder_input="scheduled_sampling")
     torch.manual_seed(1)
     sizes = ModelSettings(d_model=16, d_ff=32, n_encoder_layers=1, n_decoder_layers=1, dropout=0.0)
@@ -123,36 +118,27 @@ def fifty_steps() -> None:
             batches = [made_up_batch(step, 7), made_up_batch(1000 + step, 1), made_up_batch(2000 + step, 3)]
             batches = batches[: 1 + step % 3]  # the second has fewer rows than there are ranks
             prediction_rate = step % 2 / 2
-            figures = train_step(
-                replicas,
-                optimizers,
-                batches,
-                StepOptions(settings, lr=3e-3, seed=step, bf16=False, prediction_rate=prediction_rate),
-            )
-            losses += summed(figures.loss)
+            options = StepOptions(settings, lr=3e-3, seed=step, bf16=False, prediction_rate=prediction_rate)
+            losses += summed(train_step(replicas, optimizers, batches, options).loss)
         if rank() == 0:
-            print(json.dumps(losses))
+            output.write_text(json.dumps(losses))
 
 
-def rank_of_fifty_steps(variables: dict[str, str], output: Path) -> None:
+def as_rank(variables: dict[str, str], function: Callable[..., object], *args: object) -> None:
     os.environ.update(variables)
-    with output.open("w") as file, contextlib.redirect_stdout(file):
-        fifty_steps()
+    function(*args)
 
 
-def test_two_ranks_have_the_losses_of_one_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fifty_steps()
-    expected, first = json.loads(capsys.readouterr().out), torchruns(0)
-    ranks = [
-        FORKS.Process(target=rank_of_fifty_steps, args=({**first, "RANK": i, "LOCAL_RANK": i}, tmp_path / i))
-        for i in "01"
-    ]
+def test_two_ranks_have_the_losses_of_one_process(tmp_path: Path) -> None:
+    fifty_steps(tmp_path / "one")
+    first, places = torchruns(0), [{"RANK": i, "LOCAL_RANK": i} for i in "01"]
+    ranks = [FORKS.Process(target=as_rank, args=(first | one, fifty_steps, tmp_path / "two")) for one in places]
     for process in ranks:
         process.start()
     for process in ranks:
         process.join(PATIENCE_S)
     assert [process.exitcode for process in ranks] == [0, 0]
-    found = json.loads((tmp_path / "0").read_text())
+    expected, found = (json.loads((tmp_path / name).read_text()) for name in ("one", "two"))
     assert len(expected) == 50
     assert expected[-1] < expected[0]
     assert found == pytest.approx(expected, rel=1e-9)
@@ -175,34 +161,29 @@ def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(fi
     assert weights(five_corpus.run) == weights(unbroken)
 
 
-def test_more_workers_than_threads_are_refused(five_corpus: FiveCorpus) -> None:
-    done = run_nmt("train", five_corpus.config, "--replicas", 300, cwd=five_corpus.home)
-    one_clear_error(done, 2, "--replicas 300 on ")
-
-
 def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
-    first_rank = torchruns(0)
-    ranks = [{**first_rank, "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
-    args = ["train", five_corpus.config, "train.max_steps=4000"]
-    with (
-        started_nmt(*args, cwd=five_corpus.home, env=ranks[0]) as first,
-        started_nmt(*args, cwd=five_corpus.home, env=ranks[1]) as other,
-    ):
-        wait_for_step(five_corpus.run, 1)
-        other.kill()
-        stdout, stderr = first.communicate(timeout=PATIENCE_S)
-    finished = subprocess.CompletedProcess([], first.returncode, stdout, stderr.replace(b"\r", b"\n"))
-    one_clear_error(finished, 1, "another of the 2 processes is gone")
+    first, words = torchruns(0), ["train", str(five_corpus.config), "train.max_steps=4000"]
+    logs = [five_corpus.home / i for i in "01"]
+    variables = [{**first, "RANK": log.name, "LOCAL_RANK": log.name} for log in logs]
+    ranks = [
+        FORKS.Process(target=as_rank, args=(one, run_main, words, str(log)))
+        for one, log in zip(variables, logs, strict=True)
+    ]
+    for process in ranks:
+        process.start()
+    wait_for_step(five_corpus.run, 1)
+    ranks[1].kill()
+    ranks[0].join(PATIENCE_S)
+    done = Done([], ranks[0].exitcode or 0, b"", logs[0].read_bytes().replace(b"\r", b"\n"))
+    one_clear_error(done, 1, "another of the 2 processes is gone")
 
 
 def wait_for_step(path: Path, step: int) -> None:
-    """Wait until a training has written the metrics of a step."""
     metrics = RunDirectory(path)
     wait_until(lambda: any(line["step"] >= step for line in metrics.read_metrics()))
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started, oldest first."""
     found = Path(f"/proc/{pid}/task/{pid}/children")
     if not found.exists():
         pytest.skip("no /proc that tells children")

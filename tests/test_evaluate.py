@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sacrebleu.significance import PairedTest, Result
 
 from nmt.errors import DataError, InputError
-from nmt.evaluate import Score, bleu_tokenizer, paired_scores, pairwise_scores, perplexity, sacrebleu_metrics, score
+from nmt.evaluate import bleu_tokenizer, paired_scores, pairwise_scores, perplexity, sacrebleu_metrics, score
 
 HYPOTHESES = [
     "The cat sat on the mat.",
@@ -76,11 +76,6 @@ def test_extreme_scores_have_an_interval(hypotheses: list[str], references: list
     assert score(hypotheses, [references], metrics=(metric,), n_bootstrap=1)[0].low is None
 
 
-def test_score_prints_interval_and_signature() -> None:
-    assert str(Score("BLEU", 32.1234, None, None, "tok:13a")) == "BLEU = 32.12  tok:13a"
-    assert str(Score("TER", 101.0, 99.04, 102.96, "case:lc")) == "TER = 101.00  (95 %: 99.0 to 103.0)  case:lc"
-
-
 def test_the_target_language_picks_the_tokenizer() -> None:
     for tokenizer, languages in {
         "13a": ["en", "de", "", "xx"],
@@ -118,10 +113,7 @@ def test_tokenizer_without_its_library_is_refused() -> None:
 @hypothesis_settings(max_examples=50)
 def test_pairwise_scores_are_sacrebleus_sentence_scores(texts: list[str]) -> None:
     chrf, bleu = sacrebleu.CHRF(), sacrebleu.BLEU(tokenize="zh", effective_order=True)
-    for found, own in (
-        (pairwise_scores(texts, "chrf"), chrf),
-        (pairwise_scores(texts, "bleu", tokenize="zh"), bleu),
-    ):
+    for found, own in ((pairwise_scores(texts, "chrf"), chrf), (pairwise_scores(texts, "bleu", tokenize="zh"), bleu)):
         expected = [[own.sentence_score(text, [reference]).score for reference in texts] for text in texts]
         assert found.tolist() == expected
 
@@ -130,12 +122,8 @@ def test_perplexity_by_hand() -> None:
     """Four pieces of probability 1/2, 1/2, 1/4, 1/8: (2·2·4·8)^(1/4) = 128^(1/4)."""
     halves = [[math.log(1 / 2), math.log(1 / 2)], [], [math.log(1 / 4), math.log(1 / 8)]]
     assert perplexity(halves) == pytest.approx(128**0.25)
-
-
-def test_perplexity_of_no_tokens_is_1_and_of_probability_0_infinite() -> None:
     assert perplexity([]) == perplexity([[]]) == 1.0
     assert perplexity([[-math.inf]]) == math.inf
-    assert perplexity([[-1000.0]]) > 1e300
 
 
 def test_paired_tests_are_those_of_sacrebleu() -> None:

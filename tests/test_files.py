@@ -43,18 +43,13 @@ OLD, NEW = b"old content", b"new content, and longer"
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A file with old content, alone in its directory."""
     path = tmp_path / "it"
     path.write_bytes(OLD)
     return path
 
 
 def alone(path: Path) -> bool:
-    """Whether a file is the only one in its directory."""
     return [one.name for one in path.parent.iterdir()] == [path.name]
-
-
-# --- writing ----------------------------------------------------------------------------------------------
 
 
 def test_a_file_is_replaced_when_the_block_ends_and_keeps_its_mode_and_links(file: Path) -> None:
@@ -75,9 +70,7 @@ def fail(*_args: object, **_kwargs: object) -> None:
 
 
 @pytest.mark.parametrize("call", ["fsync", "chmod", "replace"])
-def test_after_a_failure_at_the_end_the_old_content_is_there(
-    file: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
+def test_after_a_late_failure_the_old_content_is_there(file: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(os, call, fail)
         with pytest.raises(OutputError) as caught:
@@ -139,9 +132,7 @@ def test_special_files_are_written_in_place(tmp_path: Path, file: Path) -> None:
 
 def test_sweeping_removes_only_temporary_files_of_processes_that_have_ended(file: Path) -> None:
     stale = file.with_name(f"it{TEMP_MARK}{NO_PROCESS}")
-    kept = [
-        file.with_name(f"it{TEMP_MARK}{ending}") for ending in (os.getpid(), "csv", "", "20261231", f"x.{NO_PROCESS}")
-    ]
+    kept = [file.with_name(f"it{TEMP_MARK}{end}") for end in (os.getpid(), "csv", "", "20261231", f"x.{NO_PROCESS}")]
     other = file.with_name(f"other{TEMP_MARK}{NO_PROCESS}")
     for path in (stale, other, *kept):
         path.write_bytes(b"half")
@@ -153,9 +144,6 @@ def test_sweeping_removes_only_temporary_files_of_processes_that_have_ended(file
     assert sorted(file.parent.iterdir()) == sorted([file, file.with_name("new"), other, *kept])
     sweep_temps(file.parent)
     assert not other.exists()
-
-
-# --- reading ----------------------------------------------------------------------------------------------
 
 
 def test_only_files_are_opened(file: Path) -> None:
@@ -175,9 +163,6 @@ def test_invalid_json_is_a_value_error(content: str | bytes) -> None:
     assert parse_json('{"a": [1]}') == {"a": [1]}
     with pytest.raises(ValueError):  # noqa: PT011 - the parser chooses the message
         parse_json(content)
-
-
-# --- directories ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("there", ["nothing", "a directory", "a link to one"])
@@ -224,9 +209,6 @@ def test_if_the_rename_fails_the_old_directory_is_there(tmp_path: Path, monkeypa
         (temp / "new").write_bytes(NEW)
     assert file_bytes(tmp_path) == {"out/old": OLD}
     assert len(list(tmp_path.iterdir())) == 1
-
-
-# --- the cache --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -278,9 +260,7 @@ def test_entries_unused_for_a_month_are_removed_and_nothing_else(cache: Path) ->
     assert all(file.exists() for file in foreign)
 
 
-def test_the_least_recently_used_entries_over_the_size_limit_are_removed(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_least_recently_used_entries_over_the_limit_are_removed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     today, recent, older, oldest = (made_and_left(n, days) for n, days in enumerate((0.9, 2, 3, 4)))
     entry_bytes = sum(file.stat().st_size for file in today.iterdir())
     monkeypatch.setattr(files, "MAX_CACHE_BYTES", 3 * entry_bytes)
@@ -306,9 +286,7 @@ def test_an_entry_that_is_being_made_is_not_removed(cache: Path) -> None:
     assert (cached("kind", 1, make_slowly) / "it").read_bytes() == NEW
 
 
-def test_without_a_writable_home_each_process_has_a_cache_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_writable_home_each_process_has_its_own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NMT_CACHE", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", "")
@@ -348,8 +326,6 @@ def test_a_cache_that_others_own_or_can_write_to_is_refused(cache: Path, monkeyp
     with pytest.raises(InputError, match="is no safe cache: it is not yours"):
         cached("kind", 1, fill)
 
-
-# --- locking ----------------------------------------------------------------------------------------------
 
 HOLDER = """
 import sys, time

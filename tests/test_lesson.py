@@ -14,6 +14,7 @@ from conftest import run_nmt
 from nmt.insight.explain import Explanation
 
 ROOT = Path(__file__).parents[1]
+QUICKLY = ["train.optimizer=adamw", "train.report=false", "model.n_encoder_layers=1", "model.n_decoder_layers=1"]
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +29,9 @@ def lesson(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
         patch.chdir(home / "configs/lesson")
         for code in ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"):
             if code.startswith("!nmt "):
+                words = shlex.split(code)[1:]
                 with torch.enable_grad():  # a notebook runs the command in a process of its own
-                    done = run_nmt(*shlex.split(code)[1:], cwd=home)
+                    done = run_nmt(*words, *(QUICKLY if words[0] == "train" else []), cwd=home)
                 assert done.returncode == 0, done.stderr.decode()
             elif code.startswith("nmt."):
                 names["shown"] = eval(code, names)

@@ -18,7 +18,6 @@ LINES = ["the cat sat on the mat", "a dog runs through the park"] * 3
 
 @pytest.fixture
 def children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
-    """The commands of the child processes so far. The cache is empty at first."""
     calls = []
     run = subprocess.run
 
@@ -31,9 +30,7 @@ def children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     return calls
 
 
-def test_an_unknown_tokenizer_is_checked_once_and_a_trained_one_never(
-    children: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_unknown_tokenizers_are_checked(children: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300)).model
     Tokenizer(model)
     assert children == []
@@ -42,9 +39,7 @@ def test_an_unknown_tokenizer_is_checked_once_and_a_trained_one_never(
     assert len(children) == 1
 
 
-def test_with_an_unsafe_cache_every_load_is_checked(
-    children: list[Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unsafe_cache_is_not_trusted(children: list[Any], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300)).model
     (tmp_path / "cache" / "nmt").chmod(0o777)  # others could mark a file as checked there
     for _ in range(2):

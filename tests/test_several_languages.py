@@ -35,7 +35,6 @@ def corpora(name: str) -> list[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has learned both directions."""
     home = tmp_path_factory.mktemp("several")
     for name, step in (("train", 1), ("dev", 25), ("test", 21)):
         for side, lines in SIDES.items():
@@ -51,9 +50,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     run_training(Config.model_validate(tree))
     return home / "run"
-
-
-# --- tags -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -94,13 +90,8 @@ def test_a_symbol_that_looks_like_a_tag_is_a_symbol() -> None:
     assert Tokenizer(model, target_tag="").encode("ba") == Tokenizer(model).encode("ba")
 
 
-# --- corpora ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0, 1000.0])
-def test_the_share_of_a_corpus_is_its_size_to_the_power_of_one_over_the_temperature(
-    corpus: Path, temperature: float
-) -> None:
+def test_the_share_of_a_corpus_is_its_size_to_the_power_of_1_over_temperature(corpus: Path, temperature: float) -> None:
     found = read_corpus(config_of(corpus, **{**SEVERAL, "data__temperature": temperature}))
     pairs, _ = drop_lengths(found, train_tokenizers(found))
     mixture = found.mixture(pairs)
@@ -151,9 +142,6 @@ def test_fine_tuning_needs_a_tokenizer_with_all_tags(corpus: Path) -> None:
     run_training(base)
     with pytest.raises(ConfigError, match="the tokenizer has no tag of en, zh"):
         session.prepare(config_of(corpus, **SEVERAL, train__init_from=base.run))
-
-
-# --- a model ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("engine", ["ctranslate2", "torch"])

@@ -44,9 +44,7 @@ def machine(peers: Path | None) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "memory_gb": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),
         "system": platform.platform(),
-        "packages": {
-            str(python): printed(python, "-m", "pip", "freeze") for python in (sys.executable, peers) if python
-        },
+        "packages": {str(one): printed(one, "-m", "pip", "freeze") for one in (sys.executable, peers) if one},
         "commit": printed("git", "rev-parse", "HEAD").strip(),
     }
 

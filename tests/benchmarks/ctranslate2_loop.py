@@ -38,9 +38,7 @@ class Loop:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-m", "--model", type=Path, required=True, help="an export")
-    parser.add_argument(
-        "-i", "--input", type=Path, help="lines; without it, each line of stdin is answered as it comes"
-    )
+    parser.add_argument("-i", "--input", type=Path, help="lines; without it, each line of stdin is answered")
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=64)

@@ -45,7 +45,10 @@ def bleu_of_joey(line: str, _seconds: float) -> float:
 
 def contestants(options: Options, task: Task) -> dict[str, Trainer]:
     """All programs; Marian and JoeyNMT only if `options.peers` is a Python that has them."""
-    found = {"nmt, the recipe": of_recipe(options, task), "nmt, as nmt init writes it": of_init(options, task)}
+    run = RunDirectory(task.home / "recipe")
+    budget = ["train.max_epochs=null", f"train.max_minutes={options.minutes}", f"train.validate_every={OFTEN}"]
+    recipe = Trainer([*NMT, "train", options.config, f"run={run.path}", *budget], run.metrics_file, bleu_in_json)
+    found = {"nmt, the recipe": recipe, "nmt, as nmt init writes it": of_init(options, task)}
     others = training.trainers(options, task)
     names = {training.BASELINE: "torch.nn.Transformer, plain loop", training.MARIAN: "Hugging Face Marian, plain loop"}
     for name, shown in names.items():
@@ -58,13 +61,6 @@ def contestants(options: Options, task: Task) -> dict[str, Trainer]:
     return found
 
 
-def of_recipe(options: Options, task: Task) -> Trainer:
-    """`nmt train` with the recipe, but a budget in minutes."""
-    run = RunDirectory(task.home / "recipe")
-    budget = ["train.max_epochs=null", f"train.max_minutes={options.minutes}", f"train.validate_every={OFTEN}"]
-    return Trainer([*NMT, "train", options.config, f"run={run.path}", *budget], run.metrics_file, bleu_in_json)
-
-
 def of_init(options: Options, task: Task) -> Trainer:
     """`nmt train` with the config that `nmt init` writes for the training pairs; it trains on all of them."""
     home = task.home / "init"
@@ -75,17 +71,8 @@ def of_init(options: Options, task: Task) -> Trainer:
     subprocess.run([*map(str, [*NMT, "init", *given])], check=True, cwd=home)
     sides = {"source": "src", "target": "tgt"}
     files = [f"data.{part}.{side}={task.home / part}.{end}" for part in ("train", "dev") for side, end in sides.items()]
-    command = [
-        *NMT,
-        "train",
-        config,
-        f"run={run.path}",
-        "data.root=/",
-        "data.test=null",
-        *files,
-        f"train.validate_every={OFTEN}",
-    ]
-    return Trainer(command, run.metrics_file, bleu_in_json)
+    settings = [f"run={run.path}", "data.root=/", "data.test=null", *files, f"train.validate_every={OFTEN}"]
+    return Trainer([*NMT, "train", config, *settings], run.metrics_file, bleu_in_json)
 
 
 def learned(trainer: Trainer, options: Options, curve: Curve) -> Sample:
@@ -95,15 +82,8 @@ def learned(trainer: Trainer, options: Options, curve: Curve) -> Sample:
         for now, bleu in training.steps(trainer, run, until=start + 60 * options.minutes):
             curve.append(((now - start) / 60, bleu))
         figures = run.figures()
-    return {f"{m} min": best_until(curve, m) for m in minutes_of(options)} | figures
-
-
-def minutes_of(options: Options) -> list[int]:
-    return [*range(1, int(options.minutes) + 1)]
-
-
-def best_until(curve: Curve, minutes: float) -> float:
-    return max((bleu for at, bleu in curve if at <= minutes), default=0.0)
+    minutes = range(1, int(options.minutes) + 1)
+    return {f"{m} min": max((bleu for at, bleu in curve if at <= m), default=0.0) for m in minutes} | figures
 
 
 def of_bleu(options: Options) -> list[Table]:
@@ -116,11 +96,8 @@ def of_bleu(options: Options) -> list[Table]:
     atomic_write(options.scratch / PICTURE.name, svg(curves, options.minutes))
     note = "Best dev BLEU (greedy search) so far, by minutes since the program's start; one training each."
     commands = {name: one.command for name, one in found.items()}
-    last = f"{minutes_of(options)[-1]} min"
+    last = f"{int(options.minutes)} min"
     return [Table("Dev BLEU over minutes of training", note, commands, samples, last, [])]
-
-
-# --- the picture ------------------------------------------------------------------------------------------
 
 
 def svg(curves: Mapping[str, Curve], minutes: float) -> str:

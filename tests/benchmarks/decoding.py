@@ -39,11 +39,7 @@ class Contest:
 
 @cache
 def prepare(options: Options) -> Contest:
-    """Train a model if there is none, export it, and write the files.
-
-    Raises:
-        DataError: the corpus is not there.
-    """
+    """Train a model if there is none, export it, and write the files."""
     home = options.scratch / "decoding"
     home.mkdir(exist_ok=True)
     path = options.model or options.scratch / "model"
@@ -83,9 +79,6 @@ def systems(contest: Contest, *rest: object) -> dict[str, list[object]]:
     }
 
 
-# --- files ------------------------------------------------------------------------------------------------
-
-
 def translated(command: Sequence[object], contest: Contest, options: Options) -> Sample:
     """Translate both files; return BLEU, and sentences per second without startup: less the lines and time of `few`."""
     out = contest.many.with_name("out.txt")
@@ -109,9 +102,6 @@ def throughput(options: Options) -> list[Table]:
         samples = interleaved(measures, options.rounds)
         tables.append(Table(f"Decoding, {title}", note, commands, samples, "sentences_s", [CT2_FP32, CT2_INT8]))
     return tables
-
-
-# --- one sentence -----------------------------------------------------------------------------------------
 
 
 def streamed(command: Sequence[object], contest: Contest, options: Options) -> Sample:

@@ -1,7 +1,6 @@
-"""Shared by the programs that train and compare models: trained runs, their scores, and tables kept row by row.
+"""Shared by the programs that train and compare models, from the project's root: runs, scores, tables kept row by row.
 
-They are called from the project's root, and may be interrupted: a row that is in the tables is not made again, and
-`nmt train` resumes a run.
+They may be interrupted: a row that is in the tables is not made again, and `nmt train` resumes a run.
 """
 
 import json
@@ -20,11 +19,7 @@ Row = dict[str, Any]
 
 
 def run_nmt(*arguments: object) -> list[str]:
-    """Run `nmt ARGUMENTS`; return its output lines.
-
-    Raises:
-        CalledProcessError: the command failed; its stderr has the reason.
-    """
+    """Run `nmt ARGUMENTS`; return its output lines."""
     command = [*NMT, *map(str, arguments)]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
 

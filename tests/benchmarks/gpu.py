@@ -39,11 +39,7 @@ Step = Callable[[Batch], object]  # a training step on a batch, which it moves t
 SECONDS = 10.0  # of each system's measurement
 N_CALLS = 100  # of an operation between two synchronizations
 # Number of parameters -> width, heads, layers of each side and width of feed-forward layers; vocabulary.
-SIZES = {
-    "7.3M": ((256, 4, 4, 512), 8_000),
-    "65M": ((512, 8, 6, 2048), 40_000),
-    "210M": ((1024, 16, 6, 4096), 32_000),
-}
+SIZES = {"7.3M": ((256, 4, 4, 512), 8_000), "65M": ((512, 8, 6, 2048), 40_000), "210M": ((1024, 16, 6, 4096), 32_000)}
 TINY = {"tiny": ((16, 2, 1, 32), 64)}
 
 
@@ -61,16 +57,6 @@ def batches_of(vocabulary: int, batch_tokens: int) -> list[Batch]:
     found = list(pair_batches(source, target, batch_tokens))
     draw.shuffle(found)
     return found
-
-
-def seconds_of(work: Callable[[], None], at_least_s: float) -> float:
-    """Mean seconds of a call, over at least `at_least_s`, after one call as warm-up."""
-    work()
-    start, n = time.perf_counter(), 0
-    while (elapsed := time.perf_counter() - start) < at_least_s or not n:
-        work()
-        n += 1
-    return elapsed / n
 
 
 @dataclass(frozen=True)
@@ -97,14 +83,19 @@ class Setup:
         return Transformer(settings, vocabulary, vocabulary).to(self.device)
 
     def seconds(self, work: Callable[[], object], at_least_s: float) -> float:
-        """`seconds_of`, until the GPU has finished the work."""
+        """Mean seconds of a call until the GPU has finished it, over at least `at_least_s`, after one as warm-up."""
 
         def finished() -> None:
             work()
             if not self.miniature:
                 torch.cuda.synchronize()
 
-        return seconds_of(finished, 0.0 if self.miniature else at_least_s)
+        finished()
+        start, n = time.perf_counter(), 0
+        while not n or (time.perf_counter() - start < at_least_s and not self.miniature):
+            finished()
+            n += 1
+        return (time.perf_counter() - start) / n
 
     def microseconds(self, work: Callable[[], object]) -> float:
         """Mean time of a call, from several calls in a row, which are queued on a GPU."""
@@ -123,7 +114,7 @@ def measure_all(setup: Setup) -> None:
     add = setup.results.add
     for size, (shape, vocabulary) in (TINY if setup.miniature else SIZES).items():
         settings = sized(*shape)
-        batches = batches_of(vocabulary, setup.batch_tokens)
+        batches = batches_of(vocabulary, setup.batch_tokens)[: 2 if setup.miniature else None]
         for name, make_step in systems(settings, vocabulary, setup).items():
             add(f"Training, {size}", name, partial(speed, make_step, batches, settings, vocabulary, setup))
         add("A step of greedy search, 64 sentences", size, partial(decoding, settings, vocabulary, setup))
@@ -137,9 +128,6 @@ def measure_all(setup: Setup) -> None:
         add("A batch too large", name, partial(splitting, limit, memory, setup))
     for seed in (1,) if setup.miniature else (1, 2, 3):
         add("Recipe", f"seed {seed}", partial(recipe, seed, setup))
-
-
-# --- training ---------------------------------------------------------------------------------------------
 
 
 def speed(
@@ -174,18 +162,19 @@ def systems(settings: ModelSettings, vocabulary: int, setup: Setup) -> dict[str,
     def ours(optimizer: Any, compiled: bool = False) -> Step:
         model, train = setup.transformer(settings, vocabulary), TrainSettings(optimizer=optimizer)
         optimizers, options = make_optimizers(model, train), StepOptions(train, lr=1e-4, seed=1, bf16=True)
-        replicas = Replicas(maybe_compiled(model, compiled))
+        replicas = Replicas(torch.compile(model, dynamic=True) if compiled else model)  # type: ignore[arg-type]
         replicas.train()
         return lambda batch: train_step(replicas, optimizers, [batch], options)
 
     def plain(kind: Callable[[dict[str, Any]], nn.Module], compiled: bool = False) -> Step:
         model = kind(sizes).to(setup.device)
-        optimizer, called = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True), maybe_compiled(model, compiled)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+        called: Any = torch.compile(model, dynamic=True) if compiled else model
 
         def step(batch: Batch) -> None:
             batch = batch.to(setup.device)
             tensors = (batch.src, batch.tgt_in, batch.tgt_out)
-            plain_step(called, optimizer, tensors, bf16=True, label_smoothing=0.1, clip_norm=1.0)
+            plain_step(called, optimizer, tensors, bf16=True, smoothing=0.1, clip_norm=1.0)
 
         return step
 
@@ -200,14 +189,6 @@ def systems(settings: ModelSettings, vocabulary: int, setup: Setup) -> dict[str,
     if find_spec("transformers"):
         found["transformers' Marian, plain loop"] = partial(plain, Marian)
     return found
-
-
-def maybe_compiled(model: nn.Module, compiled: bool) -> nn.Module:
-    """The model, or what `torch.compile` makes of it."""
-    return torch.compile(model, dynamic=True) if compiled else model  # type: ignore[return-value]
-
-
-# --- attention and decoding -------------------------------------------------------------------------------
 
 
 def attention(share: float, setup: Setup) -> Row:
@@ -250,9 +231,6 @@ def decoding(settings: ModelSettings, vocabulary: int, setup: Setup) -> Row:
     return row
 
 
-# --- trainings --------------------------------------------------------------------------------------------
-
-
 def resume(setup: Setup) -> Row:
     """Whether a deterministic training that ends halfway and goes on has the weights of one that does not."""
     n = 4 if setup.miniature else 200
@@ -268,10 +246,7 @@ def resume(setup: Setup) -> Row:
 
 
 def splitting(limit: int, share: float, setup: Setup) -> Row:
-    """Loss and gradient norm of a batch that is split: into parts of at most `limit` positions, or as memory requires.
-
-    In miniature, the first try fails as if memory were exhausted.
-    """
+    """Loss and gradient norm of a batch that is split: into parts of at most `limit` positions, or for memory."""
     shape, vocabulary = next(iter((TINY if setup.miniature else SIZES).values()))
     torch.manual_seed(1)
     model = setup.transformer(sized(*shape).model_copy(update={"dropout": 0.0}), vocabulary)

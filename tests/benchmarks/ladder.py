@@ -56,13 +56,7 @@ MBR = ["--mbr", "chrf", "--samples", 32, "--temperature", 0.5]
 
 
 def climb(results: Results, title: str, rungs: Sequence[str], part: str, configs: Path, runs: Path) -> None:
-    """Train and score every rung; then decode the one with the best dev BLEU in every way.
-
-    Args:
-        rungs: names of configs, in the order of the table.
-        part: dev or test, on which the best rung is decoded in every way. All rungs are scored on test.
-        configs, runs: directories of configs and of runs.
-    """
+    """Train every rung and score it on test; then decode the one with the best dev BLEU in every way, on `part`."""
     dev_bleu = {}
     for name in rungs:
         row = results.add(f"{title}, test: the rungs", name, partial(rung, configs / f"{name}.yaml", runs / name))

@@ -47,24 +47,14 @@ def parsed(parser: argparse.ArgumentParser) -> dict[str, Any]:
     return vars(parser.parse_args())
 
 
-# --- a command, watched -----------------------------------------------------------------------------------
-
-
 @dataclass
 class Watched:
-    """A running command, the memory of its processes, and the CPU time of other programs.
+    """A running command, the memory of its processes, and the CPU time of other programs."""
 
-    Attributes:
-        process: the command, in a session of its own.
-        log: its stderr.
-        peak_bytes: the most anonymous memory of all its processes so far.
-        before: `times` when the measurement began.
-    """
-
-    process: "subprocess.Popen[str]"
-    log: Path
-    peak_bytes: int = 0
-    before: "Times" = (0.0, 0.0, 0.0)
+    process: "subprocess.Popen[str]"  # in a session of its own
+    log: Path  # its stderr
+    peak_bytes: int = 0  # the most anonymous memory of all its processes so far
+    before: "Times" = (0.0, 0.0, 0.0)  # `times` when the measurement began
 
     def begin(self) -> None:
         """Start to measure the CPU time of other programs."""
@@ -75,11 +65,7 @@ class Watched:
         return {"memory_mb": self.peak_bytes / 1e6, "foreign": foreign(self.before, times(self.process.pid))}
 
     def wait(self) -> None:
-        """Wait until the command ends.
-
-        Raises:
-            RuntimeError: the command failed; the message has the last lines of its stderr.
-        """
+        """Wait until the command ends; if it fails, raise RuntimeError with the last lines of its stderr."""
         if self.process.wait():
             end = "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
             raise RuntimeError(f"{self.process.args!r} ended with {self.process.returncode}:\n{end}")
@@ -150,9 +136,6 @@ def foreign(before: Times, after: Times) -> float:
     return min(max((busy_s - own_s) / (max(wall_s, 1e-9) * (os.cpu_count() or 1)), 0.0), 1.0)
 
 
-# --- measurements in turn ---------------------------------------------------------------------------------
-
-
 def interleaved(measures: Mapping[str, Callable[[], Sample]], n_rounds: int) -> dict[str, list[Sample]]:
     """Measure in the order A B C, A B C, …, so that changes in the machine's load affect all contestants."""
     samples: dict[str, list[Sample]] = {name: [] for name in measures}
@@ -167,37 +150,25 @@ def interleaved(measures: Mapping[str, Callable[[], Sample]], n_rounds: int) -> 
 
 
 def medians(samples: Sequence[Sample]) -> Sample:
-    """The median of every figure."""
     return {key: median(sample[key] for sample in samples) for key in samples[0]}
 
 
 @dataclass(frozen=True)
 class Table:
-    """The results of a benchmark.
-
-    Attributes:
-        title: of the table.
-        note: how to read it.
-        commands: the command of each contestant.
-        samples: every measurement, by contestant.
-        figure: name of the figure that is compared.
-        baselines: contestants by whose figure it is divided.
-    """
+    """The results of a benchmark."""
 
     title: str
-    note: str
-    commands: Mapping[str, Sequence[object]]
-    samples: dict[str, list[Sample]]
-    figure: str
-    baselines: Sequence[str]
+    note: str  # how to read it
+    commands: Mapping[str, Sequence[object]]  # of each contestant
+    samples: dict[str, list[Sample]]  # every measurement, by contestant
+    figure: str  # name of the figure that is compared
+    baselines: Sequence[str]  # contestants by whose figure it is divided
 
     def rows(self) -> dict[str, Sample]:
         """The medians of each contestant, and the ratios of its figure to those of the baselines."""
         found = {name: medians(samples) for name, samples in self.samples.items()}
         bases = {f"× {base}": found[base][self.figure] for base in self.baselines}
-        return {
-            name: row | {title: row[self.figure] / base for title, base in bases.items()} for name, row in found.items()
-        }
+        return {name: row | {key: row[self.figure] / by for key, by in bases.items()} for name, row in found.items()}
 
     def markdown(self) -> str:
         """The rows as a Markdown table, with title and note."""
@@ -208,9 +179,7 @@ class Table:
 
     def as_json(self) -> dict[str, Any]:
         """All measurements and rows as a JSON value; command lines as typed in the project's root."""
-        commands = {
-            name: shlex.join(map(str, command)).replace(f"{ROOT}/", "") for name, command in self.commands.items()
-        }
+        commands = {name: shlex.join(map(str, one)).replace(f"{ROOT}/", "") for name, one in self.commands.items()}
         return {**vars(self), "commands": commands, "rows": self.rows()}
 
 

@@ -1,9 +1,7 @@
-"""A plain training loop as a baseline.
+"""A plain training loop as a baseline: torch.nn.Transformer with tied embeddings, or Hugging Face's Marian of its size.
 
-Model: torch.nn.Transformer with tied embeddings and sinusoidal positions, or Hugging Face's Marian of the same size.
 Batches: pairs shuffled, sorted by target length, cut by budget, and the batches shuffled. Adam, label smoothing
-and dropout as in nmt. Reads a task that training.py has written, and appends a JSON line per step to a file; with
-`--validate-s`, also BLEU of a greedy search on dev.
+and dropout as in nmt. Reads a task that training.py has written, and appends a JSON line per step to a file.
 """
 
 import argparse
@@ -19,6 +17,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 PAD, BOS, EOS = 0, 2, 3
 DEV_BATCH = 128  # sentences of a greedy search
@@ -33,16 +32,9 @@ class PlainTransformer(nn.Module):
         d_model = sizes["d_model"]
         self.embedding = nn.Embedding(sizes["vocab_size"], d_model, padding_idx=PAD)
         nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
-        self.transformer = nn.Transformer(
-            d_model,
-            sizes["n_heads"],
-            sizes["n_encoder_layers"],
-            sizes["n_decoder_layers"],
-            sizes["d_ff"],
-            sizes["dropout"],
-            batch_first=True,
-            norm_first=True,
-        )
+        layer = {"nhead": sizes["n_heads"], "dim_feedforward": sizes["d_ff"], "dropout": sizes["dropout"]}
+        n_layers = {f"num_{side}_layers": sizes[f"n_{side}_layers"] for side in ("encoder", "decoder")}
+        self.transformer = nn.Transformer(d_model, **layer, **n_layers, batch_first=True, norm_first=True)
         self.dropout = nn.Dropout(sizes["dropout"])
         angles = torch.arange(1024)[:, None] * 10_000 ** (-torch.arange(0, d_model, 2) / d_model)
         self.register_buffer("positions", torch.stack([angles.sin(), angles.cos()], -1).flatten(1))
@@ -57,14 +49,8 @@ class PlainTransformer(nn.Module):
         padding = src == PAD
         length, device = tgt_in.size(1), tgt_in.device
         causal = nn.Transformer.generate_square_subsequent_mask(length, device, torch.bool)
-        hidden = self.transformer(
-            self.embed(src),
-            self.embed(tgt_in),
-            tgt_mask=causal,
-            src_key_padding_mask=padding,
-            memory_key_padding_mask=padding,
-            tgt_is_causal=True,
-        )
+        masks = {"tgt_mask": causal, "src_key_padding_mask": padding, "memory_key_padding_mask": padding}
+        hidden = self.transformer(self.embed(src), self.embed(tgt_in), **masks, tgt_is_causal=True)
         return F.linear(hidden, self.embedding.weight)
 
     def greedy(self, src: Tensor, n_steps: int) -> Tensor:
@@ -122,11 +108,8 @@ def batches(pairs: Pairs, batch_tokens: int) -> Iterator[tuple[Tensor, Tensor, T
             longest = max(map(len, pair))
         cut[-1].append(pair)
     for batch in random.sample(cut, len(cut)):
-        sides = (
-            [[*src, EOS] for src, _ in batch],
-            [[BOS, *tgt] for _, tgt in batch],
-            [[*tgt, EOS] for _, tgt in batch],
-        )
+        src = [[*source, EOS] for source, _ in batch]
+        sides = src, [[BOS, *target] for _, target in batch], [[*target, EOS] for _, target in batch]
         yield tuple(nn.utils.rnn.pad_sequence([*map(torch.tensor, side)], True, PAD) for side in sides)  # type: ignore[misc]
 
 
@@ -150,19 +133,13 @@ def dev_bleu(model: nn.Module, pairs: Pairs, references: list[str], tokenizer: P
 
 
 def train_step(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    batch: Sequence[Tensor],
-    *,
-    bf16: bool,
-    label_smoothing: float,
-    clip_norm: float,
+    model: nn.Module, optimizer: Optimizer, batch: Sequence[Tensor], *, bf16: bool, smoothing: float, clip_norm: float
 ) -> Tensor:
     """One step on (src, tgt_in, tgt_out); returns the loss."""
     src, tgt_in, tgt_out = batch
     with torch.autocast(src.device.type, torch.bfloat16) if bf16 else nullcontext():
         logits = model(src, tgt_in).flatten(0, 1)
-        loss = F.cross_entropy(logits, tgt_out.flatten(), ignore_index=PAD, label_smoothing=label_smoothing)
+        loss = F.cross_entropy(logits, tgt_out.flatten(), ignore_index=PAD, label_smoothing=smoothing)
     optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
@@ -197,7 +174,7 @@ def main() -> None:
                     warmup = settings["warmup"]
                     group["lr"] = settings["lr"] * min(step / warmup, math.sqrt(warmup / step))
                 bf16 = args.precision == "bf16"
-                loss = train_step(model, optimizer, batch, bf16=bf16, label_smoothing=smoothing, clip_norm=clip_norm)
+                loss = train_step(model, optimizer, batch, bf16=bf16, smoothing=smoothing, clip_norm=clip_norm)
                 n_tokens = int((batch[2] != PAD).sum())
                 print(json.dumps({"loss": loss.item(), "n_tokens": n_tokens}), file=metrics)
                 if time.monotonic() - validated > args.validate_s:

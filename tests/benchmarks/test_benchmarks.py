@@ -2,6 +2,7 @@
 
 import json
 import random
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 import serving
 import training
 from conftest import FiveCorpus, FiveRun, out_lines, run_nmt
-from measure import Options, Table, interleaved, started, timed
+from measure import Options, Table, started
 
 from nmt.text.lines import iter_lines
 
@@ -31,18 +32,6 @@ def test_medians_and_ratios_by_hand() -> None:
     assert (table.as_json()["samples"], table.as_json()["commands"]) == (samples, {"a": "run 'a b'"})
 
 
-def test_measurements_take_turns_and_a_busy_machine_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    order: list[str] = []
-
-    def measuring(name: str, foreign: float) -> measure.Sample:
-        order.append(name)
-        return {"foreign": foreign}
-
-    interleaved({"a": lambda: measuring("a", 0.0), "b": lambda: measuring("b", 0.06)}, 2)
-    assert order == ["a", "b", "a", "b"]
-    assert capsys.readouterr().err.count("warning: others used 6% of the machine meanwhile") == 2
-
-
 def test_operations_by_hand() -> None:
     sizes = {"d_model": 1, "d_ff": 10, "n_encoder_layers": 1, "n_decoder_layers": 2, "vocab_size": 100}
     encoder = 2 * (4 + 20) + 2 * 4  # weights at 2 positions; queries times keys, and probabilities times values
@@ -56,26 +45,6 @@ def test_memory_and_failure_of_a_command_with_children(tmp_path: Path) -> None:
     with started([sys.executable, "-c", parent], tmp_path) as run, pytest.raises(RuntimeError, match="so it was"):
         run.wait()
     assert run.figures()["memory_mb"] > 90
-
-
-PROGRAM = """
-import sys, time
-with open(sys.argv[1], "a", buffering=1) as file:
-    print('{"kind": "start"}', file=file)
-    while True:
-        print('{"n_tokens": 50}', file=file)
-        time.sleep(0.01)
-"""
-
-
-def test_the_speed_of_a_program_that_trains(tmp_path: Path) -> None:
-    chosen, progress = options(tmp_path, tmp_path), tmp_path / "progress"
-    endless = training.Trainer([sys.executable, "-c", PROGRAM, progress], progress, training.counted)
-    sample = training.window(endless, chosen, flops_per_token=2e9, peak=1e13)
-    assert sample["tokens_s"] > 0
-    assert sample["gflop_s"] == pytest.approx(2 * sample["tokens_s"])
-    assert sample["of_peak"] == pytest.approx(sample["gflop_s"] / 1e4)
-    assert training.from_rate("Step: 7, Tokens per Sec:      800, Lr: 0.1", 0.5) == 400
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # of torch.nn.Transformer
@@ -103,6 +72,7 @@ def test_a_curve_has_every_dev_bleu_until_the_time_is_over(tmp_path: Path) -> No
     trainer = training.Trainer(command, tmp_path / "metrics", curve.bleu_in_json)
     curve.learned(trainer, replace(options(tmp_path, tmp_path), minutes=0.02), points)
     assert [bleu for _, bleu in points] == [0.0, 7.0, 5.0]
+    assert training.from_rate("Step: 7, Tokens per Sec:      800, Lr: 0.1", 0.5) == 400
     assert curve.bleu_of_joey("Steps: 30\tloss: 7.10\tppl: 1210.00\tbleu: 3.25\t*", 0.0) == 3.25
 
 
@@ -137,25 +107,30 @@ from nmt.text.batches import TrainingData
 from nmt.train import preparation
 corpus.in_parallel = map  # processes that help would add their own memory
 preparation.SAMPLE_PAIRS = 1000  # limits the memory of the tokenizer's trainer
-train = preparation.read_corpus(load_config(Path(sys.argv[1]), ["tokenizer.vocab_size=400", "tokenizer.type=bpe"]))
-tokenizers = preparation.train_tokenizers(train)
-pairs, ids = preparation.drop_lengths(train, tokenizers)
-data = TrainingData(pairs, ids, batch_tokens=4096, seed=1)
-assert sum(len(batch.lines) for batch in itertools.islice(data.batches(0), 200)) > 1000
+for config in sys.argv[1:]:
+    train = preparation.read_corpus(load_config(Path(config), ["tokenizer.vocab_size=400", "tokenizer.type=bpe"]))
+    pairs, ids = preparation.drop_lengths(train, preparation.train_tokenizers(train))
+    data = TrainingData(pairs, ids, batch_tokens=4096, seed=1)
+    assert sum(len(batch.lines) for batch in itertools.islice(data.batches(0), 200)) > 1000
+    print(config, flush=True)
 """
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The corpus grows by 20,000 distinct pairs; in lists they would take about 28 MB."""
+    """The corpus grows by 10,000 distinct pairs; in lists they would take about 14 MB."""
     monkeypatch.setattr(measure, "LOOK_EVERY_S", 0.1)
-    found = []
-    for n in (20_000, 40_000):
-        draw = random.Random(1)
-        for side in ("a", "b"):
-            lines = (f"{number} {' '.join(draw.choices(WORDS, k=draw.randint(5, 15)))}\n" for number in range(n))
-            (tmp_path / f"train.{side}").write_text("".join(lines))
-        config = tmp_path / "mine.yaml"
-        config.write_text(f"run: x\ndata: {{root: {tmp_path}, train: {{source: train.a, target: train.b}}}}\n")
-        monkeypatch.setenv("NMT_CACHE", str(tmp_path / f"cache{n}"))
-        found.append(timed([sys.executable, "-c", PREPARE, config], tmp_path))
-    assert found[1]["memory_mb"] < found[0]["memory_mb"] + 15
+    draw, configs = random.Random(1), [tmp_path / "small.yaml", tmp_path / "large.yaml"]
+    for side in ("a", "b"):
+        lines = [f"{n} {' '.join(draw.choices(WORDS, k=draw.randint(5, 15)))}\n" for n in range(30_000)]
+        for config, n in zip(configs, (20_000, 30_000), strict=True):
+            config.with_suffix(f".{side}").write_text("".join(lines[:n]))
+    for config in configs:
+        files = f"{{source: {config.stem}.a, target: {config.stem}.b}}"
+        config.write_text(f"run: x\ndata: {{root: {tmp_path}, train: {files}}}\n")
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
+    with started([sys.executable, "-c", PREPARE, *configs], tmp_path, stdout=subprocess.PIPE) as run:
+        assert run.process.stdout
+        assert run.process.stdout.readline()
+        small_mb = run.figures()["memory_mb"]
+        run.wait()
+        assert 0 < small_mb <= run.figures()["memory_mb"] < small_mb + 7

@@ -19,7 +19,6 @@ from measure import NMT, PROGRAMS, Options, Sample, Table, Watched, interleaved,
 
 from nmt.config import Config, load_config
 from nmt.run.directory import RunDirectory
-from nmt.text.tokenizer import Tokenizers
 from nmt.train.preparation import drop_lengths, read_corpus, train_tokenizers
 
 WARM_UP_STEPS = 3  # measurement starts after them
@@ -40,17 +39,11 @@ PEERS = MARIAN, JOEY = "Hugging Face Marian, the same loop, fp32", "JoeyNMT, its
 
 @dataclass(frozen=True)
 class Trainer:
-    """A program that trains.
+    """A program that trains."""
 
-    Attributes:
-        command: trains until it is stopped.
-        progress: the file to which it appends a line per step.
-        tokens: returns the target tokens of a line, given the seconds since the last step; 0 if the line is not a step.
-    """
-
-    command: Sequence[object]
-    progress: Path
-    tokens: Callable[[str, float], float]
+    command: Sequence[object]  # trains until it is stopped
+    progress: Path  # the file to which it appends a line per step
+    tokens: Callable[[str, float], float]  # of a line and the seconds since the last step; 0 if the line is no step
 
 
 def counted(line: str, _seconds: float) -> float:
@@ -64,33 +57,18 @@ def from_rate(line: str, seconds: float) -> float:
     return int(found[1]) * seconds if found else 0.0
 
 
-# --- the same work for all --------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Task:
-    """The corpus, written for every contestant.
+    """The corpus, written for every contestant."""
 
-    Attributes:
-        config: with all sizes filled in; its run directory has the tokenizer.
-        home: the directory of all files.
-        flops_per_token: FLOPs of a training step's matmuls per target token, without padding.
-    """
-
-    config: Config
-    home: Path
-    flops_per_token: float
+    config: Config  # with all sizes filled in; its run directory has the tokenizer
+    home: Path  # the directory of all files
+    flops_per_token: float  # of a training step's matmuls per target token, without padding
 
 
 @cache
 def prepare(options: Options, settings: tuple[str, ...] = RECIPE) -> Task:
-    """Tokenize the recipe's corpus; write token ids, text, and a run directory with the tokenizer for `nmt train`.
-
-    Args:
-        settings: that replace the recipe's.
-    Raises:
-        DataError: the corpus is not there.
-    """
+    """Tokenize the recipe's corpus; write token ids, text, and a run directory with the tokenizer for `nmt train`."""
     home = options.scratch / "training"
     run = RunDirectory(home / "nmt")
     corpus = read_corpus(load_config(options.config, [*settings, f"run={run.path}"]))
@@ -104,7 +82,8 @@ def prepare(options: Options, settings: tuple[str, ...] = RECIPE) -> Task:
     ids = {}
     for name, chosen in (("train", train), ("dev", corpus.dev)):
         texts = [[pair.source for pair in chosen], [pair.target for pair in chosen]]
-        ids[name] = encoded(tokenizers, *texts)
+        sides = (tokenizer.encode_all(lines) for tokenizer, lines in zip(tokenizers, texts, strict=True))
+        ids[name] = list(zip(*sides, strict=True))
         for side, lines in zip(("src", "tgt"), texts, strict=True):
             (home / f"{name}.{side}").write_text("".join(f"{line}\n" for line in lines))
     (home / "task.json").write_text(json.dumps({"model": sizes, "settings": config.train.model_dump(), **ids}))
@@ -116,11 +95,6 @@ def prepare(options: Options, settings: tuple[str, ...] = RECIPE) -> Task:
 Pairs = list[tuple[list[int], list[int]]]
 
 
-def encoded(tokenizers: Tokenizers, source: list[str], target: list[str]) -> Pairs:
-    """The token ids of sentence pairs."""
-    return list(zip(tokenizers.source.encode_all(source), tokenizers.target.encode_all(target), strict=True))
-
-
 def flops_per_token(sizes: dict[str, Any], pairs: Pairs) -> float:
     """FLOPs of a training step per target token, EOS counted."""
     lengths = [(len(src) + 1, len(tgt) + 1) for src, tgt in pairs]
@@ -128,12 +102,7 @@ def flops_per_token(sizes: dict[str, Any], pairs: Pairs) -> float:
 
 
 def training_flops(sizes: dict[str, Any], n_source: int, n_target: int) -> float:
-    """FLOPs of the matmuls in a pair's forward and backward pass: 6 per weight and position.
-
-    Args:
-        sizes: settings of the model, and `vocab_size`.
-        n_source, n_target: tokens without padding.
-    """
+    """FLOPs of the matmuls in a pair's forward and backward pass: 6 per weight and position, without padding."""
     d, ff = sizes["d_model"], sizes["d_ff"]
     encoder = n_source * (4 * d * d + 2 * d * ff) + 2 * n_source**2 * d
     decoder = n_target * (6 * d * d + 2 * d * ff) + n_source * 2 * d * d + 2 * n_target * (n_target + n_source) * d
@@ -180,15 +149,8 @@ def trainers(options: Options, task: Task) -> dict[str, Trainer]:
     return found
 
 
-# --- measurements -----------------------------------------------------------------------------------------
-
-
 def steps(trainer: Trainer, run: Watched, until: float = math.inf) -> Iterator[tuple[float, float]]:
-    """Yield the time at which each step was written, and its target tokens, until the program ends or a time.
-
-    Raises:
-        RuntimeError: the program failed.
-    """
+    """Yield the time at which each step was written, and its target tokens, until the program ends or a time."""
     before, text, offset = time.monotonic(), "", 0
     while True:
         has_ended = run.process.poll() is not None

@@ -24,11 +24,7 @@ def test_help_imports_nothing_slow(command: list[str]) -> None:
 
 def test_version_and_short_help() -> None:
     assert out_lines(run_nmt("--version")) == [f"nmt {nmt.__version__}"]
-    short, long = run_nmt("-h"), run_nmt("--help")
-    assert short.stdout == long.stdout
-    help_text = "\n".join(out_lines(short))
-    for (name,) in COMMANDS[1:]:
-        assert f"\n  {name} " in help_text
+    assert run_nmt("-h").stdout == run_nmt("--help").stdout
 
 
 def test_help_groups_the_commands_and_begins_with_the_four_of_the_mission() -> None:

@@ -11,7 +11,6 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def systems(folder: Path) -> Path:
-    """References and the translations of two systems, 60 lines each."""
     references = (ROOT / "data" / "zh-en" / "test.en").read_text(encoding="utf-8").splitlines()[:60]
     baseline = [line.replace("the", "a").lower() for line in references]  # sacreBLEU's TER ignores case
     other = [line.replace("last ", "") if i % 3 else line.rpartition(" ")[0] for i, line in enumerate(references)]
@@ -26,8 +25,6 @@ def test_translations_are_compared_without_torch(systems: Path) -> None:
     lines = out_lines(done)
     assert lines[:3] == ["A  a.en  (baseline)", "B  b.en", "60 lines of ref.en"]
     assert any(line.startswith("BLEU: nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|") for line in lines)
-    assert any(line.startswith("words of the reference ") for line in lines)
-    assert "Lines in which B is better than A by most (sentence chrF):" in lines
 
 
 def test_runs_are_compared_on_their_test_set(five_run: FiveRun, tmp_path: Path) -> None:
@@ -55,19 +52,15 @@ def test_runs_are_compared_on_their_test_set(five_run: FiveRun, tmp_path: Path) 
 
 
 def test_what_cannot_be_compared_is_refused(five_run: FiveRun, systems: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty").write_text("")
     other_test = five_run.copy_run(tmp_path / "other")
     config = other_test / "config.yaml"
     config.write_text(config.read_text(encoding="utf-8").replace(str(five_run.home), str(tmp_path)), encoding="utf-8")
     refused: dict[str, list[object]] = {
         "systems to compare: 1": ["a.en"],
         "no run names a data.test": ["a.en", "b.en"],
-        "--src needs --ref": ["a.en", "b.en", "--src", "ref.en"],
         "a model needs the source lines": ["a.en", five_run.run, "--ref", "ref.en"],
         "lines in a.en but 5 lines in reference 1": ["a.en", "b.en", "--ref", five_run.target_file],
         "the runs name different test sets": [five_run.run, other_test],
-        "is empty": ["a.en", "b.en", "--ref", tmp_path / "empty"],
-        "no sacreBLEU tokenizer '14a'": ["a.en", "b.en", "--ref", "ref.en", "--tokenize", "14a"],
     }
     done = run_together(*(["compare", *words] for words in refused.values()), cwd=systems)
     for message, one in zip(refused, done, strict=True):

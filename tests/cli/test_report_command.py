@@ -4,6 +4,8 @@ from pathlib import Path
 
 from conftest import FiveRun, data_of_page, err_lines, out_lines, run_nmt, run_together
 
+from nmt.insight.curves import CHARTS
+
 
 def test_report_is_written_into_the_run_or_a_file(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "runs" / "copy")
@@ -20,7 +22,9 @@ def test_report_is_written_into_the_run_or_a_file(five_run: FiveRun, tmp_path: P
 
 def test_training_keeps_the_report_up_to_date(five_run: FiveRun, tmp_path: Path) -> None:
     page = (five_run.run / "report.html").read_text()
-    (report,) = data_of_page(page)["runs"]
+    data = data_of_page(page)
+    assert [chart[0] for chart in data["charts"]] == list(CHARTS)
+    (report,) = data["runs"]
     assert [line["step"] for line in report["validations"]] == [100, 200]
     assert len(report["validations"][-1]["samples"]) == 3
     assert report["curves"]["elapsed_s"] == sorted(report["curves"]["elapsed_s"])

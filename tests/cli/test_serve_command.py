@@ -1,40 +1,16 @@
 """`nmt serve` as a process: address, keys, signals, and errors at the start."""
 
-import contextlib
 import http.client
 import json
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from conftest import (
-    NMT,
-    PATIENCE_S,
-    SOURCE,
-    TARGET,
-    FiveRun,
-    environment,
-    one_clear_error,
-    run_nmt,
-    started,
-    started_nmt,
-)
+from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun, one_clear_error, run_nmt, started_nmt
 
 HEADERS = {"Content-Type": "application/json"}
-
-
-def address_of(process: subprocess.Popen[bytes]) -> tuple[str, int]:
-    """Return the address that the server logs when it is ready."""
-    assert process.stderr is not None
-    for line in process.stderr:
-        if line.startswith(b"serving on http://"):
-            host, _, port = line.decode().split("//")[1].strip().rpartition(":")
-            return host, int(port)
-    raise AssertionError("the server ended")
 
 
 def test_it_serves_and_answers_what_it_has_before_it_ends(five_run: FiveRun, tmp_path: Path) -> None:
@@ -42,9 +18,11 @@ def test_it_serves_and_answers_what_it_has_before_it_ends(five_run: FiveRun, tmp
     keys.write_text("first\n\nsecond\n")
     command = ["serve", "-m", five_run.run, "--port", "0", "--device", "cpu", "--api-keys", keys]
     with started_nmt(*command, cwd=tmp_path) as process:
-        host, port = address_of(process)
+        assert process.stderr is not None
+        ready = next(line for line in process.stderr if line.startswith(b"serving on http://"))
+        host, _, port = ready.decode().split("//")[1].strip().rpartition(":")
         assert host == "127.0.0.1"
-        connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
+        connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE_S)
         body = {"q": SOURCE[:1] * 64, "source": "zh", "target": "en", "api_key": "second"}
         connection.request("POST", "/translate", json.dumps(body), HEADERS)
         time.sleep(0.05)  # the server has accepted the request or will: in both cases it must answer
@@ -58,39 +36,11 @@ def test_it_serves_and_answers_what_it_has_before_it_ends(five_run: FiveRun, tmp
         assert process.stdout.read() == b""
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no limit of open files")
-def test_connections_never_use_up_the_open_files(five_run: FiveRun, tmp_path: Path) -> None:
-    """300 clients hold connections, each with a request and a byte of the next; others get their answers."""
-    command = ["sh", "-c", 'ulimit -n 128 && exec "$@"', "sh", *NMT, "serve", "-m", str(five_run.run), "--port", "0"]
-    with (
-        started([*command, "--device", "cpu"], cwd=tmp_path, env=environment()) as process,
-        contextlib.ExitStack() as stack,
-    ):
-        host, port = address_of(process)
-        process.send_signal(signal.SIGSTOP)  # so that all connections arrive at once
-        for _ in range(300):
-            held = stack.enter_context(socket.create_connection((host, port), timeout=PATIENCE_S))
-            held.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nG")
-        process.send_signal(signal.SIGCONT)
-        body = json.dumps({"q": SOURCE[0], "source": "zh", "target": "en"})
-        for request in (["GET", "/health"], ["POST", "/translate", body, HEADERS]):
-            connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
-            stack.callback(connection.close)
-            connection.request(*request)
-            assert connection.getresponse().status == 200
-        stack.close()
-        process.send_signal(signal.SIGTERM)
-        assert process.stderr is not None
-        assert process.stderr.read() == b"", "no connection waited for a free descriptor"
-
-
 def test_what_is_wrong_is_said_at_the_start(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys, serve = tmp_path / "keys", ["serve", "-m", five_run.run]
     keys.write_text("\n")
     one_clear_error(run_nmt(*serve, "--api-keys", keys), 2, f"{keys} has no keys")
     one_clear_error(run_nmt("serve", "-m", tmp_path / "none"), 2, "no model at")
-    (tmp_path / "terms.tsv").write_text("no term", encoding="utf-8")
-    one_clear_error(run_nmt(*serve, "--glossary", tmp_path / "terms.tsv"), 2, "line 1, is no pair of terms")
     one_clear_error(run_nmt(*serve, "-m", five_run.run), 2, "two models translate zh to en")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -15,18 +15,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from conftest import (
-    NMT,
-    PATIENCE_S,
-    SOURCE,
-    TARGET,
-    Done,
-    FiveRun,
-    environment,
-    one_clear_error,
-    run_nmt,
-    started_nmt,
-)
+from conftest import NMT, PATIENCE_S, SOURCE, TARGET, Done, FiveRun, environment, one_clear_error, run_nmt, started_nmt
 
 
 def read_line(process: subprocess.Popen[bytes], timeout: float = 120) -> bytes:
@@ -71,26 +60,15 @@ def test_translate_prompts_on_a_terminal(five_run: FiveRun, tmp_path: Path) -> N
 
 
 def test_a_progress_bar_counts_the_lines_of_a_file(five_run: FiveRun, tmp_path: Path) -> None:
-    """On a terminal, stderr shows lines done, total, rate and time left; stdout has only translations."""
     (tmp_path / "in.zh").write_text("".join(f"{line}\n" for line in SOURCE))
+    command = [*NMT, "translate", "-m", str(five_run.run)]
     seen, terminal = pty.openpty()
     termios.tcsetwinsize(terminal, (24, 100))
     with (tmp_path / "in.zh").open("rb") as stdin, (tmp_path / "out.en").open("wb") as out:
-        done = subprocess.run(
-            [*NMT, "translate", "-m", five_run.run],
-            cwd=tmp_path,
-            env=environment(),
-            stdin=stdin,
-            stdout=out,
-            stderr=terminal,
-            check=False,
-        )
+        done = subprocess.run(command, env=environment(), stdin=stdin, stdout=out, stderr=terminal, check=False)
     os.close(terminal)
     screen = b""
-    with (
-        os.fdopen(seen, "rb", buffering=0) as shown,
-        contextlib.suppress(OSError),
-    ):  # raised when the terminal is closed
+    with os.fdopen(seen, "rb", buffering=0) as shown, contextlib.suppress(OSError):  # at the end of the terminal
         while part := shown.read(4096):
             screen += part
     assert done.returncode == 0

@@ -88,9 +88,7 @@ def result(done: subprocess.CompletedProcess[bytes]) -> list[Any]:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143), (signal.SIGINT, 130)]
 )
-def test_a_signal_ends_the_training_too_and_the_sweep_resumes_to_the_same_table(
-    five_corpus: FiveCorpus, tmp_path: Path, number: int, code: int
-) -> None:
+def test_a_stopped_sweep_resumes_the_same(five_corpus: FiveCorpus, tmp_path: Path, number: int, code: int) -> None:
     expected, directory = result(run_nmt(*sweep(five_corpus, tmp_path / "unbroken"))), tmp_path / "sweep"
     assert [(number, steps) for number, steps, _ in expected] == [(1, 6), (2, 3)]
     with started_nmt(*sweep(five_corpus, directory), cwd=five_corpus.home, stdout=subprocess.DEVNULL) as process:

@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import NO_PROCESS, TARGET, FiveCorpus, FiveRun, err_lines, file_bytes, one_clear_error, out_lines, run_nmt
@@ -14,10 +13,6 @@ from safetensors import safe_open
 import nmt
 from nmt.config import load_config
 from nmt.run.directory import RunDirectory
-
-
-def json_lines(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def test_train_writes_the_files_of_a_run(five_run: FiveRun) -> None:
@@ -48,32 +43,12 @@ def test_train_writes_the_files_of_a_run(five_run: FiveRun) -> None:
     assert set(manifest["data"]) == {f"{c}.{s}" for c in ("train", "dev", "test") for s in ("source", "target")}
     assert manifest["command"][-1] == str(five_run.config)
     assert manifest["versions"]["nmt"] == nmt.__version__
-    metrics = json_lines((run / "metrics.jsonl").read_text())
+    metrics = RunDirectory(run).read_metrics()
     assert [line["step"] for line in metrics if "lr" in line] == list(range(1, 201))
     validations = [line for line in metrics if "dev_bleu" in line]
     assert [line["step"] for line in validations] == [100, 200]
     assert all("tok:13a" in line["bleu_signature"] for line in validations)
     assert metrics[0]["loss"] > 4 > 2 > validations[-1]["dev_loss"]
-
-
-def test_train_again_is_finished_and_a_raised_limit_resumes(five_run: FiveRun, tmp_path: Path) -> None:
-    run = five_run.copy_run(tmp_path / "run")
-    before, command = file_bytes(run), ["train", five_run.config, f"run={run}"]
-    again = run_nmt(*command)
-    assert out_lines(again) == []
-    assert err_lines(again)[-1].startswith(f"{run} is finished: 200 steps in ")
-    assert "train.max_steps" in err_lines(again)[-1], "and names the limit to raise"
-    after = file_bytes(run)
-    assert after.keys() == before.keys()
-    assert {name for name in before if after[name] != before[name]} <= {"config.yaml", "train.log"}, "run=PATH differs"
-
-    log = err_lines(run_nmt(*command, "train.max_steps=203"))
-    assert f"going on from step 200 of {run}" in log
-    assert any(line.startswith("done: 203 steps in ") for line in log)
-    assert RunDirectory(run).newest_step() == 203
-    steps = [line["step"] for line in json_lines((run / "metrics.jsonl").read_text()) if "lr" in line]
-    assert steps == list(range(1, 204))
-    assert load_config(run / "config.yaml").train.max_steps == 203, "key=value overrides the file"
 
 
 def test_train_fresh_moves_the_old_run_aside_and_keeps_a_link(five_run: FiveRun, tmp_path: Path) -> None:
@@ -123,9 +98,7 @@ def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus
 
 
 @pytest.mark.parametrize("command", [["train", "--fresh"], ["tokenize"]], ids=" ".join)
-def test_a_refused_command_leaves_a_run_in_training_unchanged(
-    five_run: FiveRun, tmp_path: Path, command: list[str]
-) -> None:
+def test_a_refused_command_leaves_a_training_unchanged(five_run: FiveRun, tmp_path: Path, command: list[str]) -> None:
     run = five_run.copy_run(tmp_path / "run")
     (run / "checkpoints" / f"step-201.safetensors.tmp.{NO_PROCESS}").write_bytes(b"half of it")
     with (run / "lock").open("a+") as lock:

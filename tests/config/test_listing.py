@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from configs import MINIMAL, OTHER_CORPORA, load
-from nmt.config import check_config, data_root, language, settings, values
+from nmt.config import check_config, data_root, language, settings
 
 
 def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[str]:
@@ -31,16 +31,6 @@ def test_the_listed_defaults_are_the_defaults(folder: Path) -> None:
     assert load(folder, MINIMAL, *given_defaults) == load(folder, MINIMAL)
 
 
-def test_values_resolves_the_paths_of_corpora(folder: Path) -> None:
-    config = load(folder, MINIMAL, "data.root=/corpora", "data.test={source: [a, /b], target: [c, d]}")
-    found = dict(values(config))
-    assert found["data.train.source"] == "/corpora/a.de"
-    assert found["data.test.source"] == "/corpora/a /b"
-    assert dict(values(load(folder, MINIMAL)))["data.train.source"] == "a.de"
-    assert (found["data.dev"], found["train.max_steps"]) == ("-", "-")
-    assert (found["run"], found["data.drop_blank"], found["train.lr"]) == ("r", "true", "0.001")
-
-
 @pytest.mark.parametrize(
     ("source", "target", "given_lang", "expected"),
     [
@@ -52,9 +42,7 @@ def test_values_resolves_the_paths_of_corpora(folder: Path) -> None:
         ("zh", "train.zh.txt", "", ("", "")),
     ],
 )
-def test_a_language_is_as_set_or_the_suffix_of_the_file(
-    source: str, target: str, given_lang: str, expected: tuple[str, str]
-) -> None:
+def test_a_language_is_set_or_the_suffix(source: str, target: str, given_lang: str, expected: tuple[str, str]) -> None:
     files = {"source": [source, "other.xx"], "target": target}
     tree = {"run": "r", "data": {"train": files, "source_lang": given_lang}}
     data = check_config(tree, {}, "test").data

@@ -36,11 +36,6 @@ def half(text: str) -> str:
     return " ".join(words[: len(words) // 2]).rstrip(".,?!")
 
 
-def misread(text: str) -> str:
-    """UTF-8 that was read as Windows-1252."""
-    return text.encode().decode("cp1252")
-
-
 def inside(text: str, sign: str) -> str:
     middle = text.find(" ", len(text) // 3)
     return f"{text[:middle]}{sign}{text[middle:]}"
@@ -58,7 +53,7 @@ PLANTS: dict[str, Plant] = {
     "numbers": lambda s, t, _: (f"2015: {s}", f"2051: {t}"),
     "placeholders": lambda s, t, rng: (s + rng.choice([" {0}", " %s", " <x/>", " https://example.org/a"]), t),
     "repetition": lambda s, t, rng: (s, inside(t, rng.choice([" the the the", " in the in the in the", " aaaaaaa"]))),
-    "mojibake": lambda s, t, rng: (s, inside(t, misread(rng.choice([" – café", " naïve", " it’s", " 中文"])))),
+    "mojibake": lambda s, t, rng: (s, inside(t, rng.choice([" – café", " it’s", " 中文"]).encode().decode("cp1252"))),
     "replaced": lambda s, t, _: (s, inside(t, " caf\ufffd")),
     "markup": lambda s, t, rng: (s, rng.choice([f"<b>{t}</b>", inside(t, " &amp; so"), f"{t}<br/>"])),
     "control": lambda s, t, rng: (s, inside(t, rng.choice(["\u200b", "\x07", "\xad", "\ufeff", "\u2028"]))),
@@ -71,9 +66,6 @@ PLANTS: dict[str, Plant] = {
 
 
 WITH_OTHERS = ["untranslated", "duplicate"]  # take text from other lines
-IN_BYTES: dict[str, Callable[[bytes], bytes]] = {
-    "encoding": lambda raw: b"caf\xe9 " + raw,
-}
 
 
 @dataclass
@@ -118,7 +110,7 @@ def planted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     clean = clean_pairs(request.param)
     langs = ("zh", "en") if request.param == "grammar" else ("de", "en")
     rng, pairs = random.Random(1), list(clean)
-    kinds = [*PLANTS, *WITH_OTHERS, *IN_BYTES]
+    kinds = [*PLANTS, *WITH_OTHERS, "encoding"]
     chosen = rng.sample([i for i in range(10, len(clean)) if len(clean[i][1].split()) >= 10], N_PLANTED * len(kinds))
     lines = {name: sorted(chosen[n * N_PLANTED :][:N_PLANTED]) for n, name in enumerate(kinds)}
     for name, of_kind in lines.items():
@@ -130,12 +122,11 @@ def planted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             elif name == "duplicate":
                 pairs[line] = clean[0]
     files = write(tmp_path_factory.mktemp("planted"), "train", pairs, langs)
-    for name, change in IN_BYTES.items():
-        for path in (*files.source, *files.target):
-            raw = path.read_bytes().split(b"\n")
-            for line in lines[name]:
-                raw[line] = change(raw[line])
-            path.write_bytes(b"\n".join(raw))
+    for path in (*files.source, *files.target):
+        raw = path.read_bytes().split(b"\n")
+        for line in lines["encoding"]:
+            raw[line] = b"caf\xe9 " + raw[line]
+        path.write_bytes(b"\n".join(raw))
     return Planted(check([files], langs), {k: {i + 1 for i in v} for k, v in lines.items()}, len(pairs))
 
 

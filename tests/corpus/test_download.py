@@ -11,24 +11,15 @@ import pytest
 from mirror import Mirror, serving
 
 from nmt.corpus import download as module
-from nmt.corpus.catalog import CORPORA, Corpus, pinned, pins_file
+from nmt.corpus.catalog import CORPORA, Corpus, pins_file
 from nmt.corpus.download import download, fetch, mirrored
 from nmt.corpus.tatoeba import pins_of
 from nmt.errors import DownloadError, InputError, OutputError
 from nmt.files import sha256
 from nmt.text.lines import iter_lines, iter_pairs
 
-PLAIN = Corpus(
-    "small",
-    ("en", "de"),
-    ("train", "dev", "test"),
-    (90, 5, 5),
-    0.01,
-    "free",
-    "Terms: none.\n",
-    "",
-    "https://example.org/{part}.{language}",
-)
+NAMES = ("en", "de"), ("train", "dev", "test")
+PLAIN = Corpus("small", *NAMES, (90, 5, 5), 0.01, "free", "Terms: none.\n", "", "https://example.org/{part}.{language}")
 GZIP = replace(PLAIN, url=f"{PLAIN.url}.gz")
 TEXTS = {name: f"{name} line 1\n{name} line 2\n".encode() for name in PLAIN.files(PLAIN.languages)}
 TEST_URLS = ("https://example.org/t.deu", "https://example.org/t.eng")
@@ -54,7 +45,6 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
 
 @pytest.fixture(autouse=True)
 def pins(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The pinned hashes in place of the real ones; empty at first."""
     found: dict[str, str] = {}
     monkeypatch.setattr(module, "pinned", lambda _: found)
     return found
@@ -173,20 +163,6 @@ def test_the_place_of_a_file_on_a_mirror() -> None:
     for no_mirror in ("localhost:8000", "file:///etc"):
         with pytest.raises(InputError, match="is not an http or https URL"):
             mirrored(url, no_mirror)
-
-
-@pytest.mark.parametrize("name", CORPORA)
-def test_the_pins_are_those_of_the_shared_corpora(shared: Path, name: str) -> None:
-    corpus, folder = CORPORA[name], shared / "data" / name
-    if corpus.is_split:
-        sides = ("dev", "test")
-        found = {part: list(iter_pairs(*([folder / f"{part}.{one}.gz"] for one in corpus.languages))) for part in sides}
-        pairs = {part: [(pair.source, pair.target) for pair in of_part] for part, of_part in found.items()}
-        assert pins_of(pairs) == pins_file(f"{name}.pairs")
-    else:
-        assert set(pinned(name)) == set(corpus.files(("en", "de")))
-        contents = {one: gzip.decompress((folder / f"{one}.gz").read_bytes()) for one in pinned(name)}
-        assert {one: sha256(content) for one, content in contents.items()} == pinned(name)
 
 
 def test_the_pins_name_as_many_pairs_as_the_recipes_were_measured_with() -> None:

@@ -53,11 +53,7 @@ def test_lines_of_either_language_and_without_one_are_not_accused(text: str) -> 
     assert language.third_language(text, ("zh", "en")) == ""
 
 
-SIDES = [
-    ("zh", ZH[:50]),
-    ("ja", ["これは本です。", "私は学生です。"]),
-    ("", ["xyzzy plugh", "foo bar"]),
-]
+SIDES = [("zh", ZH[:50]), ("ja", ["これは本です。", "私は学生です。"]), ("", ["xyzzy plugh", "foo bar"])]
 
 
 @pytest.mark.parametrize(("name", "texts"), [*((name, [text]) for name, text in THIRD), *SIDES])

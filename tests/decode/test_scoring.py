@@ -17,9 +17,7 @@ PAIRS = [("a cat", "dogs play."), ("a cat", ""), ("", "a cat"), ("the Ω dog", "
 
 
 @pytest.mark.parametrize("choices", FAMILY, ids=name)
-def test_scores_are_those_of_each_pair_alone_by_definition(
-    choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_are_those_of_each_pair_by_definition(choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "WINDOW", 2)
     translator = translator_without_bytes(**choices)
     reference, (source, target) = ReferenceModel(model_of(translator)), translator.tokenizers

@@ -60,13 +60,7 @@ def all_hypotheses(table: Table, source: tuple[int, ...], options: SearchOptions
 @settings(max_examples=25)
 def test_a_beam_that_holds_everything_is_brute_force(seed: int, alpha: float, penalty: Any, min_length: int) -> None:
     options = SearchOptions(
-        beam=45,
-        n_best=45,
-        alpha=alpha,
-        length_penalty=penalty,
-        max_length_a=0,
-        max_length_b=4,
-        min_length=min_length,
+        beam=45, n_best=45, alpha=alpha, length_penalty=penalty, max_length_a=0, max_length_b=4, min_length=min_length
     )
     table = random_table(seed)
     rows = [(A, B), (C,)]
@@ -155,9 +149,7 @@ class Rounded:
     ],
     ids=str,
 )
-def test_in_fp32_samples_are_the_same_in_any_batch_and_order(
-    n_vocab: int, scale: float, narrowed: dict[str, Any]
-) -> None:
+def test_in_fp32_samples_are_the_same_in_any_batch(n_vocab: int, scale: float, narrowed: dict[str, Any]) -> None:
     numbers = {"beam": 32, "n_best": 32, "max_length_a": 0, "max_length_b": 5, **narrowed}
     options = SearchOptions(sample=True, **numbers)
     model = Rounded(make(n_target_vocab=n_vocab, tied_embeddings="decoder", scale=scale).float())

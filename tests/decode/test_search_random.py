@@ -86,11 +86,7 @@ def test_search_finds_what_the_reference_finds(seed: int) -> None:
             for b, (source, prefix) in enumerate(zip(sources, prefixes, strict=True)):
                 read = [*source, EOS] if masked else src[b].tolist()
                 expected = reference_search(
-                    teacher_forced(models, read),
-                    len(source) + 1,
-                    options,
-                    prefix=prefix,
-                    max_length=model_length,
+                    teacher_forced(models, read), len(source) + 1, options, prefix=prefix, max_length=model_length
                 )
                 where = f"seed {seed}, batch {number}, sentence {b} of {n_sentences}"
                 assert_same(found[b], expected, options, where)

@@ -94,10 +94,6 @@ def test_translate_takes_the_fields_of_search_options() -> None:
     assert TRANSLATOR.translate(LINES[:1], beam=1) == [
         next(TRANSLATOR.translate_lines(LINES[:1], SearchOptions(beam=1, max_length_a=0.5, max_length_b=4))).text
     ]
-    with pytest.raises(ConfigError, match="no search option 'bean'"):
-        TRANSLATOR.translate(LINES, bean=3)
-    with pytest.raises(ConfigError, match="beam: input should be greater than or equal to 1, got 0"):
-        TRANSLATOR.translate(LINES, beam=0)
 
 
 @pytest.mark.parametrize("wrong", [None, b"", 3])

@@ -50,9 +50,7 @@ def opened(browser: Any, page_file: Path, request: pytest.FixtureRequest) -> Ite
 
 
 @pytest.mark.parametrize("screen", SCREENS)
-def test_the_report_is_drawn_and_accessible(
-    browser: Any, five_run: FiveRun, tmp_path: Path, screen: dict[str, Any]
-) -> None:
+def test_the_report_is_accessible(browser: Any, five_run: FiveRun, tmp_path: Path, screen: dict[str, Any]) -> None:
     config = RunDirectory(five_run.run).read_config()
     evaluation = evaluated("test", SOURCE, TARGET, [TARGET[0], "a b a b a b", *TARGET[2:]], config)
     file = tmp_path / "report.html"
@@ -168,9 +166,7 @@ def check_distribution(lane: Any, token: Token) -> None:
 
 
 @pytest.mark.parametrize("opened", [{"reduced_motion": "reduce"}, {}], indirect=True)
-def test_each_step_of_decoding_shows_what_the_model_computed(
-    opened: Any, explained: Explanation, request: pytest.FixtureRequest
-) -> None:
+def test_each_step_shows_what_was_computed(opened: Any, explained: Explanation, request: pytest.FixtureRequest) -> None:
     tokens, (shapes, _) = explained.translation.tokens, explained.cache
     cross = explained.attention.cross.mean((0, 1, 2))  # (T, S)
     captions = opened.locator("#step figcaption")
@@ -208,9 +204,7 @@ def test_another_piece_shows_how_far_the_search_followed_it(opened: Any, explain
             continued = {node.index}
             for other in explained.tree:
                 continued |= {other.index} if other.parent in continued else set()
-            opacity = opened.locator("#map-tree .node").evaluate_all(
-                "all => all.map(one => one.getAttribute('opacity'))"
-            )
+            opacity = opened.locator("#map-tree .node").evaluate_all("all => all.map(x => x.getAttribute('opacity'))")
             assert {i for i, one in enumerate(opacity) if one != "0.15"} == continued | {best.index}
 
 
@@ -306,9 +300,7 @@ def grown(arabic_run: FiveRun) -> growth.Growth:
 
 
 @pytest.mark.parametrize("screen", [*SCREENS, {"reduced_motion": "reduce"}], ids=str)
-def test_a_sentence_along_training_is_stepped_through_by_keyboard(
-    browser: Any, grown: growth.Growth, tmp_path: Path, screen: dict[str, Any]
-) -> None:
+def test_growth_is_stepped_through(browser: Any, grown: growth.Growth, tmp_path: Path, screen: dict[str, Any]) -> None:
     file = tmp_path / "growth.html"
     file.write_text(growth.as_page([grown]), encoding="utf-8")
     with opened_page(browser, file.as_uri(), **screen) as page:

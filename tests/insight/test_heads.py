@@ -61,9 +61,7 @@ def test_padding_does_not_count(has_weight: bool) -> None:
         assert list(head.values()) == pytest.approx(expected, abs=1e-6)
 
 
-def test_summary_is_the_mean_over_all_positions_in_any_batches(
-    five_run: FiveRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_summary_is_the_mean_over_positions_in_any_batches(five_run: FiveRun, monkeypatch: pytest.MonkeyPatch) -> None:
     translator, corpus = load(five_run.run, engine="torch"), list(zip(SOURCE, TARGET, strict=True))
     model, encode = model_of(translator), translator.tokenizers.source.encode
     found = attention_summary(translator, corpus)

@@ -1,11 +1,10 @@
 """The report of a run: curves, evaluation, and the page."""
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun, data_of_page
+from conftest import SOURCE, TARGET, FiveRun
 
 from nmt.evaluate import score
-from nmt.insight.curves import CHARTS
-from nmt.insight.report import as_page, evaluated, read_report
+from nmt.insight.report import evaluated
 from nmt.run.directory import RunDirectory
 
 
@@ -19,13 +18,3 @@ def test_an_evaluation_has_scores_extremes_and_groups(five_run: FiveRun) -> None
     assert found["worst"][0].source == SOURCE[1]
     assert found["best"][0].chrf == [pytest.approx(100)]
     assert sum(group.n_lines for group in found["lengths"]) == found["n_lines"] == 5
-
-
-def test_the_page_holds_one_or_several_runs(five_run: FiveRun) -> None:
-    found = read_report(five_run.run)
-    assert found["curves"]["step"] == list(range(1, 201))
-    assert [one["step"] for one in found["validations"]] == [100, 200]
-    page = as_page([found, found])
-    data = data_of_page(page)
-    assert [chart[0] for chart in data["charts"]] == list(CHARTS)
-    assert [run["settings"]["model"]["d_model"] for run in data["runs"]] == [64, 64]

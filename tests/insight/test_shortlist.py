@@ -36,9 +36,7 @@ def test_a_target_token_is_linked_to_the_source_token_it_attends_to(monkeypatch:
     assert sorted(map(tuple, found.T.tolist())) == sorted(expected)
 
 
-def test_candidates_are_the_most_frequent_links_of_a_piece_the_piece_itself_and_the_most_frequent_pieces(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_candidates_are_frequent_links_the_piece_and_frequent_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "N_FREQUENT", 1)
     monkeypatch.setattr(module, "N_LINKED", 2)
     tokenizers = small_translator().tokenizers

@@ -36,22 +36,14 @@ def numbered(*models: bytes, tags: tuple[str, ...], without: tuple[str, ...]) ->
 def write_marian(
     path: Path,
     *,
-    tags: tuple[str, ...] = (),
-    without: tuple[str, ...] = (),
-    separate: bool = False,
+    tags: tuple[str, ...] = (),  # pieces of the vocabulary such as `>>fra<<`
+    without: tuple[str, ...] = (),  # pieces of the SentencePiece models that the vocabulary lacks
+    separate: bool = False,  # whether each side has its own vocabulary
     source_spm: bytes | None = None,
     target_spm: bytes | None = None,
     **changes: Any,
 ) -> Path:
-    """Write a model of random weights and its tokenizer; `changes` override settings of MarianConfig.
-
-    Args:
-        path: the new directory.
-        tags: pieces of the vocabulary such as `>>fra<<`.
-        without: pieces of the SentencePiece models that the vocabulary lacks.
-        separate: whether each side has its own vocabulary.
-        source_spm, target_spm: SentencePiece models instead of the default ones.
-    """
+    """Write a model of random weights and its tokenizer; `changes` override settings of MarianConfig."""
     reason = "transformers 4 warns of settings that its own Marian models have"
     transformers = pytest.importorskip("transformers", "5", reason=reason)
 

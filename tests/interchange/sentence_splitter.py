@@ -2,10 +2,7 @@
 
 MiniSBD passes the character ids of a paragraph to a model, which labels each character: 0 inside a sentence, 2 at its
 end. This model is an embedding table of character classes and one convolution with the kernel `WEIGHTS`. A sentence
-ends at `.!?…` before a space, unless a lower-case letter follows or a single letter precedes ("z. B."). It also ends at
-`。！？；`, or at a closing quotation mark after them. "Dr. Weber" is split in two.
-
-The ONNX protobuf (onnx.proto of IR version 8, opset 13) is encoded by hand, because the graph has only four nodes.
+ends at `.!?…` before a space, unless a lower-case letter follows or a single letter precedes, and at `。！？；`.
 Run it after a change: python tests/interchange/sentence_splitter.py
 """
 

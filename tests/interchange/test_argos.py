@@ -23,7 +23,6 @@ DIRECTORY = "translate-zh_en-1_0"
 
 @pytest.fixture(scope="module")
 def package(five_run: FiveRun, folder: Path) -> Path:
-    """A package of the run that has learned the five pairs."""
     file = folder / "five.argosmodel"
     done = run_nmt("export", "-m", five_run.run, "--to", "argos", "-o", file)
     assert err_lines(done)[-1] == f"written to {file}"

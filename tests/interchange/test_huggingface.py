@@ -41,9 +41,7 @@ def loaded(path: Path) -> tuple[Any, Any]:
 
 
 @by_name
-def test_searches_are_ours_and_log_probabilities_also_after_saving_again(
-    choices: dict[str, Any], tmp_path: Path
-) -> None:
+def test_searches_are_ours_and_log_probs_also_after_saving_again(choices: dict[str, Any], tmp_path: Path) -> None:
     translator = random_translator(**choices)
     to_huggingface(translator, tmp_path / "out")
     theirs, tokenizer = loaded(tmp_path / "out")
@@ -151,9 +149,7 @@ def test_what_the_tokenizer_cannot_do_is_refused_by_name(key: str, value: object
         to_huggingface(translator, tmp_path / "out")
 
 
-def test_an_export_that_computes_other_log_probabilities_or_pieces_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_of_other_log_probs_or_pieces_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     translator = random_translator(norm="post")
     to_huggingface(translator, out)
@@ -180,10 +176,8 @@ def test_command_exports_a_run_with_its_scores(five_run: FiveRun, tmp_path: Path
     assert written == f"written to {out}"
     card = (out / "README.md").read_text(encoding="utf-8")
     assert card.startswith("---\nlibrary_name: transformers\npipeline_tag: translation\n")
-    assert "- zh\n- en\n" in card
     engine = load(run).engine.name
     assert f"5 lines of `train.zh`, `train.en`, beam 5, engine {engine}:\n\n```text\nBLEU = 100.00  (95 %: " in card
-    assert "nrefs:1|bs:1000|" in card
     assert not any(str(five_run.home).encode() in content for content in file_bytes(out).values())
     theirs, tokenizer = loaded(out)
     inputs = tokenizer(five_run.source_file.read_text(encoding="utf-8").splitlines(), return_tensors="pt", padding=True)
@@ -191,9 +185,7 @@ def test_command_exports_a_run_with_its_scores(five_run: FiveRun, tmp_path: Path
         assert tokenizer.batch_decode(theirs.generate(**inputs), skip_special_tokens=True) == TARGET
 
 
-def test_export_without_transformers_is_written_with_a_warning(
-    five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_transformers_it_warns(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "transformers", None)

@@ -147,9 +147,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-def test_a_mutated_directory_is_refused(
-    name: str, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mutation_is_refused(name: str, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = Path(shutil.copytree(original, tmp_path / "model"))
     words, mutate = MUTATIONS[name]
     mutate(path)
@@ -167,9 +165,7 @@ def test_a_mutated_directory_is_refused(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_what_is_neither_a_directory_nor_on_the_hub_is_one_clear_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_neither_here_nor_on_the_hub_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("huggingface_hub", reason="pip install 'nmt-trainer[huggingface]'")
 
     class HubError(Exception):

@@ -41,12 +41,7 @@ def test_equals_torchs_transformer_with_the_same_weights(norm: str, activation: 
     causal = nn.Transformer.generate_square_subsequent_mask(tgt.size(1), dtype=torch.float64)
     encoder.eval(), decoder.eval()
     memory = encoder(embed[src] + positions[: src.size(1)], src_key_padding_mask=src == PAD)
-    hidden = decoder(
-        embed[tgt] + positions[: tgt.size(1)],
-        memory,
-        tgt_mask=causal,
-        memory_key_padding_mask=src == PAD,
-    )
+    hidden = decoder(embed[tgt] + positions[: tgt.size(1)], memory, tgt_mask=causal, memory_key_padding_mask=src == PAD)
     real = tgt != PAD
     torch.testing.assert_close(ours(src, tgt)[real], (hidden @ ours.projection.weight.T)[real])
 

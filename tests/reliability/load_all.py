@@ -1,9 +1,7 @@
-"""Load every model and run of a folder in one process of limited memory; print each outcome as a JSON line.
+"""Load every entry of a folder in one process of limited memory: `python load_all.py INTACT CONFIG FOLDER`.
 
-    python load_all.py INTACT CONFIG FOLDER     load the entries of FOLDER in order of their names
-
-An entry that is a directory is also prepared for training, as `nmt train CONFIG run=ENTRY` does. The intact run INTACT
-is loaded and prepared first; afterwards, memory may grow by 100 MB.
+Each outcome is printed as a JSON line. A directory is also prepared for training, as `nmt train CONFIG run=ENTRY` does.
+The intact run INTACT is loaded and prepared first; afterwards, memory may grow by 100 MB.
 """
 
 import json

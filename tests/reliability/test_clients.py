@@ -60,17 +60,8 @@ def serving(folder: Path, *options: str) -> Iterator[Served]:
     if not run.exists():
         write_run(small_translator(source_lang="de", target_lang="en"), run)
     keys.write_text(KEY, encoding="utf-8")
-    words = [
-        "serve",
-        "-m",
-        os.environ.get("NMT_SOAK_MODEL", str(run)),
-        "--port",
-        "0",
-        "--api-keys",
-        str(keys),
-        *options,
-    ]
-    process = FORKS.Process(target=run_main, args=(words, str(log)))
+    words = ["serve", "-m", os.environ.get("NMT_SOAK_MODEL", str(run)), "--port", "0", "--api-keys", str(keys)]
+    process = FORKS.Process(target=run_main, args=([*words, *options], str(log)))
     process.start()
     try:
         server = Served(process, log)
@@ -91,9 +82,7 @@ def request(path: str, body: object = None, *headers: str, host: str = "localhos
 
 def upload(name: str, content: bytes, key: str = KEY) -> bytes:
     fields = {"source": "auto", "target": "en", "api_key": key}
-    parts = [
-        f'--b\r\nContent-Disposition: form-data; name="{field}"\r\n\r\n{text}\r\n' for field, text in fields.items()
-    ]
+    parts = [f'--b\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{text}\r\n' for key, text in fields.items()]
     file = f'--b\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
     return request("/translate_file", None, FILE, raw=("".join(parts) + file).encode() + content + b"\r\n--b--\r\n")
 
@@ -225,9 +214,7 @@ STATES = {  # what a client has sent when the server is told to stop, and the st
 }
 
 
-@pytest.mark.parametrize(
-    "names", [[*STATES][: soak(-1, None)], *soak([], [[name] for name in STATES])], ids=" and ".join
-)
+@pytest.mark.parametrize("names", [[*STATES][: soak(-1, None)], *soak([], [[one] for one in STATES])], ids=" and ".join)
 def test_a_server_that_is_told_to_stop_answers_what_it_has(folder: Path, names: list[str]) -> None:
     async def stopped(server: Served) -> None:
         answers = [(name, asyncio.create_task(server.sent(STATES[name][0]))) for name in 3 * names]

@@ -140,9 +140,7 @@ def damage(file: Path, draw: random.Random, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cut", "flipped"])
-def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
-    corpus: Path, caplog: pytest.LogCaptureFixture, kind: str
-) -> None:
+def test_a_damaged_checkpoint_is_named_and_not_used(corpus: Path, caplog: pytest.LogCaptureFixture, kind: str) -> None:
     draw = random.Random(kind)
     run_training(config_of(corpus, "whole", train__max_steps=10))
     for i in range(soak(2, 100)):

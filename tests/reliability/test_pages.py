@@ -18,9 +18,7 @@ from .test_clients import KEY, serving
 
 pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")
 RUN = "window.PWNED=1"
-TEXTS = [
-    re.sub("LONG (.*)", lambda long: (5000 * long[1])[:5000], text.replace("WINDOW", RUN)) for text in HOSTILE["pages"]
-]
+TEXTS = [re.sub("LONG (.*)", lambda x: (5000 * x[1])[:5000], text.replace("WINDOW", RUN)) for text in HOSTILE["pages"]]
 NAME = f'"><img src=x onerror="{RUN}">{{{{DATA}}}}שלום' + "n" * 120
 WATCH = """window.seen = []; window.alert = () => window.PWNED = 1;
 document.addEventListener("securitypolicyviolation", (event) => window.seen.push(event.violatedDirective));"""
@@ -39,19 +37,10 @@ def pages(folder: Path) -> list[Path]:
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     config = config_of(home, NAME, train__snapshots=3, train__max_steps=20, tokenizer__vocab_size=420)
     run_training(config)
-    scores = {
-        "model_sha256": TEXTS[1],
-        "source": NAME,
-        "references": TEXTS[:3],
-        "scores": [],
-        "search": {},
-        "n_lines": 3,
-    }
-    RunDirectory(config.run).append_scores(scores)
-    train, explain = (
-        [home / "train.zh", home / "train.en"],
-        ["explain", "<img src=x> \u202eשל", "--reference", TEXTS[4]],
-    )
+    scores = {"model_sha256": TEXTS[1], "source": NAME, "references": TEXTS[:3], "n_lines": 3}
+    RunDirectory(config.run).append_scores({**scores, "scores": [], "search": {}})
+    train = [home / "train.zh", home / "train.en"]
+    explain = ["explain", "<img src=x> \u202eשל", "--reference", TEXTS[4]]
     commands: dict[str, list[object]] = {
         "check": ["check", *train, "--show", "5", "--html"],
         "compare": ["compare", *train, "--src", train[1], "--ref", train[0], "--html"],

@@ -63,7 +63,6 @@ def tokenizers() -> Tokenizers:
 
 @pytest.fixture(scope="module")
 def checkpoint(tokenizers: Tokenizers) -> Checkpoint:
-    """A checkpoint with weights, their average, moments and progress."""
     torch.manual_seed(5)
     config = config_of()
     model = new_model(config, tokenizers)
@@ -85,7 +84,6 @@ def written(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A path for damaged files."""
     return tmp_path_factory.mktemp("scratch") / "damaged.safetensors"
 
 
@@ -95,9 +93,6 @@ def refused(path: Path, **options: Any) -> ModelError:
     assert caught.value.exit_code == 2
     assert caught.value.hint
     return caught.value
-
-
-# --- write and read ---------------------------------------------------------------------------------------
 
 
 def test_a_checkpoint_is_read_back_as_written(checkpoint: Checkpoint, written: Path) -> None:
@@ -124,9 +119,7 @@ def test_a_checkpoint_is_read_back_as_written(checkpoint: Checkpoint, written: P
     }
 
 
-def test_a_file_that_is_replaced_while_it_is_read_is_read_as_it_was(
-    checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replaced_file_is_read_whole(checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A training replaces its model file at any time."""
     path, other = tmp_path / "model.safetensors", tmp_path / "other"
     save_checkpoint(path, checkpoint)
@@ -165,9 +158,7 @@ def test_every_architecture_is_read_back(tokenizers: Tokenizers, scratch: Path, 
 
 
 @pytest.mark.parametrize(("tied", "n_matrices"), [("all", 1), ("decoder", 2), ("none", 3)])
-def test_tied_weights_are_saved_once_and_tied_after_reading(
-    tokenizers: Tokenizers, tmp_path: Path, tied: str, n_matrices: int
-) -> None:
+def test_tied_weights_are_saved_once(tokenizers: Tokenizers, tmp_path: Path, tied: str, n_matrices: int) -> None:
     config = config_of(model={"tied_embeddings": tied})
     model = new_model(config, tokenizers)
     tensors = {f"model.{name}": x for name, x in weights_of(model).items()}
@@ -199,18 +190,9 @@ def test_no_path_of_the_machine_is_in_the_file(written: Path, tmp_path: Path) ->
         assert part.encode() not in content
 
 
-# --- damaged and foreign files ----------------------------------------------------------------------------
-
-
-def flip(content: bytes, offset: int, bit: int) -> bytes:
-    return content[:offset] + bytes([content[offset] ^ 1 << bit]) + content[offset + 1 :]
-
-
 @hypothesis_settings(max_examples=60)
 @given(st.data())
-def test_a_flipped_bit_is_detected_in_the_header_and_in_the_tensors_that_are_read(
-    written: Path, scratch: Path, data: st.DataObject
-) -> None:
+def test_a_flipped_bit_is_detected_in_header_and_tensors(written: Path, scratch: Path, data: st.DataObject) -> None:
     """Settings determine what a model computes as much as its weights do. Translating reads only the weights."""
     content = written.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
@@ -222,7 +204,9 @@ def test_a_flipped_bit_is_detected_in_the_header_and_in_the_tensors_that_are_rea
         (start, len(content), None),
         (start + low, start + high, ("model",)),
     ):
-        scratch.write_bytes(flip(content, data.draw(st.integers(first, end - 1)), data.draw(st.integers(0, 7))))
+        flipped = bytearray(content)
+        flipped[data.draw(st.integers(first, end - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        scratch.write_bytes(flipped)
         error = refused(scratch, **({"prefixes": prefixes} if prefixes else {}))
         assert str(scratch) in str(error)
         assert not first or str(error) == f"{scratch}: damaged: its tensors are not those that were written"
@@ -262,9 +246,7 @@ def test_a_foreign_file_is_refused(scratch: Path, content: bytes, words: str) ->
         ("model.encoder_norm.bias", torch.zeros(8, dtype=torch.float64)),
     ],
 )
-def test_tensors_that_do_not_belong_to_the_model_are_refused(
-    tokenizers: Tokenizers, scratch: Path, name: str, tensor: Tensor
-) -> None:
+def test_tensors_the_model_lacks_are_refused(tokenizers: Tokenizers, scratch: Path, name: str, tensor: Tensor) -> None:
     config = config_of()
     tensors = {f"model.{of}": x for of, x in weights_of(new_model(config, tokenizers)).items()}
     save_checkpoint(scratch, Checkpoint(config, {**tensors, name: tensor}, tokenizers))
@@ -280,9 +262,7 @@ def test_a_missing_file_a_pipe_and_a_directory_are_errors(tmp_path: Path) -> Non
     assert error.hint == "give a run's directory or its model.safetensors"
 
 
-def test_another_format_version_is_refused(
-    checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_version_is_refused(checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(module, "FORMAT_VERSION", FORMAT_VERSION + 1)
         save_checkpoint(scratch, checkpoint)
@@ -296,9 +276,7 @@ def settings_of(checkpoint: Checkpoint, **changes: int) -> dict[str, Any]:
     return {**tree, "model": {**tree["model"], **changes}}
 
 
-def test_settings_that_are_invalid_or_do_not_fit_the_weights_are_refused(
-    checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_must_fit_the_weights(checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for settings, reason in (
         (5, "not a model file of this version"),
         (settings_of(checkpoint, d_model=7), "d_model (7) is not divisible by n_heads (2)"),
@@ -311,25 +289,14 @@ def test_settings_that_are_invalid_or_do_not_fit_the_weights_are_refused(
         assert reason in str(refused(scratch))
 
 
-@pytest.mark.parametrize(
-    ("changes", "message", "hint"),
-    [
-        ({"d_ff": 16}, "feed_forward.inner.weight is (8, 8), this model's is (16, 8)", "architecture and vocabulary"),
-        ({"n_encoder_layers": 2}, "the weights are not those of this model", "were architecture settings changed?"),
-    ],
-)
-def test_weights_of_another_model_are_refused(
-    checkpoint: Checkpoint, changes: dict[str, int], message: str, hint: str
-) -> None:
-    with pytest.raises(ModelError) as caught:
-        load_weights(new_model(config_of(model=changes), checkpoint.tokenizers), checkpoint.part("model"))
-    assert message in str(caught.value)
-    assert hint in caught.value.hint
+def test_weights_of_another_model_are_refused(checkpoint: Checkpoint) -> None:
+    other = new_model(config_of(model={"d_ff": 16}), checkpoint.tokenizers)
+    with pytest.raises(ModelError, match=r"feed_forward.inner.weight is \(8, 8\), this model's is \(16, 8\)") as caught:
+        load_weights(other, checkpoint.part("model"))
+    assert "architecture and vocabulary" in caught.value.hint
 
 
-def test_a_file_without_its_tokenizer_is_refused(
-    checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_tokenizer_is_refused(checkpoint: Checkpoint, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def without(function: Callable[..., Any]) -> Callable[..., Any]:
         def changed(tensors: dict[str, Tensor], *rest: Any) -> Any:
             return function({name: x for name, x in tensors.items() if name != "tokenizer.source"}, *rest)
@@ -343,9 +310,6 @@ def test_a_file_without_its_tokenizer_is_refused(
     error = refused(scratch)
     assert "'tokenizer.source'" in str(error)
     assert error.hint == "train it again"
-
-
-# --- hashes ----------------------------------------------------------------------------------------------
 
 
 def test_a_hash_depends_on_names_shapes_dtypes_and_bytes_and_not_on_order_or_strides() -> None:

@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -60,14 +59,6 @@ def test_locking_makes_the_directory_and_removes_unfinished_writes(tmp_path: Pat
     assert (run.path / "test.en").read_bytes() == b"all of it"
 
 
-def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "runs").write_bytes(b"a file")
-    with pytest.raises(OutputError) as caught:
-        RunDirectory(tmp_path / "runs" / "x").create()
-    assert str(caught.value) == f"cannot make the run's directory {tmp_path}/runs/x: Not a directory"
-    assert (caught.value.exit_code, caught.value.hint) == (1, "choose another with run=PATH")
-
-
 def test_a_locked_run_can_neither_be_locked_nor_moved_nor_cleaned_until_released(run: RunDirectory) -> None:
     with run.lock():
         unfinished = run.path / f"config.yaml{TEMP_MARK}{os.getpid()}"  # of the training that holds the lock
@@ -95,17 +86,13 @@ def test_a_run_is_moved_aside_to_the_first_free_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [".", "..", "../link/here"])
-def test_a_run_that_contains_the_working_directory_is_not_moved_aside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_the_working_directory_is_not_moved_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The process and the shell would stay in the moved directory, under its new name."""
     (tmp_path / "up" / "here" / "sub").mkdir(parents=True)
     (tmp_path / "up" / "link").symlink_to(tmp_path / "up")
     monkeypatch.chdir(tmp_path / "up" / "here")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(
-        ConfigError, match=f"^run={re.escape(str(Path(name)))} cannot be moved aside: it is the working"
-    ):
+    with pytest.raises(ConfigError, match=f"^run={re.escape(str(Path(name)))} cannot be moved aside: it is the"):
         RunDirectory(name).move_aside()
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -121,9 +108,7 @@ def test_a_run_that_cannot_be_renamed_is_an_error(run: RunDirectory, monkeypatch
 
 
 @pytest.mark.parametrize("name", ["checkpoints", "metrics.jsonl", f"checkpoints/x.tmp.{NO_PROCESS}"])
-def test_a_run_with_a_link_that_leads_out_of_it_or_a_pipe_is_refused(
-    run: RunDirectory, tmp_path: Path, name: str
-) -> None:
+def test_a_run_with_a_link_that_leads_out_or_a_pipe_is_refused(run: RunDirectory, tmp_path: Path, name: str) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / f"a.tmp.{NO_PROCESS}").write_text("mine")
@@ -138,16 +123,6 @@ def test_a_run_with_a_link_that_leads_out_of_it_or_a_pipe_is_refused(
     os.mkfifo(run.path / name)  # opening it would block
     with pytest.raises(ModelError, match="is neither a file nor a directory"):
         run.move_aside()
-
-
-def test_a_huge_file_in_place_of_a_small_one_is_not_read(run: RunDirectory) -> None:
-    for file in (run.manifest_file, run.tokenizer_files(joint=True)[0]):
-        with file.open("wb") as content:
-            content.truncate(10**11)  # sparse
-    with pytest.raises(ModelError, match=r"manifest\.json is damaged"):
-        run.read_manifest()
-    with pytest.raises(ModelError, match=r"tokenizer\.model: .*over 100,000,000 bytes"):
-        run.read_tokenizers(config_of())
 
 
 def test_settings_are_read_back_as_written(run: RunDirectory) -> None:
@@ -171,19 +146,7 @@ def test_the_manifest_records_data_seed_command_and_versions(run: RunDirectory) 
     assert re.match(r"2\d\d\d-\d\d-\d\dT\d\d:\d\d:\d\d", found["started"])
     assert found["python"] == ".".join(map(str, sys.version_info[:3]))
     assert found["reproducible"] is True
-
-
-def test_the_manifest_records_the_git_commit_if_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def commit() -> Any:
-        return new_manifest({}, {}, seed=1, reproducible=True)["git_commit"]
-
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    assert commit() == ""
-    subprocess.run(["git", "init", "-q"], check=True, capture_output=True)
-    identity = ["-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "--no-verify", "-m", "x"], check=True)
-    assert re.fullmatch(r"[0-9a-f]{40}", commit())
+    assert re.fullmatch(r"([0-9a-f]{40})?", found["git_commit"])
 
 
 @pytest.mark.parametrize("content", ["{", "[1]", '{"data": []}'])
@@ -238,18 +201,6 @@ def test_checkpoints_are_listed_in_order_pruned_and_set_aside(run: RunDirectory)
     assert sorted(file.name for file in run.checkpoints.iterdir()) == sorted([*others, aside.name])
     assert aside.read_bytes() == b"1000"
     assert RunDirectory(run.path / "none").checkpoint_steps() == []
-
-
-@pytest.mark.parametrize("left", ["checkpoint", "model", "validation"])
-def test_a_run_holds_a_training_if_any_trace_of_a_save_is_left(run: RunDirectory, left: str) -> None:
-    assert not run.holds_training()
-    run.append_metrics({"step": 1, "loss": 2.0})
-    assert not run.holds_training()
-    if left == "validation":
-        run.append_metrics({"step": 1, "dev_loss": 2.0})
-    else:
-        {"checkpoint": run.checkpoint_file(1), "model": run.model_file}[left].write_bytes(b"")
-    assert run.holds_training()
 
 
 def test_metrics_are_read_without_the_line_that_is_being_written_and_are_cut(run: RunDirectory) -> None:

@@ -72,7 +72,6 @@ def served(*translators: Translator, limits: Limits | None = None, **options: An
 
 @contextlib.contextmanager
 def running(app: Guard) -> Iterator[Client]:
-    """Run a server on a free port, in a thread."""
     with bind("127.0.0.1", 0) as listening:
         server = new_server(app)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
@@ -86,7 +85,6 @@ def running(app: Guard) -> Iterator[Client]:
 
 
 def events_of(answer: Answer) -> list[tuple[str, Any]]:
-    """The server-sent events of an answer."""
     *blocks, end = answer.body.decode().split("\n\n")
     assert not end
     pairs = (block.removeprefix("event: ").split("\ndata: ") for block in blocks)

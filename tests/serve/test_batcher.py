@@ -9,12 +9,11 @@ from itertools import repeat
 from typing import Any
 
 import pytest
-from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun, wait_until
+from conftest import PATIENCE_S, wait_until
 from models import small_translator
 from served import served
 
 from nmt.decode.segments import Line
-from nmt.decode.translator import load
 from nmt.errors import NmtError
 from nmt.serve import batcher as module
 from nmt.serve.batcher import Batcher
@@ -76,38 +75,12 @@ def test_what_waits_is_translated_together_if_its_options_are_equal() -> None:
     assert held.texts[1:3] == [["a cat 0", "a cat 2", "a cat 4"], ["a cat 1", "a cat 3"]]
 
 
-def test_a_search_in_the_background_is_finished_after_the_next_was_started() -> None:
-    events: list[str] = []
-
-    async def test(held: Held) -> None:
-        start = held.translator.start
-
-        def recorded(lines: Sequence[Line], *rest: Any) -> Any:
-            search = start(lines, *rest)
-            events.append(f"start {lines[0].text}")
-
-            def finish() -> Any:
-                events.append(f"finish {lines[0].text}")
-                return search()
-
-            return finish
-
-        held.translator.start = recorded  # type: ignore[method-assign,assignment]
-        held.translator.engine.in_background = True
-        await held.release(await held.first(), held.translate("a", beam=1), held.translate("b", beam=2))
-
-    run(test)
-    assert events == ["start a cat sleeps", "start a", "finish a cat sleeps", "start b", "finish a", "finish b"]
-
-
 @pytest.mark.parametrize(
     ("texts", "n_lines"),
     [(["a", "b"], [1, 4, 4]), (["a cat"], [1, 2, 2]), (["a cat and a dog"], [1, 1, 1, 1, 1])],
     ids=["lines", "characters", "each has more"],
 )
-def test_a_search_has_few_lines_and_characters(
-    texts: list[str], n_lines: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_has_a_limited_size(texts: list[str], n_lines: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_LINES", 4)
     monkeypatch.setattr(module, "MAX_CHARACTERS", 10)
 
@@ -174,13 +147,3 @@ def test_a_full_queue_is_status_429_and_a_failure_503() -> None:
         held.released.set()
         assert sorted(answer.result().status for answer in answers) == [200] * 2 + [429] * 6
         assert client.post("/v1/translate", {"q": "poison"}).status == 503
-
-
-def test_fifty_clients_at_once_lose_no_request(five_run: FiveRun) -> None:
-    with served(load(five_run.run, device="cpu")) as client, ThreadPoolExecutor(50) as pool:
-        texts = [SOURCE[i % 5] for i in range(200)]
-        answers = pool.map(lambda text: client.post("/translate", {"q": text, "source": "zh", "target": "en"}), texts)
-        assert [answer.json["translatedText"] for answer in answers] == [TARGET[i % 5] for i in range(200)]
-        values = client.get("/metrics").body.decode()
-    (n_batches,) = (float(line.split()[1]) for line in values.splitlines() if line.startswith("nmt_batch_lines_count"))
-    assert n_batches < 150, "requests that wait are translated together"

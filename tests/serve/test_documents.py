@@ -45,7 +45,6 @@ def upload(client: Client, name: str | None, content: bytes, **fields: str) -> A
 
 
 def path_of(client: Client, answer: Answer) -> str:
-    """The path of a translated file."""
     assert list(answer.json) == ["translatedFileUrl"], answer.body
     return str(answer.json["translatedFileUrl"]).removeprefix(client.url)
 
@@ -106,9 +105,7 @@ def test_what_is_no_form_is_refused_and_not_logged(client: Client, caplog: pytes
     assert not caplog.records
 
 
-def test_other_limits_are_those_of_all_requests_and_translations_are_deleted(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_limits_hold_and_translations_expire(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "MAX_KEPT_BYTES", 3 * len(TARGET[0]) // 2)
     with served(translator, keys=["secret"], limits=Limits(n_file_bytes=1000)) as client:
         assert client.get("/v1/models").json["max_file_bytes"] == 1000
@@ -125,9 +122,7 @@ def test_other_limits_are_those_of_all_requests_and_translations_are_deleted(
         assert client.send(*sent, {**headers, "Origin": "http://evil.example"}).status == 403
 
 
-def test_a_document_delays_others_by_one_search_and_ends_when_its_client_leaves(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_document_delays_little_and_is_given_up(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     started, ended = threading.Event(), threading.Event()
 
     def endless(*_: object, **__: object) -> Iterator[Translation]:

@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +15,9 @@ from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
 from models import small_translator
 from served import FORM, JSON, Client, events_of, served
 
-from nmt.decode.options import Engine
-from nmt.decode.translator import Translator
-from nmt.errors import ConfigError
+from nmt.decode.translator import Translator, load
 from nmt.insight.pages import content_security_policy, hash_source
+from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.serve.guard import Limits
 from nmt.text.placeholders import patterns_of
 
@@ -26,9 +26,6 @@ from nmt.text.placeholders import patterns_of
 def client(translator: Translator) -> Iterator[Client]:
     with served(translator) as client:
         yield client
-
-
-# --- LibreTranslate's API -----------------------------------------------------------------------------------
 
 
 def test_libretranslates_client_works(client: Client) -> None:
@@ -102,9 +99,6 @@ def test_a_lone_surrogate_is_replaced(client: Client) -> None:
 @pytest.mark.parametrize("q", ["", []])
 def test_an_empty_text_has_an_empty_translation(client: Client, q: object) -> None:
     assert client.post("/translate", {"q": q, "source": "zh", "target": "en"}).json == {"translatedText": q}
-
-
-# --- our own API --------------------------------------------------------------------------------------------
 
 
 def test_the_answer_has_what_the_translator_finds(client: Client, translator: Translator) -> None:
@@ -222,13 +216,6 @@ def test_pages_and_what_they_load(client: Client) -> None:
     }  # fmt: skip
 
 
-def test_passwords_are_asked_for_in_forms(client: Client) -> None:
-    outside = re.sub(r"<form.*?</form>", "", client.get("/").body.decode(), flags=re.DOTALL)
-    assert 'type="password"' not in outside
-
-
-# --- refused requests ---------------------------------------------------------------------------------------
-
 PAIR = {"source": "zh", "target": "en"}
 REFUSED: list[tuple[str, Any, int, str]] = [
     ("/translate", PAIR, 400, "q: Field required"),
@@ -251,9 +238,7 @@ REFUSED: list[tuple[str, Any, int, str]] = [
 
 
 @pytest.mark.parametrize(("path", "body", "status", "message"), REFUSED, ids=[message for *_, message in REFUSED])
-def test_a_wrong_request_is_refused_with_the_reason(
-    client: Client, path: str, body: Any, status: int, message: str
-) -> None:
+def test_a_wrong_request_is_told_the_reason(client: Client, path: str, body: Any, status: int, message: str) -> None:
     answer = client.post(path, body)
     assert answer.status == status
     assert message in answer.error
@@ -268,8 +253,7 @@ def test_what_is_not_json_is_refused(client: Client, body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "encoding"),
-    [("schlüssel", "utf-8"), ("schlüssel", "latin-1"), ("鑰匙 🔑", "utf-8"), ("k" * 4096, "utf-8")],
+    ("key", "encoding"), [("schlüssel", "utf-8"), ("schlüssel", "latin-1"), ("鑰匙 🔑", "utf-8"), ("k" * 4096, "utf-8")]
 )
 def test_every_key_works_in_every_place(translator: Translator, key: str, encoding: str) -> None:
     body = {"q": SOURCE[0], **PAIR}
@@ -286,9 +270,6 @@ def test_every_key_works_in_every_place(translator: Translator, key: str, encodi
         assert client.get("/health").status == 200
 
 
-# --- other models -------------------------------------------------------------------------------------------
-
-
 def test_the_model_is_chosen_by_its_languages(translator: Translator) -> None:
     with served(translator, small_translator(), limits=Limits(n_lines=2)) as client:  # zh-en and de-en
         found = client.get("/v1/models").json
@@ -300,26 +281,9 @@ def test_the_model_is_chosen_by_its_languages(translator: Translator) -> None:
         assert answer.error == "several models fit; this server translates zh to en, de to en"
 
 
-class NoSteps:
-    """An engine that never calls `watch`, like `CTranslate2Engine`."""
-
-    explains = False
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.engine, name)
-
-    def torch_engine(self, needed_for: str) -> Any:
-        raise ConfigError(f"CTranslate2 has no {needed_for}")
-
-    def start(self, segments: Any, options: Any, *, batch_size: int, watch: Any = None) -> Any:  # noqa: ARG002
-        return self.engine.start(segments, options, batch_size=batch_size)
-
-
-def test_a_model_of_another_engine(translator: Translator) -> None:
-    with served(Translator(NoSteps(translator.engine), translator.tokenizers, translator.config)) as client:
+def test_an_export_has_no_steps_to_show(translator: Translator, tmp_path: Path) -> None:
+    to_ctranslate2(translator, tmp_path / "export")
+    with served(load(tmp_path / "export")) as client:
         assert client.get("/v1/models").json["models"][0]["explains"] is False
         assert client.post("/v1/explain", {"q": SOURCE[0]}).error == "CTranslate2 has no attention weights"
         ((kind, _),) = events_of(client.post("/v1/translate", {"q": SOURCE[0], "stream": True}))

@@ -21,11 +21,7 @@ from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 
 PAIRS = [
-    Pair(
-        line,
-        "the cat sat on the mat " * (1 + line % 5) + str(line),
-        "die Katze saß da " * (1 + line % 3) + str(line),
-    )
+    Pair(line, "the cat sat on the mat " * (1 + line % 5) + str(line), "die Katze saß da " * (1 + line % 3) + str(line))
     for line in range(1, 61)
 ]
 
@@ -39,7 +35,6 @@ def tokenizers() -> Tokenizers:
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
-    """PAIRS on disk."""
     directory = tmp_path_factory.mktemp("pairs")
     write_pairs(directory, PAIRS)
     return Pairs(directory)
@@ -161,9 +156,7 @@ def reference_cut(lengths: Sequence[tuple[int, int]], batch_tokens: int) -> list
 
 @hypothesis_settings(max_examples=100)
 @given(LENGTHS, st.integers(8, 300))
-def test_batches_are_sorted_by_length_and_as_full_as_the_budget_allows(
-    lengths: list[tuple[int, int]], batch_tokens: int
-) -> None:
+def test_batches_are_sorted_and_as_full_as_the_budget_allows(lengths: list[tuple[int, int]], batch_tokens: int) -> None:
     """A pair over the budget gets its own batch."""
     assert cut_batches(lengths, batch_tokens) == reference_cut(lengths, batch_tokens)
 
@@ -200,9 +193,7 @@ def test_every_part_of_an_epoch_has_steps_of_all_costs() -> None:
         assert np.diff(np.sort(kinds)).max() < 2.5  # groups; no large range of costs is absent
 
 
-def test_the_first_batches_of_a_pool_complete_the_last_step_of_the_pool_before(
-    data_of: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_batches_of_a_pool_complete_the_step_before(data_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     shuffled_pools: list[tuple[int, int]] = []  # batches, and how many of them belong to the open step
 
     def spy(costs: NDArray[np.int64], accumulate: int, n_open: int, seed: int) -> list[int]:
@@ -220,9 +211,7 @@ def test_the_first_batches_of_a_pool_complete_the_last_step_of_the_pool_before(
 
 
 @pytest.mark.parametrize("pool", [batches.POOL_PAIRS, 17])
-def test_an_epoch_of_a_mixture_has_the_first_corpus_once_and_goes_on_with_the_others(
-    data_of: Make, monkeypatch: pytest.MonkeyPatch, pool: int
-) -> None:
+def test_an_epoch_of_a_mixture_goes_on_with_others(data_of: Make, monkeypatch: pytest.MonkeyPatch, pool: int) -> None:
     """Corpora of 20, 30 and 10 pairs. An epoch has all 20, 10 of the 30, and all 10, which each epoch repeats."""
     monkeypatch.setattr(batches, "POOL_PAIRS", pool)
     data = data_of(mixture=Mixture([20, 30, 10], [0.25, 0.25]))

@@ -34,9 +34,7 @@ ROWS = st.lists(st.lists(st.integers(0, 60_000), max_size=4), min_size=1, max_si
 
 @hypothesis_settings(max_examples=50)
 @given(st.lists(ROWS, min_size=1, max_size=3))
-def test_rows_appended_in_parts_are_read_back(
-    tmp_path_factory: pytest.TempPathFactory, parts: list[list[list[int]]]
-) -> None:
+def test_appended_rows_are_read_back(tmp_path_factory: pytest.TempPathFactory, parts: list[list[list[int]]]) -> None:
     file = tmp_path_factory.mktemp("rows") / "ids"
     for part in parts:
         append_rows(file, RaggedArray.from_lists(part, np.uint16))
@@ -94,9 +92,7 @@ PARTS = [0.05, 0.1, 0.25, 0.3]  # their sum is less than 1
 
 @hypothesis_settings(max_examples=60)
 @given(SIZES, st.permutations(PARTS), st.integers(0, 2**31 - 1), st.integers(0, 10**6))
-def test_an_epoch_has_all_of_the_first_corpus_and_the_share_of_each_other(
-    sizes: list[int], shares: list[float], seed: int, epoch: int
-) -> None:
+def test_an_epoch_has_the_share_of_each_corpus(sizes: list[int], shares: list[float], seed: int, epoch: int) -> None:
     shares = shares[: len(sizes) - 1]
     mixture = Mixture(sizes, shares)
     found = mixture.pairs(np.arange(mixture.n_pairs), epoch, seed)

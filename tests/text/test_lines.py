@@ -108,7 +108,6 @@ def test_a_damaged_gz_file_is_refused(tmp_path: Path, content: bytes, reason: st
 
 
 def test_what_is_no_file_of_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing file, a directory, a decompression bomb, and a device without end."""
     monkeypatch.setattr("nmt.text.lines.MAX_LINE_BYTES", 1_000)
     bomb = write(tmp_path / "zeros.gz", b"fine\n" + bytes(1_001))
     for path, reason in (

@@ -74,14 +74,12 @@ def test_resumed_equals_never_stopped_bit_for_bit(
 
 
 def assert_equal(one: Config, other: Config) -> None:
-    """Check that two runs have the same last checkpoint and the same model file."""
     assert final_hash(one) == final_hash(other)
     models = [read_checkpoint(RunDirectory(config.run).model_file).tensors for config in (one, other)]
     assert hash_tensors(models[0]) == hash_tensors(models[1])
 
 
 def steps_of(config: Config, figure: str) -> list[int]:
-    """The steps of the lines of metrics.jsonl that have this figure."""
     return [line["step"] for line in RunDirectory(config.run).read_metrics() if figure in line]
 
 
@@ -108,9 +106,7 @@ def test_minutes_end_it(corpus: Path) -> None:
     assert RunDirectory(config.run).read_manifest()["reproducible"] is False
 
 
-def test_patience_ends_it_and_a_raised_patience_goes_on(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_patience_ends_it(corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nmt")
     config = config_of(corpus, train__validate_every=2, train__patience=3)
     script(monkeypatch, (2.0, 5.0), (1.0, 4.0), (2.0, 6.0), (1.0, 1.0))
@@ -198,9 +194,7 @@ def test_steps_running_without_a_gradient_go_back_to_the_checkpoint_with_half_th
 
 
 @pytest.mark.parametrize(("from_call", "n_calls"), [(1, 5), (7, 6 + 4 * 5)])
-def test_where_no_rate_helps_training_ends_and_keeps_the_checkpoint(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, from_call: int, n_calls: int
-) -> None:
+def test_if_no_rate_helps_it_ends(corpus: Path, monkeypatch: pytest.MonkeyPatch, from_call: int, n_calls: int) -> None:
     config = config_of(corpus)
     calls = spoil(monkeypatch, lambda call, _: call >= from_call)
     with pytest.raises(DivergedError, match="the gradient was not finite in 5 steps in a row"):
@@ -235,9 +229,7 @@ def test_a_validation_that_a_signal_breaks_off_is_the_first_thing_that_a_resumed
     assert steps_of(parts, "dev_bleu") == steps_of(whole, "dev_bleu")
 
 
-def test_changed_architecture_is_refused_and_another_schedule_is_told(
-    corpus: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_another_architecture_is_refused_another_schedule_told(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nmt")
     config = config_of(corpus)
     run_training(config)
@@ -345,9 +337,7 @@ def test_a_shallower_model_starts_from_the_first_layers_of_the_other(corpus: Pat
 
 
 @pytest.mark.parametrize("place", ["before the first step", "in the last step"])
-def test_a_stop_at_either_end_leaves_the_rest_to_the_next_time(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_a_stop_at_an_end_leaves_the_rest_for_later(corpus: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     config = config_of(corpus, train__max_steps=1)
     prepared = session.prepare(config)
     target, name = (prepared.data, "batches") if place == "before the first step" else (loop, "train_step")
@@ -366,15 +356,6 @@ def test_a_stop_at_either_end_leaves_the_rest_to_the_next_time(
     assert not RunDirectory(config.run).model_file.exists()
     assert run_training(config).step == 1
     assert RunDirectory(config.run).model_file.exists()
-
-
-def test_figures_of_a_run_killed_before_its_first_checkpoint_are_dropped(corpus: Path) -> None:
-    config = config_of(corpus)
-    run = RunDirectory(config.run)
-    run.create()
-    run.append_metrics({"step": 1, "loss": 9.0})
-    run_training(config)
-    assert steps_of(config, "loss") == list(range(1, 13))
 
 
 def script(monkeypatch: pytest.MonkeyPatch, *figures: tuple[float, float]) -> None:
@@ -396,9 +377,7 @@ def best_of(config: Config) -> tuple[int, float | None]:
 
 
 @pytest.mark.parametrize("loss", [2.4, 2.6])
-def test_a_checkpoint_of_an_older_version_lacks_the_figures_of_the_best_model(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, loss: float
-) -> None:
+def test_an_older_checkpoint_lacks_the_best_figures(corpus: Path, monkeypatch: pytest.MonkeyPatch, loss: float) -> None:
     script(monkeypatch, (8.0, 4.0), (10.0, 2.5))
     run_training(config_of(corpus, train__max_steps=10))
     file = RunDirectory(config_of(corpus).run).checkpoint_file(10)
@@ -498,9 +477,7 @@ def test_where_files_lie_and_what_is_tested_may_change(corpus: Path) -> None:
         ({}, r"lacks .+\.step"),
     ],
 )
-def test_a_checkpoint_without_progress_or_moments_is_refused(
-    corpus: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_checkpoint_without_progress_or_moments_is_refused(corpus: Path, changes: dict[str, Any], message: str) -> None:
     config = config_of(corpus, train__max_steps=2)
     run_training(config)
     file = RunDirectory(config.run).checkpoint_file(2)
@@ -525,9 +502,7 @@ def test_a_return_to_a_checkpoint_of_step_0_clears_the_moments(corpus: Path) -> 
 
 
 @pytest.mark.parametrize(("before", "after"), [("adamw", "muon"), ("muon", "adamw")])
-def test_a_run_goes_on_with_the_optimizer_that_it_was_begun_with(
-    corpus: Path, before: str, after: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_run_keeps_its_optimizer(corpus: Path, before: str, after: str, caplog: pytest.LogCaptureFixture) -> None:
     def run(name: str, optimizer: str, steps: int) -> Config:
         course = {"train__schedule": "constant", "train__cooldown": 0.0}
         config = config_of(corpus, name, train__optimizer=optimizer, train__max_steps=steps, **course)
@@ -539,9 +514,7 @@ def test_a_run_goes_on_with_the_optimizer_that_it_was_begun_with(
     assert final_hash(resumed) == final_hash(whole)  # with moments
 
 
-def test_a_run_whose_matrices_are_all_frozen_resumes_without_a_warning(
-    corpus: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_run_of_frozen_matrices_resumes_without_a_warning(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
     for steps in (3, 4):
         run_training(config_of(corpus, train__freeze=["encoder", "decoder"], train__max_steps=steps))
     assert "optimizer it was begun with" not in caplog.text

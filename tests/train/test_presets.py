@@ -14,14 +14,7 @@ from nmt.train.presets import PRESETS, fit_config, fit_validation
 
 FITTED: dict[str, dict[str, Any]] = {
     "tokenizer": {"vocab_size": 5000},
-    "model": {
-        "d_model": 96,
-        "n_heads": 6,
-        "d_ff": 200,
-        "n_encoder_layers": 5,
-        "n_decoder_layers": 1,
-        "dropout": 0.25,
-    },
+    "model": {"d_model": 96, "n_heads": 6, "d_ff": 200, "n_encoder_layers": 5, "n_decoder_layers": 1, "dropout": 0.25},
     "train": {"batch_tokens": 3000, "lr": 4e-4, "warmup": 17, "max_epochs": 3},
 }
 LEAVES = [(section, key) for section, values in FITTED.items() for key in values]
@@ -32,7 +25,6 @@ def config_of(tree: dict[str, Any] | None = None) -> Config:
 
 
 def tree_of(leaves: list[tuple[str, str]]) -> dict[str, Any]:
-    """The subset of FITTED with these keys."""
     tree: dict[str, Any] = {}
     for section, key in leaves:
         tree.setdefault(section, {})[key] = FITTED[section][key]

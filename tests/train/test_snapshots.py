@@ -52,9 +52,7 @@ def test_without_the_setting_there_are_none_and_training_is_the_same(corpus: Pat
 
 
 @pytest.mark.parametrize("last_step", [3, 12])  # before and after the first checkpoint
-def test_a_killed_and_resumed_run_has_the_same_ones(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, last_step: int
-) -> None:
+def test_a_killed_run_has_the_same_ones(corpus: Path, monkeypatch: pytest.MonkeyPatch, last_step: int) -> None:
     whole, config = config_of(corpus, "whole", **settings()), config_of(corpus, **settings())
     run_training(whole)
     append = Checkpointer.append_metrics
@@ -74,6 +72,7 @@ def test_a_killed_and_resumed_run_has_the_same_ones(
     run.snapshot_file(last_step).write_bytes(b"of another time, as with train.max_minutes")
     run_training(config)
     assert snapshots(config) == snapshots(whole)
+    assert [line["step"] for line in run.read_metrics() if "loss" in line] == list(range(1, 21))
 
 
 @pytest.mark.parametrize("limit", [{"train__max_epochs": 2}, {"train__patience": 1, "train__max_steps": 1000}], ids=str)

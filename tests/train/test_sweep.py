@@ -12,7 +12,6 @@ from small_run import config_of, run_training, write_small_corpus
 from nmt.config import Config
 from nmt.errors import ConfigError, DivergedError, InputError, ModelError
 from nmt.run.directory import RunDirectory
-from nmt.text import tokenizer
 from nmt.train.halving import Budget, Candidate, Standing
 from nmt.train.sweep import Sweep, best_figures
 
@@ -59,7 +58,6 @@ def figures_of(standings: Sequence[Standing]) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Standing]:
-    """The standings of a sweep that is not interrupted."""
     found = Trainings()
     standings = Sweep(tmp_path_factory.mktemp("unbroken") / "sweep", candidates(corpus), BUDGET, found, "cpu").run()
     assert found.done == [("1", 3), ("2", 3), (str(standings[0].number), 6)]
@@ -83,9 +81,7 @@ def test_a_trial_without_figures_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("moment", "number"), [("after", 0), ("before", 2)])
-def test_killed_around_any_training_it_resumes_to_the_same_results(
-    corpus: Path, tmp_path: Path, expected: list[Standing], moment: str, number: int
-) -> None:
+def test_killed_it_resumes(corpus: Path, tmp_path: Path, expected: list[Standing], moment: str, number: int) -> None:
     """A kill after a training comes before its figures are saved."""
     trainings = Trainings()
     sweep = tmp_path / "sweep"
@@ -100,30 +96,6 @@ def test_killed_around_any_training_it_resumes_to_the_same_results(
     assert n_trainings <= 4
     assert figures_of(Sweep(sweep, candidates(corpus), BUDGET, trainings, "cpu").run()) == figures_of(expected)
     assert len(trainings.done) == n_trainings, "a finished sweep trains no more"
-
-
-def test_killed_in_its_planning_it_leaves_room_for_another_plan(
-    corpus: Path, tmp_path: Path, expected: list[Standing], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr("nmt.train.sweep.first_rung", kill)
-        with pytest.raises(KeyboardInterrupt):
-            Sweep(tmp_path, candidates(corpus, tokenizer__vocab_size=320), BUDGET, Trainings(), "cpu").run()
-    assert file_bytes(tmp_path) == {"lock": b""}
-    assert figures_of(Sweep(tmp_path, candidates(corpus), BUDGET, Trainings(), "cpu").run()) == figures_of(expected)
-
-
-def test_the_tokenizer_is_trained_once(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained = []
-
-    def train_tokenizer(*args: Any) -> Any:
-        trained.append(args)
-        return tokenizer.train_tokenizer(*args)
-
-    monkeypatch.setattr("nmt.train.preparation.train_tokenizer", train_tokenizer)
-    budget = Budget(minutes=None, steps=2)
-    Sweep(tmp_path, candidates(corpus, tokenizer__vocab_size=333), budget, Trainings(), "cpu").run()
-    assert len(trained) == 1
 
 
 def test_one_that_diverges_is_left_out_and_if_all_do_it_is_an_error(corpus: Path, tmp_path: Path) -> None:

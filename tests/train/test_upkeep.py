@@ -33,7 +33,6 @@ def trained(corpus: Path, tmp_path: Path) -> Config:
 
 
 def resumed(config: Config) -> str:
-    """The hash of the final checkpoint after five more steps."""
     more = config.train.model_copy(update={"max_steps": 25})
     run_training(config.model_copy(update={"train": more}))
     return final_hash(config)
@@ -56,26 +55,6 @@ def test_a_pruned_run_translates_and_goes_on_like_the_whole_one(trained: Config,
     assert prune(run.path).files == []
     assert translated(run.path) == translated(Path(whole.run))
     assert resumed(trained) == resumed(whole)
-
-
-def test_killed_after_a_deletion_the_run_can_be_resumed(trained: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, unlink = RunDirectory(trained.run), Path.unlink
-    deleted: list[Path] = []
-
-    def killed(self: Path, missing_ok: bool = False) -> None:
-        if deleted:
-            raise KeyboardInterrupt
-        deleted.append(self)
-        unlink(self, missing_ok)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", killed)
-        with pytest.raises(KeyboardInterrupt):
-            prune(run.path)
-    assert run.checkpoint_steps() == [10, 15, 20]
-    assert translated(run.path)
-    assert len(prune(run.path).files) == 2
-    assert run.checkpoint_steps() == [20]
 
 
 def test_a_damaged_checkpoint_is_deleted_and_an_older_one_kept(trained: Config) -> None:

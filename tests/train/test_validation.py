@@ -6,7 +6,6 @@ import pytest
 
 from nmt.decode.confidence import Calibration
 from nmt.evaluate import Score
-from nmt.train.progress import ranking
 from nmt.train.report import clock
 from nmt.train.validation import Validation, warnings_about
 
@@ -38,14 +37,6 @@ def test_advice(losses: list[float], repeated: float, expected: str) -> None:
     words = "\n".join(warnings_about(history(*losses), validation(("the the the", repeated)), 8000))
     assert expected in words
     assert bool(words) == bool(expected)
-
-
-def test_figures() -> None:
-    found = validation()
-    assert ranking(found.figures(), "bleu") == (10.0, -2.0)
-    assert ranking(found.figures(), "loss") == (-2.0,)
-    assert found.figures()["dev_perplexity"] == pytest.approx(6.6859, abs=1e-4)
-    assert found.figures()["bleu_signature"] == "signature"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(5.4, "5 s"), (65, "1 min 05 s"), (3600 + 120, "1 h 02 min")])

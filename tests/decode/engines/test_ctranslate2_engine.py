@@ -86,9 +86,7 @@ def test_unsupported_options_are_refused_by_name(exported: Path, engine: Transla
 
 
 @pytest.mark.parametrize("name", ["torch", "ctranslate2", "export"])
-def test_every_engine_keeps_lines_prefixes_n_best_scores_and_segments(
-    five_run: FiveRun, exported: Path, name: Any
-) -> None:
+def test_engines_keep_lines_prefixes_n_best_scores_and_segments(five_run: FiveRun, exported: Path, name: Any) -> None:
     engine = load(exported) if name == "export" else load(five_run.run, engine=name)
     lines = ["", SOURCE[0], "  ", SOURCE[1], "书 " * 300]
     found = list(engine.translate_lines(lines, engine.with_options(beam=3, n_best=2)))
@@ -251,9 +249,7 @@ def test_damaged_export_is_one_clear_error(exported: Path, tmp_path: Path) -> No
     one_clear_error(run_nmt("translate", "-m", tmp_path, "x"), 2, f"the export {tmp_path} is damaged")
 
 
-def test_new_export_is_loaded_in_a_child_process_once(
-    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_export_is_loaded_in_a_child_once(exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     children, run = [], subprocess.run
 
     def counted(command: Any, **options: Any) -> Any:
@@ -273,12 +269,7 @@ def test_command_translates_without_importing_torch(exported: Path) -> None:
     program = f"{run}; import sys; assert 'torch' not in sys.modules"
     lines = "".join(f"{line}\n" for line in SOURCE)
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        input=lines,
-        capture_output=True,
-        text=True,
-        env=environment(),
-        check=False,
+        [sys.executable, "-c", program], input=lines, capture_output=True, text=True, env=environment(), check=False
     )
     assert done.returncode == 0, done.stderr
     assert [json.loads(line)["hypotheses"][0]["text"] for line in done.stdout.splitlines()] == TARGET
