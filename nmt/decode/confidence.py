@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.decode.align import WordText, bare_span
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator
 from nmt.errors import InputError
 from nmt.text.lines import Span
+from nmt.text.words import WordText, bare_span
 
 log = logging.getLogger("nmt")
 
@@ -108,15 +108,11 @@ def doubts(translator: Translator, translation: Translation, least: float) -> li
 
 def samples_of(translator: Translator, hypothesis: TextHypothesis, reference: str) -> list[Sample]:
     """Return a training sample of `Calibration.fit` for each word of a hypothesis."""
-    left, found = Counter(bare_words(reference)), list[Sample]()
-    for word, logits in zip(bare_words(hypothesis.text), logits_of(translator, hypothesis), strict=True):
+    left, found = Counter(WordText.split(reference).bare_words), list[Sample]()
+    for word, logits in zip(WordText.split(hypothesis.text).bare_words, logits_of(translator, hypothesis), strict=True):
         found.append((*logits, left[word] > 0))
         left[word] -= 1
     return found
-
-
-def bare_words(text: str) -> list[str]:
-    return [text[slice(*bare_span(text, span))] for span in WordText.split(text).spans]
 
 
 def logits_of(translator: Translator, hypothesis: TextHypothesis) -> list[tuple[float, float]]:
