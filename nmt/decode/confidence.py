@@ -133,9 +133,10 @@ def logit(log_prob: float) -> float:
 def piece_spans(translator: Translator, hypothesis: TextHypothesis) -> list[Span]:
     """Return the span of each piece in the text of a hypothesis; empty for EOS, and for pieces that it lacks."""
     written, spans = translator.tokenizers.target.decode_spans(hypothesis.tokens)
-    if written == hypothesis.text:
+    written, text = written.lower(), hypothesis.text.lower()  # headlines are rewritten
+    if written == text:
         return spans
-    blocks = SequenceMatcher(None, written, hypothesis.text, autojunk=False).get_matching_blocks()
+    blocks = SequenceMatcher(None, written, text, autojunk=False).get_matching_blocks()
     places = {block.a + i: block.b + i for block in blocks for i in range(block.size)}
     kept = ([places[i] for i in range(*span) if i in places] for span in spans)
     return [(found[0], found[-1] + 1) if found else (0, 0) for found in kept]

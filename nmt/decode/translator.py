@@ -190,7 +190,7 @@ class Translator:
         ends = list(accumulate(map(len, segments_of_lines), initial=0))
 
         def text_of(line: int) -> str:
-            texts = (target.decode(begun.get(i, [])) for i in range(ends[line], ends[line + 1]))
+            texts = (segments[i].style(target.decode(begun.get(i, []))) for i in range(ends[line], ends[line + 1]))
             return one_line(self.joiner.join(texts))
 
         def after_step(tokens: dict[int, list[int]]) -> None:
@@ -209,7 +209,8 @@ class Translator:
             if options.mbr:
                 found = [self.rank_by_utility(samples, options)[: options.n_best] for samples in found]
             n_best = iter(found)
-            texts = (target.decode(hypothesis.tokens) for of_segment in found for hypothesis in of_segment)
+            n_bests = zip(segments, found, strict=True)
+            texts = (segment.style(target.decode(one.tokens)) for segment, of_segment in n_bests for one in of_segment)
             joined = (
                 join([next(n_best) for _ in of_line], texts, target, options, self.joiner)
                 for of_line in segments_of_lines
