@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nmt.decode.options import Hypothesis, NBest, SearchOptions, Segment
 from nmt.text.capitals import in_sentence_case
-from nmt.text.lines import is_blank, one_line
+from nmt.text.lines import in_context, is_blank, one_line
 from nmt.text.tokenizer import Tokenizer
 
 log = logging.getLogger("nmt")
@@ -23,6 +23,7 @@ class Line(NamedTuple):
     number: int
     text: str
     prefix: Sequence[int] = ()  # target tokens that its translation begins with
+    before: str = ""  # the line before it, for a model that was trained with `data.context`
 
 
 @dataclass
@@ -57,6 +58,9 @@ def split(lines: Sequence[Line], tokenizer: Tokenizer, max_length: int) -> list[
     for line in lines:
         text, style = in_sentence_case(line.text, tokenizer)
         tokens = tokenizer.encode(text)
+        if tokenizer.separator is not None:
+            longer = tokenizer.encode(in_context(in_sentence_case(line.before, tokenizer)[0], text))
+            tokens = longer if len(longer) <= max_length else tokens
         parts = [tokens] if tokens and not is_blank(text) else []
         if parts and len(tokens) > max_length:
             parts = sentence_parts(text, tokenizer, max_length)

@@ -144,10 +144,13 @@ class Translator:
         """
         options = options or self.options
         batch_size = batch_size or self.config.decode.batch_size
-        tokens = self.encode_prefix(prefix)
+        tokens, last = self.encode_prefix(prefix), Line(0, "")
 
         def start(chunk: list[Line]) -> Callable[[], list[Translation]]:
-            return self.start([line._replace(prefix=tokens) for line in chunk], options, batch_size)
+            nonlocal last
+            lines = [line._replace(prefix=tokens, before=one.text) for one, line in pairwise([last, *chunk])]
+            last = [last, *chunk][-1]
+            return self.start(lines, options, batch_size)
 
         searches = start_windows(start, lines, first, batch_size, window)
         if window > 1 and self.engine_for(options).in_background:
