@@ -96,10 +96,11 @@ def terms_of(glossary: Path | None, translator: "Translator", engine: EngineName
 
 def newest_run() -> Path:
     """Return the run under runs/ whose model was written last."""
-    files = [file for file in Path("runs").glob("**/model.safetensors") if file.is_file()]
-    if not files:
+    from nmt.run.directory import newest_model
+
+    if not (newest := newest_model()):
         raise ModelError("no model under runs/", hint="train one with `nmt train CONFIG`, or name one")
-    return max(files, key=lambda file: file.stat().st_mtime_ns).parent
+    return newest.parent
 
 
 def model_paths(named: Path | list[Path] | None, *, always_log: bool = False) -> list[Path]:

@@ -237,6 +237,12 @@ def json_lines(file: Path) -> Iterator[dict[str, Any]]:
                 yield line
 
 
+def newest_model(root: Path = Path("runs")) -> Path | None:
+    """The most recently written model file under `root`."""
+    files = [file for file in root.glob("**/model.safetensors") if file.is_file()]
+    return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
+
+
 def new_manifest(
     data_hashes: dict[str, str], n_pairs: dict[str, int], seed: int, *, reproducible: bool
 ) -> dict[str, Any]:
