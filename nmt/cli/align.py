@@ -55,7 +55,7 @@ def align(
 
 def word_pairs(translator: "Translator", src: Path | None, ref: Path | None, beam: int | None) -> "Iterator[WordPair]":
     """Yield the given pairs, or source lines with the model's translations, as words."""
-    from nmt.decode.align import WordText
+    from nmt.text.words import WordText
 
     if src is not None and ref is not None:
         for pair in iter_pairs([src], [ref]):

@@ -49,8 +49,9 @@ def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
 
 
 FITTED = frozenset(key for key, *_, help_text in settings() if help_text.endswith("[fitted]"))
-# Prefixes of the keys whose values come from train.init_from.
-INHERITED = ("model.", "tokenizer.", "data.nfkc_source", "data.placeholders", "data.glossary", "data.target_tag")
+# Keys of `data`, and prefixes of all keys, whose values come from train.init_from.
+INHERITED_DATA = {"nfkc_source", "target_tag", "placeholders", "glossary", "context"}
+INHERITED = ("model.", "tokenizer.", *(f"data.{key}" for key in INHERITED_DATA))
 
 
 def values(config: Config, *, only_set: bool = False) -> Iterator[tuple[str, str]]:

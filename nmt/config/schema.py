@@ -127,10 +127,13 @@ class Data(Section):
     nfkc_source: bool = Field(False, description="normalize the source side with NFKC (the target never is)")
     placeholders: bool = Field(False, description="learn to keep numbers, URLs, {name} and the like as they are")
     glossary: bool = Field(False, description="learn to translate terms as nmt translate --glossary says")
+    context: int = Field(0, ge=0, le=1, description="previous source lines that the model reads before each, 0 or 1")
     target_tag: str = Field("", description="the only target language of a model of several: fra for >>fra<<")
 
     @model_validator(mode="after")
-    def check_weights(self) -> Self:
+    def check_parts_agree(self) -> Self:
+        if self.context and (self.placeholders or self.glossary):
+            raise ValueError("context does not go with placeholders or glossary")
         if (total := sum(files.weight for files in self.mix.values())) >= 1:
             raise ValueError(f"the weights of mix add up to {total:g}, which leaves nothing of train")
         return self

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.decode.align import WordText, bare_span
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator
 from nmt.errors import InputError
 from nmt.text.lines import Span
+from nmt.text.words import WordText, bare_span
 
 log = logging.getLogger("nmt")
 
@@ -108,15 +108,11 @@ def doubts(translator: Translator, translation: Translation, least: float) -> li
 
 def samples_of(translator: Translator, hypothesis: TextHypothesis, reference: str) -> list[Sample]:
     """Return a training sample of `Calibration.fit` for each word of a hypothesis."""
-    left, found = Counter(bare_words(reference)), list[Sample]()
-    for word, logits in zip(bare_words(hypothesis.text), logits_of(translator, hypothesis), strict=True):
+    left, found = Counter(WordText.split(reference).bare_words), list[Sample]()
+    for word, logits in zip(WordText.split(hypothesis.text).bare_words, logits_of(translator, hypothesis), strict=True):
         found.append((*logits, left[word] > 0))
         left[word] -= 1
     return found
-
-
-def bare_words(text: str) -> list[str]:
-    return [text[slice(*bare_span(text, span))] for span in WordText.split(text).spans]
 
 
 def logits_of(translator: Translator, hypothesis: TextHypothesis) -> list[tuple[float, float]]:
@@ -137,9 +133,10 @@ def logit(log_prob: float) -> float:
 def piece_spans(translator: Translator, hypothesis: TextHypothesis) -> list[Span]:
     """Return the span of each piece in the text of a hypothesis; empty for EOS, and for pieces that it lacks."""
     written, spans = translator.tokenizers.target.decode_spans(hypothesis.tokens)
-    if written == hypothesis.text:
+    written, text = written.lower(), hypothesis.text.lower()  # headlines are rewritten
+    if written == text:
         return spans
-    blocks = SequenceMatcher(None, written, hypothesis.text, autojunk=False).get_matching_blocks()
+    blocks = SequenceMatcher(None, written, text, autojunk=False).get_matching_blocks()
     places = {block.a + i: block.b + i for block in blocks for i in range(block.size)}
     kept = ([places[i] for i in range(*span) if i in places] for span in spans)
     return [(found[0], found[-1] + 1) if found else (0, 0) for found in kept]
@@ -156,7 +153,9 @@ def coverage(translator: Translator, translation: Translation) -> float:
         (weights,) = translator.engine.attention([translation.source_tokens], [translation.hypotheses[0].tokens[:-1]])
     except InputError:
         return 1.0
-    return float(np.minimum(weights.sum(0), 1).mean())
+    tokens, separator = translation.source_tokens, translator.tokenizers.source.separator
+    own = tokens.index(separator) + 1 if separator in tokens else 0  # the first piece after the line before it
+    return float(np.minimum(weights.sum(0)[own:], 1).mean())
 
 
 def repeated(text: str) -> str:

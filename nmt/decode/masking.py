@@ -7,13 +7,14 @@ say; if they say nothing, at the end, with a warning.
 import logging
 from collections.abc import Callable, Sequence
 
-from nmt.decode.align import WordText, align_window, indices_between
+from nmt.decode.align import align_window
 from nmt.decode.options import SearchOptions
 from nmt.decode.segments import Line, Translation
 from nmt.decode.translator import Translator, Watch
 from nmt.errors import InputError
 from nmt.text.lines import Span, is_blank, one_line
 from nmt.text.placeholders import FINAL, NUMBER, SYMBOLS, TOKEN, Masked, inserted
+from nmt.text.words import WordText, indices_between
 
 log = logging.getLogger("nmt")
 

@@ -76,6 +76,7 @@ class Segment:
     tokens: list[int]  # source ids without EOS, not empty
     prefix: Sequence[int] = ()  # target ids that the translation begins with
     place: tuple[int, ...] = ()  # line and number within the line, from which `seed_of` makes the seed of sampling
+    style: Callable[[str], str] = str  # puts the translation of a headline into capitals or title case
     constraint: Constraint = NO_TERMS  # terms that the translation contains; for the torch engine only
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nmt.decode.options import Hypothesis, NBest, SearchOptions, Segment
-from nmt.text.lines import is_blank, one_line
+from nmt.text.capitals import in_sentence_case
+from nmt.text.lines import in_context, is_blank, one_line
 from nmt.text.tokenizer import Tokenizer
 
 log = logging.getLogger("nmt")
@@ -22,6 +23,7 @@ class Line(NamedTuple):
     number: int
     text: str
     prefix: Sequence[int] = ()  # target tokens that its translation begins with
+    before: str = ""  # the line before it, for a model that was trained with `data.context`
 
 
 @dataclass
@@ -50,17 +52,22 @@ def split(lines: Sequence[Line], tokenizer: Tokenizer, max_length: int) -> list[
     """Return the segments of each line, each of at most `max_length` tokens without EOS.
 
     A longer line is cut into sentences, a longer sentence between words, a longer word between pieces. The translation
-    of the first segment begins with the line's prefix. A blank line has no segments.
+    of the first segment begins with the line's prefix. A blank line has no segments. Headlines get sentence case.
     """
     found = []
-    for line, tokens in zip(lines, tokenizer.encode_all([line.text for line in lines]), strict=True):
-        parts = [tokens] if tokens and not is_blank(line.text) else []
+    for line in lines:
+        text, style = in_sentence_case(line.text, tokenizer)
+        tokens = tokenizer.encode(text)
+        if tokenizer.separator is not None:
+            longer = tokenizer.encode(in_context(in_sentence_case(line.before, tokenizer)[0], text))
+            tokens = longer if len(longer) <= max_length else tokens
+        parts = [tokens] if tokens and not is_blank(text) else []
         if parts and len(tokens) > max_length:
-            parts = sentence_parts(line.text, tokenizer, max_length)
+            parts = sentence_parts(text, tokenizer, max_length)
         if len(parts) > 1:
             message = "line %d has %d pieces, the model takes %d: translated in %d parts"
             log.warning(message, line.number, len(tokens), max_length, len(parts))
-        found.append([Segment(part, () if i else line.prefix, (line.number, i)) for i, part in enumerate(parts)])
+        found.append([Segment(part, () if i else line.prefix, (line.number, i), style) for i, part in enumerate(parts)])
     return found
 
 

@@ -144,10 +144,13 @@ class Translator:
         """
         options = options or self.options
         batch_size = batch_size or self.config.decode.batch_size
-        tokens = self.encode_prefix(prefix)
+        tokens, last = self.encode_prefix(prefix), Line(0, "")
 
         def start(chunk: list[Line]) -> Callable[[], list[Translation]]:
-            return self.start([line._replace(prefix=tokens) for line in chunk], options, batch_size)
+            nonlocal last
+            lines = [line._replace(prefix=tokens, before=one.text) for one, line in pairwise([last, *chunk])]
+            last = [last, *chunk][-1]
+            return self.start(lines, options, batch_size)
 
         searches = start_windows(start, lines, first, batch_size, window)
         if window > 1 and self.engine_for(options).in_background:
@@ -190,7 +193,7 @@ class Translator:
         ends = list(accumulate(map(len, segments_of_lines), initial=0))
 
         def text_of(line: int) -> str:
-            texts = (target.decode(begun.get(i, [])) for i in range(ends[line], ends[line + 1]))
+            texts = (segments[i].style(target.decode(begun.get(i, []))) for i in range(ends[line], ends[line + 1]))
             return one_line(self.joiner.join(texts))
 
         def after_step(tokens: dict[int, list[int]]) -> None:
@@ -209,7 +212,8 @@ class Translator:
             if options.mbr:
                 found = [self.rank_by_utility(samples, options)[: options.n_best] for samples in found]
             n_best = iter(found)
-            texts = (target.decode(hypothesis.tokens) for of_segment in found for hypothesis in of_segment)
+            n_bests = zip(segments, found, strict=True)
+            texts = (segment.style(target.decode(one.tokens)) for segment, of_segment in n_bests for one in of_segment)
             joined = (
                 join([next(n_best) for _ in of_line], texts, target, options, self.joiner)
                 for of_line in segments_of_lines

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from nmt.decode.align import Links, WordText, align_window, indices_between
+from nmt.decode.align import Links, align_window
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator, read_window
 from nmt.text.lines import UNSPACED_SCRIPTS, Pause, Span
 from nmt.text.placeholders import SPAN
+from nmt.text.words import WordText, indices_between
 
 WINDOW = 1000  # lines parsed, translated and aligned together
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import langcodes
@@ -155,7 +156,7 @@ class Api:
                 raise HTTPException(413, f"the text has {n:,} {what}, a request may have {limit:,}")
         if prefix and n_lines != 1:
             raise HTTPException(400, "prefix: is for a single line")
-        return [Line(number, line, prefix) for number, line in enumerate(lines, 1)]
+        return [Line(i, line, prefix, before) for i, (before, line) in enumerate(pairwise(["", *lines]), 1)]
 
     async def answer(self, future: asyncio.Future[Result]) -> Result:
         """Wait for a model's result. Raises HTTPException 504 if it takes longer than `Limits.answer_s`."""

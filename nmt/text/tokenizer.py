@@ -19,7 +19,7 @@ from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, InputError, ModelError
 from nmt.sandbox import check_loadable, mark_loadable
 from nmt.text import BOS, EOS, PAD, UNK
-from nmt.text.lines import UNSPACED_SCRIPTS, Span
+from nmt.text.lines import SEPARATOR, UNSPACED_SCRIPTS, Span
 from nmt.text.vocabulary import TAG, split_tag, tag_of, vocabulary_of
 
 SPACE = "\u2581"  # SentencePiece's sign for a space
@@ -52,6 +52,7 @@ class Tokenizer:
         n_pieces = int(self._processor.get_piece_size())
         self._pieces: list[str] = self._vocabulary or list(map(self._processor.id_to_piece, range(n_pieces)))
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
+        self.separator = self._ids.get(SEPARATOR)  # of a model that was trained with data.context
         ids = tuple(getattr(self._processor, name)() for name in SPECIAL_IDS)
         if self._vocabulary is None and ids != (PAD, UNK, BOS, EOS):
             reason = f"the tokenizer has PAD, UNK, BOS, EOS at {ids}, not at {(PAD, UNK, BOS, EOS)}"

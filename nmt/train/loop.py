@@ -36,7 +36,7 @@ from nmt.train.report import Report
 from nmt.train.schedule import learning_rate, prediction_rate
 from nmt.train.signals import Interrupted, StopRequest, stop_signals
 from nmt.train.step import StepFigures, StepOptions, train_step
-from nmt.train.validation import Validation, validate, warnings_about
+from nmt.train.validation import validate, warnings_about
 
 log = logging.getLogger("nmt")
 
@@ -227,10 +227,17 @@ class Trainer:
             self.validate_and_save(report)
 
     def validate_and_save(self, report: Report) -> None:
-        """Validate, keep the model if it is the best, write a checkpoint, and log warnings about the figures."""
+        """Validate, keep the model if it is the best, write a checkpoint, and log warnings about the figures.
+
+        Raises DivergedError or Interrupted, see `run_steps`.
+        """
         progress = self.progress
         model = (self.state.averaged or self.state.model).eval()  # `run_steps` calls replicas.train() again
-        validation = self.validate(model)
+        with self.stop.interruptible():
+            try:
+                validation = validate(model, self.tokenizers, self.dev, self.config, bf16=progress.bf16)
+            except ModelError as error:
+                raise DivergedError(f"on dev {error}", hint="lower train.lr; the last checkpoint is kept") from error
         figures = {"step": progress.step, "epoch": progress.epoch, **validation.figures()}
         progress.history.append(figures)
         is_best = self.checkpointer.keep_if_best(model, validation)
@@ -243,14 +250,6 @@ class Trainer:
         for message in warnings:
             log.warning("%s", message)
         self.on_validation()
-
-    def validate(self, model: Seq2Seq) -> Validation:
-        """Compute the figures of a model on the dev pairs. Raises DivergedError or Interrupted, see `run_steps`."""
-        with self.stop.interruptible():
-            try:
-                return validate(model, self.tokenizers, self.dev, self.config, bf16=self.progress.bf16)
-            except ModelError as error:
-                raise DivergedError(f"on dev {error}", hint="lower train.lr; the last checkpoint is kept") from error
 
     # --- the end of training, and rollbacks ---------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.config import Config, corpora_of, directions, targets_of
+from nmt.config import Config, Data, corpora_of, directions, targets_of
 from nmt.corpus import alignment
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.files import cached, sha256
@@ -26,7 +26,7 @@ from nmt.run.directory import RunDirectory
 from nmt.text import UNK, glossary, placeholders
 from nmt.text import corpus as disk
 from nmt.text.corpus import SIDES, Mixture, Pairs, RaggedArray
-from nmt.text.lines import Pair, is_blank
+from nmt.text.lines import SEPARATOR, Pair, is_blank
 from nmt.text.tokenizer import MAX_TRAINER_BYTES, Tokenizers, pieces_per_word, train_tokenizer
 from nmt.text.vocabulary import tag_of
 from nmt.train.corpora import all_corpora, check_order, corpus_hashes, named, pairs_of, training_corpora
@@ -85,6 +85,7 @@ def read_corpus(config: Config) -> Corpus:
         check_order(name, files, corpora_of(data.train)[0])
     hashes = corpus_hashes(config)
     settings = [data.drop_blank, data.drop_duplicates, data.allow_bad_utf8, None if data.dev else config.seed]
+    settings += [data.context] * data.context  # without it, as earlier versions
 
     def write(directory: Path) -> None:
         _write_corpus(config, directory)
@@ -235,10 +236,15 @@ def annotated(pairs: Pairs) -> Path:
     return cached("annotated", [FORMAT, pairs.directory.name], write)
 
 
+def reserved_symbols(data: Data) -> list[str]:
+    """Pieces that the vocabulary needs."""
+    return placeholders.SYMBOLS * data.placeholders + glossary.SYMBOLS * data.glossary + [SEPARATOR] * data.context
+
+
 def train_tokenizers(corpus: Corpus) -> Tokenizers:
     """Train the tokenizer on the training pairs, one for both sides or one per side."""
     settings, data = corpus.config.tokenizer, corpus.config.data
-    reserved = placeholders.SYMBOLS * data.placeholders + glossary.SYMBOLS * data.glossary
+    reserved = reserved_symbols(data)
     settings = settings.model_copy(update={"symbols": " ".join([settings.symbols, *reserved]).strip()})
     tags = [*map(tag_of, targets_of(data))]
 
@@ -273,9 +279,8 @@ def train_tokenizers(corpus: Corpus) -> Tokenizers:
 def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[RaggedArray, RaggedArray]]:
     """Drop training pairs that are too long or whose lengths differ too much; return the others and their token ids."""
     data, texts, n_pairs = corpus.config.data, corpus.train.directory, len(corpus.train)
-    reserved = placeholders.SYMBOLS * data.placeholders + glossary.SYMBOLS * data.glossary
-    if any(UNK in side.ids(reserved) for side in tokenizers):
-        message = "data.placeholders and data.glossary need a tokenizer that was trained with them"
+    if any(UNK in side.ids(reserved_symbols(data)) for side in tokenizers):
+        message = "data.placeholders, data.glossary and data.context need a tokenizer that was trained with them"
         raise ConfigError(message, hint="train a new one: another run=PATH, without train.init_from; or leave them out")
     if unknown := {*targets_of(data)} - {*tokenizers.source.targets}:
         hint = "train a new one, with all target languages: another run=PATH, without train.init_from"

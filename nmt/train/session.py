@@ -13,6 +13,7 @@ from shlex import quote
 import torch
 
 from nmt.config import FITTED, Config, values
+from nmt.config.listing import INHERITED_DATA
 from nmt.decode.engines.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted
 from nmt.errors import ConfigError, DataError, ModelError
@@ -36,7 +37,6 @@ MAY_CHANGE = ("run", "decode.", "data.root", "data.train", "data.dev", "data.tes
 MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # may change, too
 ORDER = re.compile(r"data\.train\.\d+\.languages")  # may not: the order of the data depends on that of the corpora
 TOKENIZER_DATA = {"nfkc_source", "target_tag"}  # keys of `data` that configure the tokenizers
-INHERITED_DATA = TOKENIZER_DATA | {"placeholders", "glossary"}  # keys of `data` that fine-tuning inherits
 
 
 def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Session:

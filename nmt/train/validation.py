@@ -12,6 +12,7 @@ import torch
 from nmt.config import Config, language
 from nmt.decode.confidence import Calibration, samples_of
 from nmt.decode.engines.torch_engine import TorchEngine
+from nmt.decode.segments import Line
 from nmt.decode.translator import Translator
 from nmt.distributed import gather_items, mine, summed
 from nmt.errors import ModelError
@@ -69,7 +70,8 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
     if not math.isfinite(loss):  # on all ranks alike: a rank that raised alone would leave the others waiting
         raise ModelError(f"the loss is {loss}", hint="check the loss of its training")
     sources, references = [pair.tagged_source for pair in dev], [pair.target for pair in dev]
-    translations = list(translator.translate_lines(mine(sources), translator.with_options(beam=1)))
+    lines = [Line(number, source) for number, source in enumerate(mine(sources), 1)]  # with their context, if any
+    translations = translator.start(lines, translator.with_options(beam=1), config.decode.batch_size)()
     hypotheses = gather_items([found.text for found in translations])
     pairs = zip(translations, mine(references), strict=True)
     samples = gather_items([samples_of(translator, found.hypotheses[0], reference) for found, reference in pairs])

@@ -8,14 +8,15 @@ possible link.
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.config import base_language, language
-from nmt.decode.align import WordText, align
+from nmt.decode.align import WordPair, align
 from nmt.decode.segments import UNSPACED
 from nmt.decode.translator import Translator, load
+from nmt.text.words import WordText
 
 LinkSet = set[tuple[int, int]]
 CLOSING = (".", ",", "?", "!", "'s")  # written without a space before them
@@ -61,11 +62,17 @@ def alignment_error_rate(found: Iterable[Iterable[tuple[int, int]]], gold: Itera
     return 1 - n_good / n_all
 
 
-def error_rate(translator: Translator, gold: list[GoldPair]) -> float:
+def spaced_texts(translator: Translator, gold: Sequence[GoldPair]) -> list[tuple[GoldPair, WordPair]]:
+    """Gold pairs with their texts."""
     languages = [language(translator.config.data, side) for side in ("source", "target")]
     spaced = [base_language(code) not in UNSPACED for code in languages]
-    pairs = [(natural_text(one.source, spaced=spaced[0]), natural_text(one.target, spaced=spaced[1])) for one in gold]
-    return alignment_error_rate(align(translator, pairs), gold)
+    return [
+        (one, (natural_text(one.source, spaced=spaced[0]), natural_text(one.target, spaced=spaced[1]))) for one in gold
+    ]
+
+
+def error_rate(translator: Translator, gold: list[GoldPair]) -> float:
+    return alignment_error_rate(align(translator, [texts for _, texts in spaced_texts(translator, gold)]), gold)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,12 @@ from random import Random
 
 from nmt.config import corpora_of
 from nmt.corpus import alignment
-from nmt.decode.align import WordText, align
+from nmt.decode.align import align
 from nmt.decode.translator import Translator, load
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.text.glossary import find_terms
 from nmt.text.lines import iter_pairs
+from nmt.text.words import WordText
 from nmt.train.corpora import corpus_paths
 
 

@@ -12,11 +12,12 @@ from models import FAMILY, LINES, RNNS, name, small_translator, translator_witho
 from torch import Tensor
 
 from nmt.decode import align as aligning
-from nmt.decode.align import WordText, align, align_window, bare_span, encoded, grow_diagonal, links, word_scores
+from nmt.decode.align import align, align_window, encoded, grow_diagonal, links, word_scores
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import load
 from nmt.errors import InputError
 from nmt.model.base import AttentionWeights
+from nmt.text.words import WordText, bare_span, likeness
 
 FEW = [FAMILY[0], {"positions": "rotary", "norm": "post"}, {"attention": "additive"}, *RNNS[2:4]]
 GOLD = Path(__file__).parent / "alignments"
@@ -65,6 +66,17 @@ def test_scores_and_links_of_planted_attention(monkeypatch: pytest.MonkeyPatch) 
     scores = word_scores(np.full((len(tokens), len(tokens)), 1 / len(tokens)), shares, shares)
     share = n_pieces / n_pieces.sum()
     np.testing.assert_allclose(scores, np.outer(share, share), rtol=1e-5)  # p(source | target) · p(target | source)
+
+
+def test_of_words_with_equal_attention_those_that_are_spelled_alike_are_linked() -> None:
+    source, target = WordText.split("„Tom“ spielt Gitarre 42"), WordText.split("42 plays, tom's guitars Tom")
+    alike = likeness(source, target)
+    assert alike[0].tolist() == pytest.approx([0, 0, 2 * 3 / 10, 0, 1])
+    assert alike[3].tolist() == [1, 0, 0, 0, 0]
+    assert 0.4 < alike[2, 3] < 0.6
+    scores = word_scores(np.ones((5, 4)), np.eye(4), np.eye(5), alike)
+    assert {(0, 4), (2, 3), (3, 0)} <= set(links(scores))
+    np.testing.assert_allclose(word_scores(np.ones((5, 4)), np.eye(4), np.eye(5)), 1 / 20)
 
 
 def test_punctuation_around_a_word_does_not_count() -> None:
