@@ -169,35 +169,9 @@ def _score(metric: Metric, hypotheses: Sequence[str], references: Sequence[Seque
     return Score(result.name, float(result.score), low, high, str(metric.get_signature()))
 
 
-def pairwise_scores(texts: Sequence[str], metric: str, *, tokenize: str = DEFAULT_TOKENIZER) -> NDArray[np.float64]:
-    """Return sentence chrF or BLEU, 0-100, of every text (row) with every text as its reference (column): (N, N).
-
-    The values equal those of sacreBLEU's `sentence_score`. For chrF, the n-grams are counted once per text instead of
-    for every pair, which takes a tenth of the time for 32 texts.
-    """
-    if metric == "bleu":
-        bleu = BLEU(tokenize=tokenize, effective_order=True)
-        return np.array([[bleu.sentence_score(text, [reference]).score for reference in texts] for text in texts])
-    totals, matches = _ngram_matches(["".join(text.split()) for text in texts], CHRF.CHAR_ORDER)
-    # (N, N): the number of n-gram orders that occur in both texts
-    n_orders = np.maximum(((totals[:, None] > 0) & (totals > 0)).sum(-1), 1)
-    precision = (matches / np.maximum(totals[:, None], 1)).sum(-1) / n_orders
-    recall = (matches / np.maximum(totals, 1)).sum(-1) / n_orders
-    beta2 = CHRF.BETA**2
-    chrf: NDArray[np.float64] = (1 + beta2) * precision * recall / np.where(recall, beta2 * precision + recall, 1)
-    return 100 * chrf
-
-
-def _ngram_matches(texts: Sequence[str], max_order: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count the n-grams of each of N texts, (N, order), and the n-grams that each pair shares, (N, N, order)."""
-    totals, matches = [], []
-    for n in range(1, max_order + 1):
-        columns: dict[str, int] = {}
-        ngrams = [[columns.setdefault(x[i : i + n], len(columns)) for i in range(len(x) - n + 1)] for x in texts]
-        counts = np.array([np.bincount(of_text, minlength=len(columns)) for of_text in ngrams])  # (N, n-grams)
-        totals.append(counts.sum(1))
-        matches.append(np.array([np.minimum(row, counts).sum(1) for row in counts]))
-    return np.stack(totals, -1), np.stack(matches, -1)
+def sentence_bleu(text: str, reference: str, *, tokenize: str = DEFAULT_TOKENIZER) -> float:
+    """Return sacreBLEU's `sentence_score`, 0-100: BLEU of n-grams no longer than the sentence."""
+    return float(BLEU(tokenize=tokenize, effective_order=True).sentence_score(text, [reference]).score)
 
 
 def perplexity(log_probs: Sequence[Sequence[float]]) -> float:

@@ -165,7 +165,7 @@ def test_the_faults_of_commands_are_found() -> None:
     assert evaluate == Shown("eval", ("--bleu", "-m", "b c"), "in", False)
     assert fault_of(train) == "no such command"
     assert "--bleu" in fault_of(evaluate)
-    for line, fault in (("translate --mbr best", "best"), ("train", "Missing argument"), ("translate a b", "b")):
+    for line, fault in (("translate --engine best", "best"), ("train", "Missing argument"), ("translate a b", "b")):
         assert fault in fault_of(commands_of(f"nmt {line}", in_text=False)[0])
 
 

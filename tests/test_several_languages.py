@@ -162,7 +162,7 @@ def test_directions_of_a_translator(run: Path) -> None:
 
 
 def test_a_missing_or_unknown_direction_is_one_clear_line(run: Path, five_run: FiveRun) -> None:
-    for command in (["translate", "ba"], ["align"], ["score"], ["explain", "ba", "--json"]):
+    for command in (["translate", "ba"], ["align"], ["explain", "ba", "--json"]):
         assert "-l src-up" in one_clear_error(run_nmt(*command, "-m", run), 2, "translates src-up, src-back")
     one_clear_error(run_nmt("check", run / "config.yaml"), 2, "translates src-up, src-back")
     unknown = run_nmt("translate", "ba", "-m", run, "-l", "xx")

@@ -61,6 +61,6 @@ def word_pairs(translator: "Translator", src: Path | None, ref: Path | None, bea
         for pair in iter_pairs([src], [ref]):
             yield WordText.split(pair.source), WordText.split(pair.target)
         return
-    chosen = translator.with_options(**options.search_options("", beam=beam))
+    chosen = translator.with_options(**options.search_options(beam=beam))
     for found in translator.translate_lines(streams.open_input(src), chosen):
         yield WordText.split(found.source), WordText.split(found.text)

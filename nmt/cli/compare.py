@@ -57,7 +57,7 @@ def compare(
         if is_model(path):
             _, translator = options.load_translator([path], device, engine=engine, languages=None, always_log=True)
             translator = translator.to(languages if translator.tokenizers.source.targets else "")
-            search = translator.with_options(**options.search_options("", beam=beam, scores=False))
+            search = translator.with_options(**options.search_options(beam=beam, scores=False))
             translations = translator.translate_lines(sources, search, batch_size=batch_size)
             lines = [found.text for found in streams.with_bar(translations, len(sources))]
             language = translator.target_language or language

@@ -65,7 +65,7 @@ def evaluate(
         if hyp is not None:
             hypotheses, language = list(iter_lines([hyp])), language_of(Path(test.reference_names[0]))
         elif translator is not None:
-            chosen = translator.with_options(**options.search_options("", beam=beam, scores=False))
+            chosen = translator.with_options(**options.search_options(beam=beam, scores=False))
             hypotheses, about = translated(translator, test, chosen, batch_size)
             about["models"], language = list(map(str, paths)), translator.target_language
         scoring: dict[str, Any] = {"tokenize": tokenize or bleu_tokenizer(language), "lowercase": lowercase}

@@ -50,7 +50,7 @@ def explain(
         return
     if len(models or []) > 1:
         raise InputError("one translation is explained by one model", hint="leave out a -m, or add --growth")
-    search = options.search_options("--sample", seed=seed, sample=sample, beam=beam)
+    search = options.search_options(seed=seed, sample=sample, beam=beam)
     _, translator = options.load_translator(models, device, languages=languages)
     from nmt.insight import render
     from nmt.insight.explain import explain as explain_one

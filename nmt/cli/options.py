@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from nmt.cli.streams import log
-from nmt.decode import EngineName, Precision, Utility
+from nmt.decode import EngineName, Precision
 from nmt.errors import InputError, ModelError
 
 if TYPE_CHECKING:
@@ -53,8 +53,6 @@ Minutes = Annotated[float | None, typer.Option(callback=checked_minutes, help="A
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy search. [default: the config's, 5]")]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Sentences decoded together. [default: the config's, 64]")]
 Alpha = Annotated[float | None, typer.Option(help="Length penalty strength. [default: the config's, 1]")]
-Mbr = Annotated[Utility | None, typer.Option(help="Minimum Bayes risk: the sample most similar to the others.")]
-Samples = Annotated[int | None, typer.Option(help="Samples that --mbr chooses from. [default: 32]")]
 Sample = Annotated[bool, typer.Option(help="Sample translations instead of searching for the best.")]
 Temperature = Annotated[float, typer.Option(help="Sampling: divide logits by this; below 1 is more conservative.")]
 TopK = Annotated[int, typer.Option(help="Sampling: only the k most probable pieces; 0 is all.")]
@@ -63,24 +61,16 @@ Seed = Annotated[int, typer.Option(help="Seed of sampling.")]
 SAMPLING = ("temperature", "top_k", "top_p", "seed")  # fields of SearchOptions
 
 
-def search_options(needed: str, **given: Any) -> dict[str, Any]:
-    """Return the given fields of `SearchOptions` that are not None.
-
-    Refuses those that contradict each other or have no effect; `needed` names the option that sampling needs.
-    """
+def search_options(**given: Any) -> dict[str, Any]:
+    """Return the given fields of `SearchOptions` that are not None. Refuses those of sampling without `sample`."""
     from nmt.decode.options import SearchOptions
 
     found = {name: value for name, value in given.items() if value is not None}
-    if "mbr" in found:
-        if "beam" in found:
-            raise InputError("--mbr chooses among samples, not beams", hint="use --samples instead of --beam")
-    elif "n_samples" in found:
-        raise InputError("--samples needs --mbr", hint="add --mbr chrf; with --sample, use --beam")
-    elif not found.get("sample"):
+    if not found.get("sample"):
         for name in found.keys() & set(SAMPLING):
             if found[name] != SearchOptions.model_fields[name].default:
                 option = f"--{name.replace('_', '-')}"
-                raise InputError(f"{option} applies only to sampling", hint=f"add {needed}")
+                raise InputError(f"{option} applies only to sampling", hint="add --sample")
     return found
 
 

@@ -56,6 +56,6 @@ def evaluation_of(run: "RunDirectory", languages: str, beam: int | None, device:
     pairs = list(iter_pairs(*corpus_paths(config, files)))
     _, translator = options.load_translator(run.path, device, languages=languages)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    search = translator.with_options(**options.search_options("", beam=beam))
+    search = translator.with_options(**options.search_options(beam=beam))
     translations = streams.with_bar(translator.translate_lines(sources, search), len(sources))
     return evaluated(name, sources, references, [found.text for found in translations], config)

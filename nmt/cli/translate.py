@@ -58,9 +58,7 @@ def translate(
     top_k: options.TopK = 0,
     top_p: options.TopP = 1.0,
     seed: options.Seed = 1,
-    mbr: options.Mbr = None,
-    samples: options.Samples = None,
-    scores: Annotated[bool, typer.Option(help="Print score TAB translation; with --mbr the utility.")] = False,
+    scores: Annotated[bool, typer.Option(help="Print score TAB translation.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: hypotheses, scores, words, pieces.")] = False,
     min_confidence: Annotated[
         float | None, typer.Option(min=0, max=1, help="Warn of lines below it, and of lines that seem made up.")
@@ -95,14 +93,11 @@ def translate(
         protected = patterns_of(protect or [])
     files = checked_files(input_file, output) if resume and not document else None
     search = options.search_options(
-        "--sample or --mbr chrf",
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
         seed=seed,
-        mbr=mbr,
-        n_samples=samples,
-        beam=n_best if sample and beam is None and not mbr else beam,
+        beam=n_best if sample and beam is None else beam,
         sample=sample,
         n_best=n_best,
         scores=scores or json_lines or min_confidence is not None,

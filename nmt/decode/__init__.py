@@ -5,4 +5,3 @@ from typing import Literal
 # Defined here so that the command line can list the choices without importing the implementations.
 Precision = Literal["fp32", "bf16", "int8"]
 EngineName = Literal["auto", "torch", "ctranslate2"]
-Utility = Literal["chrf", "bleu"]

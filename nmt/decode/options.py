@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, ValidationError
 
 from nmt.config import LARGEST, SearchSettings, described
-from nmt.decode import Utility
 from nmt.decode.constraints import NO_TERMS, Constraint
 from nmt.errors import ConfigError
 
@@ -20,14 +19,12 @@ class SearchOptions(SearchSettings):
 
     model_config = ConfigDict(strict=True)  # rejects beam=2.0 and beam=True
 
-    n_best: int = Field(1, ge=1, description="hypotheses returned, at most beam, or with mbr n_samples")
+    n_best: int = Field(1, ge=1, description="hypotheses returned, at most beam")
     sample: bool = Field(False, description="draw `beam` translations at random instead of searching for the best")
     temperature: float = Field(1.0, ge=1e-3, le=1e3, description="divides the logits; beyond its range they overflow")
     top_k: int = Field(0, ge=0, le=LARGEST, description="draw only from the k most probable tokens; 0 is all")
     top_p: float = Field(1.0, gt=0, le=1, description="draw only from the most probable tokens that reach p together")
     seed: int = Field(1, ge=0, lt=2**31, description="of random draws")
-    mbr: Utility | None = Field(None, description="minimum Bayes risk: the sample most similar to n_samples - 1 others")
-    n_samples: int = Field(32, ge=2, le=1000, description="samples drawn for mbr, which uses no beam and no penalty")
     glossary: dict[str, str] = Field({}, description="target terms that the translations of source terms contain")
     scores: bool = Field(True, description="compute scores and log-probabilities, which may take an engine more time")
 
@@ -37,10 +34,9 @@ class SearchOptions(SearchSettings):
         except ValidationError as error:
             names = ", ".join(type(self).model_fields)
             raise ConfigError("; ".join(map(_message, error.errors())), hint=f"the options are {names}") from error
-        limit, name = (self.n_samples, "samples") if self.mbr else (self.beam, "beam")
-        if self.n_best > limit:
-            message = f"n_best is {self.n_best}, but there are {limit} hypotheses"
-            raise ConfigError(message, hint=f"add --{name} {self.n_best}")
+        if self.n_best > self.beam:
+            message = f"n_best is {self.n_best}, but there are {self.beam} hypotheses"
+            raise ConfigError(message, hint=f"add --beam {self.n_best}")
 
     def changed(self, **changes: Any) -> "SearchOptions":
         """Return a copy with some options changed; all options are checked together."""
@@ -86,7 +82,7 @@ class Hypothesis:
 
     tokens: list[int]  # target ids, EOS last, without BOS
     log_probs: list[float]  # log-probability of each token given the previous tokens, in nats
-    score: float  # sum of log_probs / length penalty; with minimum Bayes risk, the expected utility, 0-100
+    score: float  # sum of log_probs / length penalty
 
     @property
     def log_prob(self) -> float:

@@ -99,7 +99,7 @@ def join(
 ) -> list[TextHypothesis]:
     """Return the n-best list of a line: the best hypotheses of all segments joined, then the second best, and so on.
 
-    The length penalty applies to the log-probability of the whole line; expected utilities are averaged.
+    The length penalty applies to the log-probability of the whole line.
 
     `texts` yields the text of each hypothesis of each segment; `tokenizer` is the target's; `joiner` stands between two
     segments.
@@ -112,10 +112,7 @@ def join(
         chosen = [n_best[min(rank, len(n_best) - 1)] for n_best in with_texts]
         tokens = [token for h, _ in chosen for token in h.tokens]
         log_probs = [log_prob for h, _ in chosen for log_prob in h.log_probs]
-        if options.mbr or len(chosen) == 1:
-            score = sum(h.score for h, _ in chosen) / len(chosen)
-        else:
-            score = sum(log_probs) / options.length_divisor(len(tokens))
+        score = chosen[0][0].score if len(chosen) == 1 else sum(log_probs) / options.length_divisor(len(tokens))
         pieces = tokenizer.pieces(tokens) if options.scores else []
         text = one_line(joiner.join(text for _, text in chosen))
         joined.append(TextHypothesis(tokens, log_probs, score, pieces, text))

@@ -21,7 +21,7 @@ from typing import Any, TypeVar, get_args
 from nmt.config import Config, base_language, chosen_direction, directed, directions, language
 from nmt.decode import EngineName, Precision
 from nmt.decode.constraints import Constraint
-from nmt.decode.options import Engine, NBest, SearchOptions
+from nmt.decode.options import Engine, SearchOptions
 from nmt.decode.segments import UNSPACED, Line, Translation, join, split
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.files import hash_file
@@ -97,7 +97,7 @@ class Translator:
 
     def engine_for(self, options: SearchOptions, *, watched: bool = False) -> Engine:
         """Return the engine, or if these options need it, that of torch. Raises ConfigError if there is none."""
-        if options.sample or options.mbr:
+        if options.sample:
             if options.glossary and not self.config.data.glossary:
                 raise ConfigError("a glossary needs beam search", hint="leave out the glossary, or sampling")
             return self.engine.torch_engine("sampling with a seed for each line")
@@ -184,7 +184,7 @@ class Translator:
             read = [line._replace(text=annotated(line.text, find_terms(line.text, options.glossary))) for line in lines]
         segments_of_lines = split(read, self.tokenizers.source, max_length)
         segments = [segment for of_line in segments_of_lines for segment in of_line]
-        is_constrained = options.glossary and not (engine.in_background or options.sample or options.mbr)
+        is_constrained = options.glossary and not (engine.in_background or options.sample)
         for segment in segments if is_constrained else []:
             text, room = self.tokenizers.source.decode(segment.tokens), engine.max_length - 1 - len(segment.prefix)
             terms = required_tokens(text, options.glossary, target, room, segment.place[0])
@@ -201,16 +201,12 @@ class Translator:
             begun.update(tokens)
             watch(text_of)
 
-        samples = {"mbr": None, "sample": True, "beam": options.n_samples, "n_best": options.n_samples}
-        searched = options.changed(**samples) if options.mbr else options
-        search = engine.start(segments, searched, batch_size=batch_size, watch=after_step if watch else None)
+        search = engine.start(segments, options, batch_size=batch_size, watch=after_step if watch else None)
 
         def finish() -> list[Translation]:
             found = search()
             if not all(found):
                 raise ModelError("the model's output is not a number", hint="check the loss of its training")
-            if options.mbr:
-                found = [self.rank_by_utility(samples, options)[: options.n_best] for samples in found]
             n_best = iter(found)
             n_bests = zip(segments, found, strict=True)
             texts = (segment.style(target.decode(one.tokens)) for segment, of_segment in n_bests for one in of_segment)
@@ -224,15 +220,6 @@ class Translator:
             ]
 
         return finish
-
-    def rank_by_utility(self, samples: NBest, options: SearchOptions) -> NBest:
-        """Rank the samples of one segment by minimum Bayes risk, best first; see `by_expected_utility`."""
-        from nmt.decode.mbr import by_expected_utility
-        from nmt.evaluate import bleu_tokenizer, pairwise_scores  # imports sacreBLEU, needed only here
-
-        texts = [one_line(self.tokenizers.target.decode(sample.tokens)) for sample in samples]
-        scores = pairwise_scores(texts, str(options.mbr), tokenize=bleu_tokenizer(self.target_language))
-        return by_expected_utility(samples, texts, scores)
 
     def reference_log_probs(self, sources: Sequence[str], references: Sequence[str]) -> list[list[float]]:
         """Return log-probabilities (nats) of each reference's pieces and EOS; long texts are cut to fit the model."""

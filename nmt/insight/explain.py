@@ -20,8 +20,8 @@ from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import TraceStep, search
 from nmt.decode.segments import Line, split
 from nmt.decode.translator import Translator, load
-from nmt.errors import ConfigError, InputError, ModelError
-from nmt.evaluate import bleu_tokenizer, pairwise_scores
+from nmt.errors import InputError, ModelError
+from nmt.evaluate import bleu_tokenizer, sentence_bleu
 from nmt.insight.heads import HeadSummary, attention_summary, single_model
 from nmt.insight.search_tree import Node, search_tree, with_paths
 from nmt.insight.stages import Stage, decoder_cache, record_stages
@@ -160,7 +160,7 @@ def explain(
         reference: a correct translation, to compare with.
         prefix: what the translation must begin with, as text or target token ids.
         check: called in each step of a search and before each scoring pass; an exception that it raises is passed on.
-        options: fields of `SearchOptions` except `mbr` and `glossary`, `beam=1` for example.
+        options: fields of `SearchOptions` except `glossary`, `beam=1` for example.
     Raises:
         InputError: the text is blank or too long, or the model is an ensemble.
         ModelError: the model is an export, missing or damaged.
@@ -215,8 +215,6 @@ class Sentence:
     ) -> None:
         self.translator, self.tokenizer = translator, translator.tokenizers.target
         self.options, self.prefix = translator.with_options(**options), translator.encode_prefix(prefix)
-        if self.options.mbr:
-            raise ConfigError("minimum Bayes risk is not one search that can be explained", hint="leave out mbr")
         self.model, self.check = single_model(translator), check
         longest = translator.config.data.max_length
         (segments,) = split([Line(1, text)], translator.tokenizers.source, longest)
@@ -294,9 +292,8 @@ class Sentence:
         scored = self.tokens(tokens, self.log_probs(self.tgt_in(tokens)))
         pairs = enumerate(zip(tokens, greedy.tokens, strict=False))
         first = next((i for i, (own, other) in pairs if own != other), None)
-        tokenize = bleu_tokenizer(self.translator.target_language)
-        bleu = pairwise_scores([translation.text, text], metric="bleu", tokenize=tokenize)[0, 1]
-        return Reference(text, scored, math.fsum(token.log_prob for token in scored), first, float(bleu))
+        bleu = sentence_bleu(translation.text, text, tokenize=bleu_tokenizer(self.translator.target_language))
+        return Reference(text, scored, math.fsum(token.log_prob for token in scored), first, bleu)
 
     def padding_mask(self) -> list[bool]:
         """Return whether each position of the source, with `N_PADDING` PADs added, may be attended to."""

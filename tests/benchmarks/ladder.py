@@ -52,7 +52,6 @@ SENTENCE = (
     "A man with a red helmet is riding a bicycle down a hill.",
 )
 GREEDY, BEAM = ["--beam", 1], ["--beam", 5]
-MBR = ["--mbr", "chrf", "--samples", 32, "--temperature", 0.5]
 
 
 def climb(results: Results, title: str, rungs: Sequence[str], part: str, configs: Path, runs: Path) -> None:
@@ -77,7 +76,6 @@ def climb(results: Results, title: str, rungs: Sequence[str], part: str, configs
         ("beam 5", [one], BEAM),
         ("beam 5, another seed", [two], BEAM),
         ("beam 5, both seeds together", [one, two], BEAM),
-        ("minimum Bayes risk", [one], MBR),
     ):
         models = [word for run in of for word in ("-m", run)]
         results.add(table, way, partial(decoded, source, target, *models, *options))

@@ -12,8 +12,6 @@ UNSUITABLE: list[Case] = [
     (["translate", "--resume"], ["--resume needs input and output files"]),
     (["translate", "--resume", "-i", "/dev/null", "-o", "out"], ["--resume needs input and output files"]),
     (["translate", "--resume", "-i", "in.zh", "-o", "/dev/stdout"], ["--resume needs input and output files"]),
-    (["translate", "--mbr", "chrf", "--beam", "4", "TEXT"], ["--mbr chooses among samples"]),
-    (["translate", "--samples", "4"], ["--samples needs --mbr"]),
     (["translate", "--temperature", "0.5", "TEXT"], ["--temperature applies only to sampling"]),
     (["translate", "TEXT"], ["no model under runs/"]),
     (["eval", "--hyp", "test.hyp", "--ref", "test.en"], ["cannot read", "No such file"]),

@@ -9,9 +9,8 @@ How CTranslate2's search differs from `nmt.decode.search`:
   piece of the batch, so that a translation can depend on the other sentences of its batch.
 - At `max_decoding_length` it truncates a hypothesis, while we force EOS: our limit L corresponds to its limit L - 1. A
   batch has one limit, the largest of its segments; a translation that exceeds its own limit is searched for again.
-What it lacks, the torch engine of the same model does (see `Translator.engine_for` and `score`): sampling, minimum
-Bayes risk, the length penalty gnmt, steps to watch, and scores of references. The engine of an export has no torch
-engine.
+What it lacks, the torch engine of the same model does (see `Translator.engine_for` and `score`): sampling, the length
+penalty gnmt, steps to watch, and scores of references. The engine of an export has no torch engine.
 """
 
 import math

@@ -167,7 +167,7 @@ def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[
         return [process(batch)]
     except torch.OutOfMemoryError as error:
         if len(batch) == 1:
-            hint = "lower --beam or --samples, or use --device cpu"
+            hint = "lower --beam, or use --device cpu"
             raise NmtError("out of memory with one sentence", hint=hint) from error
     if torch.cuda.is_available():  # outside the except block, whose traceback keeps tensors alive
         torch.cuda.empty_cache()
