@@ -141,8 +141,7 @@ class Parser:
 
     def close(self, name: str, raw: str) -> None:
         """Close the innermost element of this name, and what is open inside of it."""
-        names = [open_name for open_name, _ in self.open]
-        if name not in names[1:]:  # it was opened before the segment: the tag ends what is here so far
+        if name not in [one for one, _ in self.open[1:]]:  # it was opened before: the tag ends what is here so far
             _, parent = self.open[-1]
             self.depth += 1
             parent.children = [Element("", raw, parent.start, len(self.text), parent.children)]
