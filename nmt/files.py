@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 
-TEMP_MARK, OLD_MARK = ".tmp.", ".old."  # before the id of the process that writes or replaces the file
+TEMP_MARK, OLD_MARK = ".tmp.", ".nmt-old."  # before the id of the process that writes or replaces the file
 DESCRIPTORS = {Path("/dev/stdout"): 1, Path("/dev/stderr"): 2}  # on Linux, opening them writes from offset 0
 # Cache entries are removed a month after their last use, or after a day if there are too many of them.
 MAX_UNUSED_S, DAY_S = 30 * 24 * 3600, 24 * 3600
