@@ -127,8 +127,7 @@ def append_whole(path: Path, content: bytes) -> None:
 def atomic_directory(path: Path) -> Iterator[Path]:
     """Make a directory that replaces `path` if the block succeeds, as `atomic_writer` does a file."""
     path = Path(os.path.realpath(path))
-    temp = path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")
-    old = path.with_name(f"{path.name}{OLD_MARK}{os.getpid()}")
+    temp, old = (path.with_name(f"{path.name}{mark}{os.getpid()}") for mark in (TEMP_MARK, OLD_MARK))
     sweep_temps(path.parent, path.name)
     try:
         shutil.rmtree(temp, ignore_errors=True)  # left by a killed process with the same pid
@@ -137,6 +136,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         for written in (*temp.iterdir(), temp):
             sync(written)
         if path.exists():
+            shutil.rmtree(old, ignore_errors=True)
             path.rename(old)
         temp.rename(path)
         sync(path.parent)

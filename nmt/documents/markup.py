@@ -97,9 +97,8 @@ class MarkupTranslator:
             documents = [self.markup.parse(line) for line in chunk]
             texts = [text for parts in documents for text in sentences_of(parts)]
             # Sampling is seeded by the number of the text, so numbers go on from window to window.
-            found_texts = self.translator.translate_lines(texts, first=n_texts + 1, **arguments)
+            translations = (one.text for one in self.translator.translate_lines(texts, first=n_texts + 1, **arguments))
             n_texts += len(texts)
-            translations = (one.text for one in found_texts)
             for line, text in zip(chunk, self.written(documents, translations), strict=True):
                 yield Translation(line, [TextHypothesis([], [], 0.0, [], text)])
             after_window()
