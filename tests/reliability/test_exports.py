@@ -159,7 +159,7 @@ def test_ctranslate2_translates_hostile_lines_as_torch_does(seed: int, tmp_path:
     assert theirs.translate(lines, beam=1) == ours.translate(lines, beam=1)
 
 
-@pytest.mark.parametrize("seed", range(soak(1, 100)))
+@pytest.mark.parametrize("seed", range(1, soak(2, 101)))
 def test_a_trip_through_formats_changes_no_translation(seed: int, tmp_path: Path) -> None:
     ours, lines = random_model(seed, FORMATS, norm="post", positions="sinusoidal")
     write_run(ours, tmp_path / "0")
