@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 
-TEMP_MARK, OLD_MARK = ".tmp.", ".old."  # before the id of the process that writes or replaces the file
+TEMP_MARK, OLD_MARK = ".tmp.", ".nmt-old."  # before the id of the process that writes or replaces the file
 DESCRIPTORS = {Path("/dev/stdout"): 1, Path("/dev/stderr"): 2}  # on Linux, opening them writes from offset 0
 # Cache entries are removed a month after their last use, or after a day if there are too many of them.
 MAX_UNUSED_S, DAY_S = 30 * 24 * 3600, 24 * 3600
@@ -127,8 +127,7 @@ def append_whole(path: Path, content: bytes) -> None:
 def atomic_directory(path: Path) -> Iterator[Path]:
     """Make a directory that replaces `path` if the block succeeds, as `atomic_writer` does a file."""
     path = Path(os.path.realpath(path))
-    temp = path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")
-    old = path.with_name(f"{path.name}{OLD_MARK}{os.getpid()}")
+    temp, old = (path.with_name(f"{path.name}{mark}{os.getpid()}") for mark in (TEMP_MARK, OLD_MARK))
     sweep_temps(path.parent, path.name)
     try:
         shutil.rmtree(temp, ignore_errors=True)  # left by a killed process with the same pid
@@ -137,6 +136,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         for written in (*temp.iterdir(), temp):
             sync(written)
         if path.exists():
+            shutil.rmtree(old, ignore_errors=True)
             path.rename(old)
         temp.rename(path)
         sync(path.parent)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from html import escape, unescape
 
-from nmt.documents.markup import Element, Format, Part, Segment
+from nmt.documents.markup import Element, Format, Part, Segment, descendants
 
 _BLOCK = """
 address article aside audio blockquote body br button canvas caption center col colgroup dd details dialog div dl dt
@@ -141,8 +141,7 @@ class Parser:
 
     def close(self, name: str, raw: str) -> None:
         """Close the innermost element of this name, and what is open inside of it."""
-        names = [open_name for open_name, _ in self.open]
-        if name not in names[1:]:  # it was opened before the segment: the tag ends what is here so far
+        if name not in [one for one, _ in self.open[1:]]:  # it was opened before: the tag ends what is here so far
             _, parent = self.open[-1]
             self.depth += 1
             parent.children = [Element("", raw, parent.start, len(self.text), parent.children)]
@@ -163,9 +162,12 @@ class Parser:
             for name, element in self.open:
                 element.end, element.is_open = len(self.text), bool(name)
             root = self.open[0][1]
-            at_end = [child for child in root.children if self.text.endswith(" ") and child.start == len(self.text)]
-            for first, last in zip(at_end[:1], at_end[-1:], strict=True):
-                first.opening, last.closing = " " + first.opening, last.closing.rstrip(" ")
+            for parent in (root, *descendants(root)):
+                is_spaced = parent.start < parent.end and self.text[parent.end - 1] == " "
+                at_end = [child for child in parent.children if is_spaced and child.start == parent.end]
+                for first, last in zip(at_end[:1], at_end[-1:], strict=True):
+                    first.opening = " " + first.opening
+                    last.closing = last.closing.rstrip(" ") if parent is root else last.closing
             shift = len(self.text) - len(self.text.lstrip(" "))
             move(root, shift, len(text))
             before, after = (len(self.raw) - len(strip(" \t\r\n\f")) for strip in (self.raw.lstrip, self.raw.rstrip))

@@ -32,7 +32,7 @@ MARKS += "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
 # A placeholder is one word, so that no tag ends inside of it.
 LETTERS = rf"(?:[^\W{UNSPACED_SCRIPTS}]|[{MARKS}])+"
 WORD = re.compile(rf"{SPAN.pattern}|[{UNSPACED_SCRIPTS}][{MARKS}]*|{LETTERS}(?:['’]{LETTERS})*|[^\w\s]")
-EDGE = re.compile(rf"(?:(?<![^\W{UNSPACED_SCRIPTS}])|(?![^\W{UNSPACED_SCRIPTS}]))")  # a position that is in no word
+EDGE = re.compile(rf"(?:(?<![^\W{UNSPACED_SCRIPTS}])|(?![^\W{UNSPACED_SCRIPTS}]))")  # outside of words
 # A sentence ends at a mark after a word of three letters or more, which few abbreviations have. See `sentence_spans`.
 SENTENCE_END = re.compile(r"(?<=\w{3}[.!?…])[\"”’»)\]]*(\s+)(?=[^\s\w]*(\w))|(?<=[。！？])()(?=([^。！？”’」』）\s]))")
 
@@ -98,9 +98,8 @@ class MarkupTranslator:
             documents = [self.markup.parse(line) for line in chunk]
             texts = [text for parts in documents for text in sentences_of(parts)]
             # Sampling is seeded by the number of the text, so numbers go on from window to window.
-            found_texts = self.translator.translate_lines(texts, first=n_texts + 1, **arguments)
+            translations = (one.text for one in self.translator.translate_lines(texts, first=n_texts + 1, **arguments))
             n_texts += len(texts)
-            translations = (one.text for one in found_texts)
             for line, text in zip(chunk, self.written(documents, translations), strict=True):
                 yield Translation(line, [TextHypothesis([], [], 0.0, [], text)])
             after_window()
@@ -207,7 +206,7 @@ class Placement:
     def __init__(self, pair: Pair, escape: Callable[[str], str]) -> None:
         self.pair = pair
         self.escape = escape
-        self.n_searched = Counter[str]()  # characters of the translation in which a text to copy has been searched for
+        self.seen = Counter[str]()  # how much of the translation has been searched for a text to copy
         self.linked: list[list[int]] = [[] for _ in pair.target]  # source words of each target word
         self.targets: list[list[int]] = [[] for _ in pair.source]  # and the reverse
         for source, target in pair.links:
@@ -248,19 +247,19 @@ class Placement:
         return sorted((placed[i] for i in range(len(children))), key=lambda one: (one.start, one.end))
 
     def copied(self, element: Element, parent: Placed, free: set[int]) -> Placed | None:
-        """Place an element such as code where the translation has its text unchanged, in words that are free."""
-        source, words = self.pair.segment.text, self.pair.target
+        """Place an element such as code where the translation has its text in free words, none of which it cuts."""
+        source, text, words = self.pair.segment.text, self.pair.text, self.pair.target
         content = source[element.start : element.end]
         if element.verbatim is None or not content.strip():
             return None
-        before, after = (EDGE.pattern if EDGE.match(source, at) else "" for at in (element.start, element.end))
-        expression, start = re.compile(before + re.escape(content) + after), self.n_searched[content]
-        for found in expression.finditer(self.pair.text, max(start, parent.start), parent.end):
-            self.n_searched[content] = found.end()
+        at_word = [EDGE.match(source, at) for at in (element.start, element.end)]
+        for found in re.compile(re.escape(content)).finditer(text, max(self.seen[content], parent.start), parent.end):
+            end = self.seen[content] = found.end()
             first = bisect_right(words, found.start(), key=lambda word: word[1])
-            overlapped = range(first, max(first, bisect_left(words, found.end(), key=lambda word: word[0])))
-            if free.issuperset(overlapped):
-                return Placed(element, overlapped, *found.span())
+            overlapped = range(first, bisect_left(words, end, key=lambda word: word[0]))
+            is_cut = (at_word[0] and words[first][0] < found.start()) or (at_word[1] and end < words[overlapped[-1]][1])
+            if not is_cut and free.issuperset(overlapped):
+                return Placed(element, overlapped, found.start(), end)
         return None
 
     def by_links(self, element: Element, parent: Placed, free: set[int]) -> Placed | None:

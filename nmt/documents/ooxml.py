@@ -108,8 +108,7 @@ class Paragraph(Parser):
             own = style_of(node)
             for child in node.children:
                 if child.name in ("w:t", "a:t"):
-                    raw = "".join(text.raw for text in child.children)
-                    raw = NOT_TEXT.sub(lambda found: HTML.escape(found[1] or ""), raw)
+                    raw = NOT_TEXT.sub(lambda m: HTML.escape(m[1] or ""), "".join(one.raw for one in child.children))
                     switch(own if raw.strip() else style)
                     self.write(raw, unescape(raw))
                 elif child.name not in ("", "w:rPr", "a:rPr"):

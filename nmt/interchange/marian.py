@@ -107,7 +107,8 @@ def read_sides(
             target.pop()  # a padding row that makes both embeddings equally large
         while source and not source[-1]:
             source.pop()
-        return in_our_order(file, source), in_our_order(other, target, start)  # the encoder reads no BOS
+        first = source.index("<s>") if "<s>" in source else None  # as BOS, which the encoder does not read
+        return in_our_order(file, source, first), in_our_order(other, target, start)
     if len(source) != settings.n_target:
         reason = f"{file}: config.json has another number of pieces of the target, {settings.n_target}"
         raise ModelError(reason, hint="are config.json and tokenizer_config.json of one model?")

@@ -37,6 +37,7 @@ def parts(html: str) -> list[str]:
         ("<b> a </b> b", ["*<b>[a ]</b>b"]),
         ("<b><i>a</i></b>", ["*<b>[<i>[a]</i>]</b>"]),
         ("a <img src='x>y'> b", ["*a <img src='x>y'>[] b"]),
+        ("<b>a <img></b> b", ["*<b>[a  <img>[]]</b>b"]),  # the space before the image is also its own
         (" <img> a <i></i>\n", [" ", "*<img>[] a <i>[]</i>", "\n"]),
         ("a <x id=1 /> b", ["*a <x id=1 />[] b"]),
         ("a <!-- b --> c", ["*a <!-- b -->[] c"]),

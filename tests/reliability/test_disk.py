@@ -1,11 +1,13 @@
 """Disks that are full, fail, or return other bytes than were written: training continues from intact files."""
 
+import builtins
 import errno
 import io
 import os
 import random
 import resource
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,12 +23,12 @@ from reliability.runs import newest_step, temps, weights
 
 
 class FailingDisk:
-    """Counts the system calls of reads and writes; call `fails_at` fails with errno `number` (0: none fails)."""
+    """Counts the system calls of reads and writes; call `fails_at` (0: none) fails with errno `number` (0: a kill)."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
         self.number = number
         self.fails_at = self.n_calls = 0
-        for name in ("open", "fsync", "replace", "chmod", "stat", "unlink", "scandir"):
+        for name in ["open", "fsync", "replace", "rename", "chmod", "stat", "unlink", "scandir", "mkdir", "rmdir"]:
             monkeypatch.setattr(os, name, self.counted(getattr(os, name)))
         real = self.counted(io.open)
 
@@ -43,13 +45,16 @@ class FailingDisk:
             raw = real(path, mode, 0)
             return Writer(raw) if mode == "wb" else Reader(raw)
 
-        monkeypatch.setattr(io, "open", open_)
+        for module in (io, builtins):
+            monkeypatch.setattr(module, "open", open_)
 
     def counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             if self.fails_at:
                 self.n_calls += 1
                 if self.n_calls == self.fails_at:
+                    if not self.number:
+                        os.kill(os.getpid(), signal.SIGKILL)
                     raise OSError(self.number, os.strerror(self.number))
             return function(*args, **kwargs)
 

@@ -84,14 +84,6 @@ TEXTS = TEXTS.filter(lambda text: text.count("⟦") <= len(SYMBOLS))
 WRITTEN = st.lists(st.sampled_from([*SYMBOLS, "dog", "。", ".", "12", "x-1"]), max_size=12).map(" ".join)
 
 
-@given(TEXTS)
-def test_filled_symbols_give_the_text_again(text: str) -> None:
-    mask = Masked.of(text, SPAN_ONLY, SYMBOLS)
-    assert mask.filled(mask.text) == (text if mask.text else "")
-    assert [mask.text[start:end] for start, end in mask.spans] == mask.marks
-    assert mask.settled(mask.text, SPAN_ONLY) == (mask.text, [])
-
-
 @given(TEXTS, WRITTEN, st.sampled_from([SYMBOLS, []]))
 def test_each_span_is_once_in_a_translation_or_missing(text: str, translation: str, symbols: list[str]) -> None:
     mask = Masked.of(text, SPAN_ONLY, symbols)
