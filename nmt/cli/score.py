@@ -1,16 +1,13 @@
 """`nmt score`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from nmt.cli import options, streams
 from nmt.cli.translate import as_json
 from nmt.text.lines import iter_pairs
-
-if TYPE_CHECKING:
-    from nmt.decode.segments import Translation
 
 
 def score(
@@ -35,10 +32,6 @@ def score(
     scored = score_pairs(translator, iter_pairs([src], [ref]), chosen)
     with streams.open_output(output) as out:
         for found in streams.with_bar(scored, streams.bar_length(src, output)):
-            out.write((as_json(found) if json_lines else formatted(found)).encode() + b"\n")
-
-
-def formatted(found: "Translation") -> str:
-    """Format the log-probabilities of a translation and its pieces."""
-    (hypothesis,) = found.hypotheses
-    return f"{hypothesis.log_prob:.4f}\t{' '.join(f'{x:.4f}' for x in hypothesis.log_probs)}"
+            (hypothesis,) = found.hypotheses
+            plain = f"{hypothesis.log_prob:.4f}\t{' '.join(f'{x:.4f}' for x in hypothesis.log_probs)}"
+            out.write((as_json(found) if json_lines else plain).encode() + b"\n")

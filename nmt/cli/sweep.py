@@ -1,6 +1,5 @@
 """`nmt sweep`."""
 
-import json
 import logging
 import math
 import re
@@ -30,7 +29,6 @@ def sweep(
     minutes: options.Minutes = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Instead: steps of the first rung.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Directory. [default: RUN-sweep]")] = None,
-    json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     device: options.Device = "auto",
 ) -> None:
     """Find the best of several settings by successive halving.
@@ -61,12 +59,7 @@ def sweep(
     winner = candidates[standings[0].number - 1]
     comment = streams.printable(f"# {winner}: the best of {len(candidates)} candidates in {directory}")
     atomic_write(directory / "winner.yaml", f"{comment}\n{dump_config(winner.config, only_set=True)}")
-    if json_lines:
-        metric = candidates[0].config.train.metric
-        found = {"metric": metric, "rungs": halving.rungs, "standings": [vars(one) for one in standings]}
-        print(json.dumps(found, ensure_ascii=False))
-    else:
-        print(*map(streams.printable, table(standings)), sep="\n")
+    print(*map(streams.printable, table(standings)), sep="\n")
     streams.log.info("the winner's config is written to %s", directory / "winner.yaml")
 
 

@@ -52,11 +52,12 @@ def split(lines: Sequence[Line], tokenizer: Tokenizer, max_length: int) -> list[
     """Return the segments of each line, each of at most `max_length` tokens without EOS.
 
     A longer line is cut into sentences, a longer sentence between words, a longer word between pieces. The translation
-    of the first segment begins with the line's prefix. A blank line has no segments. Headlines get sentence case.
+    of the first segment begins with the line's prefix. A blank line has no segments. Headlines get sentence case, and
+    white space that the model does not know becomes spaces.
     """
     found = []
     for line in lines:
-        text, style = in_sentence_case(line.text, tokenizer)
+        text, style = in_sentence_case(tokenizer.with_known_spaces(line.text), tokenizer)
         tokens = tokenizer.encode(text)
         if tokenizer.separator is not None:
             longer = tokenizer.encode(in_context(in_sentence_case(line.before, tokenizer)[0], text))

@@ -112,7 +112,7 @@ class Api:
         found = [model for model in self.models if model.translates(source, target)]
         if len(found) > 1 and target is not None and texts is not None:
             fitting = {base_language(model.source) for model in found}
-            detected = next(one.language for one in self.detected(texts) if one.language in fitting)
+            detected = next(code for code in self.detected(texts) if code in fitting)
             found = [model for model in found if model.translates(detected, target)]
         if len(found) == 1:
             return found[0]
@@ -120,20 +120,13 @@ class Api:
         problem = "several models fit" if found else f"no model translates {source:.20} to {target or 'any'}"
         raise HTTPException(400, f"{problem}; this server translates {pairs}")
 
-    def detected(self, texts: str | list[str]) -> list[schema.DetectedLanguage]:
-        """The source languages of all models, the most probable first; the texts are taken to be in one of them."""
+    def detected(self, texts: str | list[str]) -> dict[str, float]:
+        """The source languages of all models with their probabilities in percent, if the texts are in one of them."""
         of_each = identification.probabilities("\n".join(as_list(texts)))
         codes = dict.fromkeys(base_language(model.source) for model in self.models)
         known = {code: of_each.get(two_letters(code), 0.0) + 1e-9 for code in codes}  # no division by 0
-        percents = {code: round(100 * probability / sum(known.values()), 1) for code, probability in known.items()}
-        ranked = sorted(codes, key=lambda code: -percents[code])
-        return [schema.DetectedLanguage(language=code, confidence=percents[code]) for code in ranked]
-
-    def detection(self, model: ServedModel, texts: str | list[str]) -> schema.DetectedLanguage:
-        """What is answered to the source `auto`; without confidence if there is only one model."""
-        source = base_language(model.source)
-        found = self.detected(texts) if len(self.models) > 1 else [schema.DetectedLanguage(language=source)]
-        return next(one for one in found if one.language == source)
+        ranked = sorted(known, key=lambda code: -known[code])
+        return {code: round(100 * known[code] / sum(known.values()), 1) for code in ranked}
 
     def check_key(self, request: Request, key: str) -> None:
         """Raise HTTPException 403 unless a key is given, in the header or as `key`, or none is needed."""
@@ -194,12 +187,16 @@ class Api:
             texts = [["\n".join(lines) for lines in variants(of_text, n_best)] for of_text in of_texts]
             confidences = [confidence(model.translator, of_text) for of_text in of_texts if body.confidence]
         best, others = [of_text[0] for of_text in texts], [of_text[1:] for of_text in texts]
-        is_list = isinstance(body.q, list)
+        is_list, detected = isinstance(body.q, list), None
+        if body.source == "auto":
+            source = base_language(model.source)
+            percent = self.detected(body.q)[source] if len(self.models) > 1 else 0.0
+            detected = schema.DetectedLanguage(language=source, confidence=percent)
         return schema.LibreAnswer(
             translatedText=best if is_list else best[0],
             alternatives=(others if is_list else others[0]) if body.alternatives else None,
             confidence=(confidences if is_list else confidences[0]) if confidences else None,
-            detectedLanguage=self.detection(model, body.q) if body.source == "auto" else None,
+            detectedLanguage=detected,
         )
 
     async def translated(self, model: ServedModel, lines: Sequence[Line], options: SearchOptions) -> list[Translation]:
@@ -224,8 +221,9 @@ class Api:
     async def detect(self, request: Request, body: schema.DetectRequest) -> list[schema.DetectedLanguage]:
         """Which of the source languages a text is in, the most probable first; takes forms too."""
         self.check_key(request, body.api_key)
-        self.lines_of(as_list(body.q))
-        return self.detected(body.q)
+        self.lines_of(as_list(body.q))  # checks the limits
+        found = self.detected(body.q).items()
+        return [schema.DetectedLanguage(language=code, confidence=percent) for code, percent in found]
 
     async def languages(self) -> list[schema.Language]:
         """The languages, and what each is translated to."""

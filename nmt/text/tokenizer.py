@@ -22,6 +22,7 @@ from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.lines import SEPARATOR, UNSPACED_SCRIPTS, Span
 from nmt.text.vocabulary import TAG, split_tag, tag_of, vocabulary_of
 
+OTHER_SPACE = re.compile(r"[^\S ]")
 SPACE = "\u2581"  # SentencePiece's sign for a space
 MAX_TRAINER_BYTES = 16_384  # per line; SentencePiece's default is 4,192
 SPECIAL_IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
@@ -52,6 +53,7 @@ class Tokenizer:
         n_pieces = int(self._processor.get_piece_size())
         self._pieces: list[str] = self._vocabulary or list(map(self._processor.id_to_piece, range(n_pieces)))
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
+        self._spaces = {*OTHER_SPACE.findall("".join(self._pieces))}
         self.separator = self._ids.get(SEPARATOR)  # of a model that was trained with data.context
         ids = tuple(getattr(self._processor, name)() for name in SPECIAL_IDS)
         if self._vocabulary is None and ids != (PAD, UNK, BOS, EOS):
@@ -72,6 +74,10 @@ class Tokenizer:
         tag, text = self.split_tag(text)
         tokens = self.encode_untagged(text)
         return self.tag(tag) + tokens if tag or tokens else []
+
+    def with_known_spaces(self, text: str) -> str:
+        """Replace white space that is in no piece, such as tabs, by spaces: models make little of its bytes."""
+        return OTHER_SPACE.sub(lambda found: found[0] if found[0] in self._spaces else " ", text)
 
     def encode_untagged(self, text: str) -> list[int]:
         """Token ids of a text, or a part of a text, without its tag."""
