@@ -15,7 +15,7 @@ BARS = {  # most lines in all files that match
     ("README.md",): 200,
     ("nmt/**/*.py",): 18_700,
     ("nmt/model/**/*.py", "nmt/decode/**/*.py"): 2965,
-    ("tests/**/*.py",): 21_450,
+    ("tests/**/*.py",): 22_100,
 }
 MAX_LINES = {ast.FunctionDef: 60, ast.ClassDef: 250, ast.Module: 400}
 

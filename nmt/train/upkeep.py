@@ -24,6 +24,7 @@ def prune(path: Path, *, dry_run: bool = False) -> Pruned:
     If the training is unfinished, its snapshots are kept, too.
     """
     run = RunDirectory(path)
+    run.read_config()  # raises ModelError if it is no run
     if not run.model_file.is_file():  # before a lock is written; an export has none
         raise ModelError(f"{run.path} has no model yet", hint="train it with `nmt train`")
     with run.lock():

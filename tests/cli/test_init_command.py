@@ -46,5 +46,5 @@ def test_wrong_arguments_are_told(tmp_path: Path) -> None:
     done = run_nmt("init", "a.de", "a.de", "--target-lang", "en", "--device", "cdua", cwd=tmp_path)
     one_clear_error(done, 2, "no device 'cdua'")
     done = run_nmt("init", "a.de", "a.de", "--target-lang", "en", "-o", os.fsdecode(b"\xff.yaml"), cwd=tmp_path)
-    one_clear_error(done, 2, "'run': input should be a path without NUL and lone surrogates", n_errors=2)
+    one_clear_error(done, 2, "'data.root': input should be a path without NUL and lone surrogates", n_errors=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.de", "a.txt"]

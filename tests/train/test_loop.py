@@ -434,7 +434,7 @@ def test_a_model_file_that_was_deleted_is_written_again(
     more = config_of(corpus, train__max_steps=max_steps)
     assert run_training(more).step == max_steps
     assert best_of(config) == (max_steps, 6.0)
-    assert f"{RunDirectory(config.run).model_file} is missing" in caplog.text
+    assert f"{RunDirectory(config.run).model_file} lacks the best model" in caplog.text
     history = [line["step"] for line in trainer_of(more).progress.history]
     assert len(set(history)) == len(history)
 

@@ -44,7 +44,7 @@ def test_placeholders_need_a_tokenizer_that_has_their_symbols(corpus: Path) -> N
     assert session.prepare(tuned.model_copy(update={"tokenizer": base.tokenizer})).config.data.placeholders
     plain = config_of(corpus, "plain", **{**settings, "data__placeholders": False})
     run_training(plain)
-    with pytest.raises(ConfigError, match=r"^data\.placeholders and data\.glossary need a tokenizer"):
+    with pytest.raises(ConfigError, match=r"^data\.placeholders, data\.glossary and data\.context need a tokenizer"):
         session.prepare(config_of(corpus, "other", **settings, train__init_from=plain.run))
 
 
