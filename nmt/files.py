@@ -167,8 +167,11 @@ def sweep_temps(directory: Path, name: str = "", mark: str = TEMP_MARK, *, of_ru
         process = stale.name.rpartition(mark)[2]
         if not re.fullmatch("[0-9]{1,7}", process) or (is_running(int(process)) and not of_running):
             continue
-        with contextlib.suppress(OSError):  # it is another user's
-            shutil.rmtree(stale, ignore_errors=True) if stale.is_dir() else stale.unlink()
+        if stale.is_dir():
+            shutil.rmtree(stale, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):  # it is another user's
+                stale.unlink()
 
 
 def is_running(process: int) -> bool:

@@ -53,7 +53,7 @@ def rewrite(
     option = sha256(json.dumps({**arguments["options"].model_dump(), **settings}).encode())  # a glossary is long
     origin = {"input": hash_file(source), "model": " ".join(of_models), "option": option}
     with resumed_output(output, origin) as (out, n_done):
-        first = max(n_done - 1, 0)  # the last finished line again: a model may read it before the next one
+        first = max(n_done - 1, 0)  # with data.context, the model reads the last finished line before the next one
         lines = islice(iter_lines([source]), first, None)
         translations = translator.translate_lines(lines, first=first + 1, **arguments)
         for translation in streams.with_bar(islice(translations, n_done - first, None), n_lines, n_done):

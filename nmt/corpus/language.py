@@ -123,7 +123,7 @@ def identify(texts: Sequence[str]) -> str:
 
 
 def probabilities(text: str) -> dict[str, float]:
-    """The probability of each language that a text may be in, by py3langid's code."""
+    """Return the probability that a text is in each language, by py3langid's language code."""
     return {name: float(probability) for name, probability in identifier().rank(text)}
 
 

@@ -101,7 +101,6 @@ def join(
     """Return the n-best list of a line: the best hypotheses of all segments joined, then the second best, and so on.
 
     The length penalty applies to the log-probability of the whole line.
-
     `texts` yields the text of each hypothesis of each segment; `tokenizer` is the target's; `joiner` stands between two
     segments.
     """

@@ -206,7 +206,7 @@ class Placement:
     def __init__(self, pair: Pair, escape: Callable[[str], str]) -> None:
         self.pair = pair
         self.escape = escape
-        self.seen = Counter[str]()  # how much of the translation has been searched for a text to copy
+        self.seen = Counter[str]()  # text to copy -> position from which the translation is searched for it
         self.linked: list[list[int]] = [[] for _ in pair.target]  # source words of each target word
         self.targets: list[list[int]] = [[] for _ in pair.source]  # and the reverse
         for source, target in pair.links:

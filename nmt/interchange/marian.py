@@ -107,7 +107,7 @@ def read_sides(
             target.pop()  # a padding row that makes both embeddings equally large
         while source and not source[-1]:
             source.pop()
-        first = source.index("<s>") if "<s>" in source else None  # as BOS, which the encoder does not read
+        first = source.index("<s>") if "<s>" in source else None  # it becomes BOS, which the encoder does not read
         return in_our_order(file, source, first), in_our_order(other, target, start)
     if len(source) != settings.n_target:
         reason = f"{file}: config.json has another number of pieces of the target, {settings.n_target}"

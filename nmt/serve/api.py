@@ -222,8 +222,7 @@ class Api:
         """Which of the source languages a text is in, the most probable first; takes forms too."""
         self.check_key(request, body.api_key)
         self.lines_of(as_list(body.q))  # checks the limits
-        found = self.detected(body.q).items()
-        return [schema.DetectedLanguage(language=code, confidence=percent) for code, percent in found]
+        return [schema.DetectedLanguage(language=code, confidence=p) for code, p in self.detected(body.q).items()]
 
     async def languages(self) -> list[schema.Language]:
         """The languages, and what each is translated to."""

@@ -65,7 +65,7 @@ def bind(host: str, port: int) -> socket.socket:
     """Return a listening socket. Raises InputError if the address cannot be used."""
     try:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except (OSError, TypeError, UnicodeError) as error:  # the last two: too long a name, or bytes that are not UTF-8
+    except (OSError, TypeError, UnicodeError) as error:  # TypeError, UnicodeError: the name is too long or not UTF-8
         reason = getattr(error, "strerror", "it is no name of a host")
         raise InputError(f"cannot listen on {host} port {port}: {reason}", hint="use another --port") from error
     # Connections inherit both options. asyncio does not set TCP_NODELAY for sockets of `create_server`: the body of an

@@ -13,7 +13,8 @@ from string import capwords
 from nmt.text.tokenizer import Tokenizer
 
 CAPITALS = 0.9  # least share of the letters of a line in capitals
-EVIDENCE, SHORT = 3, 3  # words of a title that are usually in lower case; letters of words that may be so in a title
+EVIDENCE = 3  # a title has at least so many words whose usual case is lower case
+SHORT = 3  # words of at most so many letters may be in lower case in a title
 WORD = re.compile(r"(?<![\w'’])[^\W\d_](?:[\w'’-]*[^\W_])?")
 FIRST = re.compile(r"(?:^|[.!?…]\s)[^\w.!?…]*\Z")
 NO_PIECE = re.compile("<unk>|<0x..>")

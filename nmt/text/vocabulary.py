@@ -35,7 +35,7 @@ def vocabulary_of(model: bytes) -> list[str] | None:
     try:
         pieces = parse_json(content)
         if isinstance(pieces, list) and {*map(type, pieces)} <= {str} and len({*pieces}) == len(pieces):
-            "".join(pieces).encode()  # half a surrogate pair is an error
+            "".join(pieces).encode()  # raises ValueError for a lone surrogate
             return pieces
     except ValueError:
         pass

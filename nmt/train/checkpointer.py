@@ -203,9 +203,9 @@ class Checkpointer:
                 }
 
     def _restore_best(self) -> None:
-        """Forget a best model that the model file lacks, as in a run that was copied while it was trained."""
+        """Forget the best model if the model file does not hold it, as in a run that was copied during its training."""
         progress, file, step = self.state.progress, self.run.model_file, -1
-        with contextlib.suppress(ModelError):  # it is missing or damaged
+        with contextlib.suppress(ModelError):  # the file is missing or damaged
             step = parse_progress(read_header(file)[1], file).step
         if progress.best is not None and step < progress.best_step:
             log.warning("%s lacks the best model: the next validation writes it again", file)

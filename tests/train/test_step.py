@@ -1,4 +1,4 @@
-"""A training step; tests/reliability/test_training_random.py has its gradient."""
+"""A training step: norm, loss, dropout; its gradient is tested in tests/reliability/test_training_random.py."""
 
 import pytest
 import torch

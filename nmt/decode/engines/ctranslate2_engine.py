@@ -206,7 +206,7 @@ def converted(file: Path, precision: Precision) -> tuple[Path, str]:
 
     def make(directory: Path) -> None:
         convert(file, directory, kind)
-        now = file.stat()  # another file may have been here for a moment
+        now = file.stat()  # the file may have been replaced and restored
         if hash_file(file) != digest or (now.st_ino, now.st_ctime_ns) != (before.st_ino, before.st_ctime_ns):
             raise ModelError(f"{file} has changed while it was converted", hint="try again")
         mark_loadable("ctranslate2", contents(directory))

@@ -179,9 +179,8 @@ def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[
 def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
     """Convert a model to bf16 in place, or leave it in fp32. Raises ConfigError for int8."""
     if precision == "int8":
-        raise ConfigError(
-            "torch does not translate in int8", hint="CTranslate2 does, on a CPU and with one Transformer"
-        )
+        hint = "CTranslate2 does, on a CPU and with one Transformer"
+        raise ConfigError("torch does not translate in int8", hint=hint)
     if precision == "bf16":  # not model.bfloat16(), which drops the imaginary part of rotary positions
         for x in (*model.parameters(), *model.buffers()):
             if x.is_floating_point():
