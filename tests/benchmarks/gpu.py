@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import CalledProcessError
 from typing import Any
 
 import torch
@@ -36,7 +37,7 @@ from nmt.train.replicas import Replicas
 from nmt.train.step import StepFigures, StepOptions, train_step
 
 Step = Callable[[Batch], object]  # a training step on a batch, which it moves to the device
-SECONDS = 10.0  # of each system's measurement
+PIECES = ("speed", "memory", "quality")
 N_CALLS = 100  # of an operation between two synchronizations
 # Number of parameters -> width, heads, layers of each side and width of feed-forward layers; vocabulary.
 SIZES = {"7.3M": ((256, 4, 4, 512), 8_000), "65M": ((512, 8, 6, 2048), 40_000), "210M": ((1024, 16, 6, 4096), 32_000)}
@@ -66,6 +67,7 @@ class Setup:
     results: Results
     recipe: Path  # the config that is trained at full length
     miniature: bool = False
+    seconds_each: float = 10.0  # of each system's measurement
 
     @property
     def device(self) -> torch.device:
@@ -109,25 +111,39 @@ class Setup:
         return trained(self.recipe.absolute(), self.home / name, *few, *overrides, *options)
 
 
-def measure_all(setup: Setup) -> None:
-    """Measure everything that is not in the tables."""
-    add = setup.results.add
-    for size, (shape, vocabulary) in (TINY if setup.miniature else SIZES).items():
-        settings = sized(*shape)
-        batches = batches_of(vocabulary, setup.batch_tokens)[: 2 if setup.miniature else None]
-        for name, make_step in systems(settings, vocabulary, setup).items():
-            add(f"Training, {size}", name, partial(speed, make_step, batches, settings, vocabulary, setup))
-        add("A step of greedy search, 64 sentences", size, partial(decoding, settings, vocabulary, setup))
-    for share in (0.03, 0.2, 0.45):
-        add("Self-attention, forward and backward", f"{share:.0%} padding", partial(attention, share, setup))
-    for kind in ("fp32", "bf16"):
-        add("Precision", kind, partial(setup.train, f"precision-{kind}", f"train.precision={kind}"))
-    add("Resuming", "deterministic", partial(resume, setup))
-    # name, limit of a part's positions (0 is none), share of the GPU's memory
-    for name, limit, memory in (("small parts", 512, 1.0), ("split when out of memory", 0, 0.1)):
-        add("A batch too large", name, partial(splitting, limit, memory, setup))
-    for seed in (1,) if setup.miniature else (1, 2, 3):
-        add("Recipe", f"seed {seed}", partial(recipe, seed, setup))
+def measure(setup: Setup, pieces: Sequence[str] = PIECES) -> None:
+    """Measure everything of these pieces that is not in the tables."""
+
+    def add(title: str, name: str, make: Callable[[], Row]) -> None:
+        setup.results.add(title, name, partial(made_or_failed, make))
+
+    if "speed" in pieces:
+        for size, (shape, vocabulary) in (TINY if setup.miniature else SIZES).items():
+            settings = sized(*shape)
+            batches = batches_of(vocabulary, setup.batch_tokens)[: 2 if setup.miniature else None]
+            for name, make_step in systems(settings, vocabulary, setup).items():
+                add(f"Training, {size}", name, partial(speed, make_step, batches, settings, vocabulary, setup))
+            add("A step of greedy search, 64 sentences", size, partial(decoding, settings, vocabulary, setup))
+        for share in (0.03, 0.2, 0.45):
+            add("Self-attention, forward and backward", f"{share:.0%} padding", partial(attention, share, setup))
+    if "memory" in pieces:
+        # name, limit of a part's positions (0 is none), share of the GPU's memory
+        for name, limit, memory in (("small parts", 512, 1.0), ("split when out of memory", 0, 0.1)):
+            add("A batch too large", name, partial(splitting, limit, memory, setup))
+    if "quality" in pieces:
+        add("Resuming", "deterministic", partial(resume, setup))
+        for kind in ("fp32", "bf16"):
+            add("Precision", kind, partial(setup.train, f"precision-{kind}", f"train.precision={kind}"))
+        for seed in (1,) if setup.miniature else (1, 2, 3):
+            add("Recipe", f"seed {seed}", partial(recipe, seed, setup))
+
+
+def made_or_failed(make: Callable[[], Row]) -> Row:
+    """A row, or the first line of its error: out of memory, no compiler, a build of torch without a function."""
+    try:
+        return make()
+    except (RuntimeError, ImportError, CalledProcessError) as error:
+        return {"failed": str(error).partition("\n")[0][:80]}
 
 
 def speed(
@@ -145,11 +161,8 @@ def speed(
         for src, tgt in zip((batch.src != PAD).sum(1), (batch.tgt_out != PAD).sum(1), strict=True)
     )
     n_tokens = sum(batch.n_target_tokens for batch in batches)
-    try:
-        step = make_step()
-        seconds = setup.seconds(lambda: [step(batch) for batch in batches], SECONDS)
-    except RuntimeError as error:  # out of memory, or no compiler
-        return {"failed": str(error).partition("\n")[0][:80]}
+    step = make_step()
+    seconds = setup.seconds(lambda: [step(batch) for batch in batches], setup.seconds_each)
     peak = peak_flops(torch.bfloat16, setup.device.type, setup.batch_tokens // 2)
     memory = peak_memory(setup.device) / 1e9
     return {"tokens_s": n_tokens / seconds, "percent_of_peak": 100 * n_flops / seconds / peak, "memory_gb": memory}
@@ -275,11 +288,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--home", type=Path, default=Path(".bench/gpu"), help="where everything is written")
     parser.add_argument("--config", type=Path, default=Path("configs/demo.yaml"), help="the recipe that is trained")
+    parser.add_argument("--pieces", nargs="+", choices=PIECES, default=PIECES, help="what is measured; default: all")
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each system's speed")
     args = parsed(parser)
     if not torch.cuda.is_available():
         parser.error("there is no GPU")
     results = Results(args["home"] / "gpu")
-    measure_all(Setup(results, args["config"]))
+    measure(Setup(results, args["config"], seconds_each=args["seconds"]), args["pieces"])
     print(results.markdown(), end="")
 
 

@@ -97,7 +97,7 @@ def test_the_ladder(five_corpus: FiveCorpus, commands: list[Sequence[str]]) -> N
 def test_every_benchmark_of_a_gpu_runs_in_miniature(five_corpus: FiveCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "find_spec", lambda _: None)  # transformers takes seconds to load
     results = experiments.Results(five_corpus.home / "gpu" / "gpu")
-    gpu.measure_all(gpu.Setup(results, five_corpus.config, miniature=True))
+    gpu.measure(gpu.Setup(results, five_corpus.config, miniature=True))
     tables = results.tables
     speeds = tables["Training, tiny"]
     assert {"nmt, adamw", "nmt, muon", "torch.nn.Transformer, plain loop"} <= speeds.keys()

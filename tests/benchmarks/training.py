@@ -112,7 +112,7 @@ def training_flops(sizes: dict[str, Any], n_source: int, n_target: int) -> float
 
 def peak_flops(dtype: torch.dtype, device: str = "cpu", size: int = 2048) -> float:
     """The machine's FLOP/s in the fastest of several large matmuls."""
-    a = torch.ones(size, size, dtype=dtype, device=device)
+    a = torch.randn(size, size, device=device).to(dtype)
     times = []
     for _ in range(8):
         start = time.perf_counter()
