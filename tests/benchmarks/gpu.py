@@ -139,11 +139,11 @@ def measure(setup: Setup, pieces: Sequence[str] = PIECES) -> None:
 
 
 def made_or_failed(make: Callable[[], Row]) -> Row:
-    """A row, or the first line of its error: out of memory, no compiler, a build of torch without a function."""
+    """A row, or the beginning of its error: out of memory, no compiler, a build of torch without a function."""
     try:
         return make()
     except (RuntimeError, ImportError, CalledProcessError) as error:
-        return {"failed": str(error).partition("\n")[0][:80]}
+        return {"failed": " ".join(str(error).split())[:200]}
 
 
 def speed(
