@@ -8,21 +8,22 @@ from pydantic import ValidationError
 from nmt.config import Config
 from nmt.errors import ConfigError
 
-# (number of training pairs below which the preset applies, settings). The first two are our own recipes; the others
-# are known to work on Multi30k, IWSLT and WMT. Two micro-batches per step, because the pairs of one micro-batch have
-# similar lengths, and a step learns more from a mixture of lengths.
+# (number of training pairs below which the preset applies, settings). The rates up to width 256 are Muon's: 8 epochs on
+# the demo give dev BLEU 83 at 6e-3, and 19 at 2e-3. Two micro-batches per step, because the pairs of one micro-batch
+# have similar lengths, and a step learns more from a mixture of lengths.
 PRESETS: list[tuple[float, dict[str, Any]]] = [
     (500, {"vocab_size": 600, "d_model": 64, "d_ff": 256, "n_layers": 2, "n_heads": 4, "dropout": 0.0,
-           "batch_tokens": 1024, "accumulate": 1, "lr": 2e-3, "warmup": 50, "max_epochs": 300}),
+           "batch_tokens": 1024, "accumulate": 1, "lr": 4e-3, "warmup": 50, "max_epochs": 300}),
     (12_000, {"vocab_size": 1500, "d_model": 128, "d_ff": 512, "n_layers": 3, "n_heads": 4, "dropout": 0.1,
-              "batch_tokens": 1024, "accumulate": 2, "lr": 2e-3, "warmup": 300, "max_epochs": 60}),
+              "batch_tokens": 1024, "accumulate": 2, "lr": 6e-3, "warmup": 300, "max_epochs": 60}),
     (100_000, {"vocab_size": 8000, "d_model": 256, "d_ff": 1024, "n_layers": 3, "n_heads": 4, "dropout": 0.3,
-               "batch_tokens": 2048, "accumulate": 2, "lr": 1.5e-3, "warmup": 800, "max_epochs": 40}),
+               "batch_tokens": 2048, "accumulate": 2, "lr": 4e-3, "warmup": 800, "max_epochs": 40}),
     (1_000_000, {"vocab_size": 16_000, "d_model": 512, "d_ff": 1024, "n_layers": 6, "n_heads": 4, "dropout": 0.3,
                  "batch_tokens": 4096, "accumulate": 2, "lr": 7e-4, "warmup": 4000, "max_epochs": 30}),
     (math.inf, {"vocab_size": 32_000, "d_model": 512, "d_ff": 2048, "n_layers": 6, "n_heads": 8, "dropout": 0.1,
                 "batch_tokens": 8192, "accumulate": 2, "lr": 7e-4, "warmup": 4000, "max_epochs": 10}),
 ]  # fmt: skip
+ADAMW_LR = 2e-3  # the highest rate with optimizer=adamw
 
 
 def fit_config(config: Config, n_pairs: int, n_characters: int = 0) -> Config:
@@ -35,6 +36,8 @@ def fit_config(config: Config, n_pairs: int, n_characters: int = 0) -> Config:
         "train": {key: preset[key] for key in ("batch_tokens", "lr", "warmup")},
     }
     train = config.train
+    if train.optimizer == "adamw":
+        fitted["train"]["lr"] = min(preset["lr"], ADAMW_LR)
     if "batch_tokens" not in train.model_fields_set:  # if the user sets it, a step has one batch by default
         fitted["train"]["accumulate"] = preset["accumulate"]
     if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:

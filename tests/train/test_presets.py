@@ -53,6 +53,12 @@ def test_what_is_left_open_follows_the_number_of_pairs(n_pairs: int) -> None:
     assert fit_config(check_config(found.model_dump(), {}, "test"), 7) == found  # in a resolved config all is set
 
 
+def test_adamw_has_a_lower_rate_than_muon() -> None:
+    assert (
+        fit_config(config_of({"train": {"optimizer": "adamw"}}), 5000).train.lr < fit_config(config_of(), 5000).train.lr
+    )
+
+
 def test_a_step_is_as_large_as_the_user_says() -> None:
     assert fit_config(config_of(), 29_000).train.accumulate == 2
     assert fit_config(config_of({"train": {"batch_tokens": 3000}}), 29_000).train.accumulate == 1
