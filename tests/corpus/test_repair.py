@@ -117,10 +117,7 @@ DIRT_OF_PAIRS: dict[str, Callable[[bytes, bytes], tuple[bytes, bytes]]] = {
 def dirtied(
     pairs: list[tuple[bytes, bytes]], rng: random.Random, others: list[tuple[bytes, bytes]]
 ) -> tuple[tuple[list[bytes], list[bytes]], set[tuple[bytes, bytes]]]:
-    """Both sides with planted faults, and the pairs that are left as they were; none if later lines are shifted.
-
-    A third of the faulty lines repeat a line of this corpus or one of `others`, and differ from it by the fault alone.
-    """
+    """Both sides with planted faults, also in repeated lines, and the pairs left as they were (none if shifted)."""
     pairs, clean = list(pairs), set(pairs)
     for i in rng.sample(range(len(pairs)), len(pairs) // 8):
         clean.discard(pairs[i])

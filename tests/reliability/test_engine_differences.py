@@ -1,7 +1,6 @@
 """The two engines translate alike: greedily every line, with a beam all but the few on which their searches differ.
 
-`nmt.decode.engines.ctranslate2_engine` says how the searches differ. `make test` translates mixed words of the five
-sentences; `make soak`, the test set of the demo, or of the run `NMT_SOAK_MODEL`.
+`make soak` also translates the test set of the demo, or of the run `NMT_SOAK_MODEL`.
 """
 
 import os
