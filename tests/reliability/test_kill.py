@@ -90,7 +90,7 @@ def test_a_copy_of_a_run_in_training_goes_on_to_the_same_weights(tmp_path: Path)
     """A slow copy: one part of it is older than the rest. If that is the model file, the best model may be lost."""
     config, draw, n_refused = write_config(tmp_path, train__metric="loss"), random.Random(3), 0
     expected, _ = unbroken(config)
-    for number in range(soak(2, 100)):
+    for number in range(soak(1, 100)):
         run, copied = tmp_path / f"run{number}", tmp_path / f"copy{number}"
         copied.mkdir()
         first = draw.choice(["model.safetensors", "checkpoints", "metrics.jsonl"]) if number else "model.safetensors"
@@ -125,7 +125,7 @@ def test_a_signal_at_a_random_moment_saves_and_the_resumed_run_has_the_same_weig
     config = write_config(tmp_path, train__accumulate=2, train__deterministic=device == "cuda")
     expected, seconds = unbroken(config, "--device", device)
     draw, slowest, n_runs = random.Random(2), 0.0, 0
-    numbers = [signal.SIGINT, signal.SIGTERM] * soak(1, 20)
+    numbers = soak([signal.SIGTERM], [signal.SIGINT, signal.SIGTERM] * 20)
     while numbers:
         run, code = tmp_path / f"run{n_runs}", -1
         while code != 0 and numbers:

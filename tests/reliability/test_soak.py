@@ -31,7 +31,7 @@ def test_a_day_in_a_minute(tmp_path: Path) -> None:
     config, asked = write_config(tmp_path), request("/translate", BODY)
     trained(config, tmp_path / "run", f"train.max_steps={n_steps}")
     with serving(tmp_path, "--engine", "torch") as server:
-        expected, end = settled(server.answer(asked)), time.monotonic() + soak(3, 120)
+        expected, end = settled(server.answer(asked)), time.monotonic() + soak(1, 120)
         while time.monotonic() < end:
             n_steps += 2
             started = []
