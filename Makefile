@@ -69,7 +69,7 @@ test-browser: browser  ## run the tests of the pages in Chromium
 
 soak: $(INSTALLED)  ## run the fault injection and the comparison of search with its reference in full
 	NMT_SOAK=1 $(BIN)/python $(PYTEST) tests/reliability tests/test_distributed.py tests/test_processes.py tests/decode/test_search_random.py tests/serve/test_server.py \
-		tests/corpus/test_repair.py tests/cli/test_sweep_command.py
+		tests/corpus/test_repair.py tests/corpus/test_split.py tests/cli/test_sweep_command.py
 
 # `pytest` tests the installed package; `python -m pytest` would import nmt/ from here. -W default: warnings of old
 # libraries are not errors.

@@ -1,7 +1,4 @@
-"""Shared by the tests: running the command, checking its output, five sentence pairs, a run trained on them.
-
-Test files import helpers by name: `from conftest import run_nmt`.
-"""
+"""Shared by the tests: running the command, checking its output, five sentence pairs, a run trained on them."""
 
 import contextlib
 import gc
@@ -263,14 +260,6 @@ def data_of_page(page: str) -> Any:
     return json.loads(block)
 
 
-def argos_python() -> str:
-    """A Python interpreter that has Argos Translate: NMT_ARGOS_PYTHON, or the current one."""
-    python = os.environ.get("NMT_ARGOS_PYTHON", sys.executable)
-    if subprocess.run([python, "-c", "import argostranslate"], capture_output=True, check=False).returncode:
-        pytest.skip("no argostranslate: install it elsewhere, and set NMT_ARGOS_PYTHON to that Python")
-    return python
-
-
 @pytest.fixture(scope="module")  # per session, its event loop would prevent other tests from running one
 def browser() -> Iterator[Any]:
     """Chromium, driven by playwright."""
@@ -300,10 +289,7 @@ SCREENS: list[dict[str, Any]] = [  # options for `opened_page`
 
 @contextlib.contextmanager
 def opened_page(browser: Any, url: str, *may_load: str, ignored: str | None = None, **options: Any) -> Iterator[Any]:
-    """Open a page; check at the end that it loaded nothing but URLs with the prefixes `may_load`, and logged no error.
-
-    Errors that have the text `ignored` are expected.
-    """
+    """Open a page; at the end, it loaded only URLs that begin with `may_load`, and logged no error but `ignored`."""
     problems: list[str] = []
 
     def check(request_url: str) -> None:
@@ -321,6 +307,12 @@ def opened_page(browser: Any, url: str, *may_load: str, ignored: str | None = No
     finally:
         context.close()
     assert [problem for problem in problems if ignored is None or ignored not in problem] == []
+
+
+def opened_text(browser: Any, folder: Path, text: str, **options: Any) -> contextlib.AbstractContextManager[Any]:
+    """Open a page of one file, which loads nothing."""
+    (file := folder / "page.html").write_text(text, encoding="utf-8")
+    return opened_page(browser, file.as_uri(), **options)
 
 
 # --- data and a run ---------------------------------------------------------------------------------------

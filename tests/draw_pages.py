@@ -1,6 +1,6 @@
-"""Draw the pictures of README.md, nmt/insight/README.md and configs/ladder/README.md, light and dark.
+"""Draw the pictures of README.md and of nmt/insight and configs/ladder, after `make demo ladder browser`.
 
-Run `make demo ladder browser`, then `.venv/bin/python tests/draw_pages.py runs/demo .bench/ladder/growth.html`.
+`.venv/bin/python tests/draw_pages.py runs/demo .bench/ladder/growth.html` draws each light and dark.
 """
 
 import shutil

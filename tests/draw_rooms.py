@@ -1,7 +1,4 @@
-"""Draw the top-level packages and modules of nmt/ and their imports into nmt/README.md, as a Mermaid flowchart.
-
-An import that follows from other arrows is left out: if A imports B and C, and B imports C, only A -> B -> C is drawn.
-"""
+"""Draw the packages and modules of nmt/ and their imports, if they follow from no others, into nmt/README.md."""
 
 from pathlib import Path
 

@@ -2,11 +2,13 @@
 
 import functools
 import itertools
+import json
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import safetensors.torch
 import torch
 from conftest import SOURCE, TARGET, model_of
 from torch import Tensor, nn
@@ -20,8 +22,10 @@ from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
 from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
+from nmt.run import checkpoint as checkpoints
 from nmt.run.checkpoint import Checkpoint, new_model, save_checkpoint, weights_of
 from nmt.run.directory import RunDirectory
+from nmt.run.header import hash_of
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import Batch, collate, pad_source
 from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
@@ -68,10 +72,7 @@ def name(choices: dict[str, Any]) -> str:
 def make(
     seed: int = 1, n_target_vocab: int = V, n_source_vocab: int = V, scale: float = 1.0, **choices: Any
 ) -> Seq2Seq:
-    """A small model in float64 with random weights, biases and norms, so that a leak from masked positions is visible.
-
-    With a larger `scale` of the weights, outputs of different sentences differ more.
-    """
+    """A small model in float64 with random weights, biases and norms; a larger `scale` makes outputs differ more."""
     torch.manual_seed(seed)
     model = fresh(n_target_vocab, n_source_vocab, **choices).double()
     with torch.no_grad():
@@ -272,6 +273,24 @@ def write_run(translator: Translator, path: Path) -> RunDirectory:
     save_checkpoint(run.model_file, Checkpoint(translator.config, tensors, translator.tokenizers))
     run.write_tokenizers(translator.tokenizers, joint=True)
     return run
+
+
+class Parts(NamedTuple):
+    """The parts of a model file, from which anybody can write a changed file with valid hashes."""
+
+    tensors: dict[str, Tensor]
+    header: dict[str, Any]
+
+    @classmethod
+    def of(cls, path: Path) -> "Parts":
+        with safetensors.safe_open(path, framework="pt") as file:
+            header = json.loads(file.metadata()["nmt"])
+            return cls({name: file.get_tensor(name) for name in file.keys()}, header)  # noqa: SIM118 - no dict
+
+    def joined(self) -> bytes:
+        header = {**self.header, "header_sha256": hash_of(self.header)}
+        text = json.dumps({**header, "tensors_sha256": checkpoints._hash_parts(self.tensors)})
+        return safetensors.torch.save(self.tensors, {"nmt": text})
 
 
 # --- text -------------------------------------------------------------------------------------------------

@@ -102,8 +102,8 @@ def made_up_batch(step: int, n_pairs: int) -> Batch:
     return collate(sides[:n_pairs], sides[n_pairs:], list(range(n_pairs)))
 
 
-def fifty_steps(output: Path) -> None:
-    """Do fifty float64 steps, every other one with predicted tokens as input; the first rank writes the losses."""
+def twenty_steps(output: Path) -> None:
+    """Do float64 steps, every other one with predicted tokens as input; the first rank writes the losses."""
     settings = TrainSettings(lr=3e-3, decoder_input="scheduled_sampling")
     torch.manual_seed(1)
     sizes = ModelSettings(d_model=16, d_ff=32, n_encoder_layers=1, n_decoder_layers=1, dropout=0.0)
@@ -114,7 +114,7 @@ def fifty_steps(output: Path) -> None:
     with ranks_joined():
         assert gather_items(mine(texts)) == texts
         replicas = Replicas(parallel(model))
-        for step in range(50):
+        for step in range(20):
             batches = [made_up_batch(step, 7), made_up_batch(1000 + step, 1), made_up_batch(2000 + step, 3)]
             batches = batches[: 1 + step % 3]  # the second has fewer rows than there are ranks
             prediction_rate = step % 2 / 2
@@ -130,16 +130,16 @@ def as_rank(variables: dict[str, str], function: Callable[..., object], *args: o
 
 
 def test_two_ranks_have_the_losses_of_one_process(tmp_path: Path) -> None:
-    fifty_steps(tmp_path / "one")
+    twenty_steps(tmp_path / "one")
     first, places = torchruns(0), [{"RANK": i, "LOCAL_RANK": i} for i in "01"]
-    ranks = [FORKS.Process(target=as_rank, args=(first | one, fifty_steps, tmp_path / "two")) for one in places]
+    ranks = [FORKS.Process(target=as_rank, args=(first | one, twenty_steps, tmp_path / "two")) for one in places]
     for process in ranks:
         process.start()
     for process in ranks:
         process.join(PATIENCE_S)
     assert [process.exitcode for process in ranks] == [0, 0]
     expected, found = (json.loads((tmp_path / name).read_text()) for name in ("one", "two"))
-    assert len(expected) == 50
+    assert len(expected) == 20
     assert expected[-1] < expected[0]
     assert found == pytest.approx(expected, rel=1e-9)
 

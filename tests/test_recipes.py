@@ -1,4 +1,4 @@
-"""Every recipe in configs/ parses, and the source and target files of its corpora match."""
+"""Every recipe in configs/ parses, its sources and targets match; checks of the Dockerfile, without docker."""
 
 from pathlib import Path
 
@@ -62,3 +62,16 @@ def test_a_corpus_ships_with_the_project_or_can_be_downloaded(recipe: Config) ->
             assert paths <= set(corpus.files(corpus.languages))
         else:
             assert all((ROOT / path).is_file() for path in paths)
+
+
+def test_the_image_runs_as_an_ordinary_user_and_takes_what_is_there() -> None:
+    lines = (ROOT / "configs/docker/Dockerfile").read_text().splitlines()
+    steps = [line.split(" ", 1) for line in lines if line and not line.startswith("#")]
+    kinds = [kind for kind, _ in steps]
+    assert kinds.index("USER") < kinds.index("ENTRYPOINT")
+    assert ["USER", "root"] not in steps
+    ignored = (ROOT / "configs/docker/Dockerfile.dockerignore").read_text().splitlines()
+    for sources in (rest.split()[:-1] for kind, rest in steps if kind == "COPY"):
+        for source in sources:
+            assert (ROOT / source).exists()
+            assert f"!{source}" in ignored

@@ -4,15 +4,14 @@ import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from conftest import FiveRun, err_lines, one_clear_error, out_lines, run_nmt
-from small_run import SEVERAL, config_of, run_training
+from small_run import SEVERAL, TRAIN, config_of, run_training
 
 import nmt
-from nmt.config import Config, TokenizerSettings
+from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, InputError, NmtError
 from nmt.run.directory import RunDirectory
 from nmt.text import EOS
@@ -40,15 +39,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for side, lines in SIDES.items():
             (home / f"{name}.{side}").write_text("".join(f"{line}\n" for line in lines[::step]))
     sizes = {"d_model": 32, "d_ff": 64, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1, "dropout": 0.0}
-    training = {"batch_tokens": 600, "max_steps": 300, "validate_every": 300, "lr": 2e-2, "warmup": 30}
-    tree: dict[str, Any] = {
-        "run": str(home / "run"),
-        "data": {"root": str(home), **{name: corpora(name) for name in ("train", "dev", "test")}},
-        "tokenizer": {"vocab_size": 300, "type": "bpe"},
-        "model": {**sizes, "positions": "rotary"},
-        "train": {**training, "precision": "fp32"},
-    }
-    run_training(Config.model_validate(tree))
+    training = {**TRAIN, "batch_tokens": 600, "max_steps": 300, "validate_every": 300, "lr": 2e-2, "warmup": 30}
+    data = {"root": str(home), **{name: corpora(name) for name in ("train", "dev", "test")}}
+    tokenizer, model = {"vocab_size": 300, "type": "bpe"}, {**sizes, "positions": "rotary"}
+    run_training(config_of(home, data=data, tokenizer=tokenizer, model=model, train=training))
     return home / "run"
 
 

@@ -164,15 +164,11 @@ class Trainer:
         progress.n_ranks = n_workers
 
     def run_steps(self, replicas: Replicas, report: Report, started: float) -> int:
-        """Run steps until the budget is spent or a signal is received.
+        """Run steps until the budget is spent or a signal is received; return the signal's number, else 0.
 
-        Args:
-            started: `time.monotonic()` at the start of training, minus the seconds that earlier processes have trained.
-        Returns:
-            the number of the signal; 0 at the end of the budget.
-        Raises:
-            DivergedError: the gradients of several steps in a row, or the dev loss, are NaN or infinite.
-            Interrupted: a signal was received during a validation.
+        `started` is `time.monotonic()` at the start, minus the seconds that earlier processes have trained.
+        Raises DivergedError if the gradients of several steps in a row, or the dev loss, are NaN or infinite, and
+        Interrupted if a signal is received during a validation.
         """
         progress, settings = self.progress, self.config.train
         self.validate_if_due(report)  # a resumed run repeats the validation during which it was stopped
@@ -214,8 +210,6 @@ class Trainer:
                 yield micro_batches
             progress.epoch, progress.batch = progress.epoch + 1, 0
 
-    # --- validation ---------------------------------------------------------------------------------------
-
     def validate_if_due(self, report: Report) -> None:
         """Validate every `validate_every` steps. If the step is skipped, validate after the next that is not.
 
@@ -251,8 +245,6 @@ class Trainer:
             log.warning("%s", message)
         self.on_validation()
 
-    # --- the end of training, and rollbacks ---------------------------------------------------------------
-
     def finish(self, report: Report, started: float) -> None:
         """Validate once more, unless the last step was validated."""
         progress = self.progress
@@ -283,8 +275,6 @@ class Trainer:
         )
         lr_factor = ROLLBACK_LR ** (before.n_rollbacks + 1)
         log.warning("%s: back to step %d with %g of the rate", error, self.progress.step, lr_factor)
-
-    # --- resume and budget --------------------------------------------------------------------------------
 
     def spent(self) -> float:
         """The fraction of the budget that is spent, 0-1: the largest of the fractions of steps, epochs and minutes."""

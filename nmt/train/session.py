@@ -87,20 +87,14 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Confi
         return config, None, False
     known = before.model_dump(include={"model": True, "tokenizer": True, "data": INHERITED_DATA})
     inherited = with_unset(config, known, what=f"the settings of {name} and those changed")
-    if newest is None:
-        check_tokenizer_kept(before, inherited)
-    log_chosen(f"as in {name}", config, inherited)
-    return inherited, checkpoint, newest is not None
-
-
-def check_tokenizer_kept(before: Config, now: Config) -> None:
-    """Raise ConfigError if fine-tuning would change the model's tokenizer settings."""
-    name = now.train.init_from
-    own, asked = (one.tokenizer.model_dump() for one in (before, now))
-    if changes := [f"tokenizer.{key} is {own[key]}, not {asked[key]}" for key in own if own[key] != asked[key]]:
+    own, asked = (one.tokenizer.model_dump() for one in (before, inherited))
+    changes = [f"tokenizer.{key} is {own[key]}, not {asked[key]}" for key in own if own[key] != asked[key]]
+    if changes and newest is None:
         message = f"train.init_from={name} brings a tokenizer that is not the one asked for: {', '.join(changes)}"
         hint = "leave out the tokenizer section: settings that are not set come from that model"
         raise ConfigError(message, hint=hint)
+    log_chosen(f"as in {name}", config, inherited)
+    return inherited, checkpoint, newest is not None
 
 
 def log_chosen(why: str, before: Config, after: Config) -> None:
@@ -175,7 +169,13 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
         trainer = Trainer(session, quiet=quiet)
         resumed = trainer.checkpointer.resume()
         progress = trainer.progress
-        write_settings(session, resumed=resumed)
+        run.write_config(session.config)
+        if not resumed:
+            run.write_tokenizers(session.tokenizers, session.config.tokenizer.joint)
+            n_pairs = {"train": len(session.data.pairs), "dev": len(session.corpus.dev)}
+            reproducible = settings.max_minutes is None  # else the learning rate depends on the clock
+            manifest = new_manifest(session.corpus.hashes, n_pairs, session.config.seed, reproducible=reproducible)
+            run.write_manifest(manifest)
         if launched().n_ranks > 1:
             n_workers = 1
         elif n_workers is None:
@@ -203,17 +203,6 @@ def check_replicas(n: int, device: torch.device) -> None:
         raise ConfigError("--replicas share a CPU", hint="for several GPUs: torchrun -m nmt train …")
     if n > (n_threads := torch.get_num_threads()):
         raise ConfigError(f"--replicas {n} on {n_threads} threads", hint="fewer, or more --threads")
-
-
-def write_settings(session: Session, *, resumed: bool) -> None:
-    """Write config.yaml, and for a new run the tokenizer and the manifest."""
-    run, config = session.run, session.config
-    run.write_config(config)
-    if not resumed:
-        run.write_tokenizers(session.tokenizers, config.tokenizer.joint)
-        n_pairs = {"train": len(session.data.pairs), "dev": len(session.corpus.dev)}
-        reproducible = config.train.max_minutes is None  # else the learning rate depends on the clock
-        run.write_manifest(new_manifest(session.corpus.hashes, n_pairs, config.seed, reproducible=reproducible))
 
 
 def log_training(session: Session, progress: Progress, n_workers: int) -> None:

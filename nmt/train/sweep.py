@@ -142,8 +142,6 @@ class Sweep:
         if first < 2 * max(warmup):
             log.warning("the first rung has %d steps, warm-up %d: rates are hardly compared", first, max(warmup))
 
-    # --- directories and files ----------------------------------------------------------------------------
-
     def _run(self, candidate: int) -> RunDirectory:
         return RunDirectory(self.path / "trials" / str(candidate + 1))
 

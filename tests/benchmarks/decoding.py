@@ -20,6 +20,7 @@ from nmt.train.corpora import corpus_paths
 FEW_LINES = 8  # the time for so many lines counts as startup
 COPIES = 3  # of the test set in the long file
 BEAMS = {1: "greedy", 5: "beam 5"}
+KINDS = ["float32", "int8"]  # of numbers
 STREAMED, UNCOUNTED = 60, 10  # lines sent one at a time, of which the first are warm-up
 CT2_FP32, CT2_INT8 = "CTranslate2 fp32", "CTranslate2 int8"
 
@@ -45,7 +46,7 @@ def prepare(options: Options) -> Contest:
     path = options.model or options.scratch / "model"
     if not RunDirectory(path).model_file.exists():
         run_nmt("train", options.config, f"run={path}", f"train.max_minutes={options.minutes}")
-    exports = {kind: home / kind for kind in ("float32", "int8")}
+    exports = {kind: home / kind for kind in KINDS}
     for kind, export in exports.items():
         run_nmt("export", "-q", "-m", path, "--to", "ctranslate2", "-o", export, "--quantization", kind)
     config = RunDirectory(path).read_config()
@@ -54,8 +55,8 @@ def prepare(options: Options) -> Contest:
     few, many = home / "few.txt", home / "many.txt"
     for file, lines in ((few, sources[:FEW_LINES]), (many, sources * COPIES)):
         file.write_text("".join(f"{line}\n" for line in lines))
-    for precision in ("fp32", "int8"):  # converts the model into nmt's cache
-        run_nmt("translate", "-q", "-m", path, "--precision", precision, sources[0])
+    for kind in KINDS:  # converts the model into nmt's cache
+        run_nmt("translate", "-q", "-m", path, "--precision", kind.replace("float", "fp"), sources[0])
     tokenize = bleu_tokenizer(language(config.data, "target"))
     return Contest(path, exports, sources, references, tokenize, few, many)
 
@@ -136,17 +137,3 @@ def latency(options: Options) -> list[Table]:
         samples = interleaved(measures, options.rounds)
         tables.append(Table(f"One at a time, {title}", note, commands, samples, "ms", [CT2_FP32, CT2_INT8]))
     return tables
-
-
-def start(options: Options) -> list[Table]:
-    """Time of a whole command that translates one sentence."""
-    contest = prepare(options)
-    commands: dict[str, list[object]] = {
-        "import torch": [sys.executable, "-c", "import torch"],
-        "nmt translate, one sentence": nmt_command(contest, "fp32", contest.sources[0]),
-        "the same with torch": nmt_command(contest, "fp32", "--engine", "torch", contest.sources[0]),
-        "a loop over CTranslate2": ctranslate2_command(contest, "int8", "-i", contest.few, "-o", "/dev/null"),
-    }
-    measures = {name: partial(timed, command, options.scratch) for name, command in commands.items()}
-    samples = interleaved(measures, options.rounds)
-    return [Table("Start", "From the command to its end.", commands, samples, "seconds", ["import torch"])]

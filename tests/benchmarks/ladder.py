@@ -1,7 +1,6 @@
 """The ladder: the models that led to the Transformer, on the same pairs, and ways to decode the best of them.
 
-See configs/ladder/README.md. Tables go to stdout and, after each row, to ladder.md and ladder.json beside the runs;
-growth.html shows one sentence along the training of three of them.
+Tables go to stdout and, after each row, to ladder.md and ladder.json beside the runs; see configs/ladder/README.md.
 """
 
 import argparse

@@ -1,7 +1,4 @@
-"""Shared by the benchmarks of speed: commands with measured memory and load, turns, medians and ratios.
-
-Reads /proc, so it needs Linux. Knows nothing of translation, and does not import torch.
-"""
+"""Shared by the benchmarks of speed: commands with measured memory and load (from /proc), turns, medians and ratios."""
 
 import argparse
 import contextlib

@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,6 @@ import decoding
 import measure
 import plain_loop
 import pytest
-import serving
 import training
 from conftest import FiveCorpus, FiveRun, out_lines, run_nmt
 from measure import Options, Table, started
@@ -64,37 +64,29 @@ def test_training(five_corpus: FiveCorpus, tmp_path: Path, monkeypatch: pytest.M
     assert any("dev_bleu" in line for line in steps)
 
 
-def test_a_curve_has_every_dev_bleu_until_the_time_is_over(tmp_path: Path) -> None:
-    lines = '{"loss": 1}\n{"dev_bleu": 7.0}\n{"dev_bleu": 5.0}\n'
-    endless = f"import pathlib, time; pathlib.Path('metrics').write_text({lines!r}); time.sleep(100)"
-    command = ["env", "-C", tmp_path, sys.executable, "-c", endless]
-    points = [(0.0, 0.0)]
-    trainer = training.Trainer(command, tmp_path / "metrics", curve.bleu_in_json)
-    curve.learned(trainer, replace(options(tmp_path, tmp_path), minutes=0.02), points)
-    assert [bleu for _, bleu in points] == [0.0, 7.0, 5.0]
+def test_a_curve_has_the_best_dev_bleu_by_each_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(training, "steps", lambda *_, **__: [(now + 30, 7.0), (now + 80, 5.0), (now + 110, 9.0)])
+    trainer = training.Trainer([sys.executable, "-c", ""], tmp_path / "metrics", curve.bleu_in_json)
+    found = curve.learned(trainer, replace(options(tmp_path, tmp_path), minutes=2.0))
+    assert (found["1 min"], found["2 min"]) == (7.0, 9.0)
+    assert [curve.bleu_in_json(line, 0.0) for line in ('{"loss": 1}', '{"dev_bleu": 7.0}')] == [0.0, 7.0]
     assert training.from_rate("Step: 7, Tokens per Sec:      800, Lr: 0.1", 0.5) == 400
     assert curve.bleu_of_joey("Steps: 30\tloss: 7.10\tppl: 1210.00\tbleu: 3.25\t*", 0.0) == 3.25
 
 
 def test_decoding(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "KINDS", ["int8"])
     monkeypatch.setattr(decoding, "STREAMED", 3)
     monkeypatch.setattr(decoding, "UNCOUNTED", 1)
     monkeypatch.setattr(decoding, "run_nmt", lambda *words: out_lines(run_nmt(*words)))  # in this process: faster
     chosen = options(five_run.config, tmp_path, five_run.run)
     contest = decoding.prepare(chosen)
-    nmt, ctranslate2 = decoding.nmt_command(contest), decoding.ctranslate2_command(contest, "int8")
+    nmt, ctranslate2 = decoding.nmt_command(contest, "int8"), decoding.ctranslate2_command(contest, "int8")
     for command in ([*nmt, "--stream"], ctranslate2):
         assert decoding.streamed(command, contest, chosen)["ms"] > 0
     assert decoding.translated(ctranslate2, contest, chosen)["BLEU"] == pytest.approx(100)
     assert len(list(iter_lines([contest.many]))) == 5 * decoding.COPIES
-
-
-def test_serving(five_run: FiveRun, tmp_path: Path) -> None:
-    with serving.server(five_run.run, tmp_path) as port:
-        sample = serving.asked(port, ["a"], n_clients=2, seconds=0.2)
-        assert 0 < sample["p50_ms"] <= sample["p99_ms"]
-        with pytest.raises(RuntimeError, match="6,000 characters"):
-            serving.asked(port, ["a" * 6_000], n_clients=1, seconds=0.1)
 
 
 WORDS = [f"{a}{b}{c}" for a in ("ka", "lo", "mi", "tu") for b in "aeiou" for c in ("n", "ra", "sto", "ve", "x")]

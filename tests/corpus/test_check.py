@@ -4,8 +4,8 @@ import gzip
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -68,22 +68,12 @@ PLANTS: dict[str, Plant] = {
 WITH_OTHERS = ["untranslated", "duplicate"]  # take text from other lines
 
 
-@dataclass
-class Planted:
-    """A corpus with planted faults: the planted lines, and the lines that the check reports."""
+class Planted(NamedTuple):
+    """A corpus with planted faults."""
 
-    report: Report
-    lines: dict[str, set[int]]  # of each planted kind
+    planted: dict[str, set[int]]  # lines of each kind
+    found: dict[str, set[int]]  # the lines that the check reports
     n_lines: int
-    named: dict[str, set[int]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for finding in self.report.findings:
-            self.named.setdefault(finding.kind.name, set()).update(finding.lines)
-
-    @property
-    def dirty(self) -> set[int]:
-        return set().union(*self.lines.values())
 
 
 def clean_pairs(name: str) -> list[Texts]:
@@ -127,16 +117,19 @@ def planted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         for line in lines["encoding"]:
             raw[line] = b"caf\xe9 " + raw[line]
         path.write_bytes(b"\n".join(raw))
-    return Planted(check([files], langs), {k: {i + 1 for i in v} for k, v in lines.items()}, len(pairs))
+    found = findings_by_kind(check([files], langs))
+    return Planted({kind: {i + 1 for i in of_kind} for kind, of_kind in lines.items()}, found, len(pairs))
 
 
 def test_planted_faults_are_found_and_clean_lines_are_not_accused(planted: Planted) -> None:
-    n_clean = planted.n_lines - len(planted.dirty)
-    for kind, lines in planted.lines.items():
-        missed, accused = lines - planted.named.get(kind, set()), planted.named.get(kind, set()) - planted.dirty
+    dirty = set().union(*planted.planted.values())
+    n_clean = planted.n_lines - len(dirty)
+    for kind, lines in planted.planted.items():
+        found = planted.found.get(kind, set())
+        missed, accused = lines - found, found - dirty
         assert len(missed) <= (1 - FOUND) * N_PLANTED, (kind, sorted(missed))
         assert len(accused) <= ACCUSED * n_clean, (kind, sorted(accused)[:20])
-    assert len(set().union(*planted.named.values()) - planted.dirty) <= 2 * ACCUSED * n_clean
+    assert len(set().union(*planted.found.values()) - dirty) <= 2 * ACCUSED * n_clean
 
 
 @pytest.fixture(scope="module", params=["grammar", "tatoeba"])

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SCREENS, check_accessible, opened_page
+from conftest import SCREENS, check_accessible, opened_text
 
 from nmt.corpus.check import check
 from nmt.corpus.reading import CorpusFiles
@@ -23,9 +23,7 @@ def test_the_page_shows_all_findings(browser: Any, tmp_path: Path, screen: dict[
     for path, lines in zip(paths, sides, strict=True):
         path.write_text("".join(lines), encoding="utf-8")
     report = check([CorpusFiles("train", [paths[0]], [paths[1]])], ("zh", "en"))
-    file = tmp_path / "page.html"
-    file.write_text(pages.page("check", "nmt check", as_plain(report)), encoding="utf-8")
-    with opened_page(browser, file.as_uri(), **screen) as page:
+    with opened_text(browser, tmp_path, pages.page("check", "nmt check", as_plain(report)), **screen) as page:
         assert page.title() == "nmt check"
         sections = [section.get_attribute("id") for section in page.locator("main section").all()]
         assert sections == ["overview", "errors", "warnings", "notes", "files"]

@@ -7,13 +7,15 @@ import unicodedata
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import soak
 
+from nmt.corpus.characters import MENDED, TESTS
 from nmt.corpus.check import check
-from nmt.corpus.reading import CorpusFiles
-from nmt.corpus.repair import CHANGES, UNUSABLE, fix, output_paths
+from nmt.corpus.reading import CorpusFiles, side_lines
+from nmt.corpus.repair import CHANGES, UNUSABLE, Repair, fix, output_paths
 
 DATA = Path(__file__).parents[2] / "data" / "zh-en"
 
@@ -103,6 +105,8 @@ DIRT: dict[str, Callable[[bytes], bytes]] = {  # of a text
     "repeated": lambda text: text * 8,
     "number": lambda text: text + b" 123456",
     "nul": lambda text: text + b"\0",
+    "separators": lambda text: text + "\u2028a\x85".encode(),
+    "hidden markup": lambda text: text + "<\xadb> &am\0p;".encode(),
 }
 DIRT_OF_PAIRS: dict[str, Callable[[bytes, bytes], tuple[bytes, bytes]]] = {
     "exchanged": lambda source, target: (target, source),
@@ -113,10 +117,7 @@ DIRT_OF_PAIRS: dict[str, Callable[[bytes, bytes], tuple[bytes, bytes]]] = {
 def dirtied(
     pairs: list[tuple[bytes, bytes]], rng: random.Random, others: list[tuple[bytes, bytes]]
 ) -> tuple[tuple[list[bytes], list[bytes]], set[tuple[bytes, bytes]]]:
-    """Both sides with planted faults, and the pairs that are left as they were; none if later lines are shifted.
-
-    A third of the faulty lines repeat a line of this corpus or one of `others`, and differ from it by the fault alone.
-    """
+    """Both sides with planted faults, also in repeated lines, and the pairs left as they were (none if shifted)."""
     pairs, clean = list(pairs), set(pairs)
     for i in rng.sample(range(len(pairs)), len(pairs) // 8):
         clean.discard(pairs[i])
@@ -178,5 +179,19 @@ def test_repair_of_random_corpora_loses_and_leaks_nothing(seed: int, tmp_path: P
         # In train, `check` accuses few clean lines; from dev and test, it drops none of them.
         assert len(lost) <= (0.01 * len(left) if name == "train" else 0), lost
     changes = [json.loads(line) for line in (tmp_path / "fixed" / CHANGES).read_text().splitlines()]
+    for one in done:
+        assert_undone(one, [entry for entry in changes if entry["corpus"] == one.files.name])
     dropped = [one for one in changes if one["action"] == "dropped" and one["corpus"] != "train"]
     assert {kind for one in dropped for kind in one["kinds"]} <= {*UNUSABLE, "no partner"}
+
+
+def assert_undone(done: Repair, changes: list[dict[str, Any]]) -> None:
+    """The cleaned copies, with the listed lines of the originals, are the originals; no fault is left in them."""
+    for side, name in enumerate(("source", "target")):
+        written = done.paths[side].read_bytes().split(b"\n")[:-1]
+        rest, listed = iter(written), {entry[f"{name}_line"]: entry["action"] for entry in changes}
+        for number, line in enumerate(side_lines(done.files.sides[side]), 1):
+            if listed.get(number) != "dropped":
+                assert next(rest) == line or number in listed, (number, line)
+        assert next(rest, None) is None
+        assert not [(kind, text) for kind in MENDED for text in written if TESTS[kind](text.decode())]

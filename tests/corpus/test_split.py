@@ -1,8 +1,13 @@
 """The split of a text: nothing is lost, nothing of dev or test is in train."""
 
+import random
+import re
+import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import soak
 
 from nmt.corpus.split import Facts, key_of, split_corpus
 from nmt.errors import DataError
@@ -72,3 +77,45 @@ def test_letters_of_two_scripts_do_not_overlap(tmp_path: Path) -> None:
     assert facts.letter_overlap == pytest.approx(0, abs=0.05)
     facts, _ = split(tmp_path, [(other, other) for _, other in distinct(400)], seed=2)
     assert facts.letter_overlap == pytest.approx(1)
+
+
+def near(text: str) -> str:
+    """What is left of a sentence without case, punctuation, spaces and digits."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    kept = "".join("" if unicodedata.category(c)[0] in "PSZCN" else c for c in folded)
+    return kept or ("" if any(map(str.isdigit, folded)) else folded)
+
+
+def varied(draw: random.Random, text: str) -> str:
+    """The same sentence, nearly."""
+    ways: list[Callable[[str], str]] = [str.upper, str.lower, str.title, str]
+    ways += [
+        lambda x: x + draw.choice("!?。… \u3000"),
+        lambda x: x.replace(" ", "  "),
+        lambda x: x.replace("1", draw.choice(["7", "23", "１"])),
+        lambda x: f"„{x}“",
+        lambda x: unicodedata.normalize("NFD", x),
+        lambda x: re.sub("[,.]", " ", x),
+    ]
+    return draw.choice(ways)(text)
+
+
+@pytest.mark.parametrize("seed", range(soak(10, 200)))
+def test_no_sentence_of_a_part_is_nearly_in_another(seed: int, tmp_path: Path) -> None:
+    draw = random.Random(seed)
+    words = ["Straße", "größer", "I", "have", "1", "11", "dogs", "çok", "İyi", "ﬁne", "x-y", "N.", "na\u0308"]
+    texts = [" ".join(draw.choices(words, k=draw.randrange(2, 7))) for _ in range(draw.choice([30, 300]))]
+    pairs = [
+        (varied(draw, draw.choice(texts)), varied(draw, draw.choice(texts))) for _ in range(draw.randrange(99, 800))
+    ]
+    try:
+        _, parts = split(tmp_path, pairs)
+    except DataError as error:
+        assert "pairs" in str(error)  # noqa: PT017
+        return
+    for part in parts.values():
+        rest = iter(pairs)
+        assert all((pair.source, pair.target) in rest for pair in part), "not pairs of the text, in its order"
+    for side in ("source", "target"):
+        train, dev, test = ({near(getattr(pair, side)) for pair in part} for part in parts.values())
+        assert not train & dev | train & test | dev & test

@@ -1,6 +1,4 @@
-"""Print the error rate of `nmt align` on gold alignments.
-
-    python tests/decode/measure_alignments.py RUN tests/decode/alignments/de-en.tsv
+"""Print the error rate of `nmt align`: python tests/decode/measure_alignments.py RUN tests/decode/alignments/de-en.tsv
 
 A line of a gold file has source words, target words and links, separated by TABs; s-t is a sure link, s?t a
 possible link.
@@ -71,9 +69,7 @@ def spaced_texts(translator: Translator, gold: Sequence[GoldPair]) -> list[tuple
     ]
 
 
-def error_rate(translator: Translator, gold: list[GoldPair]) -> float:
-    return alignment_error_rate(align(translator, [texts for _, texts in spaced_texts(translator, gold)]), gold)
-
-
 if __name__ == "__main__":
-    print(f"{100 * error_rate(load(sys.argv[1], 'cpu'), read_gold(Path(sys.argv[2]))):.1f} %")
+    model, pairs = load(sys.argv[1], "cpu"), read_gold(Path(sys.argv[2]))
+    found = align(model, [texts for _, texts in spaced_texts(model, pairs)])
+    print(f"{100 * alignment_error_rate(found, pairs):.1f} %")

@@ -1,8 +1,4 @@
-"""Beam search by its definition, without optimizations: the reference that `search` must agree with.
-
-It processes one sentence and one hypothesis at a time, on Python lists. Every step runs the model over the whole
-hypothesis (teacher forcing), without cache, batches or reordering of beams. It does not use `nmt.decode.search`.
-"""
+"""Beam search by its definition: one sentence and hypothesis at a time, in full passes, on lists, without a cache."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,10 +13,7 @@ NextLogProbs = Callable[[list[int]], list[float]]  # the tokens so far -> log-pr
 
 
 def teacher_forced(models: Sequence[Seq2Seq], source: list[int]) -> NextLogProbs:
-    """Return a function that computes next-token log-probabilities (of the models' mean probability) in a full pass.
-
-    `source` has the tokens as the model reads them, including EOS and any padding.
-    """
+    """Next-token log-probabilities of the models' mean probability; `source` has EOS and any padding."""
 
     def next_log_probs(tokens: list[int]) -> list[float]:
         src, tgt_in = torch.tensor([source]), torch.tensor([[BOS, *tokens]])
@@ -39,10 +32,7 @@ def reference_search(
     prefix: Sequence[int] = (),
     max_length: int,
 ) -> list[Hypothesis]:
-    """Return all finished hypotheses of one sentence, best first; `search` returns the first `n_best` of them.
-
-    `source_length` counts EOS but not padding; `max_length` is the longest sequence that the model can hold.
-    """
+    """All finished hypotheses of one sentence, best first; `source_length` counts EOS but not padding."""
     n_beams = options.beam
     limit = math.ceil(options.max_length_a * source_length) + options.max_length_b
     limit = min(max(limit, len(prefix) + 1), max_length)

@@ -1,31 +1,36 @@
-"""Scores of given translations are those of the model's definition, in any window."""
+"""Scores of given translations are those of the model for each pair alone, in any window."""
 
 import math
 from typing import Any
 
 import pytest
+import torch
 from conftest import model_of
 from models import FAMILY, name, small_translator, translator_without_bytes
-from reference_model import ReferenceModel
 
 from nmt.decode import scoring
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.scoring import score_pairs
+from nmt.text import BOS, EOS
+from nmt.text.batches import pad_source
 from nmt.text.lines import Pair
 
 PAIRS = [("a cat", "dogs play."), ("a cat", ""), ("", "a cat"), ("the Ω dog", "中 dog, Ω"), (" ", "")]
 
 
 @pytest.mark.parametrize("choices", FAMILY, ids=name)
-def test_scores_are_those_of_each_pair_by_definition(choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_are_those_of_each_pair_alone(choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "WINDOW", 2)
     translator = translator_without_bytes(**choices)
-    reference, (source, target) = ReferenceModel(model_of(translator)), translator.tokenizers
+    model, (source, target) = model_of(translator), translator.tokenizers
     options = translator.with_options(alpha=0.6, length_penalty="gnmt")
     given = [Pair(n, line, text) for n, (line, text) in enumerate(PAIRS, 1)]
     for found, (line, text) in zip(score_pairs(translator, given, options), PAIRS, strict=True):
         is_blank = not (line + text).strip()
-        expected = [] if is_blank else reference.log_probs(source.encode(line), target.encode(text))
+        tokens = target.encode(text)
+        with torch.no_grad():
+            log_probs = model(pad_source([source.encode(line)]), torch.tensor([[BOS, *tokens]]))[0].log_softmax(-1)
+        expected = [] if is_blank else log_probs[range(len(tokens) + 1), [*tokens, EOS]].tolist()
         (hypothesis,) = found.hypotheses
         assert (found.source, hypothesis.text) == (line, text)
         assert len(hypothesis.tokens) == len(hypothesis.pieces) == len(expected)

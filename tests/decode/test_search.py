@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from models import FAMILY, Table, TableModel, make, name, sources
 from torch import Tensor
 
+from nmt.decode.constraints import Constraint
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import search
 from nmt.errors import ConfigError
@@ -33,9 +34,11 @@ def random_table(seed: int) -> Table:
     return table
 
 
-def all_hypotheses(table: Table, source: tuple[int, ...], options: SearchOptions) -> list[Hypothesis]:
+def all_hypotheses(
+    table: Table, source: tuple[int, ...], options: SearchOptions, n_required: int = 0
+) -> list[Hypothesis]:
     """Every sequence that search may return, scored by the definition, best first."""
-    limit = options.limit(len(source))
+    limit = options.limit(len(source), n_required)
     found = []
     for n_words in range(limit):
         if n_words < options.min_length and n_words + 1 < limit:
@@ -177,19 +180,24 @@ def test_a_model_that_gives_no_numbers_gives_no_hypotheses() -> None:
     assert search(model, sources((A,)), SearchOptions(beam=2)) == [[]]
 
 
-@pytest.mark.parametrize("sample", [False, True])
+TERMS = [Constraint([(5, 6), (7,)]), Constraint(), Constraint([(8, 9, 8)], [4, 5, 6]), Constraint()]
+
+
+@pytest.mark.parametrize("kind", ["beam", "sample", "terms"])
 @pytest.mark.parametrize("choices", FAMILY, ids=name)
-def test_score_is_teacher_forcings_and_neighbours_do_not_matter(choices: dict[str, Any], sample: bool) -> None:
-    narrowed = {"sample": True, "temperature": 1.7, "top_k": 9} if sample else {}
+def test_score_is_teacher_forcings_and_neighbours_do_not_matter(choices: dict[str, Any], kind: str) -> None:
+    narrowed = {"sample": True, "temperature": 1.7, "top_k": 9} if kind == "sample" else {}
     options = SearchOptions(beam=4, n_best=4, max_length_a=1, max_length_b=3, **narrowed)
+    terms = TERMS if kind == "terms" else [Constraint()] * 4
     model = make(**{**choices, "max_positions": 64}, scale=2.0)  # its distributions are far from uniform
     generator = torch.Generator().manual_seed(1)
     rows = [torch.randint(4, 23, (n,), generator=generator).tolist() for n in (3, 9, 1, 6)]
     with torch.no_grad():
         decoder = incremental_decoder(model)
-        together = search(decoder, sources(*rows), options)
+        together = search(decoder, sources(*rows), options, constraints=terms)
+        assert together[1::2] == search(decoder, sources(*rows), options)[1::2], "they have no terms"
         for number, (row, found) in enumerate(zip(rows, together, strict=True)):
-            alone = search(decoder, sources(row), options, sentence_seeds=[number])[0]
+            (alone,) = search(decoder, sources(row), options, sentence_seeds=[number], constraints=[terms[number]])
             assert [h.tokens for h in alone] == [h.tokens for h in found]
             for hypothesis, same in zip(found, alone, strict=True):
                 assert same.score == pytest.approx(hypothesis.score, abs=1e-9)

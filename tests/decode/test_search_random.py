@@ -1,7 +1,5 @@
-"""Search agrees with the reference on random models, batches and options.
+"""Search agrees with the reference on random models, batches and options; the test's parameter seeds all of them.
 
-The parameter of the test is the seed of all its random choices. To repeat one of the seeds that only `make soak` tries:
-`NMT_SOAK=1 pytest "tests/decode/test_search_random.py::test_search_finds_what_the_reference_finds[917]"`.
 Models are in float64, so that rounding changes only the order of hypotheses with equal scores.
 """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ARABIC, SCREENS, SOURCE, TARGET, FiveRun, check_accessible, opened_page, run_nmt, write_five
+from conftest import ARABIC, SCREENS, SOURCE, TARGET, FiveRun, check_accessible, opened_text, run_nmt, write_five
 from models import RNNS, TRANSFORMERS, name, translator_without_bytes
 
 from nmt.decode.translator import load
@@ -34,30 +34,24 @@ def explained(five_run: FiveRun) -> Explanation:
     return explain(load(five_run.run), SOURCE[0], reference=TARGET[1])
 
 
-@pytest.fixture(scope="module")
-def page_file(explained: Explanation, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("page") / "page.html"
-    file.write_text(as_page(explained), encoding="utf-8")
-    return file
-
-
 @pytest.fixture
-def opened(browser: Any, page_file: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The page of an explanation; fails if the page loads anything else or logs an error."""
-    options: dict[str, Any] = getattr(request, "param", {})
-    with opened_page(browser, page_file.as_uri(), **options) as page:
+def opened(browser: Any, explained: Explanation, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The page of an explanation."""
+    with opened_text(browser, tmp_path, as_page(explained), **getattr(request, "param", {})) as page:
         yield page
+
+
+def sections_of(page: Any) -> list[str]:
+    return [one.get_attribute("id") for one in page.locator("main section").all() if one.is_visible()]
 
 
 @pytest.mark.parametrize("screen", SCREENS)
 def test_the_report_is_accessible(browser: Any, five_run: FiveRun, tmp_path: Path, screen: dict[str, Any]) -> None:
     config = RunDirectory(five_run.run).read_config()
     evaluation = evaluated("test", SOURCE, TARGET, [TARGET[0], "a b a b a b", *TARGET[2:]], config)
-    file = tmp_path / "report.html"
-    file.write_text(report.as_page([read_report(five_run.run, evaluation), read_report(five_run.run)]))
-    with opened_page(browser, file.as_uri(), **screen) as page:
-        sections = [section.get_attribute("id") for section in page.locator("main section").all()]
-        assert [one for one in sections if one != "warnings"] == ["curves", "samples", "scores", "settings"]
+    text = report.as_page([read_report(five_run.run, evaluation), read_report(five_run.run)])
+    with opened_text(browser, tmp_path, text, **screen) as page:
+        assert [one for one in sections_of(page) if one != "warnings"] == ["curves", "samples", "scores", "settings"]
         assert page.locator("#charts svg").count() == 9
         page.get_by_role("button", name="By minutes").click()
         page.locator("#charts svg").first.focus()
@@ -70,11 +64,9 @@ def test_the_report_is_accessible(browser: Any, five_run: FiveRun, tmp_path: Pat
 def test_the_comparison_is_drawn_and_accessible(browser: Any, tmp_path: Path, screen: dict[str, Any]) -> None:
     lines = EvaluationSet("the five pairs", SOURCE, [TARGET], "13a")
     systems = [[*TARGET[:4], "4"], ["I read <b>books</b> yesterday .", *TARGET[1:]], TARGET[::-1]]
-    file = tmp_path / "compare.html"
-    file.write_text(compare.as_page(compare.compare(["runs/a", "b", "c"], systems, lines, n_trials=50)))
-    with opened_page(browser, file.as_uri(), **screen) as page:
-        sections = [section.get_attribute("id") for section in page.locator("main section").all()]
-        assert sections == ["scores", "groups", "lines"]
+    text = compare.as_page(compare.compare(["runs/a", "b", "c"], systems, lines, n_trials=50))
+    with opened_text(browser, tmp_path, text, **screen) as page:
+        assert sections_of(page) == ["scores", "groups", "lines"]
         assert page.locator("#score-table tbody tr").count() == 3 * 3
         assert "BLEU: " in page.locator("#verdict").inner_text()
         for summary in page.locator("summary").all():
@@ -89,7 +81,7 @@ def test_the_comparison_is_drawn_and_accessible(browser: Any, tmp_path: Path, sc
 
 def test_every_section_is_there(opened: Any) -> None:
     assert opened.locator("#translation").inner_text() == TARGET[0]
-    assert [section.get_attribute("id") for section in opened.locator("main section").all()] == SECTIONS
+    assert sections_of(opened) == SECTIONS
     for section in SECTIONS:
         assert opened.locator(f"#{section} svg, #{section} table").count() > 0, section
     assert opened.locator("#one-pass-table tbody tr").count() == opened.locator(".token").count()
@@ -247,9 +239,7 @@ def test_boxes_open_by_keyboard_and_layers_unfold(opened: Any, explained: Explan
 )
 def test_the_map_is_that_of_the_model(browser: Any, tmp_path: Path, choices: dict[str, Any]) -> None:
     found = explain(translator_without_bytes(**choices), "a cat sleeps", beam=2)
-    file = tmp_path / "page.html"
-    file.write_text(as_page(found), encoding="utf-8")
-    with opened_page(browser, file.as_uri()) as page:
+    with opened_text(browser, tmp_path, as_page(found)) as page:
         s, is_recurrent = found.settings, found.settings.architecture == "rnn"
         readers = page.locator(".map .arrow.memory").count()
         assert readers == (2 if not is_recurrent else int(s.attention != "none"))
@@ -260,22 +250,17 @@ def test_the_map_is_that_of_the_model(browser: Any, tmp_path: Path, choices: dic
         expected = {"Add & norm": 5 if s.norm == "post" else 0, "learned positions": 2 * (s.positions == "learned")}
         for part, n in (expected | {"both directions": 0} if not is_recurrent else {"both directions": 2}).items():
             assert text.count(part) == n
-        sections = [section.get_attribute("id") for section in page.locator("main section").all()]
         absent = {"reference", *(["masks"] if is_recurrent else []), *(["attention"] if s.attention == "none" else [])}
-        assert sections == [one for one in SECTIONS if one not in absent]
+        assert sections_of(page) == [one for one in SECTIONS if one not in absent]
         check_accessible(page)
 
 
 def test_printed_pages_fit_the_paper_and_show_pieces_and_heads(browser: Any, five_run: FiveRun, tmp_path: Path) -> None:
     evaluation = evaluated("test", SOURCE, TARGET, [TARGET[0], *SOURCE[1:]], RunDirectory(five_run.run).read_config())
-    pages = {
-        "report": report.as_page([read_report(five_run.run, evaluation)]),
-        "explanation": as_page(explain(load(five_run.run), SOURCE[0])),
-    }
-    for kind, text in pages.items():
-        file = tmp_path / f"{kind}.html"
-        file.write_text(text, encoding="utf-8")
-        with opened_page(browser, file.as_uri(), viewport={"width": 718, "height": 1000}) as page:  # A4 without margins
+    paper = {"width": 718, "height": 1000}  # A4 without margins
+    explanation = explain(load(five_run.run), SOURCE[0])
+    for text in (report.as_page([read_report(five_run.run, evaluation)]), as_page(explanation)):
+        with opened_text(browser, tmp_path, text, viewport=paper) as page:
             page.emulate_media(media="print")
             assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
             assert page.locator(".token").count() == page.locator(".token:visible").count()
@@ -284,10 +269,9 @@ def test_printed_pages_fit_the_paper_and_show_pieces_and_heads(browser: Any, fiv
 
 
 def test_a_translation_from_right_to_left(browser: Any, arabic_run: FiveRun, tmp_path: Path) -> None:
-    file = tmp_path / "explanation.html"
-    file.write_text(as_page(explain(load(arabic_run.run), SOURCE[1], reference=ARABIC[1])), encoding="utf-8")
+    text = as_page(explain(load(arabic_run.run), SOURCE[1], reference=ARABIC[1]))
     for screen in SCREENS:
-        with opened_page(browser, file.as_uri(), **screen) as page:
+        with opened_text(browser, tmp_path, text, **screen) as page:
             first, second = (page.locator(".token").nth(i).bounding_box() for i in (0, 1))
             assert first["x"] >= second["x"] + second["width"] - 1, "the first piece stands on the right"
             check_accessible(page, "#words")
@@ -301,9 +285,7 @@ def grown(arabic_run: FiveRun) -> growth.Growth:
 
 @pytest.mark.parametrize("screen", [*SCREENS, {"reduced_motion": "reduce"}], ids=str)
 def test_growth_is_stepped_through(browser: Any, grown: growth.Growth, tmp_path: Path, screen: dict[str, Any]) -> None:
-    file = tmp_path / "growth.html"
-    file.write_text(growth.as_page([grown]), encoding="utf-8")
-    with opened_page(browser, file.as_uri(), **screen) as page:
+    with opened_text(browser, tmp_path, growth.as_page([grown]), **screen) as page:
         assert sections_of(page) == ["curves", "pieces", "attention", "words", "heads"]
         page.get_by_role("button", name="Layer 1, head 2").press("Enter")
         slider = page.get_by_role("slider", name="Snapshot")
@@ -336,18 +318,13 @@ def test_growth_is_stepped_through(browser: Any, grown: growth.Growth, tmp_path:
         page.get_by_role("button", name="Pause").press("Enter")
 
 
-def sections_of(page: Any) -> list[str]:
-    return [one.get_attribute("id") for one in page.locator("main section").all() if one.is_visible()]
-
-
 def test_runs_are_compared_and_chosen_at_the_same_step(browser: Any, grown: growth.Growth, tmp_path: Path) -> None:
     corpus = write_five(tmp_path, "ar", ARABIC)
     settings = ["model.architecture=rnn", "model.attention=none", "train.max_steps=60", "train.snapshots=4"]
     done = run_nmt("train", corpus.config, *settings, cwd=corpus.home)
     assert done.returncode == 0, done.stderr.decode()
     other = growth.growth(corpus.run, SOURCE[0], reference=ARABIC[0])
-    (file := tmp_path / "growth.html").write_text(growth.as_page([grown, other]), encoding="utf-8")
-    with opened_page(browser, file.as_uri()) as page:
+    with opened_text(browser, tmp_path, growth.as_page([grown, other])) as page:
         without_attention = ["together", "curves", "pieces", "words"]
         with_attention = ["together", "curves", "pieces", "attention", "words", "heads"]
         for i, run, sections in ((1, other, without_attention), (0, grown, with_attention)):
@@ -368,8 +345,7 @@ def test_runs_are_compared_and_chosen_at_the_same_step(browser: Any, grown: grow
 
 
 def test_words_found_and_in_order_are_counted(browser: Any, grown: growth.Growth, tmp_path: Path) -> None:
-    (file := tmp_path / "growth.html").write_text(growth.as_page([grown]), encoding="utf-8")
-    with opened_page(browser, file.as_uri()) as page:
+    with opened_text(browser, tmp_path, growth.as_page([grown])) as page:
         for translation, reference, n_found, in_order in (
             ("a dog runs", "a dog runs", 1, 1),
             ("runs dog a", "a dog runs", 1, 1 / 3),

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import SOURCE, TARGET, FiveRun, err_lines, model_of, one_clear_error, run_nmt
+from conftest import SOURCE, TARGET, FiveRun, err_lines, model_of, run_nmt
 from models import small_translator
 
 from nmt.decode.translator import load
@@ -59,8 +59,6 @@ def test_an_export_with_a_shortlist_generates_candidates_only(five_run: FiveRun,
     assert tokens <= {piece, "</s>"}
 
 
-def test_what_has_no_shortlist_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
-    done = run_nmt("export", "-m", five_run.run, "--to", "huggingface", "-o", tmp_path / "out", "--shortlist")
-    one_clear_error(done, 2, "--shortlist does not apply to huggingface")
+def test_what_has_no_shortlist_is_refused(five_run: FiveRun) -> None:
     with pytest.raises(InputError, match="made from the training text of a run"):
         vocabulary_map(load(five_run.model_file, engine="torch"))

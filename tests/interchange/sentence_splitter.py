@@ -1,9 +1,8 @@
-"""Writes nmt/interchange/sentences.onnx: a sentence splitter for MiniSBD, so that an Argos package needs no download.
+"""Writes nmt/interchange/sentences.onnx, a sentence splitter for MiniSBD, so that an Argos package needs no download.
 
-MiniSBD passes the character ids of a paragraph to a model, which labels each character: 0 inside a sentence, 2 at its
-end. This model is an embedding table of character classes and one convolution with the kernel `WEIGHTS`. A sentence
-ends at `.!?…` before a space, unless a lower-case letter follows or a single letter precedes, and at `。！？；`.
-Run it after a change: python tests/interchange/sentence_splitter.py
+The model labels each character of a paragraph, 0 inside a sentence and 2 at its end, by one convolution of character
+classes. A sentence ends at `.!?…` before a space, unless a lower-case letter follows or a single letter precedes, and
+at `。！？；`. Run it after a change: python tests/interchange/sentence_splitter.py
 """
 
 import json

@@ -56,10 +56,7 @@ def test_searches_are_ours_and_log_probs_also_after_saving_again(choices: dict[s
 
 
 def check_searches(theirs: Any, translator: Translator) -> None:
-    """Greedy search and beams find our tokens, with all sentences padded to one batch.
-
-    At the maximum length, transformers would force EOS with log-probability 0. `force_eos` keeps the model's, as we do.
-    """
+    """Greedy search and beams find our tokens; EOS is forced with the model's log-probability, as we do, not with 0."""
     generator = torch.Generator().manual_seed(4)
     n = len(translator.tokenizers.source)
     rows = [torch.randint(4, n, (length,), generator=generator).tolist() for length in range(1, 13)]
@@ -195,7 +192,8 @@ def test_without_transformers_it_warns(five_run: FiveRun, tmp_path: Path, monkey
     assert loaded(out)[0].config.model_type == "pegasus"
 
 
-def test_quantization_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
-    to = ["export", "-m", five_run.run, "--to", "huggingface", "-o", tmp_path / "out", "--quantization", "int8"]
-    one_clear_error(run_nmt(*to), 2, "--quantization does not apply to huggingface")
+def test_what_is_for_ctranslate2_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
+    to = ["export", "-m", five_run.run, "--to", "huggingface", "-o", tmp_path / "out"]
+    for option, *value in (["--quantization", "int8"], ["--shortlist"]):
+        one_clear_error(run_nmt(*to, option, *value), 2, f"{option} does not apply to huggingface")
     assert not (tmp_path / "out").exists()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from models import random_translator
+from reliability.test_untrusted import Bomb
 from safetensors.torch import load_file, save_file
 
 from nmt.errors import DownloadError, InputError, NmtError
@@ -20,13 +21,6 @@ from nmt.interchange.marian import import_marian
 from nmt.interchange.marian_files import model_directory
 
 Mutation = Callable[[Path], object]
-
-
-class Payload:
-    """An object that writes a file when it is unpickled."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (Path("executed"),)
 
 
 def json_edited(name: str, edit: Callable[[dict[str, Any]], object]) -> Mutation:
@@ -73,9 +67,10 @@ def half(name: str) -> Mutation:
 
 def pickled(path: Path) -> None:
     (path / "model.safetensors").unlink()
-    (path / "pytorch_model.bin").write_bytes(pickle.dumps(Payload()))
+    (path / "pytorch_model.bin").write_bytes(PICKLED)
 
 
+PICKLED = pickle.dumps(Bomb(Path("executed")))
 FIVE_HEADS = [with_setting(f"{side}_attention_heads", 5) for side in ("encoder", "decoder")]
 FC1 = "model.encoder.layers.0.fc1.weight"
 REQUIRED = ("config.json", "vocab.json", "source.spm", "target.spm", "model.safetensors")
@@ -111,7 +106,7 @@ MUTATIONS: dict[str, tuple[str, Mutation]] = {  # name -> words of the message, 
     "an embedding is missing": ("model.shared.weight is missing", tensors(lambda t: t.pop("model.shared.weight"))),
     "an escape sequence": ("by config.json absent", tensors(lambda t: t.update({"\x1b[31m\nerror": torch.zeros(3)}))),
     "another shape": ("is (4, 4), by config.json (48, 32)", tensors(lambda t: t.update({FC1: torch.zeros(4, 4)}))),
-    "a pickle under this name": ("safetensors file", replaced("model.safetensors", pickle.dumps(Payload()))),
+    "a pickle under this name": ("safetensors file", replaced("model.safetensors", PICKLED)),
     "weights are half": ("is not a safetensors file, or damaged", half("model.safetensors")),
     "weights are pickled": ("has no model.safetensors", pickled),
     "a tokenizer is half": ("source.spm: the tokenizer", half("source.spm")),
@@ -157,7 +152,6 @@ def test_a_mutation_is_refused(name: str, original: Path, tmp_path: Path, monkey
         import_marian(model_directory("model"), Path("runs/x"))
     message = str(caught.value)
     assert words in message
-    assert caught.value.exit_code == 2
     assert caught.value.hint
     assert name != "weights are pickled" or "save_pretrained" in caught.value.hint
     assert message.isprintable()

@@ -39,6 +39,22 @@ def test_fused_and_written_out_paths_give_the_same() -> None:
     assert sum(weights[0][0, 0, 0].tolist()) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("kind", ["dot", "additive"])
+def test_other_attention_is_its_formula_in_each_head(kind: str) -> None:
+    layer = SelfAttention(ModelSettings.model_validate({"d_model": 16, "n_heads": 4, "attention": kind})).double()
+    x = torch.randn(1, 5, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    heads = []
+    for i, (query, key, value) in enumerate(
+        zip(*(part[0].split(4, 1) for part in layer.query_key_value(x).chunk(3, 2)), strict=True)
+    ):
+        scores = query @ key.T
+        if kind == "additive":
+            assert layer.v is not None
+            scores = (query[:, None] + key).tanh() @ layer.v[i, 0]
+        heads.append(scores.softmax(-1) @ value)
+    torch.testing.assert_close(layer(x)[0], layer.output(torch.cat(heads, 1)))
+
+
 def test_sinusoidal_positions_are_the_papers() -> None:
     table = sinusoidal_positions(50, 8)
     for position in (0, 1, 49):

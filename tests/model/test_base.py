@@ -7,11 +7,17 @@ import torch
 from models import FAMILY, RNNS, RUNGS, TRANSFORMERS, V, batch, fresh, make, name
 
 from nmt.config.schema import ModelPart
+from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
 from nmt.run.checkpoint import weights_of
 from nmt.text import BOS, PAD
 
 every = pytest.mark.parametrize("choices", FAMILY, ids=name)
+
+
+@pytest.fixture(params=FAMILY, ids=name)
+def model(request: pytest.FixtureRequest) -> Seq2Seq:
+    return make(**request.param)
 
 
 @every
@@ -41,10 +47,8 @@ def test_a_cached_step_equals_the_full_forward_pass(choices: dict[str, Any]) -> 
             torch.testing.assert_close(logits[:, 0], full[:, t])
 
 
-@every
-def test_reordered_beams_and_finished_sentences_keep_the_cache_of_the_others(choices: dict[str, Any]) -> None:
+def test_reordered_beams_and_finished_sentences_keep_the_cache_of_the_others(model: Seq2Seq) -> None:
     """Parents are random, and in the end there is a single beam."""
-    model = make(**choices)
     decoder = incremental_decoder(model)
     src, _ = batch((7, 6), (4, 6), (2, 6))
     n_beams, generator = 3, torch.Generator().manual_seed(2)
@@ -65,9 +69,7 @@ def test_reordered_beams_and_finished_sentences_keep_the_cache_of_the_others(cho
             tokens = torch.cat([before, ids[..., None]], 2)
 
 
-@every
-def test_a_future_target_token_cannot_change_a_logit_at_all(choices: dict[str, Any]) -> None:
-    model = make(**choices)
+def test_a_future_target_token_cannot_change_a_logit_at_all(model: Seq2Seq) -> None:
     src, tgt = batch((7, 8))
     before = model(src, tgt)
     for t in range(1, 8):
@@ -76,10 +78,8 @@ def test_a_future_target_token_cannot_change_a_logit_at_all(choices: dict[str, A
         assert torch.equal(model(src, other)[0, :t], before[0, :t])
 
 
-@every
-def test_the_content_of_source_padding_cannot_change_a_logit_at_all(choices: dict[str, Any]) -> None:
+def test_the_content_of_source_padding_cannot_change_a_logit_at_all(model: Seq2Seq) -> None:
     """PAD is embedded like any other token, so only the mask can make its embedding irrelevant."""
-    model = make(**choices)
     src, tgt = batch((7, 5), (4, 5))
     with torch.no_grad():
         before = model(src, tgt)
@@ -90,9 +90,7 @@ def test_the_content_of_source_padding_cannot_change_a_logit_at_all(choices: dic
             assert torch.equal(model(src, tgt), before)
 
 
-@every
-def test_a_sentence_alone_is_the_same_as_in_a_batch(choices: dict[str, Any]) -> None:
-    model = make(**choices)
+def test_a_sentence_alone_is_the_same_as_in_a_batch(model: Seq2Seq) -> None:
     lengths = [(7, 5), (1, 9), (12, 2)]
     src, tgt = batch(*lengths)
     together = model(src, tgt)
@@ -100,17 +98,13 @@ def test_a_sentence_alone_is_the_same_as_in_a_batch(choices: dict[str, Any]) -> 
         torch.testing.assert_close(model(src[row : row + 1, :s], tgt[row : row + 1, :t])[0], together[row, :t])
 
 
-@every
-def test_projecting_real_positions_alone_gives_their_logits(choices: dict[str, Any]) -> None:
-    model = make(**choices)
+def test_projecting_real_positions_alone_gives_their_logits(model: Seq2Seq) -> None:
     src, tgt = batch((7, 5), (4, 9))
     real = tgt != PAD
     torch.testing.assert_close(model(src, tgt, real), model(src, tgt)[real])
 
 
-@every
-def test_attention_weights_sum_to_one_and_tell_of_layers_that_are_there(choices: dict[str, Any]) -> None:
-    model = make(**choices)
+def test_attention_weights_sum_to_one_and_tell_of_layers_that_are_there(model: Seq2Seq) -> None:
     src, tgt = batch((7, 5), (4, 5))
     found = model.attention(src, tgt)
     n_cross = 2 if model.settings.architecture == "transformer" else model.settings.attention != "none"

@@ -1,7 +1,6 @@
 """Load every entry of a folder in one process of limited memory: `python load_all.py INTACT CONFIG FOLDER`.
 
-Each outcome is printed as a JSON line. A directory is also prepared for training, as `nmt train CONFIG run=ENTRY` does.
-The intact run INTACT is loaded and prepared first; afterwards, memory may grow by 100 MB.
+Prints each outcome as a JSON line. A directory is also prepared for training, as `nmt train CONFIG run=ENTRY` does.
 """
 
 import json

@@ -1,7 +1,8 @@
-"""A training of a second in its own process, which a test can kill, and checks of the files that it leaves."""
+"""A training of a second in its own process, which a test can kill, checks of its files, and damaged files."""
 
 import contextlib
 import os
+import random
 import signal
 import sys
 import time
@@ -97,6 +98,16 @@ def run_main(arguments: list[str], log: str) -> None:
     finally:  # the exit code is known: a signal that comes later must not change it
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
+
+
+def damaged(content: bytes, draw: random.Random) -> bytes:
+    """The content cut short, or with some bits flipped."""
+    if draw.random() < 0.5:
+        return content[: draw.randrange(len(content))]
+    spoilt = bytearray(content)
+    for _ in range(draw.choice([1, 1, 10])):
+        spoilt[draw.randrange(len(spoilt))] ^= 1 << draw.randrange(8)
+    return bytes(spoilt)
 
 
 def temps(run: Path) -> list[Path]:

@@ -34,9 +34,10 @@ class Served(Training):
         return int(re.findall(r"http://127.0.0.1:(\d+)", self.messages)[0])
 
     def memory(self) -> tuple[int, int]:
-        """Resident MB and open descriptors."""
+        """The proportional share of memory in MB, and open descriptors."""
         home = Path(f"/proc/{self.process.pid}")
-        return int(re.findall(r"VmRSS:\s+(\d+)", (home / "status").read_text())[0]) // 1024, len([*home.glob("fd/*")])
+        (pss,) = re.findall(r"\nPss:\s+(\d+)", (home / "smaps_rollup").read_text())
+        return int(pss) // 1024, len([*home.glob("fd/*")])
 
     async def sent(self, raw: bytes, leave_after_s: float | None = None) -> bytes:
         """All that the server answers to these bytes until it closes the connection; nothing if we leave."""
@@ -59,7 +60,7 @@ def serving(folder: Path, *options: str) -> Iterator[Served]:
     run, keys, log = folder / "run", folder / "keys", folder / f"{time.monotonic_ns()}.log"
     if not run.exists():
         write_run(small_translator(source_lang="de", target_lang="en"), run)
-    keys.write_text(KEY, encoding="utf-8")
+    keys.write_text(f"first\n\n{KEY}\n", encoding="utf-8")
     words = ["serve", "-m", os.environ.get("NMT_SOAK_MODEL", str(run)), "--port", "0", "--api-keys", str(keys)]
     process = FORKS.Process(target=run_main, args=([*words, *options], str(log)))
     process.start()
@@ -101,8 +102,8 @@ def honest() -> list[bytes]:
     return [*found, request("/translate", None, FORM, raw=form), request("/v1/explain", {**V1, "q": "Hund"})]
 
 
-def hostile(draw: random.Random) -> tuple[bytes, str]:
-    """A request and the statuses that may answer it; 0 if we leave in the middle."""
+def hostile(draw: random.Random) -> list[tuple[bytes, str]]:
+    """Requests and the statuses that may answer them; 0 for one that we do not finish."""
 
     def bad(
         status: str, *headers: str, path: str = "/translate", host: str = "", raw: bytes = b"", **body: Any
@@ -114,7 +115,7 @@ def hostile(draw: random.Random) -> tuple[bytes, str]:
     key = draw.choice(["", "x", KEY[:-1], KEY + "x"])
     damaged = upload(f"../{MARK}{draw.choice(['.docx', '.json', '.po', '.srt', '.pptx', '.xlf'])}", draw.randbytes(99))
     no_numbers: list[object] = [float("nan"), "x", []]
-    cases = [
+    return [
         bad("400", chunked, "Content-Length: 5", raw=b"0\r\n\r\n" + inner),
         bad("400", "Content-Length: 5", "Content-Length: 6", raw=b"{}   " + inner),
         *[bad("400", header) for header in ("Content-Length: +5", chunked + ", identity")],
@@ -130,11 +131,20 @@ def hostile(draw: random.Random) -> tuple[bytes, str]:
         *[bad("415", header) for header in ("Content-Encoding: gzip", "Content-Type: text/plain", FILE)],
         *[bad("400", FORM, raw=form) for form in (b"q=%ff&%", b"a&" * 99)],
         *[(request(path), "404") for path in ("/static/../../etc/passwd", "/%2e%2e/%00", "/download_file/../x")],
+        *[(good.replace(b"POST", method), "405") for method in (b"PUT", b"BREW", b"OPTIONS", b"TRACE")],
+        *[
+            bad("413", "Content-Length: 1000000000"),
+            bad("400", "Content-Length: -1"),
+            bad("400", raw=draw.randbytes(300)),
+        ],
+        *[
+            bad("400", path=v1, **field)
+            for field in ({"__proto__": 1}, {"beam": 1e300}, {"top_p": "\0"}, {"n_best": -1})
+        ],
         (request("/health", None, "X: " + "x" * 100_000), "200 400 431"),
         (b"\x16\x03\x01\x02\x00" + MARK.encode() * 9 + b"\r\n\r\n", "400"),
         (good[: draw.randrange(1, len(good))], "0"),
     ]
-    return draw.choice(cases)
 
 
 def settled(answer: bytes) -> bytes:
@@ -157,7 +167,7 @@ async def storm(server: Served, expected: dict[bytes, bytes], n_requests: int, n
         draw = random.Random(number)
         for i in range(n_requests // n_clients):
             is_hostile = (number + i) % 10 == 0
-            raw, allowed = hostile(draw) if is_hostile else (draw.choice([*expected]), "200")
+            raw, allowed = draw.choice(hostile(draw)) if is_hostile else (draw.choice([*expected]), "200")
             leaves = allowed == "0" or number % 20 == 1
             answer = await server.sent(raw, draw.choice([0, 0.01, 0.3]) if leaves else None)
             status = statuses(answer)
@@ -172,6 +182,8 @@ async def storm(server: Served, expected: dict[bytes, bytes], n_requests: int, n
 def test_every_answer_among_hostile_clients_is_the_single_one(folder: Path) -> None:
     n_requests, n_clients = int(os.environ.get("NMT_SOAK_REQUESTS", soak(60, 8_000))), soak(20, 200)
     with serving(folder, *soak(["--engine", "torch"], [])) as server:
+        for raw, allowed in hostile(random.Random(1)):
+            assert allowed == "0" or statuses(answer := server.answer(raw)) in allowed.split(), (raw[:300], answer)
         single = {raw: server.answer(raw) for raw in honest()}
         assert {*map(statuses, single.values())} == {"200"}
         expected = {raw: settled(answer) for raw, answer in single.items()}
@@ -185,21 +197,6 @@ def test_every_answer_among_hostile_clients_is_the_single_one(folder: Path) -> N
         metrics = request("/metrics", None, f"Authorization: Bearer {KEY}")
         wait_until(lambda: b"nmt_requests_waiting 0.0" in server.answer(metrics))
         assert not [secret for secret in (MARK, KEY, "Traceback") if secret in server.messages]
-
-
-def test_work_of_clients_who_left_is_stopped(folder: Path) -> None:
-    heavy = request("/v1/translate", {**V1, "q": ["ist ein Wort"] * soak(16, 64), "beam": 16, "stream": True})
-
-    async def leave(server: Served) -> None:
-        await asyncio.gather(*(server.sent(heavy, 0.2) for _ in range(30)))
-
-    with serving(folder, "--engine", "torch") as server:
-        times = [time.monotonic()]
-        for raw in (heavy, heavy, b"", request("/v1/translate", V1)):
-            assert statuses(server.answer(raw)) == "200" if raw else asyncio.run(leave(server)) is None
-            times.append(time.monotonic())
-        print("seconds of one request, and of another after 30 that left:", times[2] - times[1], times[4] - times[3])
-        assert times[4] - times[3] < 8 * (times[2] - times[1]) + 1
 
 
 LINES = ["a b c"] * soak(4, 64)

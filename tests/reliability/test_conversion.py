@@ -8,14 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import SOAK, SOURCE, TARGET, FiveRun, err_lines, out_lines, run_nmt, soak, started_nmt
+from conftest import SOAK, SOURCE, TARGET, FiveRun, out_lines, run_nmt, soak, started_nmt
 
 from nmt.decode.engines import ctranslate2_engine
 from nmt.errors import ModelError
 from nmt.files import hash_file
 
-N_PROCESSES, N_KILLS = 10, 40
-long = pytest.mark.skipif(not SOAK, reason="make soak; tests/test_files.py tests what is made once")
+N_KILLS = 40
 
 
 def entries(cache: Path) -> list[str]:
@@ -23,28 +22,18 @@ def entries(cache: Path) -> list[str]:
     return sorted(path.name for path in cache.iterdir() if path.is_dir())
 
 
-@long
-def test_processes_share_one_conversion(five_run: FiveRun, tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    command = ["translate", "-m", five_run.run, "--engine", "ctranslate2", SOURCE[0]]
-    with ThreadPoolExecutor(N_PROCESSES) as pool:
-        done = list(pool.map(lambda _: run_nmt(*command, env={"NMT_CACHE": str(cache)}), range(N_PROCESSES)))
-    for one in done:
-        assert (out_lines(one), err_lines(one)) == ([TARGET[0]], [])
-    assert len(entries(cache)) == 1
-
-
-@long
-def test_a_killed_conversion_leaves_nothing_unfinished(five_run: FiveRun, tmp_path: Path) -> None:
+@pytest.mark.skipif(not SOAK, reason="make soak; tests/test_files.py tests what is made once")
+def test_one_of_three_conversions_is_killed_and_one_is_kept(five_run: FiveRun, tmp_path: Path) -> None:
     draw = random.Random(1)
     command = ["translate", "-q", "-m", five_run.run, "--engine", "ctranslate2", SOURCE[0]]
     for number in range(N_KILLS):
         env = {"NMT_CACHE": str(tmp_path / f"cache{number}")}
-        with started_nmt(*command, cwd=tmp_path, env=env) as process:
+        with ThreadPoolExecutor(2) as pool, started_nmt(*command, cwd=tmp_path, env=env) as process:
+            others = [pool.submit(run_nmt, *command, env=env) for _ in range(2)]
             time.sleep(draw.uniform(0.3, 2.5))
             process.send_signal(signal.SIGKILL)
             process.wait()
-        assert out_lines(run_nmt(*command, env=env)) == [TARGET[0]]
+        assert [out_lines(one.result()) for one in others] == [[TARGET[0]]] * 2
         (entry,) = entries(Path(env["NMT_CACHE"]))
         assert ".tmp." not in entry
 

@@ -1,156 +1,30 @@
-"""Corpora that strangers wrote: what `check --fix` changes, what `init` splits, and servers that lie."""
+"""Corpora that strangers wrote: servers that lie; tests/corpus has `check --fix` and what `init` splits."""
 
 import gzip
 import io
-import json
 import os
 import random
 import re
 import resource
 import socketserver
 import threading
-import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 from conftest import SOAK, file_bytes, soak
 
 from nmt.corpus import download as downloads
-from nmt.corpus import repair
 from nmt.corpus.catalog import Corpus
-from nmt.corpus.characters import MENDED, TESTS
-from nmt.corpus.check import check
 from nmt.corpus.download import download
-from nmt.corpus.reading import CorpusFiles
-from nmt.corpus.split import split_corpus
-from nmt.errors import DataError, DownloadError
+from nmt.errors import DownloadError
 from nmt.files import sha256
 
 SEED = int(os.environ.get("NMT_SEED", random.randrange(10**6) if SOAK else 1))
-DATA = Path(__file__).parents[2] / "data" / "zh-en"
-ODD = [b"", b" ", b"\r", b"\xff\xfe", b"\xef\xbb\xbf", b"\0", b"<b>", b"&amp;lt;b&gt;", b"\t ", b"&#10;", b"&am\0p;"]
-ODD += [text.encode() for text in ("\u2028", "\x85", "e\u0301 \u200b", "Ã¤", "Ａ１", "\ufffd", "<\xadb>")]
-
-
-def odd_corpus(draw: random.Random, home: Path) -> list[tuple[list[bytes], list[bytes]]]:
-    """Write train, dev and test with faults of every kind at random; return their lines."""
-    pairs = list(zip(*((DATA / f"train.{side}").read_bytes().splitlines() for side in ("zh", "en")), strict=True))
-    corpora = []
-    for name in ("train", "dev", "test"):
-        rows = [list(pair) for pair in draw.sample(pairs, draw.randrange(1, 120))]
-        for _ in range(draw.randrange(12)):
-            row = draw.choice(rows)
-            side, place = draw.randrange(2), draw.randrange(3)
-            row[side] = draw.choice(
-                [row[1 - side], *(b"".join([row[side][:place], odd, row[side][place:]]) for odd in ODD)]
-            )
-        rows += draw.choices(rows, k=draw.randrange(4))
-        sides = [[row[side] for row in rows] for side in (0, 1)]
-        del sides[draw.randrange(2)][: draw.choice([0, 0, 0, 1, 9])]
-        for language, lines in zip(("zh", "en"), sides, strict=True):
-            text = b"\n".join(lines) + draw.choice([b"\n", b"\n", b""])
-            (home / f"{name}.{language}").write_bytes(draw.choice([b"", b"\xef\xbb\xbf"]) + text)
-        corpora.append((sides[0], sides[1]))
-    return corpora
-
-
-def lines_of(content: bytes) -> list[bytes]:
-    return content.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n").split(b"\n")
-
-
-def test_what_fix_did_can_be_undone_line_by_line_and_leaves_no_fault_that_it_mends(tmp_path: Path) -> None:
-    """With the list of changes, the cleaned copies and the listed lines of the originals give these files again."""
-    print("seed", SEED)
-    draw, n_held = random.Random(SEED), 0
-    while n_held < soak(1, 200):
-        home = tmp_path / str(n_held)
-        home.mkdir()
-        odd_corpus(draw, home)
-        before = file_bytes(home)
-        files = [CorpusFiles(name, [home / f"{name}.zh"], [home / f"{name}.en"]) for name in ("train", "dev", "test")]
-        try:
-            repairs = repair.fix(check(files, ("zh", "en")), files, home / "fixed")
-        except DataError as error:
-            assert re.search("empty|utf-16", str(error), re.IGNORECASE), error  # noqa: PT017
-            (home).rename(tmp_path / f"refused{draw.random()}")
-            continue
-        assert {name: text for name, text in file_bytes(home).items() if "/" not in name} == before
-        changes = [json.loads(line) for line in (home / "fixed" / repair.CHANGES).read_text().splitlines()]
-        for one in repairs:
-            undone: list[list[bytes]] = []
-            for side, name in enumerate(("source", "target")):
-                original = lines_of(before[one.files.sides[side][0].name])
-                listed = {entry[f"{name}_line"]: entry for entry in changes if entry["corpus"] == one.files.name}
-                kept = iter(one.paths[side].read_bytes().split(b"\n")[:-1])
-                rebuilt = []
-                for number, line in enumerate(original, 1):
-                    if (entry := listed.get(number)) is None or entry["action"] != "dropped":
-                        written = next(kept)
-                    rebuilt.append(written if entry is None else line)
-                assert rebuilt == original, (one.files.name, name)
-                assert next(kept, None) is None
-                undone.append(rebuilt)
-                for fixed in one.paths[side].read_text("utf-8").split("\n"):
-                    assert not [kind for kind in MENDED if TESTS[kind](fixed)], (one.files.name, fixed)
-        n_held += 1
-    print(n_held, "corpora")
-
-
-def near(text: str) -> str:
-    """What is left of a sentence without case, punctuation, spaces and digits."""
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    kept = "".join("" if unicodedata.category(c)[0] in "PSZCN" else c for c in folded)
-    return kept or ("" if any(map(str.isdigit, folded)) else folded)
-
-
-def varied(draw: random.Random, text: str) -> str:
-    """The same sentence, nearly."""
-    ways: list[Callable[[str], str]] = [str.upper, str.lower, str.title, str]
-    ways += [
-        lambda x: x + draw.choice("!?。… \u3000"),
-        lambda x: x.replace(" ", "  "),
-        lambda x: x.replace("1", draw.choice(["7", "23", "１"])),
-        lambda x: f"„{x}“",
-        lambda x: unicodedata.normalize("NFD", x),
-        lambda x: re.sub("[,.]", " ", x),
-    ]
-    return draw.choice(ways)(text)
-
-
-def test_no_sentence_of_a_part_is_nearly_in_another(tmp_path: Path) -> None:
-    print("seed", SEED)
-    draw, counts = random.Random(SEED), [0, 0]
-    for number in range(soak(10, 200)):
-        n = draw.choice([3, 30, 300])
-        words = ["Straße", "größer", "I", "have", "1", "11", "dogs", "çok", "İyi", "ﬁne", "x-y", "N.", "na\u0308"]
-        texts = [" ".join(draw.choices(words, k=draw.randrange(2, 7))) for _ in range(n)]
-        rows = [[varied(draw, draw.choice(texts)) for _ in range(2)] for _ in range(draw.randrange(20, 800))]
-        for side in (0, 1):
-            (tmp_path / f"all.{side}").write_text("".join(f"{row[side]}\n" for row in rows), "utf-8")
-        parts = tmp_path / f"{number}"
-        try:
-            split_corpus([tmp_path / "all.0"], [tmp_path / "all.1"], parts, ("xx", "yy"))
-        except DataError as error:
-            assert "pairs" in str(error)  # noqa: PT017
-            counts[1] += 1
-            continue
-        counts[0] += 1
-        found = {
-            part: [(parts / f"{part}.{side}").read_text("utf-8").split("\n")[:-1] for side in ("xx", "yy")]
-            for part in ("train", "dev", "test")
-        }
-        for sides in found.values():
-            rest = iter(map(tuple, rows))
-            assert all(pair in rest for pair in zip(*sides, strict=True)), "not pairs of the text, in its order"
-        for side in (0, 1):
-            keys = [set(map(near, sides[side])) for sides in found.values()]
-            for i, j in ((0, 1), (0, 2), (1, 2)):
-                assert not keys[i] & keys[j], (number, keys[i] & keys[j])
-    print(f"{counts[0]} splits, {counts[1]} refused")
 
 
 TEXT = b"".join(b"line %d\n" % n for n in range(3000))
@@ -193,46 +67,37 @@ def lies(draw: random.Random, whole: bytes, bomb: bytes) -> Iterator[bytes]:
     flipped = bytearray(whole)
     flipped[draw.randrange(len(flipped))] ^= 1 << draw.randrange(8)
     cut = whole[: draw.randrange(len(whole))]
-
-    def endless() -> Iterator[bytes]:
-        yield b"HTTP/1.1 200 OK\r\n\r\n"
-        while True:
-            yield bytes(10**6)
-
-    def once(content: bytes) -> Iterator[bytes]:
-        yield content
-
-    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    answers: list[Callable[[], Iterator[bytes]]] = [
-        lambda: once(reply(bomb)),
-        endless,
-        lambda: once(reply(bytes(flipped))),
-        lambda: once(reply(cut)),
-        lambda: once(reply(cut, "200 OK", len(whole))),
-        lambda: once(b"HTTP/1.1 200 OK\r\n\r\n" + cut),
-        lambda: once(chunked + b"%x\r\n" % len(whole) + cut),
-        lambda: once(chunked + b"zz\r\n" + whole),
-        lambda: once(reply(b"", "302 Found", 0, "Location: ")),
-        lambda: once(reply(b"", "301 M", 0, "Location: file:///etc/passwd")),
-        lambda: once(reply(b"", "307 X", 0, "Location: /h/\x1b[31m\t")),
-        lambda: once(reply(b"no", "404 N\x1b[31mo")),
-        lambda: once(b"\x16\x03\x01"),
-        lambda: once(b""),
-        lambda: once(b"HTTP/1.1 200 OK\r\nA: " + b"x" * 99999),
-        lambda: once(reply(whole, "200 OK", 10**18)),
-        lambda: once(reply(whole, "200 OK", -1)),
-        lambda: once(reply(whole + b"x")),
-        lambda: once(reply(b"<html>log in</html>")),
-        lambda: once(reply(whole, "206 Partial")),
-        lambda: once(reply(whole[::-1])),
-        lambda: once(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200 + b"\r\n"),
-        lambda: once(reply(zlib.compress(whole))),
-        lambda: once(reply(damaged(draw, zipped(b"a\n", b"b\n")))),
-        lambda: once(reply(zipped(b"a\n", names="a"))),
-        lambda: once(reply(gzip.compress(TEXT + b"x"))),
-        lambda: once(reply(zipped(b"a\nb\n", b"c\n"))),
+    ok, chunked = b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answers = [
+        reply(bomb),
+        reply(bytes(flipped)),
+        reply(cut),
+        reply(cut, "200 OK", len(whole)),
+        ok + b"\r\n" + cut,
+        chunked + b"%x\r\n" % len(whole) + cut,
+        chunked + b"zz\r\n" + whole,
+        reply(b"", "302 Found", 0, "Location: "),
+        reply(b"", "301 M", 0, "Location: file:///etc/passwd"),
+        reply(b"", "307 X", 0, "Location: /h/\x1b[31m\t"),
+        reply(b"no", "404 N\x1b[31mo"),
+        b"\x16\x03\x01",
+        b"",
+        ok + b"A: " + b"x" * 99999,
+        reply(whole, "200 OK", 10**18),
+        reply(whole, "200 OK", -1),
+        reply(whole + b"x"),
+        reply(b"<html>log in</html>"),
+        reply(whole, "206 Partial"),
+        reply(whole[::-1]),
+        ok + b"X: y\r\n" * 200 + b"\r\n",
+        reply(zlib.compress(whole)),
+        reply(damaged(draw, zipped(b"a\n", b"b\n"))),
+        reply(zipped(b"a\n", names="a")),
+        reply(gzip.compress(TEXT + b"x")),
+        reply(zipped(b"a\nb\n", b"c\n")),
     ]
-    yield from draw.choice(answers)()
+    endless = chain([ok + b"\r\n"], repeat(bytes(10**6)))
+    yield from draw.choice([*([one] for one in answers), endless])
 
 
 def damaged(draw: random.Random, archive: bytes) -> bytes:

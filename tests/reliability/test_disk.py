@@ -19,7 +19,7 @@ from small_run import config_of, run_training
 from nmt.errors import ModelError, OutputError
 from nmt.run.directory import RunDirectory
 from nmt.train import checkpointer
-from reliability.runs import newest_step, temps, weights
+from reliability.runs import damaged, newest_step, temps, weights
 
 
 class FailingDisk:
@@ -122,11 +122,10 @@ def test_only_a_final_save_that_fails_ends_a_training(corpus: Path, caplog: pyte
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, before[1]))
     try:
-        with pytest.raises(OutputError, match=r"cannot write .*: File too large") as caught:
+        with pytest.raises(OutputError, match=r"cannot write .*: File too large"):
             run_training(longer)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert caught.value.exit_code == 1
     assert caplog.text.count("training goes on, the next validation tries again") == 3  # at 10, 15 and 20
     assert newest_step(run) == 5
     assert not temps(run)
@@ -134,26 +133,16 @@ def test_only_a_final_save_that_fails_ends_a_training(corpus: Path, caplog: pyte
     assert weights(run) == weights(corpus / "unbroken")
 
 
-def damage(file: Path, draw: random.Random, kind: str) -> None:
-    """Cut a file short, or flip one of its bits."""
-    content = bytearray(file.read_bytes())
-    if kind == "cut":
-        del content[draw.randrange(len(content)) :]
-    else:
-        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
-    file.write_bytes(content)
-
-
-@pytest.mark.parametrize("kind", ["cut", "flipped"])
-def test_a_damaged_checkpoint_is_named_and_not_used(corpus: Path, caplog: pytest.LogCaptureFixture, kind: str) -> None:
-    draw = random.Random(kind)
+def test_a_damaged_checkpoint_is_named_and_not_used(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
+    draw = random.Random(1)
     run_training(config_of(corpus, "whole", train__max_steps=10))
-    for i in range(soak(2, 100)):
+    for i in range(soak(4, 200)):
         run = RunDirectory(shutil.copytree(corpus / "whole", corpus / f"run{i}"))
-        damage(run.checkpoint_file(10), draw, kind)
+        file = run.checkpoint_file(10)
+        file.write_bytes(damaged(file.read_bytes(), draw))
         caplog.clear()
         run_training(config_of(corpus, f"run{i}", train__max_steps=10))
-        (warning,) = [text for text in caplog.messages if str(run.checkpoint_file(10)) in text]
+        (warning,) = [text for text in caplog.messages if str(file) in text]
         assert "kept as step-10.damaged, going on from step 5" in warning
         assert weights(run.path) == weights(corpus / "whole")
         assert run.checkpoint_steps() == [5, 10]

@@ -1,8 +1,4 @@
-"""Exports that are interrupted at any write, go through several formats, or translate hostile lines.
-
-Afterwards, an export is the complete old one or the new one, the next command leaves no temporary file, and all formats
-translate alike. `make test` takes some of the writes and of the models.
-"""
+"""Exports that are interrupted at any write are the old or the new one; formats translate hostile lines alike."""
 
 import contextlib
 import errno

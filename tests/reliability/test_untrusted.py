@@ -11,21 +11,20 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-import safetensors.torch
 import torch
 from conftest import FiveCorpus, FiveRun, environment, one_clear_error, run_nmt, soak
-from torch import Tensor
+from models import Parts
 
 from nmt.config import dump_config, load_config
 from nmt.decode.translator import load
 from nmt.errors import NmtError
 from nmt.interchange.ctranslate2 import to_ctranslate2
-from nmt.run import checkpoint as checkpoints
-from nmt.run.header import hash_of
 from nmt.train import session
+
+from .runs import damaged
 
 WORDS = "-1 0 1 2 1e999 -.inf .nan 3.5 99999999999 1000000 65536 16384 null ~ true no [] {} '' ' { ! % @ ` *none . /"
 VALUES = [
@@ -82,44 +81,15 @@ class Bomb:
         return os.system, (f"touch {self.proof}",)
 
 
-class Parts(NamedTuple):
-    """The parts of a model file, from which an attacker can write a changed file with valid hashes."""
-
-    tensors: dict[str, Tensor]
-    header: dict[str, Any]
-
-    def joined(self) -> bytes:
-        header = {**self.header, "header_sha256": hash_of(self.header)}
-        hashes = checkpoints._hash_parts(self.tensors)
-        text = json.dumps({**header, "tensors_sha256": hashes})
-        return safetensors.torch.save(self.tensors, {"nmt": text})
-
-
-def taken_apart(path: Path) -> Parts:
-    with safetensors.safe_open(path, framework="pt") as file:
-        header = json.loads(file.metadata()["nmt"])
-        return Parts({name: file.get_tensor(name) for name in file.keys()}, header)  # noqa: SIM118 - no dict
-
-
 def with_header(header: object, data: bytes = b"") -> bytes:
     """A file in the safetensors format, with any header."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + data
 
 
-def damaged(content: bytes, draw: random.Random) -> bytes:
-    """The content cut short, or with some bits flipped."""
-    if draw.random() < 0.5:
-        return content[: draw.randrange(len(content))]
-    spoilt = bytearray(content)
-    for _ in range(draw.choice([1, 1, 10])):
-        spoilt[draw.randrange(len(spoilt))] ^= 1 << draw.randrange(8)
-    return bytes(spoilt)
-
-
 def hostile_models(intact: Path, bomb: Bomb, n_cut: int) -> Iterator[bytes]:
     """Yield malicious model files; the last `n_cut` of them have a truncated tokenizer."""
-    parts = taken_apart(intact)
+    parts = Parts.of(intact)
     config, model = parts.header["config"], parts.header["config"]["model"]
     huge = {"d_model": 16_384, "d_ff": 65_536, "n_encoder_layers": 100, "n_decoder_layers": 100}
     for changes in (
@@ -215,7 +185,7 @@ def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -
     bomb = Bomb(outside / "proof")
     refused = set()  # model files that must be refused. Runs need not: a damaged figure in metrics.jsonl is harmless
 
-    content, parts = five_run.model_file.read_bytes(), taken_apart(five_run.model_file)
+    content, parts = five_run.model_file.read_bytes(), Parts.of(five_run.model_file)
     draw = random.Random(1)
     models = [damaged(content, draw) for _ in range(soak(4, 200))]
     models += [*hostile_models(five_run.model_file, bomb, n_cut=soak(4, 60))][:: soak(4, 1)]

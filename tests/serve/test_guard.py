@@ -1,21 +1,19 @@
-"""Hostile requests are refused and do not stop the server."""
+"""Hostile requests are refused; tests/reliability/test_clients.py sends them to a busy server."""
 
 import contextlib
 import json
-import random
 import socket
 import threading
 from collections.abc import Iterator
 
 import pytest
-from conftest import PATIENCE_S, SOURCE, TARGET
+from conftest import PATIENCE_S, SOURCE
 from served import FORM, JSON, Client, events_of, served
 
 from nmt.decode.translator import Translator
 from nmt.serve.guard import Limits
 
 GOOD = {"q": SOURCE[0], "source": "zh", "target": "en"}
-FORMS = ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
 HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
@@ -101,39 +99,3 @@ def test_markup_stays_text(client: Client) -> None:
     assert page.status == 200
     assert b"alert(1)" in page.body
     assert text.encode() not in page.body
-
-
-def hostile_requests(n: int) -> Iterator[bytes]:
-    """Random requests with many kinds of faults; some are valid."""
-    draw = random.Random(1)
-    values = ["1", "null", "[]", "{}", '"\\ud800"', '"\\u0000"', "1e999", "NaN", "-1", "true", '"<script>"', "[" * 500]
-    values += [f'"{"a" * 6000}"', '["a"]', "[1]", '"\ufeff\u202e\u2028"', '"' + "\\n" * 70 + '"', "1" * 5000]
-    names = ["q", "source", "target", "beam", "n_best", "prefix", "alpha", "sample", "seed", "stream", "alternatives"]
-    names += ["format", "api_key", "temperature", "top_k", "top_p", "__proto__"]
-    paths = ["/translate", "/translate_file", "/v1/translate", "/v1/explain", "/explain", "/languages", "/%00", "/../e"]
-    for _ in range(n):
-        fields = [f'"{name}": {draw.choice(values)}' for name in draw.sample(names, draw.randrange(6))]
-        fields += ['"q": "a"', '"target": "en"'] * draw.randrange(2)
-        body = ("{" + ", ".join(fields) + "}").encode(errors="surrogatepass")
-        body = draw.choice([body] * 7 + [draw.randbytes(300), body[: len(body) // 2]])
-        method = draw.choice(["POST"] * 8 + ["GET", "PUT", "BREW", "HEAD", "OPTIONS", "TRACE"])
-        media_type = draw.choice(["application/json"] * 6 + [*FORMS, "text/html", "\x7f"])
-        host = draw.choice(["localhost"] * 9 + ["evil.example", "\xff"])
-        length = draw.choice([len(body)] * 8 + [0, 10**9, -1])
-        head = f"{method} {draw.choice(paths)} HTTP/1.{draw.randrange(2)}\r\nHost: {host}\r\n"
-        head += f"Content-Type: {media_type}\r\nContent-Length: {length}\r\nConnection: close\r\n"
-        head += draw.choice([""] * 19 + [f"X: {'y' * 70_000}\r\n"])
-        yield f"{head}\r\n".encode("latin-1") + body
-
-
-def test_a_thousand_hostile_requests_cause_no_fault(translator: Translator) -> None:
-    statuses = set()
-    with served(translator, limits=Limits(read_s=0.5)) as client:
-        for request in hostile_requests(1000):
-            answer = raw(client, request)
-            if answer:  # empty if the server closed the connection without an answer
-                assert answer.startswith(b"HTTP/1."), answer
-                statuses.add(int(answer[9:12]))
-        assert client.post("/translate", GOOD).json == {"translatedText": TARGET[0]}
-    assert not [status for status in statuses if status >= 500 and status not in (503, 504)]
-    assert {200, 400, 404, 405, 413, 415, 421} <= statuses

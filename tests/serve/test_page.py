@@ -84,7 +84,7 @@ def test_the_same_by_keyboard_alone(browser: Any, client: Client) -> None:
         expect(page.locator("#result")).to_be_focused()
 
 
-def test_attention_and_the_tree_are_drawn(browser: Any, client: Client) -> None:
+def test_the_search_is_drawn_and_controlled(browser: Any, client: Client) -> None:
     with opened(browser, client) as page:
         page.locator("#text").fill(SOURCE[0])
         figure = page.locator("#attention-figure svg")
@@ -97,11 +97,6 @@ def test_attention_and_the_tree_are_drawn(browser: Any, client: Client) -> None:
         nodes.first.wait_for()  # the toggle event, which draws it, is asynchronous
         assert nodes.count() > 10
         assert TARGET[0] in page.locator("#hypotheses tbody tr").first.inner_text()
-
-
-def test_the_search_is_controlled(browser: Any, client: Client) -> None:
-    with opened(browser, client) as page:
-        page.locator("#text").fill(SOURCE[0])
         wait_for(page, "#result", TARGET[0])
         page.locator("summary", has_text="How to search").click()
         page.locator("#beam").fill("2")

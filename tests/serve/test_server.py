@@ -1,7 +1,4 @@
-"""Clients that hold connections open: each is closed in time, and none keeps others from being answered.
-
-`NMT_SOAK=1 pytest tests/serve/test_server.py` takes the limits of `nmt serve`.
-"""
+"""Clients that hold connections open, with NMT_SOAK=1 up to the limits of `nmt serve`: each is closed in time."""
 
 import contextlib
 import resource

@@ -143,7 +143,6 @@ def test_a_vocabulary_too_small_is_refused_with_the_minimum(kind: str, byte_fall
     with pytest.raises(ConfigError, match=r"^tokenizer\.vocab_size=8 is smaller than the text's alphabet") as caught:
         trained(8)
     least = int(str(caught.value).rpartition(" needs: at least ")[2])
-    assert caught.value.exit_code == 2
     assert f"tokenizer.vocab_size={least} or more" in caught.value.hint
     assert trained(least) == least
     if kind in ("unigram", "bpe"):  # one less leaves char and word with only byte pieces

@@ -1,4 +1,4 @@
-"""Threads that share a step compute the same gradient as one thread, and the same each time."""
+"""Threads that share a step do the same each time; reliability/test_training_random.py has their gradient."""
 
 import copy
 import itertools
@@ -6,7 +6,7 @@ import itertools
 import pytest
 import torch
 from models import fresh, gradient
-from torch import Tensor, nn
+from torch import nn
 
 from nmt.config import ModelSettings, TrainSettings
 from nmt.model.base import Seq2Seq
@@ -19,9 +19,9 @@ from nmt.train.step import StepOptions, forward_backward, shares_of, train_step
 SETTINGS = TrainSettings()
 
 
-def make(architecture: str = "transformer", dropout: float = 0.0) -> Seq2Seq:
+def make(dropout: float = 0.0) -> Seq2Seq:
     torch.manual_seed(1)
-    return fresh(architecture=architecture, dropout=dropout)
+    return fresh(dropout=dropout)
 
 
 def batch(n_pairs: int, first: int = 0) -> Batch:
@@ -32,21 +32,6 @@ def batch(n_pairs: int, first: int = 0) -> Batch:
         return [torch.randint(4, 23, (length,), generator=draw).tolist() for length in lengths]
 
     return collate(side(), side(), range(first, first + n_pairs))
-
-
-def gradients(model: Seq2Seq, n: int, n_pairs: int = 7, *, bf16: bool = False) -> dict[str, Tensor]:
-    """The gradient of a step shared by n threads."""
-    return gradient(model, [batch(n_pairs), batch(3)], SETTINGS, n=n, bf16=bf16, prediction_rate=0.3)
-
-
-@pytest.mark.parametrize("architecture", ["transformer", "rnn"])
-@pytest.mark.parametrize(("n", "n_pairs"), [(2, 7), (3, 7), (4, 7), (3, 2)])  # 2 pairs are too few for 3 threads
-def test_several_have_the_gradient_of_one(architecture: str, n: int, n_pairs: int) -> None:
-    model = make(architecture).double()
-    one, several = gradients(model, 1, n_pairs), gradients(model, n, n_pairs)
-    assert several.keys() == one.keys() == dict(model.named_parameters()).keys()
-    for name in one:
-        torch.testing.assert_close(several[name], one[name], rtol=1e-9, atol=1e-12)
 
 
 def test_every_pair_is_one_workers() -> None:
@@ -60,10 +45,9 @@ def test_every_pair_is_one_workers() -> None:
 
 
 def test_threads_that_overtake_one_another_change_nothing() -> None:
-    model = make(dropout=0.3)
-    first = gradients(model, 3, bf16=True)
-    for _ in range(10):
-        again = gradients(model, 3, bf16=True)
+    model, batches = make(dropout=0.3), [batch(7), batch(3)]
+    first, *others = (gradient(model, batches, SETTINGS, n=3, bf16=True, prediction_rate=0.3) for _ in range(11))
+    for again in others:
         assert all(torch.equal(again[name], first[name]) for name in first)
 
 

@@ -33,11 +33,7 @@ def test_cool_down_falls_to_zero_over_the_last_part(progress: float, share: floa
 
 
 @pytest.mark.parametrize(
-    ("decoder_input", "expected"),
-    [
-        ("teacher_forcing", [0, 0, 0]),
-        ("scheduled_sampling", [0, 0.2, 0.8]),
-    ],
+    ("decoder_input", "expected"), [("teacher_forcing", [0, 0, 0]), ("scheduled_sampling", [0, 0.2, 0.8])]
 )
 def test_the_prediction_rate_rises_linearly_in_scheduled_sampling(decoder_input: str, expected: list[float]) -> None:
     settings = TrainSettings.model_validate({"decoder_input": decoder_input, "sampling_rate": 0.8})

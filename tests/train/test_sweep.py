@@ -132,9 +132,6 @@ def test_another_sweep_another_directory_and_a_damaged_file_are_refused(corpus: 
 
 
 def test_the_rungs_fit_the_time(corpus: Path, tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path, candidates(corpus), Budget(minutes=1e-6, steps=None), kill, "cpu")
-    with pytest.raises(ConfigError, match="are too short for 2 candidates"):
-        sweep.run()
     sweep = Sweep(tmp_path, candidates(corpus), Budget(minutes=5, steps=None), kill, "cpu")
     with pytest.raises(KeyboardInterrupt):
         sweep.run()

@@ -249,20 +249,6 @@ def test_damaged_export_is_one_clear_error(exported: Path, tmp_path: Path) -> No
     one_clear_error(run_nmt("translate", "-m", tmp_path, "x"), 2, f"the export {tmp_path} is damaged")
 
 
-def test_new_export_is_loaded_in_a_child_once(exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    children, run = [], subprocess.run
-
-    def counted(command: Any, **options: Any) -> Any:
-        children.append(command[3])  # python -m nmt.sandbox LIBRARY
-        return run(command, **options)
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(subprocess, "run", counted)
-    for _ in range(2):
-        load(exported)
-    assert children == ["sentencepiece", "ctranslate2"]
-
-
 def test_command_translates_without_importing_torch(exported: Path) -> None:
     args = ["translate", "-m", str(exported), "--engine", "ctranslate2", "--json"]
     run = f"from nmt.cli.app import app; app({args}, standalone_mode=False)"
