@@ -57,8 +57,6 @@ class Checkpointer:
     best_model: Checkpoint | None = None  # a new best model that is not in the model file yet
     metrics_fail: bool = False  # whether the last line of metrics could not be written
 
-    # --- save ---------------------------------------------------------------------------------------------
-
     def append_metrics(self, kind: Literal["step", "validation"], figures: dict[str, Any]) -> None:
         """Append a line to metrics.jsonl. If that fails, for example because the disk is full, the line is lost."""
         if rank() > 0 or ("dev_loss" in figures and self.run.newest_step() is None):
@@ -146,8 +144,6 @@ class Checkpointer:
                 save_checkpoint(self.run.snapshot_file(state.progress.step), snapshot)
             except OutputError as error:
                 log.warning("%s; training goes on without this snapshot", error)
-
-    # --- resume -------------------------------------------------------------------------------------------
 
     def resume(self) -> bool:
         """Restore the newest whole checkpoint; return whether there is any. Raises ModelError if it does not fit."""

@@ -72,7 +72,7 @@ def writers(folder: Path) -> dict[str, tuple[str, Write]]:
     return {
         "ctranslate2": ("out", lambda path, n: to_ctranslate2(models[n], path)),
         "huggingface": ("out", lambda path, n: to_huggingface(models[n], path)),
-        "argos": ("x.argosmodel", lambda path, n: to_argos(models[n], path)),
+        "argos": ("x.argosmodel", lambda path, n: to_argos(models[n], path, "float32")),
         "import": ("out", import_once),
         "html": ("x.html", lambda path, n: translate_file(cast(Translator, Echo()), sources[n], path, **watch)),
     }
