@@ -25,4 +25,4 @@ from nmt.config.schema import (
     corpora_of,
     is_language,
 )
-from nmt.config.yaml_file import check_config, described, dump_config, load_config
+from nmt.config.yaml_file import check_config, described, dump_config, load_config, read_yaml

@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from nmt.config.listing import settings
-from nmt.config.schema import ONE, SEVERAL, Config
+from nmt.config.schema import ONE, REMOVED, SEVERAL, Config
 from nmt.errors import ConfigError, os_errors_as
 
 MAX_CONFIG_BYTES = 100_000  # a larger config is a mistake or an attack
@@ -76,6 +76,10 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         except YAML_ERRORS as error:
             raise ConfigError(f"'{override}': the value is not valid YAML", hint="quote it") from error
         origins[*parents, last] = "command line"
+    train = tree.get("train")
+    if isinstance(train, dict) and train.get("average") in REMOVED["average"]:
+        place = f"{origins.get(('train', 'average'), 'command line')}: train.average={train['average']}"
+        raise ConfigError(f"{place} is gone: checkpoints are not averaged any more", hint="delete it, or write ema")
     return check_config(tree, origins, str(path))
 
 

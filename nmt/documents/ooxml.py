@@ -19,6 +19,7 @@ CONTAINERS = ("w:hyperlink", "w:ins", "w:moveTo", "w:smartTag")
 FIELDS = ("w:fldSimple", "a:fld", "field")
 DROPPED = ("w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen")  # Word sets them anew
 BREAKS = ("w:br", "w:cr", "w:tab", "a:br")
+EMPTY_RUN = re.compile(r"<([wa]):r(?:\s[^>]*)?>(?:(?!<\1:[rt][\s>]).)*<\1:t[^>]*></\1:t></\1:r>", re.DOTALL)
 NOT_TEXT = re.compile(r"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->|<[^>]*>", re.DOTALL)
 INVISIBLE = re.compile(
     r'<w:(lang|noProof)\b[^>]*/>|<w:rFonts( w:hint="\w*")?/>|\s(lang|altLang|dirty|err|noProof|smtClean|w:hint)="[^"]*"'
@@ -80,14 +81,15 @@ class Paragraph(Parser):
 
     def __init__(self, nodes: Sequence[Node], base: Style) -> None:
         super().__init__()
-        self.base, self.styles = base, set[Style]()  # the style outside of all elements; all styles that are used
+        self.base = base  # the style outside of all elements
+        self.empty = set[str]()  # an empty run of each style that is used
         self.add(nodes, base)
         self.finish()
 
     def add(self, nodes: Sequence[Node], base: Style) -> None:
         """Add the children of a paragraph or a hyperlink; `base` is the style of text outside of its elements."""
         style = base
-        self.styles.add(base)
+        self.empty.add(base.start + base.end)
 
         def switch(new: Style) -> None:
             nonlocal style
@@ -97,7 +99,7 @@ class Paragraph(Parser):
                 self.read(style.end + base.start, "end", "run")
             style = base if new.look == base.look else new
             if style is not base:
-                self.styles.add(style)
+                self.empty.add(style.start + style.end)
                 self.read(base.end + style.start, "start", "run")
 
         for node in fields_joined(nodes):
@@ -142,9 +144,7 @@ class Paragraph(Parser):
     def written(self, before: str, after: str, text: str) -> str:
         """Write a text with tags in the base style, and remove empty runs."""
         text = self.base.start + before + text + after + self.base.end
-        for style in self.styles:
-            text = text.replace(style.start + style.end, "")
-        return text
+        return EMPTY_RUN.sub(lambda found: "" if found[0] in self.empty else found[0], text)
 
 
 def text_of(raw: str) -> str:

@@ -52,7 +52,7 @@ def to_ctranslate2(
     if quantization not in QUANTIZATIONS:
         raise InputError(f"unknown quantization '{quantization}'", hint=f"choose one of {', '.join(QUANTIZATIONS)}")
     ctranslate2 = import_ctranslate2()
-    export.check_replaceable(path, FILES, "model.bin")
+    export.check_replaceable(path, FILES, ["config.yaml", "model.bin"], "tokenizer:")
     model = export.exportable_model(translator, "CTranslate2", SUPPORTED)
     config, tokenizers = translator.config, translator.tokenizers
     with atomic_directory(path) as directory:

@@ -11,7 +11,8 @@ from torch import Tensor
 from nmt.decode.engines.ctranslate2_engine import unsupported
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
-from nmt.errors import InputError, NmtError
+from nmt.errors import InputError, NmtError, os_errors_as
+from nmt.files import read_capped
 from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
@@ -22,13 +23,20 @@ CHECKED_LENGTHS = (1, 5, 20)  # pieces of the random sentences on which engines 
 BAN = -1e4  # bias of pieces that are never generated: representable in float16, and exp(BAN) is 0
 
 
-def check_replaceable(path: Path, names: Collection[str], needed: str) -> None:
-    """Refuse to replace anything but an empty directory or an earlier export, which has `needed` and of `names`."""
+def check_replaceable(path: Path, names: Collection[str], needed: Sequence[str], words: str) -> None:
+    """Refuse to replace anything but an empty directory or an export of ours.
+
+    An export has all files of `needed`, `words` in the first of them, and no other files than `names`.
+    """
     real = Path(os.path.realpath(path))  # unlike `resolve`, does not fail on a loop of links
     if real == Path.cwd() or path.is_mount():
         raise InputError(f"{path} cannot be replaced: it is in use", hint="name a directory in it")
     found = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
-    if (os.path.lexists(real) and not path.is_dir()) or (found and not (needed in found and found <= set(names))):
+    content = b""
+    if set(needed) <= found <= set(names):
+        with os_errors_as(InputError, f"read {path / needed[0]}", hint="name another directory"):
+            content = read_capped(path / needed[0], 1_000_000)
+    if (os.path.lexists(real) and not path.is_dir()) or (found and words.encode() not in content):
         raise InputError(f"{path} exists and is not an export", hint="name another directory, or delete it")
 
 

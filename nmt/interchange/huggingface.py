@@ -88,7 +88,7 @@ def to_huggingface(translator: Translator, path: Path) -> None:
         InputError: the format does not support the model, or `path` exists and is not an export.
         NmtError: transformers' tokens or log-probabilities differ from nmt's.
     """
-    export.check_replaceable(path, FILES, "source.spm")
+    export.check_replaceable(path, FILES, ["README.md", "source.spm"], "trained with nmt")
     model = holdable_model(translator)
     transformers = None
     with contextlib.suppress(ImportError):  # before the directory: a signal during an import ends the process at once
@@ -123,9 +123,6 @@ def holdable_model(translator: Translator) -> Transformer:
 
 def _write_json(file: Path, content: object) -> None:
     atomic_write(file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-# --- the model --------------------------------------------------------------------------------------------
 
 
 def model_config(settings: ModelSettings, vocab_size: int) -> dict[str, Any]:
@@ -219,9 +216,6 @@ def permuted(ours: str, weight: Tensor, bias: Tensor, order: Tensor) -> tuple[Te
     return (weight[:, order], bias) if ours.endswith(READERS) else (weight[order], bias[order])
 
 
-# --- the tokenizer ----------------------------------------------------------------------------------------
-
-
 def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) -> None:
     """Write the files of MarianTokenizer."""
     source, target = tokenizers.source, tokenizers.target
@@ -245,9 +239,6 @@ def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) ->
         "clean_up_tokenization_spaces": False,
     }
     _write_json(directory / "tokenizer_config.json", settings)
-
-
-# --- the comparison ---------------------------------------------------------------------------------------
 
 
 def import_transformers() -> Any:

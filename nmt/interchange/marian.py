@@ -91,9 +91,6 @@ def import_marian(
         save_checkpoint(run.model_file, checkpoint)
 
 
-# --- vocabulary ---------------------------------------------------------------------------------------------
-
-
 def read_sides(
     directory: Path, settings: MarianSettings, tokenizer_config: dict[str, Any], bias: Tensor | None
 ) -> tuple[Side, Side]:
@@ -157,9 +154,6 @@ def check_tag(tags: Sequence[str], tag: str) -> None:
         log.warning("%s `%s …`, or import it with --target-tag; it has %s", message, tags[0], some)
 
 
-# --- settings ---------------------------------------------------------------------------------------------
-
-
 def language_in(tokenizer_config: dict[str, Any], key: str) -> str:
     """Return the language code with this key, or an empty string."""
     code = tokenizer_config.get(key)
@@ -184,9 +178,6 @@ def config_tree(settings: MarianSettings, source: Side, target: Side) -> dict[st
         "tied_embeddings": ("all" if shared else "decoder") if tied else "none",
     }
     return tree
-
-
-# --- weights ----------------------------------------------------------------------------------------------
 
 
 def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side, target: Side) -> dict[str, Tensor]:

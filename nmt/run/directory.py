@@ -29,7 +29,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from nmt.config import Config, dump_config, load_config
+from nmt.config import Config, check_config, dump_config, read_yaml
 from nmt.errors import ConfigError, ModelError, OutputError, os_errors_as
 from nmt.files import append_whole, atomic_write, hash_file, locked, parse_json, read_capped, sha256, sweep_temps
 from nmt.text.lines import raw_lines, reading
@@ -107,7 +107,7 @@ class RunDirectory:
         """The resolved settings. Raises ModelError if this is not a run."""
         if not self.config_file.is_file():
             raise ModelError(f"{self.path} is not a run: it has no config.yaml", hint="train one with `nmt train`")
-        return load_config(self.config_file)
+        return check_config(*read_yaml(self.config_file), str(self.config_file))
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         atomic_write(self.manifest_file, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")

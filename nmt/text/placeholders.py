@@ -87,9 +87,6 @@ def inserted(text: str, at: int, span: str) -> str:
     return text[:at] + left + span + (" " if SPACE_BEFORE.match(text, at) else "") + text[at:]
 
 
-# --- training ---------------------------------------------------------------------------------------------
-
-
 def with_symbols(pair: Pair) -> Pair:
     """Put symbols in place of spans that both sides have, in some pairs; a function of the pair.
 
@@ -137,9 +134,6 @@ def some_symbols(n: int, random: Callable[[], float]) -> list[str]:
     return sorted(symbol for _, symbol in order[:n])
 
 
-# --- translation ------------------------------------------------------------------------------------------
-
-
 def need(span: str) -> int:
     """Sort key of spans for masking: look-alikes of symbols first, numbers last, because most models copy them."""
     return 0 if SYMBOL.search(span) else 2 if NUMBER.fullmatch(span) else 1
@@ -165,6 +159,8 @@ class Masked:
         originals = [text[start:end] for start, end in spans]
         if spans and not re.search(r"\w", replaced(text, spans, [""] * len(spans))):
             return cls("", [], [], [])
+        if sum(need(one) == 0 for one in originals) > len(symbols):  # the rest would be taken for symbols
+            symbols = []
         by_need = sorted(range(len(spans)), key=lambda i: need(originals[i]))
         chosen = dict(zip(sorted(by_need[: len(symbols)]), symbols, strict=False))
         marks = [chosen.get(i, text if symbols or need(text) == 2 else "") for i, text in enumerate(originals)]

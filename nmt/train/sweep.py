@@ -10,7 +10,6 @@ Only the steps of the rungs depend on the speed of the machine. They are saved b
 training equals one that was never stopped, so repeating the command of a killed sweep leads to the same results.
 """
 
-import contextlib
 import json
 import logging
 import time
@@ -19,9 +18,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, PositiveInt
+
 from nmt.config import Config
 from nmt.errors import ConfigError, DivergedError, InputError, ModelError, OutputError, os_errors_as
-from nmt.files import TEMP_MARK, atomic_write, locked, parse_json, read_capped, sweep_temps
+from nmt.files import TEMP_MARK, atomic_write, locked, read_capped, sweep_temps
 from nmt.run.directory import RunDirectory
 from nmt.train import session
 from nmt.train.dry_run import measure
@@ -35,6 +36,14 @@ log = logging.getLogger("nmt")
 OTHER = "choose another with --output DIR"
 MAX_BYTES = 1_000_000_000  # of sweep.json
 LOSS = "dev_nll"  # candidates are compared without label smoothing, which may be varied
+
+
+class State(BaseModel):
+    """The content of sweep.json."""
+
+    asked: dict[str, Any]
+    rungs: list[PositiveInt]  # the number of steps at the end of each rung
+    results: dict[str, dict[str, Figures | None]]  # by trial name and steps; None: diverged
 
 
 class Sweep:
@@ -53,8 +62,8 @@ class Sweep:
         self.metric = candidates[0].config.train.metric
         self.sizes = budget.n_survivors(len(candidates))
         self.file = path / "sweep.json"
-        self.rungs: list[int] = []  # the number of steps at the end of each rung
-        self.results: dict[str, dict[str, Figures | None]] = {}  # by trial name and steps; None: diverged
+        self.rungs: list[int] = []
+        self.results: dict[str, dict[str, Figures | None]] = {}
 
     def run(self) -> list[Standing]:
         """Train, or resume a stopped sweep; return the standings, the best first.
@@ -162,15 +171,18 @@ class Sweep:
         atomic_write(self.file, json.dumps(state, indent=1, ensure_ascii=False) + "\n")
 
     def _read(self) -> None:
-        state: Any = None
-        with contextlib.suppress(ValueError), os_errors_as(ModelError, f"read {self.file}", hint=OTHER):
-            state = parse_json(read_capped(self.file, MAX_BYTES))
-        if not isinstance(state, dict) or not {"asked", "rungs", "results"} <= state.keys():
-            raise ModelError(f"{self.file} is damaged", hint=OTHER)
-        if state["asked"] != self._asked():
+        with os_errors_as(ModelError, f"read {self.file}", hint=OTHER):
+            content = read_capped(self.file, MAX_BYTES)
+        try:
+            state = State.model_validate_json(content)
+            for figures in (one for of_trial in state.results.values() for one in of_trial.values()):
+                ranking(figures, "bleu", LOSS)  # looks up both figures
+        except (ValueError, KeyError) as error:
+            raise ModelError(f"{self.file} is damaged", hint=OTHER) from error
+        if state.asked != self._asked() or len(state.rungs) != len(self.sizes):
             message = f"{self.path} holds a sweep with another config, other values or another budget"
             raise ConfigError(message, hint="repeat that command to resume it, or choose another --output DIR")
-        self.rungs, self.results = state["rungs"], state["results"]
+        self.rungs, self.results = state.rungs, state.results
 
     def _figures(self, candidate: int, steps: int) -> Figures | None:
         return self.results[self._run(candidate).path.name][str(steps)]

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from configs import MINIMAL, fault, load
+from nmt.errors import ConfigError
+from nmt.run.directory import RunDirectory
 
 
 @pytest.mark.parametrize(
@@ -86,10 +88,13 @@ def test_settings_at_the_limits_of_agreement_are_accepted(folder: Path) -> None:
 
 
 def test_a_setting_of_earlier_versions_is_ignored_where_it_has_no_effect(folder: Path) -> None:
-    old = load(
-        folder,
-        f"{MINIMAL}\ntrain: {{tensorboard: true, average: last, n_average: 5, lr: 2e-3}}",
-        "model.attention_window=0",
-    )
-    assert old == load(folder, MINIMAL, "train.lr=2e-3")
+    text = f"{MINIMAL}\ntrain: {{tensorboard: true, average: none, n_average: 5, lr: 2e-3}}"
+    expected = load(folder, MINIMAL, "train.lr=2e-3")
+    assert load(folder, text, "train.average=ema", "model.attention_window=0") == expected
+    (folder / "config.yaml").write_text(text.replace("none", "last"))
+    assert RunDirectory(folder).read_config() == expected
+    for changes in (["train.average=last"], ["train={average: best}"]):
+        with pytest.raises(ConfigError, match=r"^command line: train.average=(last|best) is gone"):
+            load(folder, MINIMAL, *changes)
+    assert ":1: train.average=last is gone" in fault(folder, "train: {average: last}")
     assert "unknown key 'model.attention_window'" in fault(folder, "model: {attention_window: 8}")

@@ -1,6 +1,7 @@
 """Paragraphs of Word and PowerPoint: formats, and what is no text, keep their place."""
 
 import re
+import time
 from collections import Counter
 from xml.etree import ElementTree
 
@@ -9,6 +10,7 @@ from echo import echoed
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.documents.markup import Segment
 from nmt.documents.ooxml import BOXES, PARAGRAPHS
 
 A = "http://schemas.openxmlformats.org/drawingml/2006/main"
@@ -99,3 +101,11 @@ def test_all_that_is_no_text_is_written_once_whatever_the_translation(content: s
     text = root(f"<w:p>{content}</w:p>")
     found = echoed(text, PARAGRAPHS, lambda _: translation)
     assert (tags(found), found.count(PAGE)) == (tags(text), text.count(PAGE))
+
+
+def test_a_paragraph_of_many_formats_takes_linear_time() -> None:
+    content = "".join(r(f"{n} a", f'<w:rPr><w:sz w:val="{n}"/></w:rPr>') for n in range(6000))
+    (segment,) = [part for part in PARAGRAPHS.parse(root(f"<w:p>{content}</w:p>")) if isinstance(part, Segment)]
+    start_s = time.process_time()
+    assert content in segment.finish(content)
+    assert time.process_time() - start_s < 0.5

@@ -1,30 +1,58 @@
 """Shared by all exports: what may be replaced, and the log-probabilities that engines are compared on."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import FiveRun, one_clear_error, run_nmt
+from conftest import FiveRun, file_bytes, one_clear_error, run_nmt
+from models import random_translator
 
+from nmt.decode.translator import Translator
 from nmt.errors import InputError
+from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.interchange.export import check_replaceable
+from nmt.interchange.huggingface import to_huggingface
 
 
 def test_only_an_export_or_an_empty_directory_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_replaceable(tmp_path / "new", {"a", "b"}, "a")
-    check_replaceable(tmp_path, {"a", "b"}, "a")
+    def check(path: Path) -> None:
+        check_replaceable(path, {"a", "b", "c"}, ["a", "b"], "ours")
+
+    def check_refused(path: Path) -> None:
+        with pytest.raises(InputError, match="is not an export"):
+            check(path)
+
+    check(tmp_path / "new")
+    check(tmp_path)
     (tmp_path / "b").write_text("")
-    with pytest.raises(InputError, match="is not an export"):
-        check_replaceable(tmp_path, {"a", "b"}, "a")
-    (tmp_path / "a").write_text("")
-    check_replaceable(tmp_path, {"a", "b"}, "a")
+    check_refused(tmp_path)
+    (tmp_path / "a").write_text("of another")
+    check_refused(tmp_path)
+    (tmp_path / "a").write_text("it is ours")
+    check(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
     for taken in ("a", "loop", ""):
-        with pytest.raises(InputError, match="is not an export"):
-            check_replaceable(tmp_path / taken, {"a", "b"}, "a")
+        check_refused(tmp_path / taken)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="it is in use"):
-        check_replaceable(Path(), {"a", "b"}, "a")
+        check(Path())
+
+
+@pytest.mark.parametrize(("to", "mark"), [(to_ctranslate2, "config.yaml"), (to_huggingface, "README.md")])
+def test_a_downloaded_model_with_the_same_file_names_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: Callable[[Translator, Path], None], mark: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    translator = random_translator(d_model=8, d_ff=8, n_heads=2, norm="post")
+    to(translator, tmp_path / "out")
+    to(translator, tmp_path / "out")
+    for write in ((tmp_path / "out" / mark).write_text, lambda _: (tmp_path / "out" / mark).unlink()):
+        write("of another tool")
+        before = file_bytes(tmp_path / "out")
+        with pytest.raises(InputError, match="out exists and is not an export"):
+            to(translator, tmp_path / "out")
+        assert file_bytes(tmp_path / "out") == before
 
 
 @pytest.mark.parametrize(

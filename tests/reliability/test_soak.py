@@ -1,12 +1,16 @@
 """A day in a minute: a run is trained, served, swept over, evaluated and translated with at once; some are killed."""
 
+import os
 import random
 import signal
 import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from conftest import FORKS, PATIENCE_S, soak
+
+from nmt.files import locked
 
 from .runs import run_main, temps, trained, write_config
 from .test_clients import BODY, request, serving, settled, statuses
@@ -52,14 +56,38 @@ def test_a_day_in_a_minute(tmp_path: Path) -> None:
                 counts[f"{words[0]} {process.exitcode}"] += 1
             sizes.append(server.memory())
         print(dict(sorted(counts.items())), "MB and descriptors", sizes[0], sizes[-1])
-        early = sizes[len(sizes) // 3]
-        assert sizes[-1][0] <= early[0] + soak(60, 10)
-        assert sizes[-1][1] <= early[1] + 2
+        check_sizes(sizes)
         server.send(signal.SIGTERM)
         assert server.end() == 143
-    for words in commands(tmp_path, n_steps)[: soak(1, None)]:  # no lock is left, nor what a killed command has begun
-        process = FORKS.Process(target=run_main, args=(words, str(tmp_path / "log")))
+    check_nothing_is_left(tmp_path, n_steps)
+
+
+def check_sizes(sizes: list[tuple[int, int]]) -> None:
+    """Check that memory and descriptors of the server stay."""
+    early = sizes[len(sizes) // 3]
+    assert sizes[-1][0] <= early[0] + soak(60, 10)
+    assert sizes[-1][1] <= early[1] + 2
+
+
+def check_nothing_is_left(home: Path, n_steps: int) -> None:
+    """Check that no lock is left, nor what a killed command has begun."""
+    for words in commands(home, n_steps)[: soak(1, None)]:
+        process = FORKS.Process(target=run_main, args=(words, str(home / "log")))
         process.start()
         process.join(PATIENCE_S)
-        assert process.exitcode == 0, (words, (tmp_path / "log").read_text(encoding="utf-8"))
-    assert not [*(temps(tmp_path) if soak(False, True) else temps(tmp_path / "run")), *tmp_path.rglob("*.old.*")]
+        assert process.exitcode == 0, (words, (home / "log").read_text(encoding="utf-8"))
+    assert not [*(temps(home) if soak(False, True) else temps(home / "run")), *home.rglob("*.old.*")]
+
+
+def test_what_is_left_and_what_grows_is_found(tmp_path: Path) -> None:
+    write_config(tmp_path)
+    (tmp_path / "run").mkdir()
+    lock = locked(tmp_path / "run" / "lock", holder="training", setting="")
+    with lock, pytest.raises(AssertionError, match="in use by another training"):
+        check_nothing_is_left(tmp_path, 1)
+    (tmp_path / f"run.old.{os.getpid()}").touch()
+    with pytest.raises(AssertionError, match=r"run\.old"):
+        check_nothing_is_left(tmp_path, 1)
+    for last in ((200, 16), (100, 20)):
+        with pytest.raises(AssertionError):
+            check_sizes([(100, 16), (100, 16), last])

@@ -125,7 +125,11 @@ def test_another_sweep_another_directory_and_a_damaged_file_are_refused(corpus: 
         with pytest.raises(InputError, match="exists and is not a sweep"):
             Sweep(tmp_path / name.replace("/", "-"), few, BUDGET, trainings, "cpu").run()
         assert file_bytes(tmp_path / name.replace("/", "-")) == {name: b"dear"}
-    for content in ("[", "[" * 100_000, "{}"):
+    good = json.loads((sweep / "sweep.json").read_text())
+    wrong: list[dict[str, Any]] = [{"rungs": 3}, {"rungs": ["x"]}, {"rungs": [0]}, {"results": []}]
+    damaged: list[Any] = [1, {"3": 1}, {"3": {"dev_bleu": 1}}, {"3": {"dev_bleu": [], "dev_nll": 1}}]
+    wrong += [{"results": {"1": figures}} for figures in damaged]
+    for content in ("[", "[" * 100_000, "{}", *(json.dumps(good | one) for one in wrong)):
         (sweep / "sweep.json").write_text(content)
         with pytest.raises(ModelError, match=r"sweep\.json is damaged"):
             Sweep(sweep, few, BUDGET, trainings, "cpu").run()
