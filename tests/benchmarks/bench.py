@@ -13,6 +13,7 @@ from typing import Any
 
 import curve
 import decoding
+import serving
 import training
 from measure import Options, Table, parsed, say
 
@@ -22,10 +23,12 @@ BENCHMARKS: dict[str, Callable[[Options], list[Table]]] = {
     "training": training.throughput,
     "decoding": decoding.throughput,
     "latency": decoding.latency,
+    "serving": serving.throughput,
+    "start": decoding.start,
     "scaling": training.scaling,
     "curve": curve.of_bleu,
 }
-SHORT = ["training", "decoding", "latency"]
+SHORT = ["training", "decoding", "latency", "start"]
 
 
 def machine(peers: Path | None) -> dict[str, Any]:

@@ -137,3 +137,17 @@ def latency(options: Options) -> list[Table]:
         samples = interleaved(measures, options.rounds)
         tables.append(Table(f"One at a time, {title}", note, commands, samples, "ms", [CT2_FP32, CT2_INT8]))
     return tables
+
+
+def start(options: Options) -> list[Table]:
+    """Time of a whole command that translates one sentence."""
+    contest = prepare(options)
+    commands: dict[str, list[object]] = {
+        "import torch": [sys.executable, "-c", "import torch"],
+        "nmt translate, one sentence": nmt_command(contest, "fp32", contest.sources[0]),
+        "the same with torch": nmt_command(contest, "fp32", "--engine", "torch", contest.sources[0]),
+        "a loop over CTranslate2": ctranslate2_command(contest, "int8", "-i", contest.few, "-o", "/dev/null"),
+    }
+    measures = {name: partial(timed, command, options.scratch) for name, command in commands.items()}
+    samples = interleaved(measures, options.rounds)
+    return [Table("Start", "From the command to its end.", commands, samples, "seconds", ["import torch"])]

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import SOAK, SOURCE, TARGET, FiveRun, err_lines, out_lines, run_nmt, soak, started_nmt, wait_until
+from conftest import SOAK, SOURCE, TARGET, FiveRun, out_lines, run_nmt, soak, started_nmt, wait_until
 
 from nmt.decode.engines import ctranslate2_engine
 from nmt.errors import ModelError
@@ -33,6 +33,7 @@ def test_one_of_three_conversions_is_killed_and_one_is_kept(five_run: FiveRun, t
             time.sleep(draw.uniform(0.3, 2.5))
             process.send_signal(signal.SIGKILL)
             process.wait()
+        assert [out_lines(one.result()) for one in others] == [[TARGET[0]]] * 2
         assert out_lines(run_nmt(*command, env=env)) == [TARGET[0]]
         # Until the child of the killed command has ended, it may write again, which the next command removes.
         wait_until(lambda: len(entries(Path(env["NMT_CACHE"]))) == 1 or not run_nmt(*command, env=env))  # noqa: B023

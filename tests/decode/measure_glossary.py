@@ -1,0 +1,82 @@
+"""Count the terms that translations have, and compare BLEU, without a glossary and with four ways to use one.
+
+    python tests/decode/measure_glossary.py RUN test.de.gz test.en.gz
+
+The glossary is a random third of the words of the test set whose translation in the reference is sure, by the run's
+training text, and always the same. RUN was trained with data.glossary.
+"""
+
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from nmt.config import corpora_of
+from nmt.corpus import alignment
+from nmt.decode.align import align
+from nmt.decode.translator import Translator, load
+from nmt.evaluate import bleu_tokenizer, score
+from nmt.text.glossary import find_terms
+from nmt.text.lines import iter_pairs
+from nmt.text.words import WordText
+from nmt.train.corpora import corpus_paths
+
+
+def glossary_of(translator: Translator, source: list[str], target: list[str]) -> dict[str, str]:
+    assert translator.run
+    config, random = translator.run.read_config(), Random(1)
+    pairs = [*iter_pairs(*corpus_paths(config, corpora_of(config.data.train)[0]))]
+    known = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    links = alignment.sure_links(source, target, alignment.learn(*map(alignment.words_of, known)))
+    found: dict[str, list[str]] = defaultdict(list)
+    for one, other, of_pair in zip(source, target, links, strict=True):
+        for s, t in of_pair:
+            found[one[slice(*s)]].append(other[slice(*t)])
+    uses = Counter(word for text in source for _, word in find_terms(text, {word: word for word in found}))
+    always = {word: same[0] for word, same in sorted(found.items()) if same == same[:1] * uses[word]}
+    return {word: term for word, term in always.items() if random.random() < 1 / 3}
+
+
+def has(text: str, term: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(term)}(?!\w)", text) is not None
+
+
+def replaced(model: Translator, source: list[str], plain: list[str], glossary: dict[str, str]) -> Iterator[str]:
+    """Translations with each term that is missing in place of the first word that its source term became."""
+    pairs = [(WordText.split(one), WordText.split(other)) for one, other in zip(source, plain, strict=True)]
+    for (text, translation), links in zip(pairs, align(model, pairs), strict=True):
+        words = translation.words
+        for (start, end), term in find_terms(text.text, glossary):
+            linked = [t for s, t in links if text.spans[s][0] < end and start < text.spans[s][1]]
+            if linked and not has(translation.text, term):
+                words[linked[0]] = re.sub(r"\w[\w'-]*", term, words[linked[0]], count=1)
+        yield " ".join(words)
+
+
+def main(run: str, source_file: str, target_file: str) -> None:
+    pairs = list(iter_pairs([Path(source_file)], [Path(target_file)]))
+    source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    plain, soft, both = (load(run, "cpu", engine=name) for name in ("torch", "ctranslate2", "torch"))
+    plain.config = plain.config.model_copy(update={"data": plain.config.data.model_copy(update={"glossary": False})})
+    glossary = glossary_of(plain, source, target)
+    wanted = [(i, term) for i, text in enumerate(source) for _, term in find_terms(text, glossary)]
+    without = plain.translate(source)
+    missed = [(i, term) for i, term in wanted if not has(without[i], term)]
+    print(f"{len(glossary)} terms, {len(wanted)} uses in {len(pairs)} lines")
+    rows = {
+        "without": without,
+        "find and replace": list(replaced(plain, source, without, glossary)),
+        "hard": plain.translate(source, glossary=glossary),
+        "soft": soft.translate(source, glossary=glossary),
+        "both": both.translate(source, glossary=glossary),
+    }
+    for name, found in rows.items():
+        shares = [sum(has(found[i], term) for i, term in some) / len(some) for some in (wanted, missed)]
+        bleu = score(found, [target], tokenize=bleu_tokenizer(plain.target_language))[0].value
+        print(f"{name:<20}{shares[0]:7.1%} {shares[1]:7.1%} BLEU {bleu:.2f}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
