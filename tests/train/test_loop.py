@@ -520,6 +520,12 @@ def test_a_run_keeps_its_optimizer(corpus: Path, before: str, after: str, caplog
     assert final_hash(resumed) == final_hash(whole)  # with moments
 
 
+def test_a_run_of_frozen_matrices_resumes_without_a_warning(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for steps in (3, 4):
+        run_training(config_of(corpus, train__freeze=["encoder", "decoder"], train__max_steps=steps))
+    assert "optimizer it was begun with" not in caplog.text
+
+
 def test_a_model_that_no_machine_can_hold_is_refused(corpus: Path) -> None:
     with pytest.raises(ConfigError, match=r"M parameters need [\d.]+ GB to train, cpu has"):
         session.prepare(config_of(corpus, model__d_model=16384, model__d_ff=65536, model__n_encoder_layers=100))
