@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nmt.decode.constraints import Constraint
 from nmt.decode.options import Hypothesis, SearchOptions
-from nmt.decode.search import search
+from nmt.decode.search import TraceStep, search
 from nmt.errors import ConfigError
 from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
@@ -178,6 +178,13 @@ def test_in_fp32_samples_are_the_same_in_any_batch(n_vocab: int, scale: float, n
 def test_a_model_that_gives_no_numbers_gives_no_hypotheses() -> None:
     model = TableModel(lambda *_: [math.nan] * V)
     assert search(model, sources((A,)), SearchOptions(beam=2)) == [[]]
+
+
+def test_a_live_hypothesis_that_is_as_good_as_the_worst_finished_one_ends_the_search() -> None:
+    steps: list[TraceStep] = []
+    model = TableModel(lambda *_: [0.0, 0.0, 0.0, 0.5, 0.5, 0.0, 0.0])
+    search(model, sources((A,)), SearchOptions(beam=2, alpha=0.0, min_length=0), trace=steps.append)
+    assert len(steps) == 2
 
 
 TERMS = [Constraint([(5, 6), (7,)]), Constraint(), Constraint([(8, 9, 8)], [4, 5, 6]), Constraint()]

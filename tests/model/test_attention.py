@@ -12,11 +12,12 @@ from nmt.model.dropout import Dropout
 from nmt.model.positions import rotary_positions, rotate, sinusoidal_positions
 
 
-def test_scaled_dot_product_attention_is_the_formula_in_numpy() -> None:
+@pytest.mark.parametrize("n_keys", [5, 40])
+def test_scaled_dot_product_attention_is_the_formula_in_numpy(n_keys: int) -> None:
     rng = np.random.default_rng(1)
-    query, key, value = rng.normal(size=(3, 8)), rng.normal(size=(5, 8)), rng.normal(size=(5, 6))
-    scores = query @ key.T / math.sqrt(8)
-    weights = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    query, key, value = (rng.normal(size=(2, *size)) for size in ((3, 8), (n_keys, 8), (n_keys, 6)))
+    scores = query @ key.transpose(0, 2, 1) / math.sqrt(8)
+    weights = np.exp(scores) / np.exp(scores).sum(2, keepdims=True)
     out, w = scaled_dot_product_attention(torch.tensor(query), torch.tensor(key), torch.tensor(value))
     np.testing.assert_allclose(w, weights, atol=1e-12)
     np.testing.assert_allclose(out, weights @ value, atol=1e-12)
@@ -25,7 +26,7 @@ def test_scaled_dot_product_attention_is_the_formula_in_numpy() -> None:
 def test_fused_and_written_out_paths_give_the_same() -> None:
     generator = torch.Generator().manual_seed(4)
     x, memory = (torch.randn(3, n, 16, dtype=torch.float64, generator=generator) for n in (5, 4))
-    settings = ModelSettings(d_model=16, n_heads=4)
+    settings = ModelSettings(d_model=16, n_heads=2)
     ones, cross = SelfAttention(settings).double(), CrossAttention(settings).double()
     mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]]).bool()[:, None, None]
     weights: list[torch.Tensor] = []

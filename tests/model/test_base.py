@@ -9,6 +9,7 @@ from models import FAMILY, RNNS, RUNGS, TRANSFORMERS, V, batch, fresh, make, nam
 from nmt.config.schema import ModelPart
 from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
+from nmt.model.recurrent import RecurrentModel
 from nmt.run.checkpoint import weights_of
 from nmt.text import BOS, PAD
 
@@ -131,6 +132,8 @@ def test_fresh_logits_are_of_moderate_size(choices: dict[str, Any]) -> None:
     model = fresh(**choices, d_model=128, d_ff=256)
     src, tgt = torch.randint(4, V, (8, 20)), torch.randint(4, V, (8, 20))
     assert model(src, tgt).std() < 2.0
+    if isinstance(model, RecurrentModel) and model.settings.cell == "lstm":
+        assert all((layer.cell.state_dict()["bias_ih_l0"].chunk(4)[1] == 1).all() for layer in model.encoder)
 
 
 @every

@@ -16,17 +16,8 @@ from small_run import MIX
 
 from nmt.run.checkpoint import read_checkpoint
 from nmt.run.directory import RunDirectory
-from reliability.runs import (
-    VALIDATE_EVERY,
-    newest_step,
-    steps_done,
-    temps,
-    trained,
-    training,
-    unbroken,
-    weights,
-    write_config,
-)
+
+from .runs import VALIDATE_EVERY, newest_step, steps_done, temps, trained, training, unbroken, weights, write_config
 
 STOPPED = {signal.SIGINT: 130, signal.SIGTERM: 143}
 

@@ -90,12 +90,12 @@ def steps_of(config: Config, figure: str) -> list[int]:
 
 
 def test_epochs_end_with_their_last_batch(corpus: Path) -> None:
-    config = config_of(corpus, train__max_steps=None, train__max_epochs=2)
+    config = config_of(corpus, train__max_steps=None, train__max_epochs=2, train__validate_every=1)
     prepared = session.prepare(config)
     n_batches = [sum(1 for _ in prepared.data.batches(epoch)) for epoch in range(2)]
     progress = session.train(prepared, quiet=True)
-    assert progress.step == sum(n_batches)
-    assert (progress.epoch, progress.batch) == (2, 0)
+    assert steps_of(config, "dev_bleu") == list(range(1, sum(n_batches) + 1))
+    assert (progress.epoch, progress.batch, progress.step) == (2, 0, sum(n_batches))
     n_lines = sum(line.get("n_tokens", 0) for line in RunDirectory(config.run).read_metrics())
     assert n_lines == progress.n_tokens
     again = session.prepare(config)
