@@ -134,6 +134,8 @@ def test_fresh_logits_are_of_moderate_size(choices: dict[str, Any]) -> None:
     assert model(src, tgt).std() < 2.0
     if isinstance(model, RecurrentModel) and model.settings.cell == "lstm":
         assert all((layer.cell.state_dict()["bias_ih_l0"].chunk(4)[1] == 1).all() for layer in model.encoder)
+    if (learned := getattr(model, "source_positions", None)) is not None:
+        assert learned.std() < 2 * 128**-0.5  # as embeddings before they are scaled
 
 
 @every

@@ -1,4 +1,4 @@
-"""kill -9, Ctrl-C and SIGTERM at random moments, and two trainings at once: nothing is lost."""
+"""kill -9, Ctrl-C and SIGTERM at random moments: nothing is lost."""
 
 import contextlib
 import os
@@ -154,23 +154,3 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
         one.send(signal.SIGINT)
         one.send(signal.SIGCONT)
         assert one.end() in (-signal.SIGTERM, -signal.SIGINT, 130, 143)
-
-
-def test_of_two_trainings_at_once_one_is_refused_and_after_kill_9_the_next_starts(tmp_path: Path) -> None:
-    config = write_config(tmp_path)
-    for i in range(soak(1, 20)):
-        run = tmp_path / f"run{i}"
-        with training(config, run, "train.max_steps=100000") as one, training(config, run) as other:
-            both = [one, other]
-            while all(each.process.exitcode is None for each in both):
-                time.sleep(0.01)
-            (refused,) = [each for each in both if each.process.exitcode is not None]
-            (goes_on,) = [each for each in both if each is not refused]
-            assert refused.end() == 2, refused.messages
-            assert f"nmt: error: {run} is in use by another training" in refused.messages
-            while (RunDirectory(run).newest_step() or 0) < VALIDATE_EVERY:  # its files may vanish while they are read
-                assert goes_on.process.exitcode is None, goes_on.messages
-                time.sleep(0.01)
-            goes_on.process.kill()
-            assert goes_on.end() == -signal.SIGKILL
-        trained(config, run, f"train.max_steps={newest_step(run) + 1}")
