@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.decode.translator import Translator
-from nmt.text.capitals import in_sentence_case
+from nmt.text.capitals import as_read
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.words import WordText, bare_span, likeness
 
@@ -73,7 +73,7 @@ def encoded(side: WordText, tokenizer: Tokenizer) -> tuple[list[int], Matrix]:
 
     The punctuation around a word is not part of it.
     """
-    text, _ = in_sentence_case(side.text, tokenizer)
+    text, _ = as_read(side.text, tokenizer)
     tokens, words = tokenizer.encode_words(text, [bare_span(side.text, span) for span in side.spans])
     shares = np.zeros((len(tokens), len(side.spans)), np.float32)
     for t, of_token in enumerate(words):

@@ -20,12 +20,16 @@ FIRST = re.compile(r"(?:^|[.!?…]\s)[^\w.!?…]*\Z")
 NO_PIECE = re.compile("<unk>|<0x..>")
 
 
-def in_sentence_case(source: str, tokenizer: Tokenizer) -> tuple[str, Callable[[str], str]]:
-    """Return a source text as a model should read it, as long as before, and the style of its translation.
+def as_read(source: str, tokenizer: Tokenizer) -> tuple[str, Callable[[str], str]]:
+    """Return a text as a model should read it, as long as before, and the style of its translation.
 
-    A text that is no headline stays, and so does its translation.
+    White space that the model does not know becomes spaces, and a headline gets sentence case.
     """
+    source = tokenizer.with_known_spaces(source)
     tag, text = tokenizer.split_tag(source)
+    lower = (word for word in text.split() if len(word) > SHORT and word.islower() and word.isalpha())
+    if sum(map(len, lower)) > (1 - CAPITALS) * len(text):  # most texts are no headlines by this count, which is fast
+        return source, str
     words = WORD.findall(text)
     letters = [*filter(str.isalpha, text)]
     if len(words) > 1 and sum(map(str.isupper, letters)) >= CAPITALS * len(letters):
