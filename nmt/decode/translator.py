@@ -29,6 +29,7 @@ from nmt.processes import prepare_torch
 from nmt.run.directory import RunDirectory
 from nmt.run.header import read_header
 from nmt.text import EOS
+from nmt.text.capitals import as_read
 from nmt.text.glossary import annotated, find_terms, required_tokens
 from nmt.text.lines import Pause, one_line
 from nmt.text.tokenizer import Tokenizers
@@ -94,6 +95,15 @@ class Translator:
 
     def with_options(self, **changes: Any) -> SearchOptions:
         return self.options.changed(**changes)
+
+    def unknown(self, text: str) -> set[str]:
+        """The characters of a text that the model cannot read; none if it has learned to read bytes in training."""
+        tokenizer, reads_bytes = self.tokenizers.source, self.config.tokenizer.character_coverage < 1
+        if not tokenizer.unknown(text) or (reads_bytes and self.config.tokenizer.byte_fallback):
+            return set()
+        read, _ = as_read(text, tokenizer)
+        unknown = tokenizer.unknown(read)
+        return {one for one, other in zip(text, read, strict=True) if other in unknown}
 
     def engine_for(self, options: SearchOptions, *, watched: bool = False) -> Engine:
         """Return the engine, or if these options need it, that of torch. Raises ConfigError if there is none."""
@@ -167,7 +177,7 @@ class Translator:
         `watch` is called after every step of the search, with a function from the index of a line to the text of its
         best hypothesis so far. An exception that `watch` raises ends the translation.
         """
-        if self.protected:
+        if self.protected or any(self.unknown(line.text) for line in lines):
             from nmt.decode.masking import start_masked  # it imports this module
 
             return start_masked(self, lines, options, batch_size, watch)

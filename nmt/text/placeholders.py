@@ -8,7 +8,7 @@ exploration of placeholding in neural machine translation"). Independent of mode
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from random import Random
@@ -36,14 +36,15 @@ KINDS = [
 ]
 SPAN = re.compile(f"(?:{'|'.join(KINDS)})+")  # adjacent ones are one span, so that they stay together
 WORD = re.compile(rf"(?<!{_IN_WORD}){_LETTER}{{3,}}(?!{_IN_WORD})")
-NUMBER = re.compile(r"[\d.,:/-]+")
+NUMBER = re.compile(r"\d[\d.,:/-]*")
 TOKEN = re.compile(rf"⟦[1-6]⟧|[{UNSPACED_SCRIPTS}]|{_IN_WORD}+")  # what is aligned
 SYMBOL = re.compile(r"(\s?)(⟦[1-6]⟧)")
 NO_SPACE = re.compile(r"[\s.,;:!?)…]|\Z")
 FINAL = re.compile(r"(?<![\s.!?…。！？\"'”’»」』)])[\s.!?…。！？\"'”’»」』)]*\Z")
-# An inserted span is separated by a space from such a character before it, and from a letter or digit after it.
+IN_WORD = re.compile(_IN_WORD)
+# An inserted span is separated by a space from such a character before it, and from a letter, a digit or a span after it.
 SPACE_AFTER = re.compile(rf"[^\s(\[{{«„“'\"¿¡{UNSPACED_SCRIPTS}]")
-SPACE_BEFORE = re.compile(rf"{_IN_WORD}|⟦")
+SPACE_BEFORE = re.compile(rf"{_IN_WORD}|[⟦{{<$%{_EMOJI}]")
 
 Patterns = Sequence[re.Pattern[str]]
 
@@ -69,6 +70,12 @@ def spans_of(text: str, patterns: Patterns) -> list[Span]:
     return sorted(found)
 
 
+def unknown_words(characters: Collection[str]) -> Patterns:
+    """Return patterns of words with a letter of `characters`, and of others of them; none if there are none."""
+    one = f"[{re.escape(''.join(sorted(characters)))}]"
+    return [re.compile(rf"{_IN_WORD}*(?={_IN_WORD}){one}{_IN_WORD}*|{one}+")] if characters else []
+
+
 def spans_beside_symbols(text: str, patterns: Patterns) -> list[Span]:
     """The spans of a text that are no symbols."""
     return spans_of(SYMBOL.sub(lambda match: " " * len(match[0]), text), patterns)
@@ -81,10 +88,10 @@ def replaced(text: str, spans: Sequence[Span], new: Sequence[str]) -> str:
     return text
 
 
-def inserted(text: str, at: int, span: str) -> str:
-    """Insert a span between two words of a text, with spaces around it where the script has them."""
-    left = " " if SPACE_AFTER.match(text[:at][-1:]) else ""
-    return text[:at] + left + span + (" " if SPACE_BEFORE.match(text, at) else "") + text[at:]
+def inserted(text: str, at: int, span: str, touches_left: bool = False, touches_right: bool = False) -> str:
+    """Insert a span between two words of a text, with spaces where the script has them, unless it touches a word."""
+    left = "" if touches_left or not SPACE_AFTER.match(text[:at][-1:]) else " "
+    return text[:at] + left + span + ("" if touches_right or not SPACE_BEFORE.match(text, at) else " ") + text[at:]
 
 
 # --- training ---------------------------------------------------------------------------------------------
@@ -153,18 +160,21 @@ class Masked:
     spans: list[Span]  # in `text`
     marks: list[str]  # in place of each span: a symbol, nothing, or the span itself if it is kept
     originals: list[str]
+    around: list[tuple[str, str]]  # the character before each span, and that after it
 
     @classmethod
-    def of(cls, text: str, patterns: Patterns, symbols: Sequence[str]) -> "Masked":
+    def of(cls, text: str, patterns: Patterns, symbols: Sequence[str], unknown: Collection[str] = ()) -> "Masked":
         """Replace the spans that match a pattern by symbols; if there are too many, numbers are left.
 
         Without symbols, all spans but numbers are taken out: a model garbles what it has never seen, and what is around
-        it. A text without other words becomes empty: it needs no translation.
+        it. So are `unknown` characters, and words of them. A text without other words becomes empty: it needs no
+        translation.
         """
-        spans = spans_of(text, patterns)
+        spans = spans_of(text, [*patterns, *unknown_words(unknown)])
         originals = [text[start:end] for start, end in spans]
+        around = [(text[start - 1 : start], text[end : end + 1]) for start, end in spans]
         if spans and not re.search(r"\w", replaced(text, spans, [""] * len(spans))):
-            return cls("", [], [], [])
+            return cls("", [], [], [], [])
         by_need = sorted(range(len(spans)), key=lambda i: need(originals[i]))
         chosen = dict(zip(sorted(by_need[: len(symbols)]), symbols, strict=False))
         marks = [chosen.get(i, text if symbols or need(text) == 2 else "") for i, text in enumerate(originals)]
@@ -176,9 +186,11 @@ class Masked:
                 masked = masked.removesuffix(" ")
             if not mark and not masked and text.startswith(" ", end):
                 cursor += 1
+            if not mark and IN_WORD.match(masked[-1:]) and IN_WORD.match(text, end):
+                masked += " "
             moved.append((len(masked), len(masked) + len(mark)))
             masked += mark
-        return cls(masked + text[cursor:], moved, marks, originals)
+        return cls(masked + text[cursor:], moved, marks, originals, around)
 
     def settled(self, translation: str, patterns: Patterns) -> tuple[str, list[int]]:
         """Remove surplus marks from a translation; return it, and the indices of the spans that it lacks.

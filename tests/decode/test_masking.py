@@ -38,11 +38,11 @@ def test_where_a_span_goes_that_the_model_left_out(
     links: list[tuple[int, int]],
     expected: str,
 ) -> None:
-    monkeypatch.setattr("nmt.decode.masking.align_window", lambda *_: [links])  # of words
+    monkeypatch.setattr("nmt.decode.masking.align", lambda *_: [links])  # of words
     with caplog.at_level(logging.WARNING, "nmt"):
         mask = Masked.of(text, PATTERNS, symbols)
         TRAINED.protected = PATTERNS
-        assert restored(TRAINED, Line(7, text), mask, written) == expected
+        assert restored(TRAINED, [(Line(7, text), mask, written)]) == [expected]
     assert [record.getMessage() for record in caplog.records] == (
         [] if links else ["line 7: the model left out {a}, which is put at the end"]
     )
