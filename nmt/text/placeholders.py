@@ -8,17 +8,16 @@ exploration of placeholding in neural machine translation"). Independent of mode
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from hashlib import blake2b
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from random import Random
 
 from nmt.errors import ConfigError
-from nmt.text.lines import UNSPACED_SCRIPTS, Pair, Span
+from nmt.text.lines import UNSPACED_SCRIPTS, Span
 
 N_SYMBOLS = 6
 SYMBOLS = [f"⟦{n}⟧" for n in range(1, N_SYMBOLS + 1)]
-REPLACED, INSERTED = 0.5, 0.1  # shares of the training pairs with equal spans, and of the others
+REPLACED, INSERTED = 0.5, 0.3  # shares of the training pairs with equal spans, and of the others
 
 _IN_WORD = rf"[^\W{UNSPACED_SCRIPTS}]"
 _LETTER = rf"[^\W\d_{UNSPACED_SCRIPTS}]"
@@ -42,7 +41,7 @@ SYMBOL = re.compile(r"(\s?)(⟦[1-6]⟧)")
 NO_SPACE = re.compile(r"[\s.,;:!?)…]|\Z")
 FINAL = re.compile(r"(?<![\s.!?…。！？\"'”’»」』)])[\s.!?…。！？\"'”’»」』)]*\Z")
 IN_WORD = re.compile(_IN_WORD)
-# An inserted span is separated by a space from such a character before it, and from a letter, a digit or a span after it.
+# A space is before an inserted span after such a character, and behind it before a letter, a digit or a span.
 SPACE_AFTER = re.compile(rf"[^\s(\[{{«„“'\"¿¡{UNSPACED_SCRIPTS}]")
 SPACE_BEFORE = re.compile(rf"{_IN_WORD}|[⟦{{<$%{_EMOJI}]")
 
@@ -97,31 +96,29 @@ def inserted(text: str, at: int, span: str, touches_left: bool = False, touches_
 # --- training ---------------------------------------------------------------------------------------------
 
 
-def with_symbols(pair: Pair) -> Pair:
+def with_symbols(source: str, target: str, links: Iterable[tuple[Span, Span]]) -> tuple[str, str]:
     """Put symbols in place of spans that both sides have, in some pairs; a function of the pair.
 
     Besides placeholders, words count that are the same on both sides, such as names: few texts have placeholders. Some
-    of the other pairs get symbols at their beginning or end. The symbols of a pair are in the order of the source.
+    of the other pairs get symbols at their ends and around words; `links` are words and their translations. The symbols
+    of a pair are in the order of the source.
     """
-    random = Random(blake2b(f"{pair.source}\n{pair.target}".encode(), digest_size=8).digest()).random
-    share = random()
-    equal = equal_spans(pair.source, pair.target)[:N_SYMBOLS] if share < REPLACED else []
-    if share >= (REPLACED if equal else INSERTED):
-        return pair
-    if equal:
-        symbols = some_symbols(len(equal), random)
-        source, target = ([spans[side] for spans in equal] for side in (0, 1))
-        in_target = sorted(zip(target, symbols, strict=True))
-        new_target = replaced(pair.target, [span for span, _ in in_target], [symbol for _, symbol in in_target])
-        return replace(pair, source=replaced(pair.source, source, symbols), target=new_target)
-    texts = [pair.source, pair.target]
-    symbols = some_symbols(1 + int(random() * 3), random)
-    n_first = int(random() * (len(symbols) + 1))
-    for symbol in reversed(symbols[:n_first]):
-        texts = [inserted(text, 0, symbol) for text in texts]
-    for symbol in symbols[n_first:]:
-        texts = [inserted(text, FINAL.search(text).start(), symbol) for text in texts]  # type: ignore[union-attr]
-    return replace(pair, source=texts[0], target=texts[1])
+    random = Random(f"{source}\n{target}")
+    places = equal_spans(source, target)[:N_SYMBOLS] if random.random() < REPLACED else []
+    if not places and random.random() < INSERTED:
+        ends = [FINAL.search(text).start() for text in (source, target)]  # type: ignore[union-attr]
+        around = [edges for (a, b), (c, d) in links for edges in ((a, c), (b, d))]
+        chosen = sorted(random.choices([(0, 0), *around, (ends[0], ends[1])], k=random.randint(1, N_SYMBOLS)))
+        places = [((a, a), (b, b)) for a, b in chosen]
+    symbols = sorted(random.sample(SYMBOLS, len(places)))
+    texts = [source, target]
+    for side in (0, 1):
+        for (start, end), symbol in sorted(
+            zip([of_both[side] for of_both in places], symbols, strict=True), reverse=True
+        ):
+            text = texts[side]
+            texts[side] = inserted(text, start, symbol) if start == end else text[:start] + symbol + text[end:]
+    return texts[0], texts[1]
 
 
 def equal_spans(source: str, target: str) -> list[tuple[Span, Span]]:
@@ -136,12 +133,6 @@ def equal_spans(source: str, target: str) -> list[tuple[Span, Span]]:
         if free.get(text) and not is_common:
             found.append(((start, end), free[text].pop(0)))
     return found
-
-
-def some_symbols(n: int, random: Callable[[], float]) -> list[str]:
-    """Draw n different symbols, sorted. A random choice trains all symbols equally often."""
-    order = sorted((random(), symbol) for symbol in SYMBOLS)
-    return sorted(symbol for _, symbol in order[:n])
 
 
 # --- translation ------------------------------------------------------------------------------------------
