@@ -155,10 +155,10 @@ class Masked:
 
     @classmethod
     def of(cls, text: str, patterns: Patterns, symbols: Sequence[str], unknown: Collection[str] = ()) -> "Masked":
-        """Replace the spans that match a pattern by symbols; if there are too many, numbers are left.
+        """Replace the spans that match a pattern, and words with `unknown` characters, by symbols.
 
-        Without symbols, all spans but numbers are taken out: a model garbles what it has never seen, and what is around
-        it. So are `unknown` characters, and words of them. A text without other words becomes empty: it needs no
+        If there are too few symbols, numbers are left, and others taken out: a model garbles what it has never seen,
+        and what is around it. So are other unknown characters. A text without other words becomes empty: it needs no
         translation.
         """
         spans = spans_of(text, [*patterns, *unknown_words(unknown)])
@@ -166,9 +166,10 @@ class Masked:
         around = [(text[start - 1 : start], text[end : end + 1]) for start, end in spans]
         if spans and not re.search(r"\w", replaced(text, spans, [""] * len(spans))):
             return cls("", [], [], [], [])
-        by_need = sorted(range(len(spans)), key=lambda i: need(originals[i]))
+        is_sign = [{*one} <= {*unknown} and not re.search(r"\w", one) for one in originals]
+        by_need = sorted((i for i in range(len(spans)) if not is_sign[i]), key=lambda i: need(originals[i]))
         chosen = dict(zip(sorted(by_need[: len(symbols)]), symbols, strict=False))
-        marks = [chosen.get(i, text if symbols or need(text) == 2 else "") for i, text in enumerate(originals)]
+        marks = [chosen.get(i, text if need(text) == 2 else "") for i, text in enumerate(originals)]
         masked, cursor, moved = "", 0, []
         for (start, end), mark in zip(spans, marks, strict=True):
             masked += text[cursor:start]
@@ -177,7 +178,7 @@ class Masked:
                 masked = masked.removesuffix(" ")
             if not mark and not masked and text.startswith(" ", end):
                 cursor += 1
-            if not mark and IN_WORD.match(masked[-1:]) and IN_WORD.match(text, end):
+            if not mark and text[start:end].isprintable() and IN_WORD.match(masked[-1:]) and IN_WORD.match(text, end):
                 masked += " "
             moved.append((len(masked), len(masked) + len(mark)))
             masked += mark

@@ -22,7 +22,6 @@ from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.lines import SEPARATOR, UNSPACED_SCRIPTS, Span
 from nmt.text.vocabulary import TAG, split_tag, tag_of, vocabulary_of
 
-NO_PIECE = re.compile("<unk>|<0x..>")
 SYMBOL = re.compile("<.+>|>>.+<<|⟦.+⟧")  # pieces whose characters may have none
 SPACE = "\u2581"  # SentencePiece's sign for a space
 MAX_TRAINER_BYTES = 16_384  # per line; SentencePiece's default is 4,192
@@ -54,7 +53,7 @@ class Tokenizer:
         n_pieces = int(self._processor.get_piece_size())
         self._pieces: list[str] = self._vocabulary or list(map(self._processor.id_to_piece, range(n_pieces)))
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
-        self._known = {*"".join(piece for piece in self._pieces if not SYMBOL.fullmatch(piece))}  # characters
+        self._known = {" ", *"".join(piece for piece in self._pieces if not SYMBOL.fullmatch(piece))}  # characters
         self.separator = self._ids.get(SEPARATOR)  # of a model that was trained with data.context
         ids = tuple(getattr(self._processor, name)() for name in SPECIAL_IDS)
         if self._vocabulary is None and ids != (PAD, UNK, BOS, EOS):
@@ -78,9 +77,6 @@ class Tokenizer:
 
     def unknown(self, text: str) -> set[str]:
         """The characters of a text that are in no piece, so that the model reads UNK, or bytes."""
-        for character in {*text} - self._known:  # the normalization of an imported model may know it
-            pieces = self.pieces(self.encode_untagged(character))
-            self._known |= set() if any(map(NO_PIECE.fullmatch, pieces)) else {character}
         return {*text} - self._known
 
     def with_known_characters(self, text: str) -> str:
