@@ -29,7 +29,6 @@ from nmt.processes import prepare_torch
 from nmt.run.directory import RunDirectory
 from nmt.run.header import read_header
 from nmt.text import EOS
-from nmt.text.capitals import as_read
 from nmt.text.glossary import annotated, find_terms, required_tokens
 from nmt.text.lines import Pause, one_line
 from nmt.text.tokenizer import Tokenizers
@@ -98,12 +97,9 @@ class Translator:
 
     def unknown(self, text: str) -> set[str]:
         """The characters of a text that the model cannot read; none if it has learned to read bytes in training."""
-        tokenizer, reads_bytes = self.tokenizers.source, self.config.tokenizer.character_coverage < 1
-        if not tokenizer.unknown(text) or (reads_bytes and self.config.tokenizer.byte_fallback):
-            return set()
-        read, _ = as_read(text, tokenizer)
-        unknown = tokenizer.unknown(read)
-        return {one for one, other in zip(text, read, strict=True) if other in unknown}
+        settings = self.config.tokenizer
+        reads_bytes = settings.byte_fallback and settings.character_coverage < 1
+        return set() if reads_bytes else self.tokenizers.source.unknown(text)
 
     def engine_for(self, options: SearchOptions, *, watched: bool = False) -> Engine:
         """Return the engine, or if these options need it, that of torch. Raises ConfigError if there is none."""

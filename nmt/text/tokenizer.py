@@ -76,20 +76,18 @@ class Tokenizer:
         return self.tag(tag) + tokens if tag or tokens else []
 
     def unknown(self, text: str) -> set[str]:
-        """The characters of a text that are in no piece, so that the model reads UNK, or bytes."""
-        return {*text} - self._known
+        """The characters of a text that are in no piece and have no known form: the model reads UNK, or bytes."""
+        return {character for character in {*text} - self._known if not self._known_form(character)}
 
     def with_known_characters(self, text: str) -> str:
         """Replace unknown white space by spaces, and unknown letters by those in lower case or without accents."""
-        unknown = self.unknown(text)
-        return (
-            text.translate({ord(character): self._known_form(character) for character in unknown}) if unknown else text
-        )
+        unknown = {*text} - self._known
+        return text.translate({ord(one): self._known_form(one) or one for one in unknown}) if unknown else text
 
     def _known_form(self, character: str) -> str:
         letter = "".join(part for part in unicodedata.normalize("NFKD", character) if not unicodedata.combining(part))
         forms = [character.lower(), letter, letter.lower()] if character.isalpha() else [" "] * character.isspace()
-        return next((form for form in forms if len(form) == 1 and not self.unknown(form)), character)
+        return next((form for form in forms if form in self._known), "")
 
     def encode_untagged(self, text: str) -> list[int]:
         """Token ids of a text, or a part of a text, without its tag."""
