@@ -19,6 +19,7 @@ from nmt.text.words import WordText, indices_between
 
 log = logging.getLogger("nmt")
 
+NO_WORDS = WordText("", [])  # links to it cost nothing
 Place = tuple[int, int, bool, bool]  # what a span replaces, and whether it touches the words before and after it
 
 
@@ -26,7 +27,10 @@ def start_masked(
     translator: Translator, lines: Sequence[Line], options: SearchOptions, batch_size: int, watch: Watch | None
 ) -> Callable[[], list[Translation]]:
     """Start to translate lines whose placeholders and unknown characters are masked; see `Translator.start`."""
-    masks = [masked(translator, line.text) for line in lines]
+    symbols = SYMBOLS if translator.config.data.placeholders else []
+    texts = [line.text for line in lines]  # composed characters may be known where their parts are not
+    texts = [unicodedata.normalize("NFC", text) if translator.unknown(text) else text for text in texts]
+    masks = [Masked.of(text, translator.protected, symbols, translator.unknown(text)) for text in texts]
     masked_lines = [line._replace(text=mask.text) for line, mask in zip(lines, masks, strict=True)]
 
     def watch_filled(text_of: Callable[[int], str]) -> None:
@@ -47,19 +51,11 @@ def start_masked(
     return finish
 
 
-def masked(translator: Translator, text: str) -> Masked:
-    """Mask a line; composed characters may be known where their parts are not."""
-    symbols = SYMBOLS if translator.config.data.placeholders else []
-    text = unicodedata.normalize("NFC", text) if translator.unknown(text) else text
-    return Masked.of(text, translator.protected, symbols, translator.unknown(text))
-
-
 def restore(translator: Translator, found: Sequence[tuple[Line, Masked, TextHypothesis]]) -> None:
     """Write every span of each line into its translation, exactly once."""
-    settled = [mask.settled(hypothesis.text, translator.protected) for _, mask, hypothesis in found]
-    # Of a pair of blank texts, align returns no links at no cost.
-    texts = [(mask.text, text) if gaps else ("", "") for (_, mask, _), (text, gaps) in zip(found, settled, strict=True)]
-    pairs = [(words_of(source), words_of(target)) for source, target in texts]
+    settled = [mask.settled(hypothesis.text) for _, mask, hypothesis in found]
+    texts = [(mask.text, text, gaps) for (_, mask, _), (text, gaps) in zip(found, settled, strict=True)]
+    pairs = [(words_of(source), words_of(text)) if gaps else (NO_WORDS, NO_WORDS) for source, text, gaps in texts]
     try:
         links = list(align(translator, pairs, [line.number for line, _, _ in found]))
     except InputError:  # the model has no attention

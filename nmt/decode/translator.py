@@ -97,9 +97,9 @@ class Translator:
 
     def unknown(self, text: str) -> set[str]:
         """The characters of a text that the model cannot read; none if it has learned to read bytes in training."""
-        settings = self.config.tokenizer
+        settings, tokenizer = self.config.tokenizer, self.tokenizers.source
         reads_bytes = settings.byte_fallback and settings.character_coverage < 1
-        return set() if reads_bytes else self.tokenizers.source.unknown(text)
+        return set() if reads_bytes else tokenizer.unknown(tokenizer.split_tag(text)[1])
 
     def engine_for(self, options: SearchOptions, *, watched: bool = False) -> Engine:
         """Return the engine, or if these options need it, that of torch. Raises ConfigError if there is none."""

@@ -10,13 +10,12 @@ import re
 from collections.abc import Callable
 from string import capwords
 
-from nmt.text.tokenizer import Tokenizer
+from nmt.text.tokenizer import NO_PIECE, Tokenizer
 
 CAPITALS = 0.9  # least share of the letters of a line in capitals
 EVIDENCE = 3  # a title has at least so many words whose usual case is lower case
 SHORT = 3  # words of at most so many letters may be in lower case in a title
 WORD = re.compile(r"(?<![\w'’])[^\W\d_](?:[\w'’-]*[^\W_])?")
-NO_PIECE = re.compile("<unk>|<0x..>")
 FIRST = re.compile(r"(?:^|[.!?…]\s)[^\w.!?…]*\Z")
 
 

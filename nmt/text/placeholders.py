@@ -14,6 +14,7 @@ from random import Random
 
 from nmt.errors import ConfigError
 from nmt.text.lines import UNSPACED_SCRIPTS, Span
+from nmt.text.vocabulary import split_tag
 
 N_SYMBOLS = 6
 SYMBOLS = [f"⟦{n}⟧" for n in range(1, N_SYMBOLS + 1)]
@@ -35,9 +36,10 @@ KINDS = [
 ]
 SPAN = re.compile(f"(?:{'|'.join(KINDS)})+")  # adjacent ones are one span, so that they stay together
 WORD = re.compile(rf"(?<!{_IN_WORD}){_LETTER}{{3,}}(?!{_IN_WORD})")
-NUMBER = re.compile(r"\d[\d.,:/-]*")
+NUMBER = re.compile(KINDS[-1])
 TOKEN = re.compile(rf"⟦[1-6]⟧|[{UNSPACED_SCRIPTS}]|{_IN_WORD}+")  # what is aligned
 SYMBOL = re.compile(r"(\s?)(⟦[1-6]⟧)")
+MARK = re.compile(rf"(\s?)(⟦[1-6]⟧|{KINDS[-1]})")
 NO_SPACE = re.compile(r"[\s.,;:!?)…]|\Z")
 FINAL = re.compile(r"(?<![\s.!?…。！？\"'”’»」』)])[\s.!?…。！？\"'”’»」』)]*\Z")
 IN_WORD = re.compile(_IN_WORD)
@@ -67,17 +69,6 @@ def spans_of(text: str, patterns: Patterns) -> list[Span]:
         spans = (match.span() for match in pattern.finditer(text))
         found += [(a, b) for a, b in spans if a < b and all(b <= start or end <= a for start, end in taken)]
     return sorted(found)
-
-
-def unknown_words(characters: Collection[str]) -> Patterns:
-    """Return patterns of words with a letter of `characters`, and of others of them; none if there are none."""
-    one = f"[{re.escape(''.join(sorted(characters)))}]"
-    return [re.compile(rf"{_IN_WORD}*(?={_IN_WORD}){one}{_IN_WORD}*|{one}+")] if characters else []
-
-
-def spans_beside_symbols(text: str, patterns: Patterns) -> list[Span]:
-    """The spans of a text that are no symbols."""
-    return spans_of(SYMBOL.sub(lambda match: " " * len(match[0]), text), patterns)
 
 
 def replaced(text: str, spans: Sequence[Span], new: Sequence[str]) -> str:
@@ -161,7 +152,11 @@ class Masked:
         and what is around it. So are other unknown characters. A text without other words becomes empty: it needs no
         translation.
         """
-        spans = spans_of(text, [*patterns, *unknown_words(unknown)])
+        one = f"[{re.escape(''.join(sorted(unknown)))}]"
+        words_or_signs = rf"(?<!{_IN_WORD}){_IN_WORD}*(?={_IN_WORD}){one}{_IN_WORD}*|{one}+"
+        tag, _ = split_tag(text)
+        spans = spans_of(text, [*patterns, re.compile(words_or_signs)] if unknown else patterns)
+        spans = [span for span in spans if span[0] >= len(tag)]
         originals = [text[start:end] for start, end in spans]
         around = [(text[start - 1 : start], text[end : end + 1]) for start, end in spans]
         if spans and not re.search(r"\w", replaced(text, spans, [""] * len(spans))):
@@ -184,38 +179,31 @@ class Masked:
             masked += mark
         return cls(masked + text[cursor:], moved, marks, originals, around)
 
-    def settled(self, translation: str, patterns: Patterns) -> tuple[str, list[int]]:
+    def settled(self, translation: str) -> tuple[str, list[int]]:
         """Remove surplus marks from a translation; return it, and the indices of the spans that it lacks.
 
         A symbol that is invented or repeated becomes one that is missing, if any, else nothing.
         """
-        written = {symbol for _, symbol in SYMBOL.findall(translation)}
+        written = {mark for _, mark in MARK.findall(translation)}
         missing = [mark for mark in self.marks if mark in SYMBOLS and mark not in written]
-        lacking, repeated = Counter(self.marks), []
-        lacking |= Counter(self.text[start:end] for start, end in spans_beside_symbols(self.text, patterns))
+        lacking = Counter(self.marks) | Counter(mark for _, mark in MARK.findall(self.text))
 
         def settle(match: re.Match[str]) -> str:
-            space, symbol = match.groups()
-            if not lacking[symbol]:
-                if not missing:
-                    return ""
-                symbol = missing.pop(0)
-            lacking[symbol] -= 1
-            return str(space + symbol)
+            space, mark = match.groups()
+            if mark in SYMBOLS and not lacking[mark] and missing:
+                mark = missing.pop(0)
+            elif mark not in SYMBOLS and mark not in self.marks:
+                return match[0]
+            is_lacking = lacking[mark] > 0
+            lacking[mark] -= is_lacking
+            return str(space + mark) * is_lacking
 
-        translation = SYMBOL.sub(settle, translation)
-        for start, end in spans_beside_symbols(translation, patterns):
-            text = translation[start:end]
-            if lacking[text]:
-                lacking[text] -= 1
-            elif text in self.marks:
-                repeated.append((start - translation.startswith(" ", start - 1), end))
-        indices = []
+        translation, indices = MARK.sub(settle, translation), []
         for i, mark in enumerate(self.marks):
             if lacking[mark]:
                 lacking[mark] -= 1
                 indices.append(i)
-        return replaced(translation, repeated, [""] * len(repeated)), indices
+        return translation, indices
 
     def filled(self, translation: str) -> str:
         """The translation with spans in place of symbols."""

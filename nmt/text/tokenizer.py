@@ -22,6 +22,7 @@ from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.lines import SEPARATOR, UNSPACED_SCRIPTS, Span
 from nmt.text.vocabulary import TAG, split_tag, tag_of, vocabulary_of
 
+NO_PIECE = re.compile("<unk>|<0x..>")
 SYMBOL = re.compile("<.+>|>>.+<<|⟦.+⟧")  # pieces whose characters may have none
 SPACE = "\u2581"  # SentencePiece's sign for a space
 MAX_TRAINER_BYTES = 16_384  # per line; SentencePiece's default is 4,192
@@ -77,12 +78,18 @@ class Tokenizer:
 
     def unknown(self, text: str) -> set[str]:
         """The characters of a text that are in no piece and have no known form: the model reads UNK, or bytes."""
-        return {character for character in {*text} - self._known if not self._known_form(character)}
+        return {character for character in self._without_piece(text) if not self._known_form(character)}
 
     def with_known_characters(self, text: str) -> str:
         """Replace unknown white space by spaces, and unknown letters by those in lower case or without accents."""
-        unknown = {*text} - self._known
+        unknown = self._without_piece(text)
         return text.translate({ord(one): self._known_form(one) or one for one in unknown}) if unknown else text
+
+    def _without_piece(self, text: str) -> set[str]:
+        for character in {*text} - self._known:  # the normalization of an imported model may make it known
+            pieces = self.pieces(self.encode_untagged(character))
+            self._known |= set() if any(map(NO_PIECE.fullmatch, pieces)) else {character}
+        return {*text} - self._known
 
     def _known_form(self, character: str) -> str:
         letter = "".join(part for part in unicodedata.normalize("NFKD", character) if not unicodedata.combining(part))

@@ -92,7 +92,7 @@ WRITTEN = st.lists(st.sampled_from([*SYMBOLS, "dog", "。", ".", "12", "x-1"]), 
 @given(TEXTS, WRITTEN, st.sampled_from([SYMBOLS, []]))
 def test_each_span_is_once_in_a_translation_or_missing(text: str, translation: str, symbols: list[str]) -> None:
     mask = Masked.of(text, SPAN_ONLY, symbols)
-    settled, missing = mask.settled(translation, SPAN_ONLY)
+    settled, missing = mask.settled(translation)
     lacking = [mask.marks[i] for i in missing]
     for mark in {*SYMBOLS, *mask.marks} - {""}:
         assert settled.split().count(mark) == mask.marks.count(mark) - lacking.count(mark)
@@ -102,10 +102,10 @@ def test_each_span_is_once_in_a_translation_or_missing(text: str, translation: s
 def test_what_becomes_of_spans_that_are_doubled_or_invented() -> None:
     mask = Masked.of("{a} b {c} 3", SPAN_ONLY, SYMBOLS[:2])
     assert mask.text == "⟦1⟧ b ⟦2⟧ 3"
-    assert mask.settled("x ⟦2⟧ ⟦2⟧ ⟦3⟧ 3 3.", SPAN_ONLY) == ("x ⟦2⟧ ⟦1⟧ 3.", [])
-    assert mask.settled("x ⟦1⟧ ⟦1⟧ ⟦2⟧3.", SPAN_ONLY) == ("x ⟦1⟧ ⟦2⟧3.", [])
-    assert mask.settled("x ⟦2⟧ y.", SPAN_ONLY) == ("x ⟦2⟧ y.", [0, 2])
-    assert Masked.of("%s1 ist 1", SPAN_ONLY, []).settled("1 is 1", SPAN_ONLY) == ("1 is 1", [0])
+    assert mask.settled("x ⟦2⟧ ⟦2⟧ ⟦3⟧ 3 3.") == ("x ⟦2⟧ ⟦1⟧ 3.", [])
+    assert mask.settled("x ⟦1⟧ ⟦1⟧ ⟦2⟧3.") == ("x ⟦1⟧ ⟦2⟧3.", [])
+    assert mask.settled("x ⟦2⟧ y.") == ("x ⟦2⟧ y.", [0, 2])
+    assert Masked.of("%s1 ist 1", SPAN_ONLY, []).settled("1 is 1") == ("1 is 1", [0])
 
 
 def test_without_symbols_all_but_numbers_are_taken_out() -> None:
