@@ -55,7 +55,8 @@ def main(run: str, source_file: str, target_file: str, *names: str) -> None:
         changed = [CHANGES[name](pair.source, random) for pair in pairs * n_drawn]
         found, n_once, n_spans = translator.translate([text for text, _ in changed]), 0, 0
         for i, (_, spans) in enumerate(changed):
-            n_spans, n_once = n_spans + len(spans), n_once + sum(found[i].count(span) == 1 for span in spans)
+            n_spans += len(spans)
+            n_once += sum(found[i].count(span) == spans.count(span) for span in spans)
             for span in spans:
                 found[i] = re.sub(rf" ?{re.escape(span)}", "", found[i]).strip()
         references, tokenize = [pair.target for pair in pairs * n_drawn], bleu_tokenizer(translator.target_language)
