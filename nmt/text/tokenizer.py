@@ -86,6 +86,8 @@ class Tokenizer:
         return text.translate({ord(one): self._known_form(one) or one for one in unknown}) if unknown else text
 
     def _without_piece(self, text: str) -> set[str]:
+        if self._known.issuperset(text):  # like most texts
+            return set()
         for character in {*text} - self._known:  # the normalization of an imported model may make it known
             pieces = self.pieces(self.encode_untagged(character))
             self._known |= set() if any(map(NO_PIECE.fullmatch, pieces)) else {character}
