@@ -36,12 +36,14 @@ def rewrite(
     output: Path,
     models: list[Path],
     translator: "Translator | MarkupTranslator",
+    n_before: int,
     arguments: dict[str, Any],
     settings: dict[str, Any],
     render: Callable[["Translation"], str],
 ) -> None:
     """Translate the lines of a file; `arguments` are those of `translate_lines`, `render` returns an output line.
 
+    With `n_before=1`, the model reads the last finished line before the next one.
     `models` are the paths that the translator was loaded from; `settings` is what the output depends on besides files,
     models and search options, as JSON values.
     """
@@ -53,7 +55,7 @@ def rewrite(
     option = sha256(json.dumps({**arguments["options"].model_dump(), **settings}).encode())  # a glossary is long
     origin = {"input": hash_file(source), "model": " ".join(of_models), "option": option}
     with resumed_output(output, origin) as (out, n_done):
-        first = max(n_done - 1, 0)  # with data.context, the model reads the last finished line before the next one
+        first = max(n_done - n_before, 0)
         lines = islice(iter_lines([source]), first, None)
         translations = translator.translate_lines(lines, first=first + 1, **arguments)
         for translation in streams.with_bar(islice(translations, n_done - first, None), n_lines, n_done):

@@ -122,7 +122,7 @@ def translate(
         settings = {"prefix": prefix, "json": json_lines, "scores": scores, "format": markup}
         settings |= {"precision": precision, "engine": engine, "min_confidence": min_confidence}
         settings |= {"protect": [one.pattern for one in protected], "languages": languages}
-        rewrite(*files, paths, writer, arguments, settings, render)
+        rewrite(*files, paths, writer, translator.config.data.context, arguments, settings, render)
         return
     lines = streams.open_input(input_file) if text is None else text.split("\n")
     n_lines = None if text is not None else streams.bar_length(input_file, output)

@@ -8,14 +8,14 @@ merged by grow-diagonal (Koehn et al. 2003); nmt/insight/README.md compares othe
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt.decode.translator import Translator
-from nmt.text.capitals import in_sentence_case
+from nmt.text.capitals import as_read
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.words import WordText, bare_span, likeness
 
@@ -31,18 +31,17 @@ Links = list[tuple[int, int]]  # indices of a source and a target word, from 0, 
 WordPair = tuple[WordText, WordText]  # source and target
 
 
-def align(translator: Translator, pairs: Iterable[WordPair]) -> Iterator[Links]:
+def align(translator: Translator, pairs: Iterable[WordPair], numbers: Iterable[int] | None = None) -> Iterator[Links]:
     """Align a stream of pairs, in order; see `align_window`."""
-    stream, first = iter(pairs), 1
+    stream, numbers = iter(pairs), iter(numbers or count(1))
     while window := list(islice(stream, WINDOW)):
-        yield from align_window(translator, window, first)
-        first += len(window)
+        yield from align_window(translator, window, list(islice(numbers, len(window))))
 
 
-def align_window(translator: Translator, pairs: Sequence[WordPair], first: int = 1) -> list[Links]:
+def align_window(translator: Translator, pairs: Sequence[WordPair], numbers: Sequence[int] = ()) -> list[Links]:
     """Return the links of each pair; none if a side is blank, or, after a warning, too long for the model.
 
-    `first` is the number of the first pair, for the warnings. Raises InputError if the model has no attention.
+    `numbers` are those of the pairs, for the warnings. Raises InputError if the model has no attention.
     """
     limit = translator.engine.max_length - 1
     sides: dict[int, list[tuple[list[int], Matrix]]] = {}  # index of a pair -> `encoded` source and target
@@ -50,7 +49,7 @@ def align_window(translator: Translator, pairs: Sequence[WordPair], first: int =
         texts = list(zip(pair, translator.tokenizers, strict=True))
         if any(len(tokenizer.encode(side.text)) > limit for side, tokenizer in texts):
             message = "line %d is not aligned: a side has more than the %d pieces that the model takes"
-            log.warning(message, first + i, limit)
+            log.warning(message, numbers[i] if numbers else i + 1, limit)
         elif all(side.spans for side in pair):
             sides[i] = [encoded(side, tokenizer) for side, tokenizer in texts]
     src, tgt = ([of_pair[side][0] for of_pair in sides.values()] for side in (0, 1))
@@ -73,7 +72,7 @@ def encoded(side: WordText, tokenizer: Tokenizer) -> tuple[list[int], Matrix]:
 
     The punctuation around a word is not part of it.
     """
-    text, _ = in_sentence_case(side.text, tokenizer)
+    text, _ = as_read(side.text, tokenizer)
     tokens, words = tokenizer.encode_words(text, [bare_span(side.text, span) for span in side.spans])
     shares = np.zeros((len(tokens), len(side.spans)), np.float32)
     for t, of_token in enumerate(words):

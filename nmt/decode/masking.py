@@ -5,26 +5,32 @@ say; if they say nothing, at the end, with a warning.
 """
 
 import logging
+import unicodedata
 from collections.abc import Callable, Sequence
 
-from nmt.decode.align import align_window
+from nmt.decode.align import Links, align
 from nmt.decode.options import SearchOptions
-from nmt.decode.segments import Line, Translation
+from nmt.decode.segments import Line, TextHypothesis, Translation
 from nmt.decode.translator import Translator, Watch
 from nmt.errors import InputError
-from nmt.text.lines import Span, is_blank, one_line
-from nmt.text.placeholders import FINAL, NUMBER, SYMBOLS, TOKEN, Masked, inserted
+from nmt.text.lines import is_blank, one_line
+from nmt.text.placeholders import FINAL, IN_WORD, NUMBER, SYMBOLS, TOKEN, Masked, inserted
 from nmt.text.words import WordText, indices_between
 
 log = logging.getLogger("nmt")
+
+NO_WORDS = WordText("", [])  # links to it cost nothing
+Place = tuple[int, int, bool, bool]  # what a span replaces, and whether it touches the words before and after it
 
 
 def start_masked(
     translator: Translator, lines: Sequence[Line], options: SearchOptions, batch_size: int, watch: Watch | None
 ) -> Callable[[], list[Translation]]:
-    """Start to translate lines whose placeholders are masked; see `Translator.start`."""
+    """Start to translate lines whose placeholders and unknown characters are masked; see `Translator.start`."""
     symbols = SYMBOLS if translator.config.data.placeholders else []
-    masks = [Masked.of(line.text, translator.protected, symbols) for line in lines]
+    texts = [line.text for line in lines]  # composed characters may be known where their parts are not
+    texts = [unicodedata.normalize("NFC", text) if translator.unknown(text) else text for text in texts]
+    masks = [Masked.of(text, translator.protected, symbols, translator.unknown(text)) for text in texts]
     masked_lines = [line._replace(text=mask.text) for line, mask in zip(lines, masks, strict=True)]
 
     def watch_filled(text_of: Callable[[int], str]) -> None:
@@ -34,58 +40,71 @@ def start_masked(
     search = translator.start_search(masked_lines, options, batch_size, watch_filled if watch else None)
 
     def finish() -> list[Translation]:
-        translations = search()
+        translations, found = search(), []
         for line, mask, translation in zip(lines, masks, translations, strict=True):
             translation.source = line.text
-            for hypothesis in [] if is_blank(line.text) else translation.hypotheses:
-                hypothesis.text = restored(translator, line, mask, hypothesis.text)
+            if not is_blank(line.text) and (translator.protected or mask.marks or not mask.text):
+                found += [(line, mask, hypothesis) for hypothesis in translation.hypotheses]
+        restore(translator, found)
         return translations
 
     return finish
 
 
-def restored(translator: Translator, line: Line, mask: Masked, translation: str) -> str:
-    """Return the translation of a masked line, with every span of the line exactly once."""
-    if not mask.text:
-        return one_line(line.text)
-    text, missing = mask.settled(translation, translator.protected)
-    if missing:
-        places = places_of(translator, line, mask, text, missing)
-        if unsure := [mask.originals[i] for i in missing if i not in places]:
+def restore(translator: Translator, found: Sequence[tuple[Line, Masked, TextHypothesis]]) -> None:
+    """Write every span of each line into its translation, exactly once."""
+    settled = [mask.settled(hypothesis.text) for _, mask, hypothesis in found]
+    texts = [(mask.text, text, gaps) for (_, mask, _), (text, gaps) in zip(found, settled, strict=True)]
+    pairs = [(words_of(source), words_of(text)) if gaps else (NO_WORDS, NO_WORDS) for source, text, gaps in texts]
+    try:
+        links = list(align(translator, pairs, [line.number for line, _, _ in found]))
+    except InputError:  # the model has no attention
+        links = [[] for _ in pairs]
+    for (line, mask, hypothesis), (text, gaps), pair, of_pair in zip(found, settled, pairs, links, strict=True):
+        places = places_of(mask, *pair, of_pair, gaps)
+        if unsure := [mask.originals[i] for i in gaps if i not in places]:
             message = "line %d: the model left out %s, which is put at the end"
             log.warning(message, line.number, " ".join(unsure))
         end = FINAL.search(text).start()  # type: ignore[union-attr]
-        for (start, stop), i in sorted(((places.get(i, (end, end)), i) for i in missing), reverse=True):
-            text = inserted(text[:start] + text[stop:], start, mask.marks[i] or mask.originals[i])
-    return mask.filled(text)
+        for (start, stop, *touches), i in sorted(((places.get(i, (end, end)), i) for i in gaps), reverse=True):
+            text = inserted(text[:start] + text[stop:], start, mask.marks[i] or mask.originals[i], *touches)
+        hypothesis.text = mask.filled(text) if mask.text else one_line(line.text)
+
+
+def words_of(text: str) -> WordText:
+    return WordText(text, [match.span() for match in TOKEN.finditer(text)])
 
 
 def places_of(
-    translator: Translator, line: Line, mask: Masked, translation: str, missing: Sequence[int]
-) -> dict[int, Span]:
+    mask: Masked, source: WordText, target: WordText, links: Links, missing: Sequence[int]
+) -> dict[int, Place]:
     """Return the place of each missing span in the translation; a span whose place is unknown is left out.
 
-    A number takes the place of words that are linked to nothing else, such as itself in letters. Other spans go after
-    what the word before them became, or before what the next word became; words that became nothing do not count.
+    A number takes the place of words that are linked to nothing else, such as itself in letters. What was taken out at
+    an end of the line stays there, and what touches a word, such as a bracket, touches what the word became. Other
+    spans go after what the word before them became, or before what the next word became; words that became nothing do
+    not count.
     """
-    source, target = (
-        WordText(text, [match.span() for match in TOKEN.finditer(text)]) for text in (mask.text, translation)
-    )
-    try:
-        (found,) = align_window(translator, [(source, target)], line.number)
-    except InputError:  # the model has no attention
-        found = []
-    words_of = {i: indices_between(source.spans, *mask.spans[i]) for i in missing}
-    lost = {s for words in words_of.values() for s in words}
-    places: dict[int, Span] = {}
-    for i, words in words_of.items():
-        own = sorted({t for s, t in found if s in words} - {t for s, t in found if s not in lost})
-        before = [t for s, t in found if s < words.start and s not in lost]  # the last is of the nearest word
-        after = [t for s, t in found if s >= words.stop and s not in lost]
+    masked_words = {i: indices_between(source.spans, *mask.spans[i]) for i in missing}
+    lost = {s for words in masked_words.values() for s in words}
+    places: dict[int, Place] = {}
+    for i, words in masked_words.items():
+        own = sorted({t for s, t in links if s in words} - {t for s, t in links if s not in lost})
+        before = [t for s, t in links if s < words.start and s not in lost]  # the last is of the nearest word
+        after = [t for s, t in links if s >= words.stop and s not in lost]
+        touched = [IN_WORD.match(character) for character in mask.around[i]]  # the word on the left, that on the right
+        left = touched[0] is not None and any(s == words.start - 1 for s, _ in links)
+        right = touched[1] is not None and any(s == words.stop for s, _ in links)
+        head, tail = mask.text[: mask.spans[i][0]].strip(), mask.text[mask.spans[i][1] :].strip()
         if NUMBER.fullmatch(mask.marks[i]) and own and own[-1] - own[0] < len(own):
-            places[i] = (target.spans[own[0]][0], target.spans[own[-1]][1])
+            places[i] = target.spans[own[0]][0], target.spans[own[-1]][1], False, False
             lost.difference_update(words)
-        elif before or after:
-            at = target.spans[before[-1]][1] if before else target.spans[after[0]][0]
-            places[i] = (at, at)
+        elif not mask.marks[i] and not head:
+            places[i] = 0, 0, False, not mask.around[i][1].isspace()
+        elif not mask.marks[i] and not tail and not IN_WORD.match(head[-1]):
+            places[i] = len(target.text), len(target.text), not mask.around[i][0].isspace(), False
+        elif before and (left or not right):
+            places[i] = target.spans[before[-1]][1], target.spans[before[-1]][1], left, False
+        elif after:
+            places[i] = target.spans[after[0]][0], target.spans[after[0]][0], False, right
     return places

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nmt.decode.options import Hypothesis, NBest, SearchOptions, Segment
-from nmt.text.capitals import in_sentence_case
+from nmt.text.capitals import as_read
 from nmt.text.lines import in_context, is_blank, one_line
 from nmt.text.tokenizer import Tokenizer
 
@@ -52,16 +52,16 @@ def split(lines: Sequence[Line], tokenizer: Tokenizer, max_length: int) -> list[
     """Return the segments of each line, each of at most `max_length` tokens without EOS.
 
     A longer line is cut into sentences, a longer sentence between words, a longer word between pieces. The translation
-    of the first segment begins with the line's prefix. A blank line has no segments. Headlines get sentence case, and
-    white space that the model does not know becomes spaces.
+    of the first segment begins with the line's prefix. A blank line has no segments.
     """
-    found = []
-    for line in lines:
-        text, style = in_sentence_case(tokenizer.with_known_spaces(line.text), tokenizer)
-        tokens = tokenizer.encode(text)
-        if tokenizer.separator is not None:
-            longer = tokenizer.encode(in_context(in_sentence_case(line.before, tokenizer)[0], text))
-            tokens = longer if len(longer) <= max_length else tokens
+    found, texts = [], [as_read(line.text, tokenizer) for line in lines]
+    inputs = [text for text, _ in texts]
+    if tokenizer.separator is not None:
+        before = (as_read(line.before, tokenizer)[0] for line in lines)
+        inputs = [*map(in_context, before, inputs)]
+    for line, (text, style), tokens in zip(lines, texts, tokenizer.encode_all(inputs), strict=True):
+        if len(tokens) > max_length and tokenizer.separator is not None:
+            tokens = tokenizer.encode(text)
         parts = [tokens] if tokens and not is_blank(text) else []
         if parts and len(tokens) > max_length:
             parts = sentence_parts(text, tokenizer, max_length)

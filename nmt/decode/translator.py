@@ -95,6 +95,12 @@ class Translator:
     def with_options(self, **changes: Any) -> SearchOptions:
         return self.options.changed(**changes)
 
+    def unknown(self, text: str) -> set[str]:
+        """The characters of a text that the model cannot read; none if it has learned to read bytes in training."""
+        settings, tokenizer = self.config.tokenizer, self.tokenizers.source
+        reads_bytes = settings.byte_fallback and settings.character_coverage < 1
+        return set() if reads_bytes else tokenizer.unknown(tokenizer.split_tag(text)[1])
+
     def engine_for(self, options: SearchOptions, *, watched: bool = False) -> Engine:
         """Return the engine, or if these options need it, that of torch. Raises ConfigError if there is none."""
         if options.sample:
@@ -167,7 +173,7 @@ class Translator:
         `watch` is called after every step of the search, with a function from the index of a line to the text of its
         best hypothesis so far. An exception that `watch` raises ends the translation.
         """
-        if self.protected:
+        if self.protected or any(self.unknown(line.text) for line in lines):
             from nmt.decode.masking import start_masked  # it imports this module
 
             return start_masked(self, lines, options, batch_size, watch)

@@ -3,7 +3,7 @@
 import asyncio
 import hmac
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -104,21 +104,24 @@ class Api:
             self.models.append(model)
         self.metrics.waiting.set_function(lambda: sum(len(model.batcher.waiting) for model in self.models))
 
-    def pick(self, source: str, target: str | None, texts: str | list[str] | None = None) -> ServedModel:
-        """Return the model for a language pair; the source `auto` is the language that the texts are in.
+    def pick(self, source: str, target: str | None, detected: Iterable[str] = ()) -> ServedModel:
+        """Return the model for a language pair; the source `auto` is the first that fits of the detected languages.
 
         Raises HTTPException 400 unless exactly one model fits.
         """
         found = [model for model in self.models if model.translates(source, target)]
-        if len(found) > 1 and target is not None and texts is not None:
-            fitting = {base_language(model.source) for model in found}
-            detected = next(code for code in self.detected(texts) if code in fitting)
-            found = [model for model in found if model.translates(detected, target)]
+        if len(found) > 1 and target is not None:
+            of_each = ([model for model in found if model.translates(code, target)] for code in detected)
+            found = next(filter(None, of_each), found)
         if len(found) == 1:
             return found[0]
         pairs = ", ".join(f"{model.source} to {model.target}" for model in self.models)
         problem = "several models fit" if found else f"no model translates {source:.20} to {target or 'any'}"
         raise HTTPException(400, f"{problem}; this server translates {pairs}")
+
+    def choices(self, source: str, texts: str | list[str]) -> dict[str, float]:
+        """What `detected` returns, if the source is `auto` and there is a choice; else empty."""
+        return self.detected(texts) if source == "auto" and len(self.models) > 1 else {}
 
     def detected(self, texts: str | list[str]) -> dict[str, float]:
         """The source languages of all models with their probabilities in percent, if the texts are in one of them."""
@@ -169,7 +172,8 @@ class Api:
     async def libre_translate(self, request: Request, body: schema.LibreRequest) -> schema.LibreAnswer:
         """Translate, as LibreTranslate does; takes forms too."""
         self.check_key(request, body.api_key)
-        model = self.pick(body.source, body.target, body.q)
+        detected = self.choices(body.source, body.q)
+        model = self.pick(body.source, body.target, detected)
         n_best = 1 + body.alternatives
         options = model.translator.with_options(
             n_best=n_best, beam=max(n_best, model.translator.options.beam), scores=body.confidence
@@ -185,16 +189,13 @@ class Api:
             texts = [["\n".join(lines) for lines in variants(of_text, n_best)] for of_text in of_texts]
             confidences = [confidence(model.translator, of_text) for of_text in of_texts if body.confidence]
         best, others = [of_text[0] for of_text in texts], [of_text[1:] for of_text in texts]
-        is_list, detected = isinstance(body.q, list), None
-        if body.source == "auto":
-            source = base_language(model.source)
-            percent = self.detected(body.q)[source] if len(self.models) > 1 else 0.0
-            detected = schema.DetectedLanguage(language=source, confidence=percent)
+        is_list, source = isinstance(body.q, list), base_language(model.source)
+        answered = schema.DetectedLanguage(language=source, confidence=detected.get(source, 0.0))
         return schema.LibreAnswer(
             translatedText=best if is_list else best[0],
             alternatives=(others if is_list else others[0]) if body.alternatives else None,
             confidence=(confidences if is_list else confidences[0]) if confidences else None,
-            detectedLanguage=detected,
+            detectedLanguage=answered if body.source == "auto" else None,
         )
 
     async def translated(self, model: ServedModel, lines: Sequence[Line], options: SearchOptions) -> list[Translation]:
@@ -250,7 +251,7 @@ class Api:
     async def translate(self, request: Request, body: schema.TranslateRequest) -> Any:
         """Translate with n-best lists, scores and pieces; with `stream`, show the translation as it grows."""
         self.check_key(request, body.api_key)
-        model = self.pick(body.source, body.target, body.q)
+        model = self.pick(body.source, body.target, self.choices(body.source, body.q))
         options = model.options(body)
         lines = self.lines_of(as_list(body.q), model.translator.encode_prefix(body.prefix))
         if body.stream:
@@ -324,7 +325,7 @@ class Api:
     ) -> Response:
         """Return the answer of a function that takes the arguments of `explain`, from the model's thread."""
         self.check_key(request, body.api_key)
-        model = self.pick(body.source, body.target, body.q)
+        model = self.pick(body.source, body.target, self.choices(body.source, body.q))
         options = model.options(body)
         self.lines_of([body.q])
         settings = options.changed(n_best=options.beam).model_dump()

@@ -10,22 +10,30 @@ import re
 from collections.abc import Callable
 from string import capwords
 
-from nmt.text.tokenizer import Tokenizer
+from nmt.text.tokenizer import NO_PIECE, Tokenizer
 
 CAPITALS = 0.9  # least share of the letters of a line in capitals
 EVIDENCE = 3  # a title has at least so many words whose usual case is lower case
 SHORT = 3  # words of at most so many letters may be in lower case in a title
 WORD = re.compile(r"(?<![\w'’])[^\W\d_](?:[\w'’-]*[^\W_])?")
 FIRST = re.compile(r"(?:^|[.!?…]\s)[^\w.!?…]*\Z")
-NO_PIECE = re.compile("<unk>|<0x..>")
+
+
+def as_read(source: str, tokenizer: Tokenizer) -> tuple[str, Callable[[str], str]]:
+    """Return a text as a model should read it, as long as before, and the style of its translation."""
+    text, style = in_sentence_case(source, tokenizer)
+    return tokenizer.with_known_characters(text), style
 
 
 def in_sentence_case(source: str, tokenizer: Tokenizer) -> tuple[str, Callable[[str], str]]:
-    """Return a source text as a model should read it, as long as before, and the style of its translation.
+    """Return a text, a headline in sentence case, and the style of its translation.
 
     A text that is no headline stays, and so does its translation.
     """
     tag, text = tokenizer.split_tag(source)
+    lower = (word for word in text.split() if len(word) > SHORT and word.islower() and word.isalpha())
+    if sum(map(len, lower)) > (1 - CAPITALS) * len(text):  # most texts are no headlines by this count, which is fast
+        return source, str
     words = WORD.findall(text)
     letters = [*filter(str.isalpha, text)]
     if len(words) > 1 and sum(map(str.isupper, letters)) >= CAPITALS * len(letters):

@@ -25,9 +25,7 @@ from numpy.typing import NDArray
 from nmt.errors import LostRankError
 from nmt.processes import child_variables, environment
 from nmt.seeds import seed_of
-from nmt.text.glossary import TERM
 from nmt.text.lines import Pair, is_blank
-from nmt.text.placeholders import with_symbols
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -111,15 +109,12 @@ def keep(files: Iterable[Path], kept: NDArray[np.bool_]) -> None:
 class Pairs:
     """Pairs that `write_pairs` wrote into a directory: all, or those whose line numbers are in the file `lines`.
 
-    With `placeholders`, symbols stand for spans of some pairs without terms; see `nmt.text.placeholders`. `corpora` has
-    the last line of each corpus in several languages, and its direction.
+    `corpora` has the last line of each corpus in several languages, and its direction.
     """
 
-    def __init__(
-        self, directory: Path, lines: Path | None = None, *, placeholders: bool = False, corpora: Directions = ()
-    ) -> None:
+    def __init__(self, directory: Path, lines: Path | None = None, *, corpora: Directions = ()) -> None:
         self.directory = directory
-        self.placeholders, self.corpora = placeholders, corpora
+        self.corpora = corpora
         self.lines = mapped(lines or directory / "lines", np.int64)  # (n,), ascending, from 1
         self.source, self.target = (RaggedArray.map(directory / side, np.uint8) for side in SIDES)  # all lines
 
@@ -135,8 +130,7 @@ class Pairs:
     def __getitem__(self, i: int) -> Pair:
         line = int(self.lines[i])
         languages = next((found for last, found in self.corpora if line <= last), "")
-        pair = Pair(line, self.source.text(line - 1), self.target.text(line - 1), languages)
-        return with_symbols(pair) if self.placeholders and TERM not in pair.source else pair
+        return Pair(line, self.source.text(line - 1), self.target.text(line - 1), languages)
 
     def __iter__(self) -> Iterator[Pair]:
         return map(self.__getitem__, range(len(self)))

@@ -22,6 +22,7 @@ log = logging.getLogger("nmt")
 Terms = Mapping[str, str]  # source terms and their translations
 SYMBOLS = TERM, END = ["⟦=⟧", "⟦/⟧"]  # around a target term; pieces of the vocabulary
 ANNOTATED, MAX_TERMS = 0.5, 3  # share of the training pairs with terms, and the most terms of a pair
+MADE_UP = 0.25  # share of these terms
 MAX_WORDS = 20  # of a source term
 UNSPACED = re.compile(f"[{UNSPACED_SCRIPTS}]")
 WORD = re.compile(rf"{UNSPACED.pattern}|[^\W{UNSPACED_SCRIPTS}]+|[^\w\s]")
@@ -81,9 +82,17 @@ def annotated(text: str, terms: Sequence[tuple[Span, str]]) -> str:
     return text
 
 
-def with_terms(source: str, target: str, links: Iterable[tuple[Span, Span]]) -> str:
-    """Annotate terms in some training pairs, a function of the pair; `links` are words, in order, and translations."""
+def with_terms(source: str, target: str, links: Iterable[tuple[Span, Span]]) -> tuple[str, str]:
+    """Annotate terms in some training pairs, a function of the pair; `links` are words, in order, and translations.
+
+    Some terms are made up: their letters are shuffled, also in the target. Else a model would learn little from terms
+    that it writes anyway.
+    """
     random = Random(f"{source}\n{target}")
+
+    def shuffled(word: re.Match[str]) -> str:
+        return "".join(random.sample(word[0], len(word[0])))
+
     terms: list[list[int]] = []
     for (a, b), (c, d) in links:
         if terms and source[terms[-1][1] : a] == target[terms[-1][3] : c] == " " and random.random() < 0.5:
@@ -92,4 +101,9 @@ def with_terms(source: str, target: str, links: Iterable[tuple[Span, Span]]) -> 
             terms.append([a, b, c, d])
     n = random.randint(1, MAX_TERMS) if random.random() < ANNOTATED else 0
     chosen = sorted(random.sample(terms, min(n, len(terms))))
-    return annotated(source, [((a, b), target[c:d]) for a, b, c, d in chosen])
+    terms_of = [target[c:d] for _, _, c, d in chosen]
+    terms_of = [WORD.sub(shuffled, term) if random.random() < MADE_UP else term for term in terms_of]
+    source = annotated(source, [((a, b), term) for (a, b, _, _), term in zip(chosen, terms_of, strict=True)])
+    for (c, d), term in sorted(((c, d), term) for (_, _, c, d), term in zip(chosen, terms_of, strict=True))[::-1]:
+        target = target[:c] + term + target[d:]
+    return source, target

@@ -8,17 +8,17 @@ exploration of placeholding in neural machine translation"). Independent of mode
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from hashlib import blake2b
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from random import Random
 
 from nmt.errors import ConfigError
-from nmt.text.lines import UNSPACED_SCRIPTS, Pair, Span
+from nmt.text.lines import UNSPACED_SCRIPTS, Span
+from nmt.text.vocabulary import split_tag
 
 N_SYMBOLS = 6
 SYMBOLS = [f"⟦{n}⟧" for n in range(1, N_SYMBOLS + 1)]
-REPLACED, INSERTED = 0.5, 0.1  # shares of the training pairs with equal spans, and of the others
+REPLACED, INSERTED = 0.5, 0.3  # shares of the training pairs with equal spans, and of the others
 
 _IN_WORD = rf"[^\W{UNSPACED_SCRIPTS}]"
 _LETTER = rf"[^\W\d_{UNSPACED_SCRIPTS}]"
@@ -36,14 +36,16 @@ KINDS = [
 ]
 SPAN = re.compile(f"(?:{'|'.join(KINDS)})+")  # adjacent ones are one span, so that they stay together
 WORD = re.compile(rf"(?<!{_IN_WORD}){_LETTER}{{3,}}(?!{_IN_WORD})")
-NUMBER = re.compile(r"[\d.,:/-]+")
+NUMBER = re.compile(KINDS[-1])
 TOKEN = re.compile(rf"⟦[1-6]⟧|[{UNSPACED_SCRIPTS}]|{_IN_WORD}+")  # what is aligned
 SYMBOL = re.compile(r"(\s?)(⟦[1-6]⟧)")
+MARK = re.compile(rf"(\s?)(⟦[1-6]⟧|{KINDS[-1]})")
 NO_SPACE = re.compile(r"[\s.,;:!?)…]|\Z")
 FINAL = re.compile(r"(?<![\s.!?…。！？\"'”’»」』)])[\s.!?…。！？\"'”’»」』)]*\Z")
-# An inserted span is separated by a space from such a character before it, and from a letter or digit after it.
+IN_WORD = re.compile(_IN_WORD)
+# A space is before an inserted span after such a character, and behind it before a letter, a digit or a span.
 SPACE_AFTER = re.compile(rf"[^\s(\[{{«„“'\"¿¡{UNSPACED_SCRIPTS}]")
-SPACE_BEFORE = re.compile(rf"{_IN_WORD}|⟦")
+SPACE_BEFORE = re.compile(rf"{_IN_WORD}|[⟦{{<$%{_EMOJI}]")
 
 Patterns = Sequence[re.Pattern[str]]
 
@@ -69,11 +71,6 @@ def spans_of(text: str, patterns: Patterns) -> list[Span]:
     return sorted(found)
 
 
-def spans_beside_symbols(text: str, patterns: Patterns) -> list[Span]:
-    """The spans of a text that are no symbols."""
-    return spans_of(SYMBOL.sub(lambda match: " " * len(match[0]), text), patterns)
-
-
 def replaced(text: str, spans: Sequence[Span], new: Sequence[str]) -> str:
     """The text with new strings in place of spans, which are in order."""
     for (start, end), one in zip(reversed(spans), reversed(new), strict=True):
@@ -81,37 +78,35 @@ def replaced(text: str, spans: Sequence[Span], new: Sequence[str]) -> str:
     return text
 
 
-def inserted(text: str, at: int, span: str) -> str:
-    """Insert a span between two words of a text, with spaces around it where the script has them."""
-    left = " " if SPACE_AFTER.match(text[:at][-1:]) else ""
-    return text[:at] + left + span + (" " if SPACE_BEFORE.match(text, at) else "") + text[at:]
+def inserted(text: str, at: int, span: str, touches_left: bool = False, touches_right: bool = False) -> str:
+    """Insert a span between two words of a text, with spaces where the script has them, unless it touches a word."""
+    left = "" if touches_left or not SPACE_AFTER.match(text[:at][-1:]) else " "
+    return text[:at] + left + span + ("" if touches_right or not SPACE_BEFORE.match(text, at) else " ") + text[at:]
 
 
-def with_symbols(pair: Pair) -> Pair:
+def with_symbols(source: str, target: str, links: Iterable[tuple[Span, Span]]) -> tuple[str, str]:
     """Put symbols in place of spans that both sides have, in some pairs; a function of the pair.
 
     Besides placeholders, words count that are the same on both sides, such as names: few texts have placeholders. Some
-    of the other pairs get symbols at their beginning or end. The symbols of a pair are in the order of the source.
+    of the other pairs get symbols at their ends and around words; `links` are words and their translations. The symbols
+    of a pair are in the order of the source.
     """
-    random = Random(blake2b(f"{pair.source}\n{pair.target}".encode(), digest_size=8).digest()).random
-    share = random()
-    equal = equal_spans(pair.source, pair.target)[:N_SYMBOLS] if share < REPLACED else []
-    if share >= (REPLACED if equal else INSERTED):
-        return pair
-    if equal:
-        symbols = some_symbols(len(equal), random)
-        source, target = ([spans[side] for spans in equal] for side in (0, 1))
-        in_target = sorted(zip(target, symbols, strict=True))
-        new_target = replaced(pair.target, [span for span, _ in in_target], [symbol for _, symbol in in_target])
-        return replace(pair, source=replaced(pair.source, source, symbols), target=new_target)
-    texts = [pair.source, pair.target]
-    symbols = some_symbols(1 + int(random() * 3), random)
-    n_first = int(random() * (len(symbols) + 1))
-    for symbol in reversed(symbols[:n_first]):
-        texts = [inserted(text, 0, symbol) for text in texts]
-    for symbol in symbols[n_first:]:
-        texts = [inserted(text, FINAL.search(text).start(), symbol) for text in texts]  # type: ignore[union-attr]
-    return replace(pair, source=texts[0], target=texts[1])
+    random = Random(f"{source}\n{target}")
+    places = equal_spans(source, target)[:N_SYMBOLS] if random.random() < REPLACED else []
+    if not places and random.random() < INSERTED:
+        ends = [FINAL.search(text).start() for text in (source, target)]  # type: ignore[union-attr]
+        around = [edges for (a, b), (c, d) in links for edges in ((a, c), (b, d))]
+        chosen = sorted(random.choices([(0, 0), *around, (ends[0], ends[1])], k=random.randint(1, N_SYMBOLS)))
+        places = [((a, a), (b, b)) for a, b in chosen]
+    symbols = sorted(random.sample(SYMBOLS, len(places)))
+    texts = [source, target]
+    for side in (0, 1):
+        for (start, end), symbol in sorted(
+            zip([of_both[side] for of_both in places], symbols, strict=True), reverse=True
+        ):
+            text = texts[side]
+            texts[side] = inserted(text, start, symbol) if start == end else text[:start] + symbol + text[end:]
+    return texts[0], texts[1]
 
 
 def equal_spans(source: str, target: str) -> list[tuple[Span, Span]]:
@@ -128,12 +123,6 @@ def equal_spans(source: str, target: str) -> list[tuple[Span, Span]]:
     return found
 
 
-def some_symbols(n: int, random: Callable[[], float]) -> list[str]:
-    """Draw n different symbols, sorted. A random choice trains all symbols equally often."""
-    order = sorted((random(), symbol) for symbol in SYMBOLS)
-    return sorted(symbol for _, symbol in order[:n])
-
-
 def need(span: str) -> int:
     """Sort key of spans for masking: look-alikes of symbols first, numbers last, because most models copy them."""
     return 0 if SYMBOL.search(span) else 2 if NUMBER.fullmatch(span) else 1
@@ -147,23 +136,29 @@ class Masked:
     spans: list[Span]  # in `text`
     marks: list[str]  # in place of each span: a symbol, nothing, or the span itself if it is kept
     originals: list[str]
+    around: list[tuple[str, str]]  # the character before each span, and that after it
 
     @classmethod
-    def of(cls, text: str, patterns: Patterns, symbols: Sequence[str]) -> "Masked":
-        """Replace the spans that match a pattern by symbols; if there are too many, numbers are left.
+    def of(cls, text: str, patterns: Patterns, symbols: Sequence[str], unknown: Collection[str] = ()) -> "Masked":
+        """Replace the spans that match a pattern, and words with `unknown` characters, by symbols.
 
-        Without symbols, all spans but numbers are taken out: a model garbles what it has never seen, and what is around
-        it. A text without other words becomes empty: it needs no translation.
+        If there are too few symbols, numbers are left, and others taken out: a model garbles what it has never seen,
+        and what is around it. So are other unknown characters. A text without other words becomes empty: it needs no
+        translation.
         """
-        spans = spans_of(text, patterns)
+        one = f"[{re.escape(''.join(sorted(unknown)))}]"
+        words_or_signs = rf"(?<!{_IN_WORD}){_IN_WORD}*(?={_IN_WORD}){one}{_IN_WORD}*|{one}+"
+        tag, _ = split_tag(text)
+        spans = spans_of(text, [*patterns, re.compile(words_or_signs)] if unknown else patterns)
+        spans = [span for span in spans if span[0] >= len(tag)]
         originals = [text[start:end] for start, end in spans]
+        around = [(text[start - 1 : start], text[end : end + 1]) for start, end in spans]
         if spans and not re.search(r"\w", replaced(text, spans, [""] * len(spans))):
-            return cls("", [], [], [])
-        if sum(need(one) == 0 for one in originals) > len(symbols):  # the rest would be taken for symbols
-            symbols = []
-        by_need = sorted(range(len(spans)), key=lambda i: need(originals[i]))
+            return cls("", [], [], [], [])
+        is_sign = [{*one} <= {*unknown} and not re.search(r"\w", one) for one in originals]
+        by_need = sorted((i for i in range(len(spans)) if not is_sign[i]), key=lambda i: need(originals[i]))
         chosen = dict(zip(sorted(by_need[: len(symbols)]), symbols, strict=False))
-        marks = [chosen.get(i, text if symbols or need(text) == 2 else "") for i, text in enumerate(originals)]
+        marks = [chosen.get(i, text if need(text) == 2 else "") for i, text in enumerate(originals)]
         masked, cursor, moved = "", 0, []
         for (start, end), mark in zip(spans, marks, strict=True):
             masked += text[cursor:start]
@@ -172,42 +167,37 @@ class Masked:
                 masked = masked.removesuffix(" ")
             if not mark and not masked and text.startswith(" ", end):
                 cursor += 1
+            if not mark and text[start:end].isprintable() and IN_WORD.match(masked[-1:]) and IN_WORD.match(text, end):
+                masked += " "
             moved.append((len(masked), len(masked) + len(mark)))
             masked += mark
-        return cls(masked + text[cursor:], moved, marks, originals)
+        return cls(masked + text[cursor:], moved, marks, originals, around)
 
-    def settled(self, translation: str, patterns: Patterns) -> tuple[str, list[int]]:
+    def settled(self, translation: str) -> tuple[str, list[int]]:
         """Remove surplus marks from a translation; return it, and the indices of the spans that it lacks.
 
         A symbol that is invented or repeated becomes one that is missing, if any, else nothing.
         """
-        written = {symbol for _, symbol in SYMBOL.findall(translation)}
+        written = {mark for _, mark in MARK.findall(translation)}
         missing = [mark for mark in self.marks if mark in SYMBOLS and mark not in written]
-        lacking, repeated = Counter(self.marks), []
-        lacking |= Counter(self.text[start:end] for start, end in spans_beside_symbols(self.text, patterns))
+        lacking = Counter(self.marks) | Counter(mark for _, mark in MARK.findall(self.text))
 
         def settle(match: re.Match[str]) -> str:
-            space, symbol = match.groups()
-            if not lacking[symbol]:
-                if not missing:
-                    return ""
-                symbol = missing.pop(0)
-            lacking[symbol] -= 1
-            return str(space + symbol)
+            space, mark = match.groups()
+            if mark in SYMBOLS and not lacking[mark] and missing:
+                mark = missing.pop(0)
+            elif mark not in SYMBOLS and mark not in self.marks:
+                return match[0]
+            is_lacking = lacking[mark] > 0
+            lacking[mark] -= is_lacking
+            return str(space + mark) * is_lacking
 
-        translation = SYMBOL.sub(settle, translation)
-        for start, end in spans_beside_symbols(translation, patterns):
-            text = translation[start:end]
-            if lacking[text]:
-                lacking[text] -= 1
-            elif text in self.marks:
-                repeated.append((start - translation.startswith(" ", start - 1), end))
-        indices = []
+        translation, indices = MARK.sub(settle, translation), []
         for i, mark in enumerate(self.marks):
             if lacking[mark]:
                 lacking[mark] -= 1
                 indices.append(i)
-        return replaced(translation, repeated, [""] * len(repeated)), indices
+        return translation, indices
 
     def filled(self, translation: str) -> str:
         """The translation with spans in place of symbols."""

@@ -22,7 +22,8 @@ from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.lines import SEPARATOR, UNSPACED_SCRIPTS, Span
 from nmt.text.vocabulary import TAG, split_tag, tag_of, vocabulary_of
 
-OTHER_SPACE = re.compile(r"[^\S ]")
+NO_PIECE = re.compile("<unk>|<0x..>")
+SYMBOL = re.compile("<.+>|>>.+<<|⟦.+⟧")  # pieces whose characters may have none
 SPACE = "\u2581"  # SentencePiece's sign for a space
 MAX_TRAINER_BYTES = 16_384  # per line; SentencePiece's default is 4,192
 SPECIAL_IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
@@ -53,7 +54,7 @@ class Tokenizer:
         n_pieces = int(self._processor.get_piece_size())
         self._pieces: list[str] = self._vocabulary or list(map(self._processor.id_to_piece, range(n_pieces)))
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
-        self._spaces = {*OTHER_SPACE.findall("".join(self._pieces))}
+        self._known = {" ", *"".join(piece for piece in self._pieces if not SYMBOL.fullmatch(piece))}  # characters
         self.separator = self._ids.get(SEPARATOR)  # of a model that was trained with data.context
         ids = tuple(getattr(self._processor, name)() for name in SPECIAL_IDS)
         if self._vocabulary is None and ids != (PAD, UNK, BOS, EOS):
@@ -75,9 +76,27 @@ class Tokenizer:
         tokens = self.encode_untagged(text)
         return self.tag(tag) + tokens if tag or tokens else []
 
-    def with_known_spaces(self, text: str) -> str:
-        """Replace white space that is in no piece, such as tabs, by spaces: models make little of its bytes."""
-        return OTHER_SPACE.sub(lambda found: found[0] if found[0] in self._spaces else " ", text)
+    def unknown(self, text: str) -> set[str]:
+        """The characters of a text that are in no piece and have no known form: the model reads UNK, or bytes."""
+        return {character for character in self._without_piece(text) if not self._known_form(character)}
+
+    def with_known_characters(self, text: str) -> str:
+        """Replace unknown white space by spaces, and unknown letters by those in lower case or without accents."""
+        unknown = self._without_piece(text)
+        return text.translate({ord(one): self._known_form(one) or one for one in unknown}) if unknown else text
+
+    def _without_piece(self, text: str) -> set[str]:
+        if self._known.issuperset(text):  # like most texts
+            return set()
+        for character in {*text} - self._known:  # the normalization of an imported model may make it known
+            pieces = self.pieces(self.encode_untagged(character))
+            self._known |= set() if any(map(NO_PIECE.fullmatch, pieces)) else {character}
+        return {*text} - self._known
+
+    def _known_form(self, character: str) -> str:
+        letter = "".join(part for part in unicodedata.normalize("NFKD", character) if not unicodedata.combining(part))
+        forms = [character.lower(), letter, letter.lower()] if character.isalpha() else [" "] * character.isspace()
+        return next((form for form in forms if form in self._known), "")
 
     def encode_untagged(self, text: str) -> list[int]:
         """Token ids of a text, or a part of a text, without its tag."""

@@ -93,15 +93,15 @@ def read_corpus(config: Config) -> Corpus:
             raise DataError("a file of the corpus has changed while it was read", hint="start again")
 
     directory = cached("pairs", [FORMAT, hashes, settings], write)
-    if data.glossary:
-        directory = annotated(Pairs(directory))
+    if data.glossary or data.placeholders:
+        directory = annotated(Pairs(directory), data)
     summary = json.loads((directory / "corpus.json").read_text(encoding="utf-8"))
     for note in summary["notes"]:
         log.info("%s", note)
     files_of = training_corpora(config).values() if directions(data) else ()
     last_lines = accumulate(summary["n_lines"])  # of each training corpus
     corpora = [(last, files.languages) for last, files in zip(last_lines, files_of, strict=False)]
-    train = Pairs(directory, placeholders=data.placeholders, corpora=corpora)
+    train = Pairs(directory, corpora=corpora)
     dev = [Pair(*pair) for pair in summary["dev"]]
     corpus = Corpus(config, train, dev, hashes, summary["n_lines"])
     mixture = corpus.mixture(train)
@@ -219,21 +219,28 @@ def sample(pairs: Pairs) -> list[Pair]:
     return [pairs[i] for i in chosen]
 
 
-def annotated(pairs: Pairs) -> Path:
-    """Copy the files of pairs, with the translations of some terms behind them on the source side."""
+def annotated(pairs: Pairs, data: Data) -> Path:
+    """Copy the files of pairs; some have translations behind terms of the source, others symbols for placeholders."""
 
     def write(directory: Path) -> None:
-        shutil.copytree(pairs.directory, directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns("source*"))
+        changed = shutil.ignore_patterns("source*", "target*")
+        shutil.copytree(pairs.directory, directory, dirs_exist_ok=True, ignore=changed)
         known = sample(pairs)[:: 1 + min(len(pairs), SAMPLE_PAIRS) // LEXICON_PAIRS]
         lexicon = alignment.learn(*(alignment.words_of([getattr(pair, side) for pair in known]) for side in SIDES))
         for start in range(0, len(pairs.source), alignment.BATCH):
             lines = range(start, min(start + alignment.BATCH, len(pairs.source)))
             source, target = ([side.text(i) for i in lines] for side in (pairs.source, pairs.target))
             links = alignment.sure_links(source, target, lexicon)
-            rows = [[*glossary.with_terms(*one).encode()] for one in zip(source, target, links, strict=True)]
-            disk.append_rows(directory / "source", RaggedArray.from_lists(rows, np.uint8))
+            for i, of_pair in enumerate(links):
+                if data.glossary:
+                    source[i], target[i] = glossary.with_terms(source[i], target[i], of_pair)
+                if data.placeholders and glossary.TERM not in source[i]:
+                    source[i], target[i] = placeholders.with_symbols(source[i], target[i], of_pair)
+            for side, texts in zip(SIDES, (source, target), strict=True):
+                rows = RaggedArray.from_lists([[*text.encode()] for text in texts], np.uint8)
+                disk.append_rows(directory / side, rows)
 
-    return cached("annotated", [FORMAT, pairs.directory.name], write)
+    return cached("annotated", [FORMAT, pairs.directory.name, data.glossary, data.placeholders], write)
 
 
 def reserved_symbols(data: Data) -> list[str]:
@@ -285,7 +292,7 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
     if unknown := {*targets_of(data)} - {*tokenizers.source.targets}:
         hint = "train a new one, with all target languages: another run=PATH, without train.init_from"
         raise ConfigError(f"the tokenizer has no tag of {', '.join(sorted(unknown))}", hint=hint)
-    open_pairs = partial(Pairs, texts, placeholders=data.placeholders, corpora=corpus.train.corpora)
+    open_pairs = partial(Pairs, texts, corpora=corpus.train.corpora)
     encode = partial(_encode, open_pairs, tokenizers, data.max_length, data.max_ratio)
 
     def write(directory: Path) -> None:
@@ -301,7 +308,7 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
         (directory / "dropped.json").write_text(json.dumps(n_dropped.tolist()))
 
     models = [[sha256(side.model), side.nfkc, side.target_tag] for side in tokenizers]
-    directory = cached("ids", [FORMAT, texts.name, models, data.max_length, data.max_ratio, data.placeholders], write)
+    directory = cached("ids", [FORMAT, texts.name, models, data.max_length, data.max_ratio], write)
     n_long, n_unlikely = json.loads((directory / "dropped.json").read_text())
     if n_long:
         log.info("%d pairs over %d pieces dropped (data.max_length)", n_long, data.max_length)

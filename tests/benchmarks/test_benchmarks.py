@@ -13,6 +13,7 @@ import decoding
 import measure
 import plain_loop
 import pytest
+import serving
 import training
 from conftest import FiveCorpus, FiveRun, out_lines, run_nmt
 from measure import Options, Table, started
@@ -68,8 +69,9 @@ def test_a_curve_has_the_best_dev_bleu_by_each_minute(tmp_path: Path, monkeypatc
     now = time.monotonic()
     monkeypatch.setattr(training, "steps", lambda *_, **__: [(now + 30, 7.0), (now + 80, 5.0), (now + 110, 9.0)])
     trainer = training.Trainer([sys.executable, "-c", ""], tmp_path / "metrics", curve.bleu_in_json)
-    found = curve.learned(trainer, replace(options(tmp_path, tmp_path), minutes=2.0))
-    assert (found["1 min"], found["2 min"]) == (7.0, 9.0)
+    points: curve.Curve = []
+    found = curve.learned(trainer, replace(options(tmp_path, tmp_path), minutes=2.0), points)
+    assert (found["1 min"], found["2 min"], len(points)) == (7.0, 9.0, 3)
     assert [curve.bleu_in_json(line, 0.0) for line in ('{"loss": 1}', '{"dev_bleu": 7.0}')] == [0.0, 7.0]
     assert training.from_rate("Step: 7, Tokens per Sec:      800, Lr: 0.1", 0.5) == 400
     assert curve.bleu_of_joey("Steps: 30\tloss: 7.10\tppl: 1210.00\tbleu: 3.25\t*", 0.0) == 3.25
@@ -87,6 +89,14 @@ def test_decoding(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert decoding.streamed(command, contest, chosen)["ms"] > 0
     assert decoding.translated(ctranslate2, contest, chosen)["BLEU"] == pytest.approx(100)
     assert len(list(iter_lines([contest.many]))) == 5 * decoding.COPIES
+
+
+def test_serving(five_run: FiveRun, tmp_path: Path) -> None:
+    with serving.server(five_run.run, tmp_path) as port:
+        sample = serving.asked(port, ["a"], n_clients=2, seconds=0.2)
+        assert 0 < sample["p50_ms"] <= sample["p99_ms"]
+        with pytest.raises(RuntimeError, match="6,000 characters"):
+            serving.asked(port, ["a" * 6_000], n_clients=1, seconds=0.1)
 
 
 WORDS = [f"{a}{b}{c}" for a in ("ka", "lo", "mi", "tu") for b in "aeiou" for c in ("n", "ra", "sto", "ve", "x")]

@@ -1,16 +1,17 @@
 """Every placeholder of a line is written once, whatever the model writes; where one goes that the model left out."""
 
 import logging
+import re
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import small_translator
+from models import small_translator, translator_without_bytes
 
-from nmt.decode.masking import restored
+from nmt.decode.masking import restore
 from nmt.decode.options import Hypothesis
-from nmt.decode.segments import Line
+from nmt.decode.segments import Line, TextHypothesis
 from nmt.text import EOS
 from nmt.text.placeholders import SYMBOLS, Masked, patterns_of
 
@@ -27,6 +28,9 @@ PATTERNS = patterns_of([])
         ([], "3 Hunde rennen", "three dogs run.", [(0, 0), (1, 1), (2, 2)], "3 dogs run."),
         ([], "Hund 3,5 {a} rennt", "dog 3.5 runs.", [(0, 0), (1, 1), (2, 2), (3, 3)], "dog 3,5 {a} runs."),
         ([], "Hund {a} rennt", "Hund rennt 我。", [], "Hund rennt 我{a}。"),
+        ([], "Hund [rennt] schnell", "fast runs dog.", [(0, 2), (1, 1), (2, 0)], "fast [runs] dog."),
+        ([], "* Hund rennt. *", "a dog runs.", [(0, 1), (1, 2)], "* a dog runs. *"),
+        ([], "Hund* rennt", "runs dog.", [(0, 1), (1, 0)], "runs dog*."),
     ],
 )
 def test_where_a_span_goes_that_the_model_left_out(
@@ -38,11 +42,13 @@ def test_where_a_span_goes_that_the_model_left_out(
     links: list[tuple[int, int]],
     expected: str,
 ) -> None:
-    monkeypatch.setattr("nmt.decode.masking.align_window", lambda *_: [links])  # of words
+    monkeypatch.setattr("nmt.decode.masking.align", lambda *_: [links])  # of words
     with caplog.at_level(logging.WARNING, "nmt"):
-        mask = Masked.of(text, PATTERNS, symbols)
+        mask = Masked.of(text, PATTERNS, symbols, "[*]")
         TRAINED.protected = PATTERNS
-        assert restored(TRAINED, Line(7, text), mask, written) == expected
+        hypothesis = TextHypothesis([], [], 0.0, [], written)
+        restore(TRAINED, [(Line(7, text), mask, hypothesis)])
+    assert hypothesis.text == expected
     assert [record.getMessage() for record in caplog.records] == (
         [] if links else ["line 7: the model left out {a}, which is put at the end"]
     )
@@ -67,3 +73,30 @@ def test_each_span_is_written_once_whatever_the_model_writes(text: str, is_train
     (found,) = translator.translate([text])
     for span in ("{a}", "%s", "a@b.de", "😀", "⟦"):
         assert found.count(span) == text.count(span)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["😀", "✓✓", "*"])), min_size=1, max_size=4))
+def test_the_rest_of_a_line_is_translated_as_without_its_unknown_signs(signs: list[tuple[int, str]]) -> None:
+    translator, words = translator_without_bytes(), ["the", "red", "dog", "runs."]
+    for at, sign in signs:
+        words.insert(at, sign)
+    (plain,), (found,) = (translator.translate([text]) for text in ("the red dog runs.", " ".join(words)))
+    assert sorted(re.findall("😀|✓✓|\\*", found)) == sorted(sign for _, sign in signs)
+    assert re.sub(" ?[😀✓*]+", "", found).strip() == plain.strip()
+
+
+def test_lines_without_unknown_characters_are_not_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = translator_without_bytes()
+    monkeypatch.setattr("nmt.decode.masking.start_masked", None)
+    assert len(translator.translate(["the red dog runs.", "THE RED\tDOG RUNS.", "the r\u00e9d dog runs.", ""])) == 4
+
+
+def test_unknown_words_are_copied_and_known_letters_are_composed() -> None:
+    translator = translator_without_bytes()
+    assert translator.translate(["Жук", "😀"]) == ["Жук", "😀"]
+    assert "Жук" in translator.translate(["the Жук runs."])[0]
+    assert translator.translate(["the re\u0301d dog"]) == translator.translate(["the red dog"])
+    mask = Masked.of("Donau\u00addampf und*oder", [], SYMBOLS, "\u00ad*")
+    assert (mask.text, mask.marks) == ("Donaudampf und oder", ["", ""])
+    assert Masked.of("x" * 100_000 + " Ж*", [], [], "Ж*").originals == ["Ж", "*"], "in linear time"

@@ -159,7 +159,7 @@ def test_model_whose_output_is_nan_is_refused() -> None:
 def test_a_search_is_watched_line_by_line() -> None:
     translator = small_translator()
     prefix = translator.encode_prefix("dog")
-    lines = [Line(1, "ein Hund"), Line(2, ""), Line(3, "eine Katze schläft. " * 4), Line(4, "ein Hund", prefix)]
+    lines = [Line(1, "the dog"), Line(2, ""), Line(3, "a cat sleeps here. " * 4), Line(4, "the dog", prefix)]
     seen: dict[int, list[str]] = {i: [] for i in range(len(lines))}
 
     def watch(text_of: Callable[[int], str]) -> None:

@@ -128,7 +128,10 @@ def trained(home: Path) -> Pair:
 
 
 def test_greedy_translations_are_those_of_generate(pair: Pair) -> None:
-    for text in (GERMAN[0], "Hund 2024 Park! das gibt es nicht"):
+    tokenizer = pair.ours.tokenizers.source
+    for line in (GERMAN[0], "Hund 2024 Park! das gibt es nicht"):
+        known = tokenizer.with_known_characters(line)
+        text = "".join(character for character in known if character not in tokenizer.unknown(line))
         assert pair.our_translation(text) == pair.their_translation(text)
 
 

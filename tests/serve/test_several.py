@@ -1,12 +1,14 @@
 """A served model of several languages."""
 
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from served import served
 from small_run import SEVERAL, config_of, run_training
 
 import nmt
+from nmt.corpus import language
 from nmt.decode.translator import Translator
 
 
@@ -15,7 +17,7 @@ def test_the_directions_of_a_model_are_listed_and_picked_by_their_languages(corp
     run_training(config)
     one, other = nmt.load(config.run).directions()
     with served(one, other) as client:
-        assert {language["code"]: language["targets"] for language in client.get("/languages").json} == {
+        assert {known["code"]: known["targets"] for known in client.get("/languages").json} == {
             "zh": ["en"], "en": ["zh"]
         }  # fmt: skip
         assert [(model["source"], model["target"]) for model in client.get("/v1/models").json["models"]] == [
@@ -41,7 +43,9 @@ def test_auto_is_the_language_of_the_text_if_several_fit_the_target(corpus: Path
     german = Translator(chinese.engine, chinese.tokenizers, chinese.config.model_copy(update={"data": data}))
     with served(chinese, german) as client:
         for q, source in (("狗今天跑。", "zh"), (["Der Hund rennt.", "Eine Katze"], "deu")):
-            answer = client.post("/translate", {"q": q, "source": "auto", "target": "en"}).json
+            with mock.patch("nmt.corpus.language.probabilities", wraps=language.probabilities) as identified:
+                answer = client.post("/translate", {"q": q, "source": "auto", "target": "en"}).json
+            identified.assert_called_once()
             assert answer["detectedLanguage"]["language"] == source
             assert answer["detectedLanguage"]["confidence"] > 80
         several = client.post("/v1/translate", {"q": "狗今天跑。"})

@@ -112,4 +112,4 @@ def test_white_space_that_the_model_does_not_know_is_read_as_spaces() -> None:
     )
     settings = TokenizerSettings(type="bpe", vocab_size=150, byte_fallback=False)
     known = Tokenizer(train_tokenizer([text.replace("Hund ", "Hund\u00a0") for text in GERMAN * 50], settings).model)
-    assert known.with_known_spaces("a\u00a0b\tc") == "a\u00a0b c"
+    assert known.with_known_characters("a\u00a0b\tÉ") == "a\u00a0b E"

@@ -9,7 +9,16 @@ from models import tokenizers_of
 from nmt.config import TokenizerSettings
 from nmt.errors import InputError
 from nmt.text import UNK
-from nmt.text.glossary import ANNOTATED, MAX_TERMS, annotated, find_terms, read_glossary, required_tokens, with_terms
+from nmt.text.glossary import (
+    ANNOTATED,
+    MADE_UP,
+    MAX_TERMS,
+    annotated,
+    find_terms,
+    read_glossary,
+    required_tokens,
+    with_terms,
+)
 
 
 def test_a_file_has_pairs_comments_and_blank_lines(tmp_path: Path) -> None:
@@ -75,16 +84,19 @@ def test_annotated_terms_are_in_the_target() -> None:
     assert annotated("我 Hund.", [((0, 1), "I"), ((2, 6), "狗")]) == "我⟦=⟧ I⟦/⟧ Hund⟦=⟧狗⟦/⟧."
     links = [((3 * i, 3 * i + 2), (4 * i, 4 * i + 3)) for i in (0, 1, 3)]
     texts = [("d0 e1 f2 g3 " + str(n), "t0u t1v t2w t3x " + str(n)) for n in range(400)]
-    sources = [with_terms(source, target, links) for source, target in texts]
-    assert sources == [with_terms(source, target, links) for source, target in texts]
-    terms = [re.findall("(\\w+)⟦=⟧ (.*?)⟦/⟧", source) for source in sources]
-    assert {term for of_pair in terms for term in of_pair} == {
-        ("d0", "t0u"),
-        ("e1", "t1v"),
-        ("e1", "t0u t1v"),
-        ("g3", "t3x"),
+    found = [with_terms(source, target, links) for source, target in texts]
+    assert found == [with_terms(source, target, links) for source, target in texts]
+    terms = [re.findall("(\\w+)⟦=⟧ (.*?)⟦/⟧", source) for source, _ in found]
+    listed = {("d0", "t0u"), ("e1", "t1v"), ("e1", "t0u t1v"), ("g3", "t3x")}
+    assert {(word, "".join(sorted(term))) for of_pair in terms for word, term in of_pair} == {
+        (word, "".join(sorted(term))) for word, term in listed
     }
+    is_listed = [one in listed for of_pair in terms for one in of_pair]
+    assert sum(is_listed) / len(is_listed) == pytest.approx(1 - MADE_UP, abs=0.1)
     assert {*map(len, terms)} == {*range(MAX_TERMS + 1)}
     assert sum(map(bool, terms)) / len(terms) == pytest.approx(ANNOTATED, abs=0.1)
-    assert all(re.sub("⟦=⟧.*?⟦/⟧", "", one) == source for one, (source, _) in zip(sources, texts, strict=True))
-    assert with_terms("a", "b", []) == "a"
+    for (source, target), (old, other), of_pair in zip(found, texts, terms, strict=True):
+        assert re.sub("⟦=⟧.*?⟦/⟧", "", source) == old
+        assert all(term in target for _, term in of_pair)
+        assert sorted(target) == sorted(other)
+    assert with_terms("a", "b", []) == ("a", "b")

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.errors import ConfigError
-from nmt.text.lines import Pair
 from nmt.text.placeholders import SYMBOLS, Masked, inserted, patterns_of, spans_of, with_symbols
 
 SPAN_ONLY = patterns_of([])
@@ -55,27 +54,33 @@ def test_spaces_around_an_inserted_span() -> None:
 
 
 def test_symbols_stand_for_what_both_sides_have_in_some_pairs() -> None:
-    pairs = [Pair(n, f"Tom hat {n} rote Hunde aus Köln.", f"From Köln, Tom has {n} red dogs.") for n in range(400)]
-    changed = [pair for pair in map(with_symbols, pairs) if "⟦" in pair.source]
-    assert 150 < len(changed) < 250
-    assert {pair.line for pair in changed} == {with_symbols(pair).line for pair in changed}, "the same pairs again"
-    for pair in changed:
-        first, second, third = re.findall("⟦.⟧", pair.source)
+    pairs = [(f"Tom hat {n} rote Hunde aus Köln.", f"From Köln, Tom has {n} red dogs.") for n in range(400)]
+    changed = [(i, with_symbols(*pair, [])) for i, pair in enumerate(pairs) if with_symbols(*pair, []) != pair]
+    replaced = [(source, target) for i, (source, target) in changed if str(i) not in re.sub("⟦.⟧", "", source)]
+    assert 150 < len(replaced) < 250
+    assert 30 < len(changed) - len(replaced) < 90
+    assert changed == [(i, with_symbols(*pairs[i], [])) for i, _ in changed], "a function of the pair"
+    for source, target in replaced:
+        first, second, third = re.findall("⟦.⟧", source)
         assert first < second < third
-        assert pair.source == f"{first} hat {second} rote Hunde aus {third}."
-        assert pair.target == f"From {third}, {first} has {second} red dogs."
-    assert {symbol for pair in changed for symbol in re.findall("⟦.⟧", pair.source)} == set(SYMBOLS)
+        assert source == f"{first} hat {second} rote Hunde aus {third}."
+        assert target == f"From {third}, {first} has {second} red dogs."
+    assert {symbol for source, _ in replaced for symbol in re.findall("⟦.⟧", source)} == set(SYMBOLS)
 
 
-def test_short_words_and_what_one_side_has_are_left() -> None:
-    pairs = [Pair(n, f"Was war {n}?", f"What was war, {n + 1}?") for n in range(400)]
-    changed = [pair for pair in map(with_symbols, pairs) if "⟦" in pair.source]
-    assert 15 < len(changed) < 80
-    for pair in changed:
-        symbols = [re.findall("⟦.⟧", text) for text in (pair.source, pair.target)]
+def test_symbols_are_put_at_the_ends_and_around_words_with_their_translations() -> None:
+    """Short words, and what one side has, are left."""
+    pairs = [(f"Was war {n}?", f"What was war, {n + 1}?") for n in range(400)]
+    changed = [(pair, with_symbols(*pair, [((4, 7), (5, 8))])) for pair in pairs]
+    changed = [(pair, texts) for pair, texts in changed if texts != pair]
+    assert 90 < len(changed) < 150
+    for pair, texts in changed:
+        symbols = [re.findall("⟦.⟧", text) for text in texts]
         assert symbols[0] == symbols[1] == sorted(set(symbols[0]))
-        bare = [re.sub(" ?⟦.⟧ ?", "", text) for text in (pair.source, pair.target)]
-        assert bare == [pairs[pair.line].source, pairs[pair.line].target]
+        assert tuple(re.sub(r"⟦.⟧ (?=\w|⟦)| ⟦.⟧", "", text) for text in texts) == pair
+    assert any(
+        "⟦ war" in source.replace("⟧", "⟦") and "⟦ was" in target.replace("⟧", "⟦") for _, (source, target) in changed
+    )
 
 
 SPANS = ["{name}", "%1$d", '<x id="1"/>', "https://a.de/b", "a@b.de", "12", "3,5", "😀", "⟦2⟧"]
@@ -86,7 +91,7 @@ WRITTEN = st.lists(st.sampled_from([*SYMBOLS, "dog", "。", ".", "12", "x-1"]), 
 @given(TEXTS, WRITTEN, st.sampled_from([SYMBOLS, []]))
 def test_each_span_is_once_in_a_translation_or_missing(text: str, translation: str, symbols: list[str]) -> None:
     mask = Masked.of(text, SPAN_ONLY, symbols)
-    settled, missing = mask.settled(translation, SPAN_ONLY)
+    settled, missing = mask.settled(translation)
     lacking = [mask.marks[i] for i in missing]
     for mark in {*SYMBOLS, *mask.marks} - {""}:
         assert settled.split().count(mark) == mask.marks.count(mark) - lacking.count(mark)
@@ -96,11 +101,11 @@ def test_each_span_is_once_in_a_translation_or_missing(text: str, translation: s
 def test_what_becomes_of_spans_that_are_doubled_or_invented() -> None:
     mask = Masked.of("{a} b {c} 3", SPAN_ONLY, SYMBOLS[:2])
     assert mask.text == "⟦1⟧ b ⟦2⟧ 3"
-    assert Masked.of("a ⟦2⟧ " * 7, SPAN_ONLY, SYMBOLS).marks == [""] * 7, "more look-alikes than symbols"
-    assert mask.settled("x ⟦2⟧ ⟦2⟧ ⟦3⟧ 3 3.", SPAN_ONLY) == ("x ⟦2⟧ ⟦1⟧ 3.", [])
-    assert mask.settled("x ⟦1⟧ ⟦1⟧ ⟦2⟧3.", SPAN_ONLY) == ("x ⟦1⟧ ⟦2⟧3.", [])
-    assert mask.settled("x ⟦2⟧ y.", SPAN_ONLY) == ("x ⟦2⟧ y.", [0, 2])
-    assert Masked.of("%s1 ist 1", SPAN_ONLY, []).settled("1 is 1", SPAN_ONLY) == ("1 is 1", [0])
+    assert Masked.of("a ⟦2⟧ " * 7, SPAN_ONLY, SYMBOLS).marks == [*SYMBOLS, ""], "more look-alikes than symbols"
+    assert mask.settled("x ⟦2⟧ ⟦2⟧ ⟦3⟧ 3 3.") == ("x ⟦2⟧ ⟦1⟧ 3.", [])
+    assert mask.settled("x ⟦1⟧ ⟦1⟧ ⟦2⟧3.") == ("x ⟦1⟧ ⟦2⟧3.", [])
+    assert mask.settled("x ⟦2⟧ y.") == ("x ⟦2⟧ y.", [0, 2])
+    assert Masked.of("%s1 ist 1", SPAN_ONLY, []).settled("1 is 1") == ("1 is 1", [0])
 
 
 def test_without_symbols_all_but_numbers_are_taken_out() -> None:
