@@ -30,9 +30,10 @@ MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670
 MARKS += "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
 # Each character of an unspaced script and each punctuation mark is a word, so that a tag can end between two of them.
 # A placeholder is one word, so that no tag ends inside of it.
-LETTERS = rf"(?:[^\W{UNSPACED_SCRIPTS}]|[{MARKS}])+"
+LETTER = rf"[^\W{UNSPACED_SCRIPTS}]|[{MARKS}]"
+LETTERS = rf"(?:{LETTER})+"
 WORD = re.compile(rf"{SPAN.pattern}|[{UNSPACED_SCRIPTS}][{MARKS}]*|{LETTERS}(?:['’]{LETTERS})*|[^\w\s]")
-EDGE = re.compile(rf"(?:(?<![^\W{UNSPACED_SCRIPTS}])|(?![^\W{UNSPACED_SCRIPTS}]))")  # outside of words
+EDGE = re.compile(rf"(?<![^\W{UNSPACED_SCRIPTS}])(?<![{MARKS}])|(?!{LETTER})")  # outside of words
 # A sentence ends at a mark after a word of three letters or more, which few abbreviations have. See `sentence_spans`.
 SENTENCE_END = re.compile(r"(?<=\w{3}[.!?…])[\"”’»)\]]*(\s+)(?=[^\s\w]*(\w))|(?<=[。！？])()(?=([^。！？”’」』）\s]))")
 
@@ -206,7 +207,6 @@ class Placement:
     def __init__(self, pair: Pair, escape: Callable[[str], str]) -> None:
         self.pair = pair
         self.escape = escape
-        self.seen = Counter[str]()  # text to copy -> position from which the translation is searched for it
         self.linked: list[list[int]] = [[] for _ in pair.target]  # source words of each target word
         self.targets: list[list[int]] = [[] for _ in pair.source]  # and the reverse
         for source, target in pair.links:
@@ -230,8 +230,9 @@ class Placement:
     def place(self, parent: Placed) -> list[Placed]:
         """Place the children of an element in disjoint intervals of its own, and return them in the target's order."""
         children, free, placed = parent.element.children, set(parent.words), dict[int, Placed]()
+        seen = Counter[str]()  # text to copy -> position from which the translation is searched for it
         for i in sorted(range(len(children)), key=lambda i: children[i].start - children[i].end):  # the longest first
-            found = self.copied(children[i], parent, free) or self.by_links(children[i], parent, free)
+            found = self.copied(children[i], parent, free, seen) or self.by_links(children[i], parent, free)
             if found:
                 placed[i] = found
                 free -= set(found.words)
@@ -246,18 +247,24 @@ class Placement:
                 placed[i] = Placed(child, range(0), at, at)
         return sorted((placed[i] for i in range(len(children))), key=lambda one: (one.start, one.end))
 
-    def copied(self, element: Element, parent: Placed, free: set[int]) -> Placed | None:
-        """Place an element such as code where the translation has its text in free words, none of which it cuts."""
+    def copied(self, element: Element, parent: Placed, free: set[int], seen: Counter[str]) -> Placed | None:
+        """Place an element such as code where the translation has its text in free words.
+
+        It cuts only words that are linked to its own, as in l'`option`, unless it cuts words in the source, too.
+        """
         source, text, words = self.pair.segment.text, self.pair.text, self.pair.target
         content = source[element.start : element.end]
         if element.verbatim is None or not content.strip():
             return None
-        at_word = [EDGE.match(source, at) for at in (element.start, element.end)]
-        for found in re.compile(re.escape(content)).finditer(text, max(self.seen[content], parent.start), parent.end):
-            end = self.seen[content] = found.end()
+        may_cut, own = [not EDGE.match(source, at) for at in (element.start, element.end)], self.source_words(element)
+        for found in re.compile(re.escape(content)).finditer(text, max(seen[content], parent.start), parent.end):
+            end = seen[content] = found.end()
             first = bisect_right(words, found.start(), key=lambda word: word[1])
             overlapped = range(first, bisect_left(words, end, key=lambda word: word[0]))
-            is_cut = (at_word[0] and words[first][0] < found.start()) or (at_word[1] and end < words[overlapped[-1]][1])
+            is_cut = any(
+                not may and words[i][0] < at < words[i][1] and not any(s in own for s in self.linked[i])
+                for at, i, may in zip(found.span(), (first, overlapped[-1]), may_cut, strict=True)
+            )
             if not is_cut and free.issuperset(overlapped):
                 return Placed(element, overlapped, found.start(), end)
         return None
@@ -282,8 +289,8 @@ class Placement:
     def best_interval(self, own: range, free: set[int], *, only_own: bool) -> range:
         """The interval of free target words with the most words linked to `own`, less those linked to others.
 
-        It begins and ends with a word linked mostly to `own`; with `only_own`, it has no others. Empty if there is no
-        such word.
+        It begins and ends with a word linked mostly to `own`; with `only_own`, it has only words linked to no others.
+        Empty if there is no such word.
         """
         best, most, start, total = range(0), 0, 0, 0
         targets = [t for s in own for t in self.targets[s]]
@@ -291,7 +298,7 @@ class Placement:
             linked = self.linked[t]
             n_own = sum(s in own for s in linked)
             value = 1 if n_own and 2 * n_own >= len(linked) else -1 if linked else 0
-            if t not in free or (only_own and value < 1):
+            if t not in free or (only_own and not 0 < n_own == len(linked)):
                 total = 0
                 continue
             if value > 0 and total <= 0:

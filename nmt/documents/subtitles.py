@@ -22,7 +22,7 @@ POSITION_AND_DASH = re.compile(r"(?:\{[^}]*\})*(?:[-–—]\s*)?")
 MARK = re.compile(r"(<[\d:.]+>|\{\\[^{}]*\})")  # a time inside of a cue, and a format such as {\i1}
 CHARACTER = rf"[{UNSPACED_SCRIPTS}]"  # of a script without spaces
 # A word, or a character with the punctuation marks after it, with the tags and the space before it.
-WORD = re.compile(rf"\s*(?:<[^<>]*>)*(?:{CHARACTER}[^\w\s<]*|(?:[^\s<{UNSPACED_SCRIPTS}]|</[^<>]*>)+|<|)")
+WORD = re.compile(rf"\s*(?:<[^<>]*>)*(?:{CHARACTER}[^\w\s<&]*|(?:[^\s<{UNSPACED_SCRIPTS}]|</[^<>]*>)+|<|)")
 TAG = re.compile("<[^<>]*>")
 MAX_LINE = 42  # characters, as broadcasters have it; a line of the source may be longer
 

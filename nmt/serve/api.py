@@ -166,8 +166,6 @@ class Api:
     def count(self, translations: Sequence[Translation]) -> None:
         self.metrics.pieces.inc(sum(len(translation.hypotheses[0].tokens) for translation in translations))
 
-    # --- LibreTranslate's API -----------------------------------------------------------------------------
-
     async def libre_translate(self, request: Request, body: schema.LibreRequest) -> schema.LibreAnswer:
         """Translate, as LibreTranslate does; takes forms too."""
         self.check_key(request, body.api_key)
@@ -238,8 +236,6 @@ class Api:
     async def health(self) -> dict[str, str]:
         """Whether the server runs."""
         return {"status": "ok"}
-
-    # --- our own API --------------------------------------------------------------------------------------
 
     async def list_models(self) -> schema.ModelsAnswer:
         """The models, and the limits of a request."""

@@ -87,9 +87,6 @@ def inserted(text: str, at: int, span: str) -> str:
     return text[:at] + left + span + (" " if SPACE_BEFORE.match(text, at) else "") + text[at:]
 
 
-# --- training ---------------------------------------------------------------------------------------------
-
-
 def with_symbols(pair: Pair) -> Pair:
     """Put symbols in place of spans that both sides have, in some pairs; a function of the pair.
 
@@ -135,9 +132,6 @@ def some_symbols(n: int, random: Callable[[], float]) -> list[str]:
     """Draw n different symbols, sorted. A random choice trains all symbols equally often."""
     order = sorted((random(), symbol) for symbol in SYMBOLS)
     return sorted(symbol for _, symbol in order[:n])
-
-
-# --- translation ------------------------------------------------------------------------------------------
 
 
 def need(span: str) -> int:

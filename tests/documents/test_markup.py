@@ -51,6 +51,9 @@ def marked(html: str, translation: str, links: str) -> str:
         ("nimm <code>ls -l</code> da", "take ls -l there", "0-0 1-3", "take <code>ls -l</code> there"),
         ("nimm <code>a &lt; b</code> jetzt", "now take a < b", "0-1 1-2 2-3 3-4 4-0", "now take <code>a &lt; b</code>"),
         ("<b>a x b</b> <code>x</code>", "a x b y x", "0-0 1-1 2-2 3-4", "<b>a x b</b> y <code>x</code>"),
+        ("the <code>option</code> a", "l’option a", "0-0 1-0 2-1", "l’<code>option</code> a"),
+        ("the <code>foo</code> value", "der foowert", "0-0 1-1 2-1", "der <code>foo</code>wert"),
+        ("take <code>foo</code> x", "nimm Foox", "0-0 1-1 2-1", "nimm <code>foo</code>Foox"),
         ("<i>a</i> &amp; <b>b</b>", "x & < y", "0-0 2-3", "<i>x</i> &amp; &lt; <b>y</b>"),
     ],
 )

@@ -17,6 +17,7 @@ import time
 import tomllib
 import traceback
 import zipfile
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
@@ -25,6 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 from unittest import mock
+from xml.etree import ElementTree
 
 if __name__ == "__main__":
     sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]
@@ -37,6 +39,7 @@ from pydantic import BaseModel, ValidationError
 
 from nmt.config import dump_config, load_config
 from nmt.corpus.download import unpacked
+from nmt.decode.align import Links
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator
 from nmt.documents.files import translation_steps
@@ -52,6 +55,7 @@ from nmt.text.lines import decode_lines, raw_lines
 from nmt.text.placeholders import SPAN, SYMBOLS, Masked
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.vocabulary import vocabulary_of, with_vocabulary
+from nmt.text.words import WordText
 
 HOSTILE = tomllib.loads(Path(__file__).with_name("hostile.toml").read_text(encoding="utf-8"))
 GRAMMAR = {
@@ -68,8 +72,11 @@ class Echo:
         return (Translation(line, [TextHypothesis([], [], 0.0, [], line)]) for line in lines)
 
 
-def in_order(_: Translator, pairs: Iterable[Any]) -> list[Any]:
-    return [[(i, i) for i in range(min(len(source.spans), len(target.spans)))] for source, target in pairs]
+def in_order(_: Translator, pairs: Iterable[tuple[WordText, WordText]]) -> Iterator[Links]:
+    """Link each word of a text to that of its echo in which it is: tags cut the words of the text only."""
+    for source, target in pairs:
+        starts = [start for start, _ in target.spans]
+        yield [(i, bisect_right(starts, start) - 1) for i, (start, _) in enumerate(source.spans)]
 
 
 @mock.patch("nmt.documents.markup.align_window", in_order)
@@ -99,14 +106,19 @@ def packed(suffix: str, text: str, method: int = zipfile.ZIP_DEFLATED) -> bytes:
 
 def letters(suffix: str, content: bytes) -> Counter[str]:
     """How often each letter and digit is in a document; angle brackets, too, where they are of tags only."""
-    text = content.decode() if suffix not in MEMBERS else ""
     if suffix in MEMBERS:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            found = re.findall(r"<[wa]:t(?:\s[^>]*)?>(.*?)</[wa]:t>", archive.read(MEMBERS[suffix]).decode(), re.DOTALL)
-        text = re.sub(r"<!\[CDATA\[.*?\]\]>|<[^>]*>", "", "".join(found))
-    elif suffix == ".json":
+            root = ElementTree.fromstring(archive.read(MEMBERS[suffix]))
+        texts = [node for name in "wa" for node in root.iter(f"{{{name}}}t")]
+        if any(map(len, texts)):
+            raise NmtError("no document has a tag in the text of a run", hint="")
+        return Counter(re.findall(r"[\w<>]", "".join(node.text or "" for node in texts)))
+    text = content.decode()
+    if suffix == ".json":
         text = json.dumps(json.loads(text), ensure_ascii=False)
-    return Counter(re.findall(r"\w" if suffix == ".md" else r"[\w<>]", unescape(text)))
+    entity = r"(?<!\\)&#?\w+;" if suffix == ".md" else r"&#?\w+;"  # `unescape` also reads some without a semicolon
+    text = re.sub(entity, lambda found: unescape(found[0]), text)
+    return Counter(re.findall(r"\w" if suffix == ".md" else r"[\w<>]", text))
 
 
 def check_letters(suffix: str, content: bytes, new: bytes) -> None:

@@ -173,7 +173,8 @@ def attempt(home: Path, five: FiveRun, command: str, words: list[str], outputs: 
     while process.exitcode is None and time.monotonic() < start + HANG_S:
         process.join(0.1 if command == "serve" else HANG_S)
         if command == "serve" and (b"serving on" in log.read_bytes() or time.monotonic() > start + STOP_S):
-            os.kill(process.pid or 0, signal.SIGTERM)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(process.pid or 0, signal.SIGTERM)
     process.kill()
     process.join()
     done.set()
