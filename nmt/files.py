@@ -229,8 +229,8 @@ def cached(
     path = cache_directory() / f"{kind}-{sha256(json.dumps(made_from).encode())[:20]}"
     lock = path.with_name(f"{path.name}.lock")
     with locked(lock, setting="NMT_CACHE=PATH in the environment", wait=True):
+        sweep_temps(path.parent, path.name, of_running=True)  # a child of a killed process may still be writing one
         if not (path.is_dir() and is_whole(path)):
-            sweep_temps(path.parent, path.name, of_running=True)
             with atomic_directory(path) as temp:
                 make(temp)
         lock.touch()  # its mtime is the time of last use

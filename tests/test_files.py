@@ -232,7 +232,9 @@ def made_and_left(number: int, days_ago: float = 0) -> Path:
 def test_a_cache_entry_is_made_once_per_kind_and_origin(cache: Path) -> None:
     path = cached("kind", [1, "a"], fill)
     assert (path.parent, (path / "it").read_bytes()) == (cache, NEW)
+    (left := path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")).mkdir()  # by a child of a killed process
     assert cached("kind", [1, "a"], lambda _: pytest.fail("made again")) == path
+    assert not left.exists()
     assert cached("kind", [2, "a"], fill) != path
     assert cached("other", [1, "a"], fill) != path
 

@@ -126,7 +126,7 @@ class Tokenizer:
         """The text of token ids; special ids are skipped."""
         tokens = [i for i in ids if i > EOS]
         if self._vocabulary is not None:  # imported models may produce spaces at both ends
-            return str(self._processor.decode(self.pieces(tokens))).replace(SPACE, " ").strip() if tokens else ""
+            return str(self._processor.decode(self.pieces(tokens))).replace(SPACE, " ").strip(" ") if tokens else ""
         text = str(self._processor.decode(tokens))
         # Replace U+2581, which byte pieces can spell, as SentencePiece replaces it elsewhere.
         return text.removeprefix(SPACE).replace(SPACE, " ") if SPACE in text else text

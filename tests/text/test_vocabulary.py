@@ -48,6 +48,7 @@ def test_tokens_are_numbers_of_the_vocabulary(model: bytes) -> None:
         assert other.encode_words(text, [])[0] == tokens
     assert other.encode_all(LINES) == [*map(other.encode, LINES)]
     assert other.decode(other.encode("Hund läuft")) == "Hund läuft"
+    assert Tokenizer(with_vocabulary(model, [*SPECIAL, "\f"])).decode([4]) == "\f"
     assert not Tokenizers(own, other).one_vocabulary
     assert Tokenizers(own, Tokenizer(with_vocabulary(model, pieces))).one_vocabulary
 
