@@ -116,9 +116,10 @@ def letters(suffix: str, content: bytes) -> Counter[str]:
     text = content.decode()
     if suffix == ".json":
         text = json.dumps(json.loads(text), ensure_ascii=False)
-    entity = r"(?<!\\)&#?\w+;" if suffix == ".md" else r"&#?\w+;"  # `unescape` also reads some without a semicolon
-    text = re.sub(entity, lambda found: unescape(found[0]), text)
-    return Counter(re.findall(r"\w" if suffix == ".md" else r"[\w<>]", text))
+    if suffix == ".md":  # in HTML, an entity needs no semicolon
+        text = re.sub(r"(?<!\\)&#?\w+;", lambda found: unescape(found[0]), text)
+        return Counter(re.findall(r"\w", text))
+    return Counter(re.findall(r"[\w<>]", unescape(text)))
 
 
 def check_letters(suffix: str, content: bytes, new: bytes) -> None:

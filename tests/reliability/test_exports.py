@@ -161,6 +161,11 @@ def test_ctranslate2_translates_hostile_lines_as_torch_does(seed: int, tmp_path:
 
 @pytest.mark.parametrize("seed", range(1, soak(2, 101)))
 def test_a_trip_through_formats_changes_no_translation(seed: int, tmp_path: Path) -> None:
+    """But for spaces at both ends, which imported models leave out, as MarianTokenizer does."""
+
+    def texts(translator: Translator) -> list[str]:
+        return [text.strip(" ") for text in translator.translate(lines, beam=1, max_length_b=9)]
+
     ours, lines = random_model(seed, FORMATS, norm="post", positions="sinusoidal")
     write_run(ours, tmp_path / "0")
     for n in range(2):
@@ -168,10 +173,10 @@ def test_a_trip_through_formats_changes_no_translation(seed: int, tmp_path: Path
         to_huggingface(start, tmp_path / f"hf{n}")
         import_marian(tmp_path / f"hf{n}", tmp_path / str(n + 1))
     to_ctranslate2(load(tmp_path / "2", engine="torch"), tmp_path / "3")
-    expected = ours.translate(lines, beam=1, max_length_b=9)
+    expected = texts(ours)
     for name in "0123":
         found = load(tmp_path / name, "cpu", engine=None if name == "3" else "torch")
-        assert found.translate(lines, beam=1, max_length_b=9) == expected, name
+        assert texts(found) == expected, name
     first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("hf0", "hf1"))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first.keys() - {"final_logits_bias"})
