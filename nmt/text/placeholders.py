@@ -159,6 +159,8 @@ class Masked:
         originals = [text[start:end] for start, end in spans]
         if spans and not re.search(r"\w", replaced(text, spans, [""] * len(spans))):
             return cls("", [], [], [])
+        if sum(need(one) == 0 for one in originals) > len(symbols):  # the rest would be taken for symbols
+            symbols = []
         by_need = sorted(range(len(spans)), key=lambda i: need(originals[i]))
         chosen = dict(zip(sorted(by_need[: len(symbols)]), symbols, strict=False))
         marks = [chosen.get(i, text if symbols or need(text) == 2 else "") for i, text in enumerate(originals)]
