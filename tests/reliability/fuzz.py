@@ -116,7 +116,7 @@ def letters(suffix: str, content: bytes) -> Counter[str]:
         return Counter(re.findall(r"[\w<>]", "".join(node.text or "" for node in texts)))
     text = content.decode()
     if suffix == ".json":
-        text = json.dumps(json.loads(text), ensure_ascii=False)
+        text = re.sub(r"\\(u....|.)", " ", json.dumps(json.loads(text), ensure_ascii=False))  # control characters
     if suffix == ".md":  # in HTML, an entity needs no semicolon
         text = re.sub(r"(?<!\\)&#?\w+;", lambda found: unescape(found[0]), text)
         return Counter(re.findall(r"\w", text))
