@@ -55,7 +55,8 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
     }
     real = Path(os.path.realpath(path))  # beside it, the next export removes what this one leaves if it is killed
     beside = None if is_special(path) else real.parent
-    with tempfile.TemporaryDirectory(f"{TEMP_MARK}{os.getpid()}", f"{real.name}{TEMP_MARK}", beside) as temporary:
+    names = f"{TEMP_MARK}{os.getpid()}", f"{real.name}{TEMP_MARK}"
+    with tempfile.TemporaryDirectory(*names, beside, ignore_cleanup_errors=True) as temporary:
         model = Path(temporary, "model")
         to_ctranslate2(translator, model, quantization)
         files |= {f"model/{name}": (model / name).read_bytes() for name in MODEL_FILES}

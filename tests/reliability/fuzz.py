@@ -110,12 +110,13 @@ def letters(suffix: str, content: bytes) -> Counter[str]:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             root = ElementTree.fromstring(archive.read(MEMBERS[suffix]))
         texts = [node for name in "wa" for node in root.iter(f"{{{name}}}t")]
-        if any(map(len, texts)):
-            raise NmtError("no document has a tag in the text of a run", hint="")
+        formats = [node for name in "wa" for node in root.iter(f"{{{name}}}rPr")]
+        if any(map(len, texts)) or any(node in texts for one in formats for node in one.iter()):
+            raise NmtError("no document has a tag in the text of a run, or a text in its format", hint="")
         return Counter(re.findall(r"[\w<>]", "".join(node.text or "" for node in texts)))
     text = content.decode()
     if suffix == ".json":
-        text = json.dumps(json.loads(text), ensure_ascii=False)
+        text = re.sub(r"\\(u....|.)", " ", json.dumps(json.loads(text), ensure_ascii=False))  # control characters
     if suffix == ".md":  # in HTML, an entity needs no semicolon
         text = re.sub(r"(?<!\\)&#?\w+;", lambda found: unescape(found[0]), text)
         return Counter(re.findall(r"\w", text))
@@ -143,7 +144,7 @@ def document(suffix: str, content: bytes) -> None:
 def markup(kind: Format, content: bytes) -> None:
     text = re.sub("[。！？]", ".", content.decode(errors="replace"))
     (found,) = MarkupTranslator(cast(Translator, Echo()), kind).translate_lines([text])
-    check_letters(".md", text.encode(), found.text.encode())
+    check_letters(".html" if kind is HTML else ".md", text.encode(), found.text.encode())
 
 
 def lines(content: bytes) -> None:

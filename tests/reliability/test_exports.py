@@ -117,7 +117,9 @@ def test_an_interrupted_export_is_the_old_one_or_the_new_one(
         assert found in (old, new, *[{}] * kills), (fails_at, kills)
         write(path, 1)
         assert content(path) == new, (fails_at, kills)
-        assert [*home.iterdir(), *temporary.glob("tmp*")] == [path], (fails_at, kills)
+        # If removing Argos' folder with the model fails, the next process removes it, but not this one.
+        left = {*home.glob(f"*.tmp.*.tmp.{os.getpid()}")} if kind == "argos" and not kills else set()
+        assert {*home.iterdir(), *temporary.glob("tmp*")} - left == {path}, (fails_at, kills)
     print(f"{kind}: {n_calls} calls, {n_new} interruptions after the new export was complete")
 
 
