@@ -142,9 +142,6 @@ def most_differing(lines: Sequence[ComparedLine], system: int) -> dict[str, list
     return {"better": better, "worse": [line for line in worst if gain(line) < 0]}
 
 
-# --- output -----------------------------------------------------------------------------------------------
-
-
 def as_page(comparison: Comparison) -> str:
     from nmt.insight import pages  # imports torch
 

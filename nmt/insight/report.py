@@ -37,9 +37,6 @@ def read_report(path: Path, evaluation: dict[str, Any] | None = None, page: Path
     }
 
 
-# --- the translations of a test set -----------------------------------------------------------------------
-
-
 def evaluated(
     corpus: str, sources: Sequence[str], references: Sequence[str], translations: Sequence[str], config: Config
 ) -> dict[str, Any]:

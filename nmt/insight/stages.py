@@ -178,9 +178,6 @@ def excerpts() -> dict[str, tuple[str, str]]:
     return found
 
 
-# --- parts of a layer -------------------------------------------------------------------------------------
-
-
 def embedding_stage(part: str, length: str, x: Tensor) -> Stage:
     text = "Each token id selects a row of a learned table: a vector of D numbers."
     return stage(part, "Embedding", "3.4", x, f"B{length}D", text, box="embedding")

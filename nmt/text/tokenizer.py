@@ -88,10 +88,11 @@ class Tokenizer:
     def _without_piece(self, text: str) -> set[str]:
         if self._known.issuperset(text):  # like most texts
             return set()
-        for character in {*text} - self._known:  # the normalization of an imported model may make it known
+        unknown = {*text.replace(SEPARATOR, "")} - self._known
+        for character in unknown:  # the normalization of an imported model may make it known
             pieces = self.pieces(self.encode_untagged(character))
             self._known |= set() if any(map(NO_PIECE.fullmatch, pieces)) else {character}
-        return {*text} - self._known
+        return unknown - self._known
 
     def _known_form(self, character: str) -> str:
         letter = "".join(part for part in unicodedata.normalize("NFKD", character) if not unicodedata.combining(part))
