@@ -113,8 +113,7 @@ class Pairs:
     """
 
     def __init__(self, directory: Path, lines: Path | None = None, *, corpora: Directions = ()) -> None:
-        self.directory = directory
-        self.corpora = corpora
+        self.directory, self.corpora = directory, corpora
         self.lines = mapped(lines or directory / "lines", np.int64)  # (n,), ascending, from 1
         self.source, self.target = (RaggedArray.map(directory / side, np.uint8) for side in SIDES)  # all lines
 

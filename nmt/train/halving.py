@@ -32,11 +32,8 @@ class Budget:
     steps: int | None  # of the first rung
 
     def n_survivors(self, n_candidates: int) -> list[int]:
-        """The number of candidates in each rung; the last is 1."""
-        found = [n_candidates]
-        while found[-1] > 1:
-            found.append(found[-1] // 2)
-        return found
+        """The number of candidates in each rung: half of those before, rounded down; the last is 1."""
+        return [n_candidates >> rung for rung in range(n_candidates.bit_length())]
 
 
 @dataclass(frozen=True)
