@@ -101,11 +101,10 @@ def with_symbols(source: str, target: str, links: Iterable[tuple[Span, Span]]) -
     symbols = sorted(random.sample(SYMBOLS, len(places)))
     texts = [source, target]
     for side in (0, 1):
-        for (start, end), symbol in sorted(
-            zip([of_both[side] for of_both in places], symbols, strict=True), reverse=True
-        ):
-            text = texts[side]
-            texts[side] = inserted(text, start, symbol) if start == end else text[:start] + symbol + text[end:]
+        text, spans = texts[side], [of_both[side] for of_both in places]
+        for (start, end), symbol in sorted(zip(spans, symbols, strict=True), reverse=True):
+            text = inserted(text, start, symbol) if start == end else text[:start] + symbol + text[end:]
+        texts[side] = text
     return texts[0], texts[1]
 
 

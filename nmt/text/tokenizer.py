@@ -78,23 +78,18 @@ class Tokenizer:
 
     def unknown(self, text: str) -> set[str]:
         """The characters of a text that are in no piece and have no known form: the model reads UNK, or bytes."""
-        return {character for character in self._without_piece(text) if not self._known_form(character)}
+        return {one for one in {*text.replace(SEPARATOR, "")} - self._known if not self._form(one)}
 
     def with_known_characters(self, text: str) -> str:
         """Replace unknown white space by spaces, and unknown letters by those in lower case or without accents."""
-        unknown = self._without_piece(text)
-        return text.translate({ord(one): self._known_form(one) or one for one in unknown}) if unknown else text
+        return text.translate({ord(one): self._form(one) or one for one in {*text} - self._known})
 
-    def _without_piece(self, text: str) -> set[str]:
-        if self._known.issuperset(text):  # like most texts
-            return set()
-        unknown = {*text.replace(SEPARATOR, "")} - self._known
-        for character in unknown:  # the normalization of an imported model may make it known
-            pieces = self.pieces(self.encode_untagged(character))
-            self._known |= set() if any(map(NO_PIECE.fullmatch, pieces)) else {character}
-        return unknown - self._known
-
-    def _known_form(self, character: str) -> str:
+    def _form(self, character: str) -> str:
+        """A character that is in no piece, as the model can read it, or ""."""
+        pieces = self.pieces(self.encode_untagged(character))
+        if not any(map(NO_PIECE.fullmatch, pieces)):  # the normalization of an imported model makes it known
+            self._known.add(character)
+            return character
         letter = "".join(part for part in unicodedata.normalize("NFKD", character) if not unicodedata.combining(part))
         forms = [character.lower(), letter, letter.lower()] if character.isalpha() else [" "] * character.isspace()
         return next((form for form in forms if form in self._known), "")
