@@ -17,7 +17,7 @@ REMOVED: dict[str, Container[object]] = {
     "attention_window": (0,),
     "r_drop": (0,),
     "sampling_alpha": (0,),
-    "average": ("best", "last"),  # averages of checkpoints; in runs only: `load_config` refuses them
+    "average": ("best", "last"),  # averages of checkpoints: accepted in a run, refused by `load_config`
     "n_average": range(1, 1001),
 }
 LARGEST = 10**9  # upper bound of counts that have no tighter one

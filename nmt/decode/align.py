@@ -41,7 +41,7 @@ def align(translator: Translator, pairs: Iterable[WordPair], numbers: Iterable[i
 def align_window(translator: Translator, pairs: Sequence[WordPair], numbers: Sequence[int] = ()) -> list[Links]:
     """Return the links of each pair; none if a side is blank, or, after a warning, too long for the model.
 
-    `numbers` are those of the pairs, for the warnings. Raises InputError if the model has no attention.
+    `numbers` are the line numbers of the pairs, for the warnings. Raises InputError if the model has no attention.
     """
     limit = translator.engine.max_length - 1
     sides: dict[int, list[tuple[list[int], Matrix]]] = {}  # index of a pair -> `encoded` source and target

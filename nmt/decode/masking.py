@@ -19,8 +19,10 @@ from nmt.text.words import WordText, indices_between
 
 log = logging.getLogger("nmt")
 
-NO_WORDS = WordText("", [])  # links to it cost nothing
-Place = tuple[int, int, bool, bool]  # what a span replaces, and whether it touches the words before and after it
+NO_WORDS = WordText("", [])  # `align` computes nothing for blank texts
+Place = tuple[
+    int, int, bool, bool
+]  # start and end of what a span replaces; whether it joins the word before, and after
 
 
 def start_masked(
@@ -28,9 +30,7 @@ def start_masked(
 ) -> Callable[[], list[Translation]]:
     """Start to translate lines whose placeholders and unknown characters are masked; see `Translator.start`."""
     symbols = SYMBOLS if translator.config.data.placeholders else []
-    texts = [line.text for line in lines]  # composed characters may be known where their parts are not
-    texts = [unicodedata.normalize("NFC", text) if translator.unknown(text) else text for text in texts]
-    masks = [Masked.of(text, translator.protected, symbols, translator.unknown(text)) for text in texts]
+    masks = [masked(translator, line.text, symbols) for line in lines]
     masked_lines = [line._replace(text=mask.text) for line, mask in zip(lines, masks, strict=True)]
 
     def watch_filled(text_of: Callable[[int], str]) -> None:
@@ -49,6 +49,12 @@ def start_masked(
         return translations
 
     return finish
+
+
+def masked(translator: Translator, text: str, symbols: Sequence[str]) -> Masked:
+    """Mask a line. Combining characters are composed if that makes them known."""
+    text = unicodedata.normalize("NFC", text) if translator.unknown(text) else text
+    return Masked.of(text, translator.protected, symbols, translator.unknown(text))
 
 
 def restore(translator: Translator, found: Sequence[tuple[Line, Masked, TextHypothesis]]) -> None:

@@ -230,7 +230,7 @@ class Placement:
     def place(self, parent: Placed) -> list[Placed]:
         """Place the children of an element in disjoint intervals of its own, and return them in the target's order."""
         children, free, placed = parent.element.children, set(parent.words), dict[int, Placed]()
-        seen = Counter[str]()  # text to copy -> position from which the translation is searched for it
+        seen = Counter[str]()  # text to copy -> where the next search for it in the translation starts
         for i in sorted(range(len(children)), key=lambda i: children[i].start - children[i].end):  # the longest first
             found = self.copied(children[i], parent, free, seen) or self.by_links(children[i], parent, free)
             if found:
@@ -248,9 +248,9 @@ class Placement:
         return sorted((placed[i] for i in range(len(children))), key=lambda one: (one.start, one.end))
 
     def copied(self, element: Element, parent: Placed, free: set[int], seen: Counter[str]) -> Placed | None:
-        """Place an element such as code where the translation has its text in free words.
+        """Place an element that is copied, such as code, where free words of the translation contain its text.
 
-        It cuts only words that are linked to its own, as in l'`option`, unless it cuts words in the source, too.
+        It may cut a word that is linked to its own, as in l'`option`, or any word if it cuts one in the source.
         """
         source, text, words = self.pair.segment.text, self.pair.text, self.pair.target
         content = source[element.start : element.end]
@@ -289,7 +289,7 @@ class Placement:
     def best_interval(self, own: range, free: set[int], *, only_own: bool) -> range:
         """The interval of free target words with the most words linked to `own`, less those linked to others.
 
-        It begins and ends with a word linked mostly to `own`; with `only_own`, it has only words linked to no others.
+        It begins and ends with a word linked mostly to `own`; with `only_own`, all its words are linked to `own` alone.
         Empty if there is no such word.
         """
         best, most, start, total = range(0), 0, 0, 0

@@ -82,7 +82,7 @@ class Paragraph(Parser):
     def __init__(self, nodes: Sequence[Node], base: Style) -> None:
         super().__init__()
         self.base = base  # the style outside of all elements
-        self.empty = set[str]()  # an empty run of each style that is used
+        self.empty = set[str]()  # the XML of an empty run, for each style in use
         self.add(nodes, base)
         self.finish()
 

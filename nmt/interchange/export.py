@@ -26,7 +26,7 @@ BAN = -1e4  # bias of pieces that are never generated: representable in float16,
 def check_replaceable(path: Path, names: Collection[str], needed: Sequence[str], words: str) -> None:
     """Refuse to replace anything but an empty directory or an export of ours.
 
-    An export has all files of `needed`, `words` in the first of them, and no other files than `names`.
+    An export has all files in `needed` and none outside of `names`, and its file `needed[0]` contains `words`.
     """
     real = Path(os.path.realpath(path))  # unlike `resolve`, does not fail on a loop of links
     if real == Path.cwd() or path.is_mount():

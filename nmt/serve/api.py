@@ -105,7 +105,7 @@ class Api:
         self.metrics.waiting.set_function(lambda: sum(len(model.batcher.waiting) for model in self.models))
 
     def pick(self, source: str, target: str | None, detected: Iterable[str] = ()) -> ServedModel:
-        """Return the model for a language pair; the source `auto` is the first that fits of the detected languages.
+        """Return the model for a language pair; for the source `auto`, that of the first detected language with one.
 
         Raises HTTPException 400 unless exactly one model fits.
         """
@@ -120,7 +120,7 @@ class Api:
         raise HTTPException(400, f"{problem}; this server translates {pairs}")
 
     def choices(self, source: str, texts: str | list[str]) -> dict[str, float]:
-        """What `detected` returns, if the source is `auto` and there is a choice; else empty."""
+        """Return the detected languages if the source is `auto` and there are several models, else nothing."""
         return self.detected(texts) if source == "auto" and len(self.models) > 1 else {}
 
     def detected(self, texts: str | list[str]) -> dict[str, float]:

@@ -20,19 +20,19 @@ FIRST = re.compile(r"(?:^|[.!?…]\s)[^\w.!?…]*\Z")
 
 
 def as_read(source: str, tokenizer: Tokenizer) -> tuple[str, Callable[[str], str]]:
-    """Return a text as a model should read it, as long as before, and the style of its translation."""
+    """Return a text as a model should read it, of the same length, and a function that styles its translation."""
     text, style = in_sentence_case(source, tokenizer)
     return tokenizer.with_known_characters(text), style
 
 
 def in_sentence_case(source: str, tokenizer: Tokenizer) -> tuple[str, Callable[[str], str]]:
-    """Return a text, a headline in sentence case, and the style of its translation.
+    """Return a headline in sentence case, and a function that styles its translation like the headline.
 
-    A text that is no headline stays, and so does its translation.
+    Another text is returned as it is, and its translation stays as it is.
     """
     tag, text = tokenizer.split_tag(source)
     lower = (word for word in text.split() if len(word) > SHORT and word.islower() and word.isalpha())
-    if sum(map(len, lower)) > (1 - CAPITALS) * len(text):  # most texts are no headlines by this count, which is fast
+    if sum(map(len, lower)) > (1 - CAPITALS) * len(text):  # a fast check that rules out most texts
         return source, str
     words = WORD.findall(text)
     letters = [*filter(str.isalpha, text)]

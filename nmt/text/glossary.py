@@ -15,6 +15,7 @@ from random import Random
 from nmt.errors import InputError
 from nmt.text import UNK
 from nmt.text.lines import UNSPACED_SCRIPTS, Span, iter_lines
+from nmt.text.placeholders import replaced
 from nmt.text.tokenizer import Tokenizer
 
 log = logging.getLogger("nmt")
@@ -22,7 +23,7 @@ log = logging.getLogger("nmt")
 Terms = Mapping[str, str]  # source terms and their translations
 SYMBOLS = TERM, END = ["⟦=⟧", "⟦/⟧"]  # around a target term; pieces of the vocabulary
 ANNOTATED, MAX_TERMS = 0.5, 3  # share of the training pairs with terms, and the most terms of a pair
-MADE_UP = 0.25  # share of these terms
+MADE_UP = 0.25  # share of the annotated terms that are made up
 MAX_WORDS = 20  # of a source term
 UNSPACED = re.compile(f"[{UNSPACED_SCRIPTS}]")
 WORD = re.compile(rf"{UNSPACED.pattern}|[^\W{UNSPACED_SCRIPTS}]+|[^\w\s]")
@@ -85,8 +86,7 @@ def annotated(text: str, terms: Sequence[tuple[Span, str]]) -> str:
 def with_terms(source: str, target: str, links: Iterable[tuple[Span, Span]]) -> tuple[str, str]:
     """Annotate terms in some training pairs, a function of the pair; `links` are words, in order, and translations.
 
-    Some terms are made up: their letters are shuffled, also in the target. Else a model would learn little from terms
-    that it writes anyway.
+    Some are made up by shuffling letters on both sides: a model learns little from terms that it writes anyway.
     """
     random = Random(f"{source}\n{target}")
 
@@ -101,9 +101,8 @@ def with_terms(source: str, target: str, links: Iterable[tuple[Span, Span]]) -> 
             terms.append([a, b, c, d])
     n = random.randint(1, MAX_TERMS) if random.random() < ANNOTATED else 0
     chosen = sorted(random.sample(terms, min(n, len(terms))))
-    terms_of = [target[c:d] for _, _, c, d in chosen]
-    terms_of = [WORD.sub(shuffled, term) if random.random() < MADE_UP else term for term in terms_of]
-    source = annotated(source, [((a, b), term) for (a, b, _, _), term in zip(chosen, terms_of, strict=True)])
-    for (c, d), term in sorted(((c, d), term) for (_, _, c, d), term in zip(chosen, terms_of, strict=True))[::-1]:
-        target = target[:c] + term + target[d:]
-    return source, target
+    terms_of = [WORD.sub(shuffled, target[c:d]) if random.random() < MADE_UP else target[c:d] for *_, c, d in chosen]
+    made = list(zip(chosen, terms_of, strict=True))
+    in_target = sorted(((c, d), term) for (_, _, c, d), term in made)
+    target = replaced(target, [span for span, _ in in_target], [term for _, term in in_target])
+    return annotated(source, [((a, b), term) for (a, b, _, _), term in made]), target

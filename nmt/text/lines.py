@@ -31,7 +31,7 @@ N_EXAMPLES = 3  # bad lines named in the warning
 Span = tuple[int, int]  # start and end of a part of a text, in characters
 # Thai, Lao, Burmese, Khmer, Chinese and Japanese characters and punctuation, as ranges of a regular expression.
 UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
-SEPARATOR = "⟦←⟧"  # a piece between the previous line and the line (Tiedemann and Scherrer 2017)
+SEPARATOR = "⟦←⟧"  # a piece that separates a line from the line before it (Tiedemann and Scherrer 2017)
 MAX_LINE_BYTES = 100_000_000  # a longer line is probably a decompression bomb
 
 

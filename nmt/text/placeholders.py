@@ -43,7 +43,7 @@ MARK = re.compile(rf"(\s?)(⟦[1-6]⟧|{KINDS[-1]})")
 NO_SPACE = re.compile(r"[\s.,;:!?)…]|\Z")
 FINAL = re.compile(r"(?<![\s.!?…。！？\"'”’»」』)])[\s.!?…。！？\"'”’»」』)]*\Z")
 IN_WORD = re.compile(_IN_WORD)
-# A space is before an inserted span after such a character, and behind it before a letter, a digit or a span.
+# Whether an inserted span needs a space on its left, by the character there, and on its right, by the text there.
 SPACE_AFTER = re.compile(rf"[^\s(\[{{«„“'\"¿¡{UNSPACED_SCRIPTS}]")
 SPACE_BEFORE = re.compile(rf"{_IN_WORD}|[⟦{{<$%{_EMOJI}]")
 
@@ -139,14 +139,14 @@ class Masked:
 
     @classmethod
     def of(cls, text: str, patterns: Patterns, symbols: Sequence[str], unknown: Collection[str] = ()) -> "Masked":
-        """Replace the spans that match a pattern, and words with `unknown` characters, by symbols.
+        """Replace spans that match a pattern, and words with characters in `unknown`, by symbols.
 
-        If there are too few symbols, numbers are left, and others taken out: a model garbles what it has never seen,
-        and what is around it. So are other unknown characters. A text without other words becomes empty: it needs no
-        translation.
+        If there are too few symbols, numbers stay and other spans are removed, because a model garbles what it has
+        never seen and the words around it. Unknown characters outside of words are always removed. A text without
+        other words becomes empty: it needs no translation.
         """
-        one = f"[{re.escape(''.join(sorted(unknown)))}]"
-        words_or_signs = rf"(?<!{_IN_WORD}){_IN_WORD}*(?={_IN_WORD}){one}{_IN_WORD}*|{one}+"
+        sign = f"[{re.escape(''.join(sorted(unknown)))}]"
+        words_or_signs = rf"(?<!{_IN_WORD}){_IN_WORD}*(?={_IN_WORD}){sign}{_IN_WORD}*|{sign}+"
         tag, _ = split_tag(text)
         spans = spans_of(text, [*patterns, re.compile(words_or_signs)] if unknown else patterns)
         spans = [span for span in spans if span[0] >= len(tag)]

@@ -23,7 +23,7 @@ from nmt.text.lines import SEPARATOR, UNSPACED_SCRIPTS, Span
 from nmt.text.vocabulary import TAG, split_tag, tag_of, vocabulary_of
 
 NO_PIECE = re.compile("<unk>|<0x..>")
-SYMBOL = re.compile("<.+>|>>.+<<|⟦.+⟧")  # pieces whose characters may have none
+SYMBOL = re.compile("<.+>|>>.+<<|⟦.+⟧")  # special pieces, whose characters need not be pieces
 SPACE = "\u2581"  # SentencePiece's sign for a space
 MAX_TRAINER_BYTES = 16_384  # per line; SentencePiece's default is 4,192
 SPECIAL_IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
@@ -55,6 +55,7 @@ class Tokenizer:
         self._pieces: list[str] = self._vocabulary or list(map(self._processor.id_to_piece, range(n_pieces)))
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
         self._known = {" ", *"".join(piece for piece in self._pieces if not SYMBOL.fullmatch(piece))}  # characters
+        self._forms: dict[str, str] = {}  # cache of `_form`
         self.separator = self._ids.get(SEPARATOR)  # of a model that was trained with data.context
         ids = tuple(getattr(self._processor, name)() for name in SPECIAL_IDS)
         if self._vocabulary is None and ids != (PAD, UNK, BOS, EOS):
@@ -77,7 +78,7 @@ class Tokenizer:
         return self.tag(tag) + tokens if tag or tokens else []
 
     def unknown(self, text: str) -> set[str]:
-        """The characters of a text that are in no piece and have no known form: the model reads UNK, or bytes."""
+        """Characters that encode to UNK or byte pieces, also in lower case, without accents, or as a space."""
         return {one for one in {*text.replace(SEPARATOR, "")} - self._known if not self._form(one)}
 
     def with_known_characters(self, text: str) -> str:
@@ -85,14 +86,13 @@ class Tokenizer:
         return text.translate({ord(one): self._form(one) or one for one in {*text} - self._known})
 
     def _form(self, character: str) -> str:
-        """A character that is in no piece, as the model can read it, or ""."""
-        pieces = self.pieces(self.encode_untagged(character))
-        if not any(map(NO_PIECE.fullmatch, pieces)):  # the normalization of an imported model makes it known
-            self._known.add(character)
-            return character
-        letter = "".join(part for part in unicodedata.normalize("NFKD", character) if not unicodedata.combining(part))
-        forms = [character.lower(), letter, letter.lower()] if character.isalpha() else [" "] * character.isspace()
-        return next((form for form in forms if form in self._known), "")
+        """Return what a character that is in no piece is read as, or "". Imported models may normalize characters."""
+        if character not in self._forms:
+            is_known = not any(map(NO_PIECE.fullmatch, self.pieces(self.encode_untagged(character))))
+            letter = "".join(one for one in unicodedata.normalize("NFKD", character) if not unicodedata.combining(one))
+            forms = [character.lower(), letter, letter.lower()] if character.isalpha() else [" "] * character.isspace()
+            self._forms[character] = character if is_known else next((one for one in forms if one in self._known), "")
+        return self._forms[character]
 
     def encode_untagged(self, text: str) -> list[int]:
         """Token ids of a text, or a part of a text, without its tag."""

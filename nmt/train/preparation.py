@@ -220,7 +220,7 @@ def sample(pairs: Pairs) -> list[Pair]:
 
 
 def annotated(pairs: Pairs, data: Data) -> Path:
-    """Copy the files of pairs; some have translations behind terms of the source, others symbols for placeholders."""
+    """Copy the files of pairs, with translations after some source terms, and symbols in place of some spans."""
 
     def write(directory: Path) -> None:
         changed = shutil.ignore_patterns("source*", "target*")

@@ -50,9 +50,9 @@ def train_step(
 ) -> StepFigures:
     """Update the weights once from several micro-batches, with the same gradient as one large batch.
 
-    Each micro-batch is split among the ranks, which get the same ones. If there is one rank, its threads share the
-    micro-batches (`shares_of`). Returns the gradient norm and counts of the whole step. loss and nll are sums over this
-    rank's tokens, divided by the number of tokens of all ranks, so the caller has to sum them over ranks.
+    All ranks receive the same micro-batches, and each computes its part of every one. If there is one rank, its threads
+    share the micro-batches (`shares_of`). Returns the gradient norm and counts of the whole step. loss and nll are sums
+    over this rank's tokens, divided by the number of tokens of all ranks, so the caller has to sum them over ranks.
     """
     n_tokens = sum(batch.n_target_tokens for batch in micro_batches)
     scale = n_ranks() / n_tokens  # mean over tokens; n_ranks undoes DDP's division by the number of ranks

@@ -10,7 +10,6 @@ Only the steps of the rungs depend on the speed of the machine. They are saved b
 training equals one that was never stopped, so repeating the command of a killed sweep leads to the same results.
 """
 
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -167,8 +166,8 @@ class Sweep:
         return {"configs": configs, "budget": asdict(self.budget)}
 
     def _write(self) -> None:
-        state = {"asked": self._asked(), "rungs": self.rungs, "results": self.results}
-        atomic_write(self.file, json.dumps(state, indent=1, ensure_ascii=False) + "\n")
+        state = State(asked=self._asked(), rungs=self.rungs, results=self.results)
+        atomic_write(self.file, state.model_dump_json(indent=1) + "\n")
 
     def _read(self) -> None:
         with os_errors_as(ModelError, f"read {self.file}", hint=OTHER):
