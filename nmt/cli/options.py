@@ -76,12 +76,14 @@ def search_options(**given: Any) -> dict[str, Any]:
 
 def terms_of(glossary: Path | None, translator: "Translator", engine: EngineName | None) -> dict[str, str]:
     """Return the terms of --glossary. Raises InputError if the file is invalid, or --engine cannot use it."""
-    from nmt.text.glossary import read_glossary
-
-    if glossary and engine == "ctranslate2" and not translator.config.data.glossary:
+    if glossary is None:
+        return {}
+    if engine == "ctranslate2" and not translator.config.data.glossary:
         message = "CTranslate2 uses a --glossary only with models that were trained with data.glossary=true"
         raise InputError(message, hint="leave out --engine")
-    return read_glossary(glossary) if glossary else {}
+    from nmt.text.glossary import read_glossary
+
+    return read_glossary(glossary)
 
 
 def newest_run() -> Path:

@@ -215,7 +215,7 @@ class ModelSettings(Section):
 
 class TrainSettings(Section):
     batch_tokens: int = Field(4096, ge=8, le=LARGEST, description="(longest side + 1) x pairs per micro-batch [fitted]")
-    accumulate: int = Field(1, ge=1, le=10_000, description="micro-batches per optimizer step [fitted]")
+    accumulate: int = Field(1, ge=1, le=10_000, description="micro-batches per optimizer step")
     schedule: Literal["inverse_sqrt", "noam", "constant"] = Field("inverse_sqrt", description="learning rate schedule")
     lr: float = Field(1e-3, gt=0, le=100, description="peak learning rate; for noam the factor [fitted]")
     warmup: int = Field(400, ge=1, le=LARGEST, description="steps of linear increase to the peak [fitted]")

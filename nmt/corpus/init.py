@@ -16,6 +16,8 @@ PIECES_PER_WORD = 1.35  # on either side, EOS included
 BATCH = 0.6  # batch_tokens / sqrt(target tokens in all epochs): the best of those tried for 0.8M to 2M tokens
 MIN_PIECES = 600  # pieces besides single characters: 256 bytes, and room for words
 MIN_SHARE = 0.25  # of the usual epochs; if fewer fit in the time, a smaller, faster model is better
+MEMORIZED = 500  # fewer pairs can only be learned by heart, so they get no dropout
+N_HEADS = 4
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class Size:
     max_pairs: float = math.inf
 
 
-# Largest first. Of models of the same width, a shallow one takes less time per step and needs fewer steps.
+# Largest first. Of models of the same width, a shallow one takes less time per step and needs fewer steps. The rates up
+# to width 256 are Muon's: 8 epochs on the demo give dev BLEU 83 at 6e-3, and 19 at 2e-3.
 SIZES = [
     Size(512, 1024, 6, 500_000, 7e-4),
     Size(512, 1024, 3, 500_000, 7e-4),
@@ -102,6 +105,8 @@ class Plan:
     @property
     def dropout(self) -> float:
         """Dropout; lower for a short training, which sees no pair often enough to memorize it."""
+        if self.facts.n_train < MEMORIZED:
+            return 0.0
         usual = 0.3 if self.facts.n_train < 100_000 else 0.2 if self.facts.n_train < 1_000_000 else 0.1
         return round(max(usual * min(self.share, 1.0), 0.1), 2)
 
@@ -110,12 +115,17 @@ class Plan:
         return int(min(max(self.n_steps / 4, 50), 4_000))
 
 
+def sizes_for(n_pairs: int) -> list[Size]:
+    """The sizes that suit a number of training pairs, largest first."""
+    return [size for size in SIZES if size.min_pairs <= n_pairs < size.max_pairs]
+
+
 def plan(facts: Facts, minutes: float | None, measure: Callable[[Plan], tuple[float, int]]) -> Plan:
     """Choose the largest model for which both the corpus and the time are sufficient.
 
     `measure` returns the seconds of an epoch with a plan's settings on this machine, and the peak memory in bytes.
     """
-    for size in (size for size in SIZES if size.min_pairs <= facts.n_train < size.max_pairs):
+    for size in sizes_for(facts.n_train):
         found = Plan(facts, size, minutes)
         epoch_s, memory = measure(found)
         found = replace(found, epoch_s=epoch_s, memory=memory)
@@ -143,7 +153,7 @@ tokenizer:
 model:
   d_model: {size.d_model}  # the size for {facts.n_train:,} pairs{in_time}
   d_ff: {size.d_ff}
-  n_heads: 4
+  n_heads: {N_HEADS}
   n_encoder_layers: {size.n_layers}
   n_decoder_layers: {size.n_layers}
   dropout: {plan.dropout}  # the more often each pair is seen, the more

@@ -32,7 +32,7 @@ class Facts:
     n_test: int
     n_blank: int  # pairs left out because a side is blank
     n_leaking: int  # pairs left out because one of their sentences is also in dev or test
-    n_words: int  # on the target side of train; characters / 1.6 for text without spaces
+    n_words: int  # on the target side of train, by `count_words`
     n_characters: int  # number of distinct characters in train
     letter_overlap: float = 1.0  # see `overlap`, of the letters of both sides; near 0 if their scripts differ
 
@@ -100,10 +100,14 @@ def write_parts(
             if part == TRAIN:
                 for counter, text in zip(characters, (pair.source, pair.target), strict=True):
                     counter.update(text)
-                has_spaces = " " in pair.target.strip()
-                n_words += len(pair.target.split()) if has_spaces else round(len(pair.target) / 1.6)
+                n_words += count_words(pair.target)
     letters = (Counter({c: n for c, n in counter.items() if c.isalpha()}) for counter in characters)
     return n_words, len(characters[0].keys() | characters[1].keys()), overlap(*letters)
+
+
+def count_words(text: str) -> int:
+    """The number of words of a text; of a text without spaces, its characters / 1.6."""
+    return len(text.split()) if " " in text.strip() else round(len(text) / 1.6)
 
 
 def overlap(one: Counter[str], other: Counter[str]) -> float:

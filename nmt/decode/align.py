@@ -26,8 +26,6 @@ WINDOW = 1000  # pairs aligned together: limits memory, and lets pairs of simila
 
 Matrix = NDArray[np.floating[Any]]
 Links = list[tuple[int, int]]  # indices of a source and a target word, from 0, in ascending order
-
-
 WordPair = tuple[WordText, WordText]  # source and target
 
 

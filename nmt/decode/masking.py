@@ -20,9 +20,8 @@ from nmt.text.words import WordText, indices_between
 log = logging.getLogger("nmt")
 
 NO_WORDS = WordText("", [])  # `align` computes nothing for blank texts
-Place = tuple[
-    int, int, bool, bool
-]  # start and end of what a span replaces; whether it joins the word before, and after
+# Start and end of what a span replaces, and whether it joins the word before, and after.
+Place = tuple[int, int, bool, bool]
 
 
 def start_masked(

@@ -29,7 +29,6 @@ from nmt.processes import prepare_torch
 from nmt.run.directory import RunDirectory
 from nmt.run.header import read_header
 from nmt.text import EOS
-from nmt.text.glossary import annotated, find_terms, required_tokens
 from nmt.text.lines import Pause, one_line
 from nmt.text.tokenizer import Tokenizers
 
@@ -186,6 +185,8 @@ class Translator:
         max_length, target = self.config.data.max_length, self.tokenizers.target
         engine = self.engine_for(options, watched=watch is not None)
         read = lines
+        if options.glossary:
+            from nmt.text.glossary import annotated, find_terms, required_tokens  # its expressions take 5 ms to compile
         if options.glossary and self.config.data.glossary:
             read = [line._replace(text=annotated(line.text, find_terms(line.text, options.glossary))) for line in lines]
         segments_of_lines = split(read, self.tokenizers.source, max_length)

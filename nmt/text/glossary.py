@@ -14,8 +14,7 @@ from random import Random
 
 from nmt.errors import InputError
 from nmt.text import UNK
-from nmt.text.lines import UNSPACED_SCRIPTS, Span, iter_lines
-from nmt.text.placeholders import replaced
+from nmt.text.lines import UNSPACED_SCRIPTS, Span, iter_lines, replaced
 from nmt.text.tokenizer import Tokenizer
 
 log = logging.getLogger("nmt")

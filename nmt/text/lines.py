@@ -168,6 +168,13 @@ def in_context(before: str, text: str) -> str:
     return f"{before}{SEPARATOR}{text}" if not is_blank(before) and not is_blank(text) else text
 
 
+def replaced(text: str, spans: Sequence[Span], new: Sequence[str]) -> str:
+    """The text with new strings in place of spans, which are in order."""
+    for (start, end), one in zip(reversed(spans), reversed(new), strict=True):
+        text = text[:start] + one + text[end:]
+    return text
+
+
 def is_blank(text: str) -> bool:
     """Whether a line has nothing to translate. Blank lines are copied to the output without the model."""
     return all(character.isspace() or character in "\0\ufeff" for character in text)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 
 from nmt.errors import ConfigError
-from nmt.text.lines import UNSPACED_SCRIPTS, Span
+from nmt.text.lines import UNSPACED_SCRIPTS, Span, replaced
 from nmt.text.vocabulary import split_tag
 
 N_SYMBOLS = 6
@@ -69,13 +69,6 @@ def spans_of(text: str, patterns: Patterns) -> list[Span]:
         spans = (match.span() for match in pattern.finditer(text))
         found += [(a, b) for a, b in spans if a < b and all(b <= start or end <= a for start, end in taken)]
     return sorted(found)
-
-
-def replaced(text: str, spans: Sequence[Span], new: Sequence[str]) -> str:
-    """The text with new strings in place of spans, which are in order."""
-    for (start, end), one in zip(reversed(spans), reversed(new), strict=True):
-        text = text[:start] + one + text[end:]
-    return text
 
 
 def inserted(text: str, at: int, span: str, touches_left: bool = False, touches_right: bool = False) -> str:

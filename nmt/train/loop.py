@@ -53,17 +53,12 @@ def uses_bf16(settings: TrainSettings, device: torch.device) -> bool:
 def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[Batch]) -> None:
     """Log and count a step skipped for its gradient. Raises DivergedError at the `MAX_SKIPPED`-th in a row."""
     progress.n_skipped += 1
-    log.warning(
-        "step %d skipped: the loss is %g, the gradient is not finite (lines %s, …)",
-        progress.step,
-        figures.loss,
-        ", ".join(str(n) for batch in micro_batches for n in batch.lines[:10]),
-    )
+    lines = ", ".join(str(n) for batch in micro_batches for n in batch.lines[:10])
+    message = "step %d skipped: the loss is %g, the gradient is not finite (lines %s, …)"
+    log.warning(message, progress.step, figures.loss, lines)
     if progress.n_skipped == MAX_SKIPPED:
-        raise DivergedError(
-            f"the gradient was not finite in {MAX_SKIPPED} steps in a row, the last one is step {progress.step}",
-            hint="lower train.lr or raise train.warmup; the last checkpoint is kept",
-        )
+        message = f"the gradient was not finite in {MAX_SKIPPED} steps in a row, the last one is step {progress.step}"
+        raise DivergedError(message, hint="lower train.lr or raise train.warmup; the last checkpoint is kept")
 
 
 def step_options(config: Config, progress: Progress, spent: float) -> StepOptions:
@@ -148,11 +143,8 @@ class Trainer:
             self.checkpointer.write()
             self.on_validation()
         if stopped_by:
-            raise StoppedError(
-                f"stopped at step {self.progress.step}, all saved",
-                stopped_by,
-                hint="the same command goes on from here",
-            )
+            message = f"stopped at step {self.progress.step}, all saved"
+            raise StoppedError(message, stopped_by, hint="the same command goes on from here")
         return self.progress
 
     def _synchronize(self, n_workers: int) -> None:

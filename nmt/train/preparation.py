@@ -14,12 +14,15 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt.config import Config, Data, corpora_of, directions, targets_of
 from nmt.corpus import alignment
+from nmt.corpus.split import count_words
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.files import cached, sha256
 from nmt.run.directory import RunDirectory
@@ -41,7 +44,7 @@ DEV_SHARE = 0.02
 FEW_DEV_PAIRS = 100
 SAMPLE_PAIRS = 200_000  # the tokenizer is trained on at most this many pairs: its trainer's memory grows with them
 LEXICON_PAIRS = 50_000  # at most this many pairs of the sample link words
-FORMAT = 2  # version of the files in the cache
+FORMAT = 3  # version of the files in the cache
 
 
 @dataclass
@@ -85,7 +88,7 @@ def read_corpus(config: Config) -> Corpus:
         check_order(name, files, corpora_of(data.train)[0])
     hashes = corpus_hashes(config)
     settings = [data.drop_blank, data.drop_duplicates, data.allow_bad_utf8, None if data.dev else config.seed]
-    settings += [data.context] * data.context  # without it, as earlier versions
+    settings.append(data.context)
 
     def write(directory: Path) -> None:
         _write_corpus(config, directory)
@@ -109,7 +112,8 @@ def read_corpus(config: Config) -> Corpus:
         warning = "dev has only %d pairs, held out of train: scores on fewer than %d are mostly chance; set data.dev"
         log.warning(warning, len(dev), FEW_DEV_PAIRS)
     n_pairs = mixture.n_pairs if mixture else len(train)
-    corpus.config = fit_config(config, n_pairs, summary["n_characters"])
+    n_words = round(n_pairs * summary["words_per_pair"])
+    corpus.config = fit_config(config, n_pairs, n_words, summary["n_characters"])
     return corpus
 
 
@@ -155,8 +159,7 @@ def _write_corpus(config: Config, directory: Path) -> None:
         if n:
             shared = f"{n} of {len(corpora[name])} pairs of {name} have a side that is also in train"
             notes.append(f"{shared}: scores on it will be too high")
-    n_characters = len({character for pair in sample(pairs) for character in pair.source + pair.target})
-    summary = {"dev": [*map(astuple, dev)], "notes": notes, "n_characters": n_characters, "n_lines": n_lines}
+    summary = {"dev": [*map(astuple, dev)], "notes": notes, "n_lines": n_lines} | counts_of(sample(pairs))
     (directory / "corpus.json").write_text(json.dumps(summary), encoding="utf-8")
     for file in (*digest_files.values(), directory / "blank"):
         file.unlink()
@@ -217,6 +220,12 @@ def sample(pairs: Pairs) -> list[Pair]:
     n = len(pairs)
     chosen = np.arange(n) if n <= SAMPLE_PAIRS else np.sort(disk.shuffled(np.arange(SAMPLE_PAIRS), n, seed=0))
     return [pairs[i] for i in chosen]
+
+
+def counts_of(pairs: list[Pair]) -> dict[str, Any]:
+    """What the choice of sizes needs to know of the text."""
+    n_characters = len({character for pair in pairs for character in pair.source + pair.target})
+    return {"n_characters": n_characters, "words_per_pair": mean(count_words(pair.target) for pair in pairs)}
 
 
 def annotated(pairs: Pairs, data: Data) -> Path:

@@ -1,47 +1,34 @@
-"""Presets: settings that the user does not give are chosen by the number of training pairs."""
+"""Presets: settings that the user does not give are those that `nmt init` would choose for the training pairs."""
 
-import math
 from typing import Any
 
 from pydantic import ValidationError
 
 from nmt.config import Config
+from nmt.corpus.init import N_HEADS, Plan, sizes_for
+from nmt.corpus.split import Facts
 from nmt.errors import ConfigError
 
-# (number of training pairs below which the preset applies, settings). The rates up to width 256 are Muon's: 8 epochs on
-# the demo give dev BLEU 83 at 6e-3, and 19 at 2e-3. Two micro-batches per step, because the pairs of one micro-batch
-# have similar lengths, and a step learns more from a mixture of lengths.
-PRESETS: list[tuple[float, dict[str, Any]]] = [
-    (500, {"vocab_size": 600, "d_model": 64, "d_ff": 256, "n_layers": 2, "n_heads": 4, "dropout": 0.0,
-           "batch_tokens": 1024, "accumulate": 1, "lr": 4e-3, "warmup": 50, "max_epochs": 300}),
-    (12_000, {"vocab_size": 1500, "d_model": 128, "d_ff": 512, "n_layers": 3, "n_heads": 4, "dropout": 0.1,
-              "batch_tokens": 1024, "accumulate": 2, "lr": 6e-3, "warmup": 300, "max_epochs": 60}),
-    (100_000, {"vocab_size": 8000, "d_model": 256, "d_ff": 1024, "n_layers": 3, "n_heads": 4, "dropout": 0.3,
-               "batch_tokens": 2048, "accumulate": 2, "lr": 4e-3, "warmup": 800, "max_epochs": 40}),
-    (1_000_000, {"vocab_size": 16_000, "d_model": 512, "d_ff": 1024, "n_layers": 6, "n_heads": 4, "dropout": 0.3,
-                 "batch_tokens": 4096, "accumulate": 2, "lr": 7e-4, "warmup": 4000, "max_epochs": 30}),
-    (math.inf, {"vocab_size": 32_000, "d_model": 512, "d_ff": 2048, "n_layers": 6, "n_heads": 8, "dropout": 0.1,
-                "batch_tokens": 8192, "accumulate": 2, "lr": 7e-4, "warmup": 4000, "max_epochs": 10}),
-]  # fmt: skip
 ADAMW_LR = 2e-3  # the highest rate with optimizer=adamw
 
 
-def fit_config(config: Config, n_pairs: int, n_characters: int = 0) -> Config:
-    """Return the config with unset sizes chosen for `n_pairs` pairs and an alphabet of `n_characters`."""
-    preset = next(values for bound, values in PRESETS if n_pairs < bound)
+def fit_config(config: Config, n_pairs: int, n_words: int, n_characters: int) -> Config:
+    """Return the config with unset sizes chosen for this many pairs, words of the target side, and characters."""
+    facts = Facts(n_pairs, 0, 0, 0, 0, n_words, n_characters, letter_overlap=float(config.tokenizer.joint))
+    size = sizes_for(n_pairs)[0]
+    plan, train = Plan(facts, size, None), config.train
     fitted: dict[str, dict[str, Any]] = {
-        "tokenizer": {"vocab_size": max(preset["vocab_size"], n_characters + preset["vocab_size"] // 2)},
-        "model": {key: preset[key] for key in ("d_model", "d_ff", "n_heads", "dropout")}
-        | dict.fromkeys(("n_encoder_layers", "n_decoder_layers"), preset["n_layers"]),
-        "train": {key: preset[key] for key in ("batch_tokens", "lr", "warmup")},
+        "tokenizer": {"vocab_size": plan.vocab_size},
+        "model": {"d_model": size.d_model, "d_ff": size.d_ff, "n_heads": N_HEADS, "dropout": plan.dropout}
+        | dict.fromkeys(("n_encoder_layers", "n_decoder_layers"), size.n_layers),
+        "train": {
+            "batch_tokens": plan.batch_tokens,
+            "lr": min(size.lr, ADAMW_LR) if train.optimizer == "adamw" else size.lr,
+            "warmup": plan.warmup,
+        },
     }
-    train = config.train
-    if train.optimizer == "adamw":
-        fitted["train"]["lr"] = min(preset["lr"], ADAMW_LR)
-    if "batch_tokens" not in train.model_fields_set:  # if the user sets it, a step has one batch by default
-        fitted["train"]["accumulate"] = preset["accumulate"]
     if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:
-        fitted["train"]["max_epochs"] = preset["max_epochs"]
+        fitted["train"]["max_epochs"] = plan.n_epochs
     return with_unset(config, fitted)
 
 

@@ -79,9 +79,8 @@ def train_step(
                 with torch.autocast(total_norm.device.type, torch.bfloat16, enabled=options.bf16):
                     optimizer.step()
             except torch.OutOfMemoryError as error:  # some weights are updated, so the step cannot be repeated
-                raise NmtError(
-                    "out of memory while weights were updated", hint=f"{SMALLER_MODEL}; checkpoints are kept"
-                ) from error
+                message = "out of memory while weights were updated"
+                raise NmtError(message, hint=f"{SMALLER_MODEL}; checkpoints are kept") from error
 
     loss, nll = torch.stack(sums).sum(0).tolist()
     return StepFigures(

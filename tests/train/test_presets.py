@@ -1,6 +1,6 @@
-"""Presets choose the sizes that the user did not set, by the size of the corpus, and change no others."""
+"""Presets choose the sizes that the user did not set, by the rules of `nmt init`, and change no others."""
 
-import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from nmt.config import Config, check_config, settings
+from nmt.config import Config, check_config, load_config, settings
+from nmt.corpus import init
+from nmt.corpus.split import Facts
 from nmt.errors import ConfigError
-from nmt.train.presets import PRESETS, fit_config, fit_validation
+from nmt.train.presets import fit_config, fit_validation
 
 FITTED: dict[str, dict[str, Any]] = {
     "tokenizer": {"vocab_size": 5000},
@@ -31,38 +33,26 @@ def tree_of(leaves: list[tuple[str, str]]) -> dict[str, Any]:
     return tree
 
 
-def test_presets_cover_every_number_of_pairs_and_grow() -> None:
-    bounds = [bound for bound, _ in PRESETS]
-    assert bounds == sorted(set(bounds))
-    assert bounds[-1] == math.inf
-    for key in ("vocab_size", "d_model", "d_ff", "n_layers", "batch_tokens"):
-        sizes = [preset[key] for _, preset in PRESETS]
-        assert sizes == sorted(sizes), key
+def fitted(config: Config, n_pairs: int) -> Config:
+    return fit_config(config, n_pairs, n_words=8 * n_pairs, n_characters=80)
 
 
-@pytest.mark.parametrize("n_pairs", [1, 499, 500, 11_999, 12_000, 100_000, 10**9])
-def test_what_is_left_open_follows_the_number_of_pairs(n_pairs: int) -> None:
-    preset = next(preset for bound, preset in PRESETS if n_pairs < bound)
-    found = fit_config(config_of(), n_pairs)
-    assert found.tokenizer.vocab_size == preset["vocab_size"]
-    assert found.model.n_encoder_layers == found.model.n_decoder_layers == preset["n_layers"]
-    for key in ("d_model", "d_ff", "n_heads", "dropout"):
-        assert getattr(found.model, key) == preset[key]
-    for key in ("batch_tokens", "accumulate", "lr", "warmup", "max_epochs"):
-        assert getattr(found.train, key) == preset[key]
-    assert fit_config(check_config(found.model_dump(), {}, "test"), 7) == found  # in a resolved config all is set
+@pytest.mark.parametrize("n_pairs", [1, 499, 500, 18_000, 158_000, 10**7])
+@pytest.mark.parametrize("joint", [True, False])
+def test_what_is_left_open_is_what_init_chooses(tmp_path: Path, n_pairs: int, joint: bool) -> None:
+    facts = Facts(n_pairs, 100, 100, 0, 0, 8 * n_pairs, 80, letter_overlap=float(joint))
+    chosen = init.plan(facts, None, lambda _: (60.0, 0))
+    (tmp_path / "init.yaml").write_text(init.config_text(chosen, "r", "", ("a", "b")))
+    expected = load_config(tmp_path / "init.yaml")
+    vocabularies = {"tokenizer": {"joint": joint}, "model": {"tied_embeddings": "all" if joint else "decoder"}}
+    found = fitted(config_of(vocabularies), n_pairs)
+    for section, key in LEAVES:
+        assert getattr(getattr(found, section), key) == getattr(getattr(expected, section), key)
+    assert fitted(check_config(found.model_dump(), {}, "test"), 7) == found  # in a resolved config all is set
 
 
 def test_adamw_has_a_lower_rate_than_muon() -> None:
-    assert (
-        fit_config(config_of({"train": {"optimizer": "adamw"}}), 5000).train.lr < fit_config(config_of(), 5000).train.lr
-    )
-
-
-def test_a_step_is_as_large_as_the_user_says() -> None:
-    assert fit_config(config_of(), 29_000).train.accumulate == 2
-    assert fit_config(config_of({"train": {"batch_tokens": 3000}}), 29_000).train.accumulate == 1
-    assert fit_config(config_of({"train": {"accumulate": 3}}), 29_000).train.accumulate == 3
+    assert fitted(config_of({"train": {"optimizer": "adamw"}}), 5000).train.lr < fitted(config_of(), 5000).train.lr
 
 
 @hypothesis_settings(max_examples=60)
@@ -71,8 +61,8 @@ def test_what_was_set_stays_whatever_the_corpus(leaves: set[tuple[str, str]], n_
     if ("model", "n_heads") in leaves:  # 6 heads do not divide the width of every preset
         leaves = leaves | {("model", "d_model")}
     config = config_of(tree_of(sorted(leaves)))
-    found = fit_config(config, n_pairs)
-    left_open = fit_config(config_of({"train": {"max_epochs": 1}}), n_pairs)
+    found = fitted(config, n_pairs)
+    left_open = fitted(config_of({"train": {"max_epochs": 1}}), n_pairs)
     for section, key in LEAVES:
         value = getattr(getattr(found, section), key)
         if (section, key) in leaves:
@@ -88,18 +78,18 @@ def test_what_was_set_stays_whatever_the_corpus(leaves: set[tuple[str, str]], n_
         ({"max_steps": 7}, (7, None, None)),
         ({"max_minutes": 0.5}, (None, 0.5, None)),
         ({"max_epochs": 2}, (None, None, 2)),
-        ({"patience": 3}, (None, None, 40)),
+        ({"patience": 3}, (None, None, 30)),
     ],
 )
 def test_a_limit_that_was_set_is_the_only_one(limit: dict[str, Any], expected: tuple[Any, ...]) -> None:
     """Patience alone is no limit."""
-    train = fit_config(config_of({"train": limit}), 50_000).train
+    train = fitted(config_of({"train": limit}), 50_000).train
     assert (train.max_steps, train.max_minutes, train.max_epochs) == expected
 
 
 def test_what_is_chosen_is_checked_with_what_was_set() -> None:
-    with pytest.raises(ConfigError, match=r"d_model \(100\) is not divisible by n_heads \(8\)"):
-        fit_config(config_of({"model": {"d_model": 100}}), 5_000_000)
+    with pytest.raises(ConfigError, match=r"d_model \(102\) is not divisible by n_heads \(4\)"):
+        fitted(config_of({"model": {"d_model": 102}}), 5_000_000)
 
 
 @pytest.mark.parametrize(("steps", "every"), [(1, 100), (100, 100), (350, 350), (4000, 4000), (90_000, 4000)])
@@ -110,4 +100,4 @@ def test_validations_come_once_an_epoch_within_limits(steps: int, every: int) ->
 
 def test_the_list_of_settings_says_which_are_fitted() -> None:
     marked = {key for key, _, _, meaning in settings() if "[fitted]" in meaning}
-    assert marked == {f"{section}.{key}" for section, key in LEAVES} | {"train.accumulate", "train.validate_every"}
+    assert marked == {f"{section}.{key}" for section, key in LEAVES} | {"train.validate_every"}
