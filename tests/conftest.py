@@ -77,9 +77,6 @@ ARABIC = [
 ]
 
 
-ONE_PER_SIDE = ["tokenizer.joint=false", "model.tied_embeddings=none"]  # settings for one tokenizer per side
-
-
 def soak(short: T, full: T) -> T:
     """Return `full` under `make soak`, else `short`, for example a number of kills, mutations or lines."""
     return full if SOAK else short

@@ -146,6 +146,14 @@ def batch_of(*numbers: int) -> Batch:
     return collate([PAIRS[i][0] for i in numbers], [PAIRS[i][1] for i in numbers], list(numbers))
 
 
+def random_batch(n_pairs: int, first: int = 0, seed: int = 1) -> Batch:
+    """A batch of random pairs, which are numbered from `first` on."""
+    draw = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 9, (2 * n_pairs,), generator=draw).tolist()
+    sides = [torch.randint(4, V, (length,), generator=draw).tolist() for length in lengths]
+    return collate(sides[:n_pairs], sides[n_pairs:], range(first, first + n_pairs))
+
+
 def gradient(
     model: Seq2Seq, batches: Sequence[Batch], settings: TrainSettings, *, n: int = 1, **options: Any
 ) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from nmt.train.loop import Trainer
 from nmt.train.progress import Progress
 from nmt.train.validation import Validation
 
-SUBJECTS = {"狗": "the dog", "猫": "the cat", "男孩": "the boy", "女孩": "the girl", "老师": "the teacher"}
+SUBJECTS = {"狗": "The dog", "猫": "The cat", "男孩": "The boy", "女孩": "The girl", "老师": "The teacher"}
 VERBS = {"跑": "runs", "睡觉": "sleeps", "唱歌": "sings", "笑": "laughs"}
 SIZES = {"d_model": 16, "d_ff": 32, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1, "dropout": 0.2}
 TRAIN = {"batch_tokens": 300, "max_steps": 12, "validate_every": 5, "lr": 3e-3, "warmup": 4, "precision": "fp32"}
@@ -24,12 +24,7 @@ TIMES = {"今天": "today", "每天": "every day", "早上": "in the morning"}
 
 def write_small_corpus(home: Path) -> Path:
     """Write 60 pairs (source: subject, time, verb; target: subject, verb, time) and 25 for `MIX`; return `home`."""
-    pairs = [
-        (f"{s}{t}{v}。", f"{SUBJECTS[s].capitalize()} {VERBS[v]} {TIMES[t]}.")
-        for s in SUBJECTS
-        for t in TIMES
-        for v in VERBS
-    ]
+    pairs = [(f"{s}{t}{v}。", f"{SUBJECTS[s]} {VERBS[v]} {TIMES[t]}.") for s in SUBJECTS for t in TIMES for v in VERBS]
     more = [(f"昨天{source}", f"Yesterday {target}") for source, target in pairs[:25]]
     for name, chosen in (("train", pairs), ("dev", pairs[::7]), ("more", more)):
         for side, ending in enumerate(("zh", "en")):

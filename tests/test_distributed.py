@@ -12,19 +12,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import (
-    FORKS,
-    PATIENCE_S,
-    SOAK,
-    SOURCE,
-    Done,
-    FiveCorpus,
-    environment,
-    one_clear_error,
-    run_nmt,
-    started,
-    wait_until,
-)
+from conftest import FORKS, PATIENCE_S, SOAK, FiveCorpus, environment, one_clear_error, run_nmt, started, wait_until
+from models import V, random_batch
 from reliability.runs import run_main, weights
 
 from nmt import distributed
@@ -33,7 +22,6 @@ from nmt.distributed import ALONE, Launch, gather_items, launched, mine, n_ranks
 from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
 from nmt.run.directory import RunDirectory
-from nmt.text.batches import Batch, collate
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
 from nmt.train.step import StepOptions, train_step
@@ -65,7 +53,7 @@ def test_an_environment_that_is_not_torchruns_means_alone(monkeypatch: pytest.Mo
 
 
 def test_only_train_runs_under_torchrun() -> None:
-    one_clear_error(run_nmt("translate", SOURCE[0], env=torchruns(0)), 2, "torchrun is for nmt train only")
+    one_clear_error(run_nmt("translate", "a", env=torchruns(0)), 2, "torchrun is for nmt train only")
 
 
 def torchruns(rank: int) -> dict[str, str]:
@@ -93,21 +81,12 @@ def test_a_rank_without_peers_says_what_it_waits_for_and_hears_ctrl_c() -> None:
     assert process.returncode == -signal.SIGINT
 
 
-def made_up_batch(step: int, n_pairs: int) -> Batch:
-    random = torch.Generator().manual_seed(step)
-    sides = [
-        torch.randint(4, 40, (int(torch.randint(1, 9, (), generator=random)),), generator=random).tolist()
-        for _ in range(2 * n_pairs)
-    ]
-    return collate(sides[:n_pairs], sides[n_pairs:], list(range(n_pairs)))
-
-
 def twenty_steps(output: Path) -> None:
     """Do float64 steps, every other one with predicted tokens as input; the first rank writes the losses."""
     settings = TrainSettings(lr=3e-3, decoder_input="scheduled_sampling")
     torch.manual_seed(1)
     sizes = ModelSettings(d_model=16, d_ff=32, n_encoder_layers=1, n_decoder_layers=1, dropout=0.0)
-    model = Transformer(sizes, 40, 40).double().train()
+    model = Transformer(sizes, V, V).double().train()
     optimizers = make_optimizers(model, settings)
     losses: list[float] = []
     texts = ["", "über", "漢" * 999, "a\n", "b"]
@@ -115,7 +94,7 @@ def twenty_steps(output: Path) -> None:
         assert gather_items(mine(texts)) == texts
         replicas = Replicas(parallel(model))
         for step in range(20):
-            batches = [made_up_batch(step, 7), made_up_batch(1000 + step, 1), made_up_batch(2000 + step, 3)]
+            batches = [random_batch(n_pairs, seed=step) for n_pairs in (7, 1, 3)]
             batches = batches[: 1 + step % 3]  # the second has fewer rows than there are ranks
             prediction_rate = step % 2 / 2
             options = StepOptions(settings, lr=3e-3, seed=step, bf16=False, prediction_rate=prediction_rate)
@@ -174,7 +153,7 @@ def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
     wait_for_step(five_corpus.run, 1)
     ranks[1].kill()
     ranks[0].join(PATIENCE_S)
-    done = Done([], ranks[0].exitcode or 0, b"", logs[0].read_bytes().replace(b"\r", b"\n"))
+    done = subprocess.CompletedProcess([], ranks[0].exitcode or 0, b"", logs[0].read_bytes().replace(b"\r", b"\n"))
     one_clear_error(done, 1, "another of the 2 processes is gone")
 
 

@@ -45,9 +45,8 @@ def test_idle_threads_sleep_before_torch_is_imported() -> None:
 
 
 def test_a_policy_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        os, "environ", {"OMP_WAIT_POLICY": "ACTIVE", "LRU_CACHE_CAPACITY": "7", "MALLOC_ARENA_MAX": "1"}
-    )
+    environment = {"OMP_WAIT_POLICY": "ACTIVE", "LRU_CACHE_CAPACITY": "7", "MALLOC_ARENA_MAX": "1"}
+    monkeypatch.setattr(os, "environ", environment)
     prepare_torch()
     set_environment_variables(3)
     assert os.environ.items() >= {"LRU_CACHE_CAPACITY": "7", "OMP_NUM_THREADS": "3"}.items()

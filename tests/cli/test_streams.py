@@ -100,12 +100,10 @@ def test_a_full_disk_is_one_clear_error(five_run: FiveRun) -> None:
         one_clear_error(done, 1, "cannot write the output: No space left on device")
 
 
-def in_shell(command: str, cwd: Path, *, stdin: bytes = b"") -> Done:
+def in_shell(line: str, cwd: Path, *, stdin: bytes = b"") -> Done:
     """Run a line of bash in which `nmt` is defined."""
-    nmt = f"nmt() {{ '{sys.executable}' -m nmt \"$@\"; }}\n"
-    return subprocess.run(
-        ["bash", "-c", nmt + command], input=stdin, cwd=cwd, env=environment(), capture_output=True, check=False
-    )
+    command = ["bash", "-c", f"nmt() {{ '{sys.executable}' -m nmt \"$@\"; }}\n{line}"]
+    return subprocess.run(command, input=stdin, cwd=cwd, env=environment(), capture_output=True, check=False)
 
 
 def test_a_closed_pipe_ends_quietly(five_run: FiveRun) -> None:

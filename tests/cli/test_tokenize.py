@@ -1,6 +1,6 @@
 """`nmt tokenize`."""
 
-from conftest import ONE_PER_SIDE, TARGET, FiveCorpus, err_lines, one_clear_error, out_lines, run_nmt
+from conftest import TARGET, FiveCorpus, err_lines, one_clear_error, out_lines, run_nmt
 
 from nmt.text.tokenizer import Tokenizer
 
@@ -26,12 +26,11 @@ def test_tokenize_writes_a_tokenizer_and_prints_statistics(five_corpus: FiveCorp
 
 
 def test_tokenize_one_per_side_quietly_without_torch(five_corpus: FiveCorpus) -> None:
-    env = {"PYTHONPROFILEIMPORTTIME": "1"}
-    done = run_nmt("tokenize", five_corpus.config, *ONE_PER_SIDE, "-q", "--show", "我 Beijing", env=env)
+    env, apart = {"PYTHONPROFILEIMPORTTIME": "1"}, ["tokenizer.joint=false", "model.tied_embeddings=none"]
+    done = run_nmt("tokenize", five_corpus.config, *apart, "-q", "--show", "我 Beijing", env=env)
     assert not (five_corpus.run / "tokenizer.model").exists()
-    source, target = (
-        Tokenizer((five_corpus.run / name).read_bytes()) for name in ("tokenizer.src.model", "tokenizer.tgt.model")
-    )
+    files = [five_corpus.run / f"tokenizer.{side}.model" for side in ("src", "tgt")]
+    source, target = (Tokenizer(file.read_bytes()) for file in files)
     assert len(source.encode("学校")) < len(target.encode("学校")), "each has the words of its side"
     assert len(target.encode("Beijing")) < len(source.encode("Beijing"))
     assert out_lines(done) == [" ".join(source.pieces(source.encode("我 Beijing")))]

@@ -24,10 +24,7 @@ data:
     [
         ("data.train=[]", "command line: train needs corpora that have languages"),
         ("data.train=[{source: a, target: b}]", "command line: train needs corpora that have languages, such as de-en"),
-        (
-            "data.train=[{source: a, target: b, languages: de}]",
-            "'data.train.0.languages': input should be two language",
-        ),
+        ("data.train=[{source: a, target: b, languages: de}]", "'data.train.0.languages': input should be two"),
         ("data.dev=null", "dev must be a list of corpora, as train is"),
         ("data.dev={source: a, target: b}", "dev must be a list of corpora, as train is"),
         ("data.dev=[{source: a, target: b, languages: en-fr}]", "dev has en-fr, but train has no corpus into that"),

@@ -41,12 +41,17 @@ def test_only_an_export_or_an_empty_directory_is_replaced(tmp_path: Path, monkey
 
 @pytest.mark.parametrize(("to", "mark"), [(to_ctranslate2, "config.yaml"), (to_huggingface, "README.md")])
 def test_a_downloaded_model_with_the_same_file_names_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: Callable[[Translator, Path], None], mark: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    to: Callable[[Translator, Path], None],
+    mark: str,
 ) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     translator = random_translator(d_model=8, d_ff=8, n_heads=2, norm="post")
-    to(translator, tmp_path / "out")
-    to(translator, tmp_path / "out")
+    for _ in range(2):
+        to(translator, tmp_path / "out")
+    assert ("because transformers is not installed" in caplog.text) == (to is to_huggingface)
     for write in ((tmp_path / "out" / mark).write_text, lambda _: (tmp_path / "out" / mark).unlink()):
         write("of another tool")
         before = file_bytes(tmp_path / "out")

@@ -85,21 +85,15 @@ def test_batches_of_another_size_go_on_at_about_the_same_part_of_the_epoch(
     assert trainer.progress.batch == expected
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"epoch": -1}, "does not say where training stands"),
-        ({"history": [{"step": 1}]}, "does not say where training stands"),
-        ({}, r"lacks .+\.step"),
-    ],
-)
-def test_checkpoint_without_progress_or_moments_is_refused(corpus: Path, changes: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize("changes", [{"epoch": -1}, {"history": [{"step": 1}]}, {}])
+def test_checkpoint_without_progress_or_moments_is_refused(corpus: Path, changes: dict[str, Any]) -> None:
     config = config_of(corpus, train__max_steps=2)
     run_training(config)
     file = RunDirectory(config.run).checkpoint_file(2)
     old = read_checkpoint(file)
     tensors = {name: x for name, x in old.tensors.items() if not name.startswith("optimizer.")}
     save_checkpoint(file, dataclasses.replace(old, tensors=tensors, progress={**old.progress, **changes}))
+    message = "does not say where training stands" if changes else r"lacks .+\.step"
     with pytest.raises(ModelError, match=rf"step-2\.safetensors {message}") as caught:
         run_training(config)
     assert caught.value.hint

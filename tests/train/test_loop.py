@@ -192,9 +192,8 @@ def test_a_step_without_a_gradient_is_skipped_and_a_validation_due_at_it_follows
     spoil(monkeypatch, lambda call, _: call in (5, 6))
     run_training(whole)
     told = [text for text in caplog.messages if "skipped" in text]
-    assert [text.partition(" (lines ")[0] for text in told] == [
-        f"step {step} skipped: the loss is nan, the gradient is not finite" for step in (5, 6)
-    ]
+    fault = "skipped: the loss is nan, the gradient is not finite (lines "
+    assert [text.partition(fault)[0] for text in told] == ["step 5 ", "step 6 "]
     assert RunDirectory(whole.run).checkpoint_steps() == [7, 10, 12]
     assert all(x.isfinite().all() for x in read_checkpoint(RunDirectory(whole.run).model_file).tensors.values())
 

@@ -118,13 +118,15 @@ def test_another_architecture_is_refused_another_schedule_told(corpus: Path, cap
     session.prepare(config_of(corpus, train__lr=1e-3, train__batch_tokens=200))
     changes = "train.batch_tokens was 300, is 200; train.lr was 0.003, is 0.001"
     assert f"{config.run} goes on otherwise than it was begun: {changes}" in caplog.text
-    with pytest.raises(ConfigError, match=r"other settings: .*model.d_ff was 32, is 40") as caught:
-        session.prepare(config_of(corpus, model__d_ff=40, seed=2))
-    assert "seed was 1, is 2" in str(caught.value)
-    with pytest.raises(ConfigError, match=r"other settings: train.metric was bleu, is loss"):
-        session.prepare(config_of(corpus, train__metric="loss"))
-    with pytest.raises(ConfigError, match=r"train\.freeze was -, is encoder"):
-        session.prepare(config_of(corpus, train__freeze="encoder"))
+    refused = {
+        "model.d_ff": "32, is 40",
+        "seed": "1, is 2",
+        "train.metric": "bleu, is loss",
+        "train.freeze": "-, is encoder",
+    }
+    with pytest.raises(ConfigError, match="other settings: ") as caught:
+        session.prepare(config_of(corpus, model__d_ff=40, seed=2, train__metric="loss", train__freeze="encoder"))
+    assert [key for key, change in refused.items() if f"{key} was {change}" not in str(caught.value)] == []
 
 
 def test_a_mixture_that_has_changed_is_refused(corpus: Path) -> None:
@@ -145,10 +147,8 @@ def test_a_mixture_that_has_changed_is_refused(corpus: Path) -> None:
 
 def test_where_files_lie_and_what_is_tested_may_change(corpus: Path) -> None:
     run_training(config_of(corpus))
-    train, dev = (
-        {"source": str(corpus / f"{name}.zh"), "target": str(corpus / f"{name}.en")} for name in ("train", "dev")
-    )
-    moved = {"data__root": "", "data__train": train, "data__dev": dev, "data__test": dev}
+    train, dev = ({"source": f"{corpus}/{name}.zh", "target": f"{corpus}/{name}.en"} for name in ("train", "dev"))
+    moved: dict[str, Any] = {"data__root": "", "data__train": train, "data__dev": dev, "data__test": dev}
     assert run_training(config_of(corpus, **moved, train__max_steps=13)).step == 13
 
 
