@@ -69,9 +69,7 @@ def name(choices: dict[str, Any]) -> str:
     return " ".join(f"{value}" for value in choices.values())
 
 
-def make(
-    seed: int = 1, n_target_vocab: int = V, n_source_vocab: int = V, scale: float = 1.0, **choices: Any
-) -> Seq2Seq:
+def make(seed: int = 1, n_target_vocab: int = V, n_source_vocab: int = V, scale: float = 1, **choices: Any) -> Seq2Seq:
     """A small model in float64 with random weights, biases and norms; a larger `scale` makes outputs differ more."""
     torch.manual_seed(seed)
     model = fresh(n_target_vocab, n_source_vocab, **choices).double()

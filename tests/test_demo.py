@@ -49,9 +49,7 @@ def test_readme_makefile_and_grammar_agree_on_the_sentence_of_the_demo() -> None
         ("I bought a book yesterday.", "33.86", 2, "configs/demo.yaml: error: BLEU on test is below 90"),
     ],
 )
-def test_make_demo_fails_with_bad_results(
-    tmp_path: Path, translation: str, bleu: str, status: int, message: str
-) -> None:
+def test_make_demo_fails_on_bad_results(tmp_path: Path, translation: str, bleu: str, status: int, message: str) -> None:
     """`FAKE_NMT` trains nothing; it prints the given translation and BLEU. Settings are passed on to nmt."""
     (tmp_path / "nmt").write_text(FAKE_NMT, encoding="utf-8")
     (tmp_path / "nmt").chmod(0o755)

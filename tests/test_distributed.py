@@ -11,16 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from conftest import FORKS, PATIENCE_S, SOAK, FiveCorpus, environment, one_clear_error, run_nmt, started, wait_until
-from models import V, random_batch
+from models import make, random_batch
 from reliability.runs import run_main, weights
 
 from nmt import distributed
-from nmt.config import ModelSettings, TrainSettings
+from nmt.config import TrainSettings
 from nmt.distributed import ALONE, Launch, gather_items, launched, mine, n_ranks, parallel, rank, ranks_joined, summed
 from nmt.errors import ConfigError
-from nmt.model.transformer import Transformer
 from nmt.run.directory import RunDirectory
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
@@ -28,15 +26,6 @@ from nmt.train.step import StepOptions, train_step
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-soak = pytest.mark.skipif(not SOAK, reason="make soak")
-
-
-def test_the_shares_of_ranks_are_all_items(monkeypatch: pytest.MonkeyPatch) -> None:
-    shares = []
-    for i in range(3):
-        monkeypatch.setattr(distributed, "_joined", Launch(i, 3, i))
-        shares.append(mine(range(8)))
-    assert [list(share) for share in shares] == [[0, 3, 6], [1, 4, 7], [2, 5]]
 
 
 def test_an_environment_that_is_not_torchruns_means_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,9 +73,7 @@ def test_a_rank_without_peers_says_what_it_waits_for_and_hears_ctrl_c() -> None:
 def twenty_steps(output: Path) -> None:
     """Do float64 steps, every other one with predicted tokens as input; the first rank writes the losses."""
     settings = TrainSettings(lr=3e-3, decoder_input="scheduled_sampling")
-    torch.manual_seed(1)
-    sizes = ModelSettings(d_model=16, d_ff=32, n_encoder_layers=1, n_decoder_layers=1, dropout=0.0)
-    model = Transformer(sizes, V, V).double().train()
+    model = make(n_encoder_layers=1, n_decoder_layers=1).train()
     optimizers = make_optimizers(model, settings)
     losses: list[float] = []
     texts = ["", "über", "漢" * 999, "a\n", "b"]
@@ -123,7 +110,7 @@ def test_two_ranks_have_the_losses_of_one_process(tmp_path: Path) -> None:
     assert found == pytest.approx(expected, rel=1e-9)
 
 
-@soak
+@pytest.mark.skipif(not SOAK, reason="make soak")
 def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(five_corpus: FiveCorpus) -> None:
     settings = ["train.max_steps=200", "train.validate_every=10", "model.dropout=0.1", "model.d_model=32"]
     settings += ["train.average=ema", "data.drop_duplicates=false"]
@@ -143,13 +130,11 @@ def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(fi
 def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
     first, words = torchruns(0), ["train", str(five_corpus.config), "train.max_steps=4000"]
     logs = [five_corpus.home / i for i in "01"]
-    variables = [{**first, "RANK": log.name, "LOCAL_RANK": log.name} for log in logs]
-    ranks = [
-        FORKS.Process(target=as_rank, args=(one, run_main, words, str(log)))
-        for one, log in zip(variables, logs, strict=True)
-    ]
-    for process in ranks:
-        process.start()
+    ranks = []
+    for log in logs:
+        variables = {**first, "RANK": log.name, "LOCAL_RANK": log.name}
+        ranks.append(FORKS.Process(target=as_rank, args=(variables, run_main, words, str(log))))
+        ranks[-1].start()
     wait_for_step(five_corpus.run, 1)
     ranks[1].kill()
     ranks[0].join(PATIENCE_S)

@@ -64,8 +64,7 @@ def test_after_a_late_failure_the_old_content_is_there(file: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    "error",
-    [KeyboardInterrupt(), gzip.BadGzipFile("Not a gzipped file"), OSError(errno.ENOENT, "No such file", "/absent")],
+    "error", [KeyboardInterrupt(), gzip.BadGzipFile("no gzip"), OSError(errno.ENOENT, "none", "/a")]
 )
 def test_after_an_error_in_the_block_the_old_content_is_there(file: Path, error: BaseException) -> None:
     """The error is raised unchanged: `nmt translate -i damaged.gz -o out` must not blame `out`."""

@@ -18,10 +18,6 @@ from nmt.insight.explain import Explanation, explain
 PROJECT = Path(__file__).parents[1]
 
 
-def read(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
-
-
 FOLDERS = [PROJECT / "data" / "five", PROJECT.parent / "shared" / "data" / "five"]
 
 
@@ -29,7 +25,7 @@ FOLDERS = [PROJECT / "data" / "five", PROJECT.parent / "shared" / "data" / "five
 def test_five_pairs_are_exact_word_by_word_and_wrong_in_one_pass(folder: Path, tmp_path: Path) -> None:
     if not folder.exists():
         pytest.skip(f"{folder} is not here")
-    sources, references = read(folder / "train.zh"), read(folder / "train.en")
+    sources, references = ((folder / f"train.{side}").read_text("utf-8").splitlines() for side in ("zh", "en"))
     pair = f"{{source: {folder}/train.zh, target: {folder}/train.en}}"
     files = [f"data.{part}={pair}" for part in ("train", "dev", "test")]
     run = tmp_path / "five"

@@ -44,12 +44,11 @@ def test_an_unusable_corpus_is_refused_before_anything_is_written(five_corpus: F
     (home / "short.en").write_text("".join(f"{line}\n" for line in TARGET[:4]))
     (home / "empty").write_text("")
     before = sorted(home.rglob("*"))
-    cases = [
+    for changes, fragments in (
         (["source=none.zh"], ["cannot read", "none.zh: No such file"]),
         (["source=empty", "target=empty"], ["empty is empty"]),
         (["source=[train.zh, short.en]"], ["train.zh + ", "short.en has 9 lines but", "train.en has 5"]),
-    ]
-    for changes, fragments in cases:
+    ):
         settings = [f"data.train.{change}" for change in changes]
         one_clear_error(run_nmt("tokenize", five_corpus.config, *settings), 2, *fragments)
     no_test = run_nmt("train", five_corpus.config, "data.test.source=none.zh")

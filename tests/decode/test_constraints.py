@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection
+from itertools import product
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from nmt.text import EOS
 
 TERMS = [(), ((A,),), ((A, B),), ((A, A, B),), ((A, B), (C,)), ((A,), (A,)), ((A, B, A), (A, B, A)), ((A, A), (B,))]
 Terms = tuple[tuple[int, ...], ...]
+OPTIONS = [*product([0.0, 0.6, 1.0, 2.0], ["average", "gnmt"], range(4), [2, 4])]
 
 
 def has_all(tokens: list[int], terms: Terms, inside_words: Collection[int] = ()) -> bool:
@@ -26,21 +28,13 @@ def has_all(tokens: list[int], terms: Terms, inside_words: Collection[int] = ())
     return all(len(re.findall(one, "".join(map(str, tokens)))) >= patterns.count(one) for one in patterns)
 
 
-OPTIONS = st.fixed_dictionaries(
-    {
-        "alpha": st.sampled_from([0.0, 0.6, 1.0, 2.0]),
-        "length_penalty": st.sampled_from(["average", "gnmt"]),
-        "min_length": st.integers(0, 3),
-        "max_length_b": st.sampled_from([2, 4]),
-    }
-)
-
-
-@given(st.integers(0, 10**6), st.sampled_from(TERMS), st.sampled_from([(), (B,), (B, C)]), OPTIONS)
+@given(st.integers(0, 10**6), st.sampled_from(TERMS), st.sampled_from([(), (B,), (B, C)]), st.sampled_from(OPTIONS))
 @settings(max_examples=40)
 def test_a_beam_that_holds_everything_is_brute_force(seed: int, terms: Terms, inside: Any, chosen: Any) -> None:
     """Terms raise the limit of the options so far that they fit."""
-    options = SearchOptions(beam=400, n_best=400, max_length_a=0, **chosen)
+    alpha, penalty, shortest, longest = chosen
+    limits = {"max_length_a": 0, "max_length_b": longest, "min_length": shortest}
+    options = SearchOptions(beam=400, n_best=400, alpha=alpha, length_penalty=penalty, **limits)
     table, rows = random_table(seed), [(A, B), (C,)]
     found = search(TableModel(table), sources(*rows), options, constraints=[Constraint(terms, inside), Constraint()])
     for one, row, (required, within) in zip(found, rows, [(terms, inside), ((), ())], strict=True):

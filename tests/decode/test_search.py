@@ -1,7 +1,4 @@
-"""Search compared with a plain loop for greedy search; samples have the right probabilities.
-
-test_constraints.py compares it with brute force.
-"""
+"""Search compared with a plain loop (test_constraints.py: with brute force); samples have the right probabilities."""
 
 import itertools
 import math
@@ -155,11 +152,6 @@ def test_in_fp32_samples_are_the_same_in_any_batch(n_vocab: int, scale: float, n
         for batch_size in (2, 7, len(rows)):
             rng.shuffle(order)
             assert samples(order, batch_size) == alone
-
-
-def test_a_model_that_gives_no_numbers_gives_no_hypotheses() -> None:
-    model = TableModel(lambda *_: [math.nan] * V)
-    assert search(model, sources((A,)), SearchOptions(beam=2)) == [[]]
 
 
 def test_a_live_hypothesis_that_is_as_good_as_the_worst_finished_one_ends_the_search() -> None:

@@ -80,15 +80,12 @@ def test_a_bom_is_dropped_in_each_of_several_files_compressed_or_not(tmp_path: P
 
 
 COMPRESSED = gzip.compress(b"some text that is long enough to be cut and flipped\n" * 9, mtime=0)
+FLIPPED = COMPRESSED[:-8] + bytes(4) + COMPRESSED[-4:]
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [
-        (COMPRESSED[:-12], "Compressed file ended before the end-of-stream marker was reached"),
-        (COMPRESSED[:-8] + b"\0\0\0\0" + COMPRESSED[-4:], "CRC check failed"),
-        (b"plain text\n", "Not a gzipped file"),
-    ],
+    [(COMPRESSED[:-12], "Compressed file ended"), (FLIPPED, "CRC check failed"), (b"text\n", "Not a gzipped file")],
 )
 def test_a_damaged_gz_file_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
     path = tmp_path / "train.en.gz"

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from small_run import best_of, check_equal, config_of, final_hash, run_training, script, trainer_of
 
-from nmt.config import Config
 from nmt.errors import ModelError
 from nmt.run.checkpoint import Checkpoint, read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
@@ -113,12 +112,9 @@ def test_a_return_to_a_checkpoint_of_step_0_clears_the_moments(corpus: Path) -> 
 
 @pytest.mark.parametrize(("before", "after"), [("adamw", "muon"), ("muon", "adamw")])
 def test_a_run_keeps_its_optimizer(corpus: Path, before: str, after: str, caplog: pytest.LogCaptureFixture) -> None:
-    def run(name: str, optimizer: str, steps: int) -> Config:
-        course = {"train__schedule": "constant", "train__cooldown": 0.0}
-        config = config_of(corpus, name, train__optimizer=optimizer, train__max_steps=steps, **course)
-        run_training(config)
-        return config
-
-    whole, _, resumed = run("whole", before, 12), run("parts", before, 7), run("parts", after, 12)
+    course: dict[str, Any] = {"train__schedule": "constant", "train__cooldown": 0.0}
+    for name, optimizer, steps in (("whole", before, 12), ("parts", before, 7), ("parts", after, 12)):
+        run_training(config_of(corpus, name, train__optimizer=optimizer, train__max_steps=steps, **course))
+    whole, resumed = config_of(corpus, "whole"), config_of(corpus, "parts")
     assert f"{resumed.run} goes on with the optimizer it was begun with, {before}" in caplog.text
     assert final_hash(resumed) == final_hash(whole)  # with moments

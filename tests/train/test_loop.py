@@ -143,9 +143,7 @@ def test_the_model_file_is_the_best_by_the_metric(corpus: Path, metric: str) -> 
     assert kept.progress["best_step"] == progress.best_step == progress.history[figures.index(max(figures))]["step"]
 
 
-def test_steps_are_shown_unless_the_training_is_quiet(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_quiet_hides_the_steps(corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("nmt.train.report.LINE_EVERY_S", 0.0)
     caplog.set_level(logging.INFO, "nmt")
     for n_shown, options in ((3, {}), (0, {"quiet": True})):

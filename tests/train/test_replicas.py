@@ -8,9 +8,8 @@ import torch
 from models import fresh, gradient, random_batch
 from torch import nn
 
-from nmt.config import ModelSettings, TrainSettings
+from nmt.config import TrainSettings
 from nmt.model.base import Seq2Seq
-from nmt.model.transformer import Transformer
 from nmt.text.batches import collate
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
@@ -58,8 +57,7 @@ def test_each_drops_out_something_else(dropout: float, *, is_equal: bool) -> Non
 
 @pytest.mark.parametrize("tied", ["all", "decoder", "none"])
 def test_replicas_keep_no_gradients(tied: str) -> None:
-    settings = ModelSettings.model_validate({"d_model": 16, "d_ff": 24, "n_heads": 2, "tied_embeddings": tied})
-    model = Transformer(settings, 23, 23).train()
+    model = fresh(tied_embeddings=tied).train()
     replicas = Replicas(model, 2)
     train_step(replicas, make_optimizers(model, SETTINGS), [random_batch(7)], StepOptions(SETTINGS, lr=1e-2, seed=1))
     assert all(p.grad is not None and not p.grad.is_sparse for p in model.parameters())

@@ -118,15 +118,10 @@ def test_another_architecture_is_refused_another_schedule_told(corpus: Path, cap
     session.prepare(config_of(corpus, train__lr=1e-3, train__batch_tokens=200))
     changes = "train.batch_tokens was 300, is 200; train.lr was 0.003, is 0.001"
     assert f"{config.run} goes on otherwise than it was begun: {changes}" in caplog.text
-    refused = {
-        "model.d_ff": "32, is 40",
-        "seed": "1, is 2",
-        "train.metric": "bleu, is loss",
-        "train.freeze": "-, is encoder",
-    }
     with pytest.raises(ConfigError, match="other settings: ") as caught:
         session.prepare(config_of(corpus, model__d_ff=40, seed=2, train__metric="loss", train__freeze="encoder"))
-    assert [key for key, change in refused.items() if f"{key} was {change}" not in str(caught.value)] == []
+    for change in ("d_ff was 32, is 40", "seed was 1, is 2", "metric was bleu, is loss", "freeze was -, is encoder"):
+        assert change in str(caught.value)
 
 
 def test_a_mixture_that_has_changed_is_refused(corpus: Path) -> None:

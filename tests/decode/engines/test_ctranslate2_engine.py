@@ -43,9 +43,8 @@ def engine(exported: Path) -> Translator:
 
 
 @pytest.mark.parametrize(("max_length", "min_length"), [(1, 0), (1, 25), (2, 3), (4, 3)])
-def test_maximum_length_overrides_minimum_length_as_in_torch(
-    five_run: FiveRun, engine: Translator, max_length: int, min_length: int
-) -> None:
+def test_length_limits_equal_torchs(five_run: FiveRun, engine: Translator, max_length: int, min_length: int) -> None:
+    """The maximum overrides the minimum."""
     lengths, limits = [], {"max_length_a": 0.0, "max_length_b": max_length, "min_length": min_length}
     for translator in (load(five_run.run, engine="torch"), engine):
         options = translator.with_options(**limits, beam=2, n_best=2)
