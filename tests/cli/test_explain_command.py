@@ -23,10 +23,7 @@ def test_explain_writes_a_page_or_prints_json(five_run: FiveRun, tmp_path: Path)
 
 def test_explain_refuses_what_it_cannot_do(five_run: FiveRun, tmp_path: Path) -> None:
     model = ("-m", five_run.run)
-    for words, message in (
-        (["a", "--json", "--open"], "--open shows the page"),
-        (["a", "--seed", 3], "--seed applies only to sampling"),
-        ([""], "the sentence is blank"),
-    ):
-        one_clear_error(run_nmt("explain", *words, *model, cwd=tmp_path), 2, message)
+    one_clear_error(run_nmt("explain", "a", *model, "--json", "--open", cwd=tmp_path), 2, "--open shows the page")
+    one_clear_error(run_nmt("explain", "a", *model, "--seed", 3, cwd=tmp_path), 2, "--seed applies only to sampling")
+    one_clear_error(run_nmt("explain", "", *model, cwd=tmp_path), 2, "the sentence is blank")
     assert not list(tmp_path.iterdir())
