@@ -65,7 +65,7 @@ browser: $(INSTALLED)  ## install Chromium and what drives it, for the tests of 
 	command -v chromium || command -v google-chrome || apt-get install -y -q chromium fonts-noto-cjk
 
 test-browser: browser  ## run the tests of the pages in Chromium
-	$(BIN)/python -m pytest tests/insight/test_browser.py tests/serve/test_page.py tests/corpus/test_check_page.py
+	$(BIN)/python -m pytest tests/insight/test_browser.py tests/serve/test_page.py
 
 soak: $(INSTALLED)  ## run the fault injection and the comparison of search with its reference in full
 	NMT_SOAK=1 $(BIN)/python $(PYTEST) tests/reliability tests/test_distributed.py tests/test_processes.py tests/decode/test_search_random.py tests/serve/test_server.py \

@@ -51,7 +51,6 @@ FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["nmt.cli", "nmt.train.session", "nmt.decode.translator", "torch._dynamo"])
 Done = subprocess.CompletedProcess[bytes]
 T = TypeVar("T")
-Output = int | IO[bytes]
 
 # Five pairs, split into words: a model that cannot learn them has a bug.
 SOURCE = [
@@ -75,9 +74,6 @@ ARABIC = [
     "هل تريد شايا أم قهوة ؟",
     "سيذهبون إلى بكين غدا .",
 ]
-
-
-ONE_PER_SIDE = ["tokenizer.joint=false", "model.tied_embeddings=none"]  # settings for one tokenizer per side
 
 
 def soak(short: T, full: T) -> T:
@@ -115,7 +111,7 @@ def run_nmt(
     input: bytes | None = None,  # noqa: A002 - as in subprocess.run
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-    stdout: Output = subprocess.PIPE,
+    stdout: int | IO[bytes] = subprocess.PIPE,
 ) -> Done:
     """Run `nmt ARGS` in an empty folder or `cwd`: in this process, or with `env` or `stdout` in one of its own."""
     words = [*map(str, args)]

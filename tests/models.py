@@ -69,9 +69,7 @@ def name(choices: dict[str, Any]) -> str:
     return " ".join(f"{value}" for value in choices.values())
 
 
-def make(
-    seed: int = 1, n_target_vocab: int = V, n_source_vocab: int = V, scale: float = 1.0, **choices: Any
-) -> Seq2Seq:
+def make(seed: int = 1, n_target_vocab: int = V, n_source_vocab: int = V, scale: float = 1, **choices: Any) -> Seq2Seq:
     """A small model in float64 with random weights, biases and norms; a larger `scale` makes outputs differ more."""
     torch.manual_seed(seed)
     model = fresh(n_target_vocab, n_source_vocab, **choices).double()
@@ -144,6 +142,14 @@ PAIRS = [([5, 6, 7], [8, 9, 10]), ([10], [11, 12, 13, 14, 15]), ([5, 9, 5, 9, 5]
 def batch_of(*numbers: int) -> Batch:
     """A batch of some of the `PAIRS`."""
     return collate([PAIRS[i][0] for i in numbers], [PAIRS[i][1] for i in numbers], list(numbers))
+
+
+def random_batch(n_pairs: int, first: int = 0, seed: int = 1) -> Batch:
+    """A batch of random pairs, which are numbered from `first` on."""
+    draw = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 9, (2 * n_pairs,), generator=draw).tolist()
+    sides = [torch.randint(4, V, (length,), generator=draw).tolist() for length in lengths]
+    return collate(sides[:n_pairs], sides[n_pairs:], range(first, first + n_pairs))
 
 
 def gradient(

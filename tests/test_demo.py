@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT / "data"))  # the grammar is a program beside the da
 grammar = import_module("zh_en_grammar")
 
 FAKE_NMT = """#!/bin/sh
+echo "$*" >> "$FAKE_RUN/calls"
 case "$1 $2" in
 "config run") echo "$FAKE_RUN" ;;
 "config data.test.source") echo data/zh-en/test.zh ;;
@@ -48,16 +49,14 @@ def test_readme_makefile_and_grammar_agree_on_the_sentence_of_the_demo() -> None
         ("I bought a book yesterday.", "33.86", 2, "configs/demo.yaml: error: BLEU on test is below 90"),
     ],
 )
-def test_make_demo_fails_below_its_bleu_or_with_a_wrong_translation(
-    tmp_path: Path, translation: str, bleu: str, status: int, message: str
-) -> None:
-    """`FAKE_NMT` trains nothing; it prints the given translation and BLEU."""
+def test_make_demo_fails_on_bad_results(tmp_path: Path, translation: str, bleu: str, status: int, message: str) -> None:
+    """`FAKE_NMT` trains nothing; it prints the given translation and BLEU. Settings are passed on to nmt."""
     (tmp_path / "nmt").write_text(FAKE_NMT, encoding="utf-8")
     (tmp_path / "nmt").chmod(0o755)
     (tmp_path / "installed").touch()
     answers = {"FAKE_RUN": str(tmp_path), "FAKE_TRANSLATION": translation, "FAKE_BLEU": bleu}
     done = subprocess.run(
-        ["make", "demo", f"BIN={tmp_path}", f"INSTALLED={tmp_path}/installed"],
+        ["make", "demo", f"BIN={tmp_path}", f"INSTALLED={tmp_path}/installed", "train.max_steps=20", "run=runs/other"],
         cwd=ROOT,
         env={**os.environ, **answers, "MAKEFLAGS": ""},  # not the flags of `make test`
         capture_output=True,
@@ -68,3 +67,6 @@ def test_make_demo_fails_below_its_bleu_or_with_a_wrong_translation(
     assert message in done.stderr
     assert f"BLEU = {bleu}" in done.stdout
     assert (translation in done.stdout.splitlines()) == (float(bleu) >= 90)
+    for words in [call.split() for call in (tmp_path / "calls").read_text(encoding="utf-8").splitlines()][:2]:
+        assert words[:2] == [words[0], "configs/demo.yaml"]
+        assert sorted(words[2:]) == ["run=runs/other", "train.max_steps=20"]

@@ -11,44 +11,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
-from conftest import (
-    FORKS,
-    PATIENCE_S,
-    SOAK,
-    SOURCE,
-    Done,
-    FiveCorpus,
-    environment,
-    one_clear_error,
-    run_nmt,
-    started,
-    wait_until,
-)
+from conftest import FORKS, PATIENCE_S, SOAK, FiveCorpus, environment, one_clear_error, run_nmt, started, wait_until
+from models import make, random_batch
 from reliability.runs import run_main, weights
 
 from nmt import distributed
-from nmt.config import ModelSettings, TrainSettings
+from nmt.config import TrainSettings
 from nmt.distributed import ALONE, Launch, gather_items, launched, mine, n_ranks, parallel, rank, ranks_joined, summed
 from nmt.errors import ConfigError
-from nmt.model.transformer import Transformer
 from nmt.run.directory import RunDirectory
-from nmt.text.batches import Batch, collate
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
 from nmt.train.step import StepOptions, train_step
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-soak = pytest.mark.skipif(not SOAK, reason="make soak")
-
-
-def test_the_shares_of_ranks_are_all_items(monkeypatch: pytest.MonkeyPatch) -> None:
-    shares = []
-    for i in range(3):
-        monkeypatch.setattr(distributed, "_joined", Launch(i, 3, i))
-        shares.append(mine(range(8)))
-    assert [list(share) for share in shares] == [[0, 3, 6], [1, 4, 7], [2, 5]]
 
 
 def test_an_environment_that_is_not_torchruns_means_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +42,7 @@ def test_an_environment_that_is_not_torchruns_means_alone(monkeypatch: pytest.Mo
 
 
 def test_only_train_runs_under_torchrun() -> None:
-    one_clear_error(run_nmt("translate", SOURCE[0], env=torchruns(0)), 2, "torchrun is for nmt train only")
+    one_clear_error(run_nmt("translate", "a", env=torchruns(0)), 2, "torchrun is for nmt train only")
 
 
 def torchruns(rank: int) -> dict[str, str]:
@@ -93,21 +70,10 @@ def test_a_rank_without_peers_says_what_it_waits_for_and_hears_ctrl_c() -> None:
     assert process.returncode == -signal.SIGINT
 
 
-def made_up_batch(step: int, n_pairs: int) -> Batch:
-    random = torch.Generator().manual_seed(step)
-    sides = [
-        torch.randint(4, 40, (int(torch.randint(1, 9, (), generator=random)),), generator=random).tolist()
-        for _ in range(2 * n_pairs)
-    ]
-    return collate(sides[:n_pairs], sides[n_pairs:], list(range(n_pairs)))
-
-
 def twenty_steps(output: Path) -> None:
     """Do float64 steps, every other one with predicted tokens as input; the first rank writes the losses."""
     settings = TrainSettings(lr=3e-3, decoder_input="scheduled_sampling")
-    torch.manual_seed(1)
-    sizes = ModelSettings(d_model=16, d_ff=32, n_encoder_layers=1, n_decoder_layers=1, dropout=0.0)
-    model = Transformer(sizes, 40, 40).double().train()
+    model = make(n_encoder_layers=1, n_decoder_layers=1).train()
     optimizers = make_optimizers(model, settings)
     losses: list[float] = []
     texts = ["", "über", "漢" * 999, "a\n", "b"]
@@ -115,7 +81,7 @@ def twenty_steps(output: Path) -> None:
         assert gather_items(mine(texts)) == texts
         replicas = Replicas(parallel(model))
         for step in range(20):
-            batches = [made_up_batch(step, 7), made_up_batch(1000 + step, 1), made_up_batch(2000 + step, 3)]
+            batches = [random_batch(n_pairs, seed=step) for n_pairs in (7, 1, 3)]
             batches = batches[: 1 + step % 3]  # the second has fewer rows than there are ranks
             prediction_rate = step % 2 / 2
             options = StepOptions(settings, lr=3e-3, seed=step, bf16=False, prediction_rate=prediction_rate)
@@ -144,7 +110,7 @@ def test_two_ranks_have_the_losses_of_one_process(tmp_path: Path) -> None:
     assert found == pytest.approx(expected, rel=1e-9)
 
 
-@soak
+@pytest.mark.skipif(not SOAK, reason="make soak")
 def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(five_corpus: FiveCorpus) -> None:
     settings = ["train.max_steps=200", "train.validate_every=10", "model.dropout=0.1", "model.d_model=32"]
     settings += ["train.average=ema", "data.drop_duplicates=false"]
@@ -164,17 +130,15 @@ def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(fi
 def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
     first, words = torchruns(0), ["train", str(five_corpus.config), "train.max_steps=4000"]
     logs = [five_corpus.home / i for i in "01"]
-    variables = [{**first, "RANK": log.name, "LOCAL_RANK": log.name} for log in logs]
-    ranks = [
-        FORKS.Process(target=as_rank, args=(one, run_main, words, str(log)))
-        for one, log in zip(variables, logs, strict=True)
-    ]
-    for process in ranks:
-        process.start()
+    ranks = []
+    for log in logs:
+        variables = {**first, "RANK": log.name, "LOCAL_RANK": log.name}
+        ranks.append(FORKS.Process(target=as_rank, args=(variables, run_main, words, str(log))))
+        ranks[-1].start()
     wait_for_step(five_corpus.run, 1)
     ranks[1].kill()
     ranks[0].join(PATIENCE_S)
-    done = Done([], ranks[0].exitcode or 0, b"", logs[0].read_bytes().replace(b"\r", b"\n"))
+    done = subprocess.CompletedProcess([], ranks[0].exitcode or 0, b"", logs[0].read_bytes().replace(b"\r", b"\n"))
     one_clear_error(done, 1, "another of the 2 processes is gone")
 
 

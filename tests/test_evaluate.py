@@ -11,27 +11,9 @@ from sacrebleu.significance import PairedTest, Result
 from nmt.errors import DataError, InputError
 from nmt.evaluate import bleu_tokenizer, paired_scores, perplexity, sacrebleu_metrics, score
 
-HYPOTHESES = [
-    "The cat sat on the mat.",
-    "A dog runs through the park",
-    "Two birds fly over the house!",
-    "He bought a book yesterday, it seems.",
-    "",
-]
-REFERENCES = [
-    "The cat is sitting on the mat.",
-    "A dog runs through a park.",
-    "two birds are flying over the house!",
-    "He bought a book yesterday.",
-    "It rains.",
-]
-OTHERS = [
-    "A cat sat on the mat.",
-    "The dog runs through the park.",
-    "Two Birds fly over that house!",
-    "Yesterday he bought a book.",
-    "Rain falls.",
-]
+HYPOTHESES = ["The cat sat on the mat.", "A dog runs through the park", "Two birds fly over the house!", ""]
+REFERENCES = ["The cat is on the mat.", "A dog runs in a park.", "two birds fly over the house!", "It rains."]
+OTHERS = ["A cat sat on the mat.", "The dog runs through the park.", "Two Birds fly over that house!", "Rain falls."]
 ALL = ("bleu", "chrf", "ter")
 
 
@@ -62,7 +44,7 @@ def test_the_interval_of_many_lines_contains_the_score_and_is_reproducible() -> 
 @pytest.mark.parametrize("metric", ALL)
 @pytest.mark.parametrize(
     ("hypotheses", "references"),
-    [([*REFERENCES[:4], "~~~"], REFERENCES), ([""] * 5, REFERENCES), (REFERENCES, REFERENCES), (["a", ""], ["", ""])],
+    [([*REFERENCES[:3], "~~~"], REFERENCES), ([""] * 4, REFERENCES), (REFERENCES, REFERENCES), (["a", ""], ["", ""])],
 )
 def test_extreme_scores_have_an_interval(hypotheses: list[str], references: list[str], metric: str) -> None:
     """A bootstrap sample of only wrong lines scores 0."""
@@ -86,7 +68,7 @@ def test_the_target_language_picks_the_tokenizer() -> None:
 def test_unequal_numbers_of_lines_are_refused(reference: list[str]) -> None:
     with pytest.raises(DataError) as caught:
         score(HYPOTHESES, [REFERENCES, reference])
-    assert str(caught.value) == f"5 hypotheses but {len(reference)} lines in reference 2"
+    assert str(caught.value) == f"4 hypotheses but {len(reference)} lines in reference 2"
     assert "line N" in caught.value.hint
 
 

@@ -45,9 +45,8 @@ def test_idle_threads_sleep_before_torch_is_imported() -> None:
 
 
 def test_a_policy_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        os, "environ", {"OMP_WAIT_POLICY": "ACTIVE", "LRU_CACHE_CAPACITY": "7", "MALLOC_ARENA_MAX": "1"}
-    )
+    environment = {"OMP_WAIT_POLICY": "ACTIVE", "LRU_CACHE_CAPACITY": "7", "MALLOC_ARENA_MAX": "1"}
+    monkeypatch.setattr(os, "environ", environment)
     prepare_torch()
     set_environment_variables(3)
     assert os.environ.items() >= {"LRU_CACHE_CAPACITY": "7", "OMP_NUM_THREADS": "3"}.items()
@@ -57,8 +56,6 @@ def test_a_policy_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("engine", ["ctranslate2", "torch"])
 def test_malloc_is_tuned_for_torch_only(engine: str, five_run: FiveRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """CTranslate2's threads would contend for the one heap."""
-    if engine == "ctranslate2":
-        pytest.importorskip("ctranslate2")
     tuned: list[bool] = []
     monkeypatch.setattr("nmt.processes.keep_freed_memory", lambda: tuned.append(True))
     load_translator(five_run.run, engine=engine)  # type: ignore[arg-type]

@@ -19,10 +19,8 @@ from nmt.config import load_config, settings
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 FOLDERS = [ROOT / name for name in ("configs", "data", "nmt", "tests")]
-PAGES = [
-    README,
-    *(page for folder in FOLDERS for page in sorted(folder.rglob("*.md")) if "downloads" not in page.parts),
-]
+FOUND = [page for folder in FOLDERS for page in sorted(folder.rglob("*.md"))]
+PAGES = [README, *(page for page in FOUND if "downloads" not in page.parts)]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]

@@ -5,6 +5,7 @@ import signal
 import subprocess
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -17,29 +18,24 @@ LINES = ["the cat sat on the mat", "a dog runs through the park"] * 3
 
 
 @pytest.fixture
-def children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
-    calls = []
-    run = subprocess.run
-
-    def counted(*args: Any, **options: Any) -> Any:
-        calls.append(args[0])
-        return run(*args, **options)
-
+def children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> mock.Mock:
+    """Counts child processes."""
+    counted = mock.Mock(wraps=subprocess.run)
     monkeypatch.setattr(subprocess, "run", counted)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return calls
+    return counted
 
 
-def test_unknown_tokenizers_are_checked(children: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unknown_tokenizers_are_checked(children: mock.Mock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300)).model
     Tokenizer(model)
-    assert children == []
+    assert not children.called
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "of another"))
     assert Tokenizer(model).encode("the cat") == Tokenizer(model).encode("the cat")
-    assert len(children) == 1
+    assert children.call_count == 1
 
 
-def test_an_unsafe_cache_is_not_trusted(children: list[Any], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unsafe_cache_is_not_trusted(children: mock.Mock, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300)).model
     (tmp_path / "cache" / "nmt").chmod(0o777)  # others could mark a file as checked there
     for _ in range(2):
@@ -47,10 +43,10 @@ def test_an_unsafe_cache_is_not_trusted(children: list[Any], tmp_path: Path, cap
         Tokenizer(model)
         (message,) = caplog.messages
         assert message.endswith("is no safe cache: others may write there; nothing is remembered")
-    assert len(children) == 2
+    assert children.call_count == 2
     (tmp_path / "cache" / "nmt").chmod(0o700)
     Tokenizer(model)
-    assert len(children) == 2
+    assert children.call_count == 2
 
 
 @pytest.mark.parametrize(
@@ -64,7 +60,7 @@ def test_an_unsafe_cache_is_not_trusted(children: list[Any], tmp_path: Path, cap
     ],
 )
 def test_a_tokenizer_that_crashes_or_hangs_does_so_in_the_child(
-    children: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, statement: str, message: str
+    children: mock.Mock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, statement: str, message: str
 ) -> None:
     """With a fake sentencepiece, because no model is known that crashes this version of the real one."""
     (tmp_path / "sentencepiece.py").write_text(f"def SentencePieceProcessor(model_proto):\n    {statement}\n")
@@ -81,4 +77,4 @@ def test_a_tokenizer_that_crashes_or_hangs_does_so_in_the_child(
             Tokenizer(b"hostile")
         assert str(caught.value).startswith(f"the tokenizer {message}")
         assert caught.value.hint
-    assert len(children) == 2
+    assert children.call_count == 2

@@ -18,7 +18,7 @@ BARS = {  # most lines in all files that match
     ("README.md",): 200,
     ("nmt/**/*.py",): 18_720,
     ("nmt/model/**/*.py", "nmt/decode/**/*.py"): 2965,
-    ("tests/**/*.py",): 21_550,
+    ("tests/**/*.py",): 21_000,
 }
 OURS = {"nmt-trainer", "pip"}
 MAX_LINES = {ast.FunctionDef: 60, ast.ClassDef: 250, ast.Module: 400}

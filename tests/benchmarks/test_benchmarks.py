@@ -59,9 +59,8 @@ def test_training(five_corpus: FiveCorpus, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(sys, "argv", [*map(str, plain.command[1:]), "--epochs=1", "--validate-s=0"])
     plain_loop.main()  # in this process: faster
     steps = plain.progress.read_text().splitlines()
-    assert sum(plain.tokens(line, 0.0) for line in steps) == sum(
-        len(ids) + 1 for _, ids in json.loads((task.home / "task.json").read_text())["train"]
-    )
+    pairs = json.loads((task.home / "task.json").read_text())["train"]
+    assert sum(plain.tokens(line, 0.0) for line in steps) == sum(len(ids) + 1 for _, ids in pairs)
     assert any("dev_bleu" in line for line in steps)
 
 

@@ -49,12 +49,9 @@ def test_errors_page_and_cleaned_files(tmp_path: Path) -> None:
 def test_what_cannot_be_checked_is_refused_and_control_characters_are_escaped(tmp_path: Path) -> None:
     (tmp_path / "a.de").write_text("a \x1b[31mb\n")
     (tmp_path / "a.en").write_text("")
-    for args, message in (
-        (["a.de"], "a config (.yaml) or two files are needed"),
-        (["a.de", "none.en"], "none.en"),
-        (["a.de", "a.en"], "a.en is empty"),
-    ):
-        one_clear_error(run_nmt("check", *args, cwd=tmp_path), 2, message)
+    one_clear_error(run_nmt("check", "a.de", cwd=tmp_path), 2, "a config (.yaml) or two files are needed")
+    one_clear_error(run_nmt("check", "a.de", "none.en", cwd=tmp_path), 2, "none.en")
+    one_clear_error(run_nmt("check", "a.de", "a.en", cwd=tmp_path), 2, "a.en is empty")
     (tmp_path / "a.yaml").write_text(
         "run: x\ndata: {train: {source: a.de, target: a.de}, mix: {b: {source: a.de, target: a.de, weight: 0.1}}}\n"
     )

@@ -58,10 +58,3 @@ def test_config_of_a_file_marks_what_training_chooses_and_training_says_what(fiv
     assert chosen.keys() == marked
     assert chosen["model.d_ff"] == "256"
     assert f"as in {five_run.run}: " in fine.stderr.decode(), "inherited sizes are logged as such"
-
-
-def test_all_faults_of_a_config_are_reported_at_once(tmp_path: Path) -> None:
-    (tmp_path / "bad.yaml").write_text("run: runs/x\ndata:\n  train: {source: train.zh}\n")
-    done = run_nmt("train", "bad.yaml", "seed=-1", cwd=tmp_path)
-    for fragments in (["bad.yaml:3", "'data.train.target' is missing"], ["command line", "'seed'", "got -1"]):
-        one_clear_error(done, 2, *fragments, n_errors=2)

@@ -1,9 +1,7 @@
-"""`nmt download`, configs that name a corpus, and `make pipeline` with settings."""
+"""`nmt download`, and configs that name a corpus."""
 
 import gzip
-import shutil
 import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +12,6 @@ from mirror import Mirror, serving
 
 from nmt.corpus.catalog import CORPORA
 
-PROJECT = Path(__file__).parents[2]
 TOK = CORPORA["multi30k-tok"]
 # nmt pins no hashes of the tokenized French and Czech files, so tests may serve any content.
 NAMES = TOK.files(("fr", "cs"))
@@ -113,23 +110,3 @@ def test_errors(home: Path, mirror: Mirror) -> None:
     ):
         one_clear_error(run_nmt("download", *command, cwd=home), code, message)
     assert not list(home.rglob("*.gz"))
-
-
-def made(*words: str, cwd: Path = PROJECT) -> list[str]:
-    """Return the nmt commands that `make pipeline WORDS` would run."""
-    command = ["make", "-n", "-o", ".venv/.installed", "pipeline", *words]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True)
-    lines = done.stdout.replace("\\\n", "").splitlines()
-    return [" ".join(line.split()).removeprefix(".venv/bin/") for line in lines if line.startswith(".venv/bin/nmt")]
-
-
-@pytest.mark.skipif(shutil.which("make") is None, reason="no make")
-def test_make_pipeline_passes_settings_on() -> None:
-    config = "CONFIG=configs/multi30k-en-de.yaml"
-    assert made(config, "MIN_BLEU=1.5") == [
-        "nmt tokenize configs/multi30k-en-de.yaml",
-        "nmt train configs/multi30k-en-de.yaml",
-    ]
-    tokenize, train = made(config, "train.max_steps=20", "run=runs/other")
-    for command in (tokenize, train):
-        assert sorted(command.split()[3:]) == ["run=runs/other", "train.max_steps=20"]

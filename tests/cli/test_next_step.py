@@ -11,14 +11,8 @@ from conftest import run_nmt
     ("files", "expected"),
     [
         ({}, None),
-        (
-            {"text.de": "ja\n", "text.en": "yes\n"},
-            "nmt check text.de text.en, then nmt init text.de text.en -o mine.yaml",
-        ),
-        (
-            {"a b.de": "ja\n", "a b.en": "yes\n"},
-            "nmt check 'a b.de' 'a b.en', then nmt init 'a b.de' 'a b.en' -o mine.yaml",
-        ),
+        ({"a.de": "ja\n", "a.en": "yes\n"}, "nmt check a.de a.en, then nmt init a.de a.en -o mine.yaml"),
+        ({"a b.de": "ja\n", "a b.en": "yes\n"}, "nmt check 'a b.de' 'a b.en', then nmt init 'a b.de' 'a b.en' -o "),
         ({"dev.de": "a", "dev.en": "b", "train.de": "a a a", "train.en": "b b b"}, "nmt check train.de train.en, "),
         ({"text.de": "ja\n", "other.en": "yes\n"}, None),
         ({"text.de": "ja\n", "text.en": ""}, None),
@@ -26,10 +20,7 @@ from conftest import run_nmt
         ({"page.png": "\0", "page.pdf": "%PDF"}, None),
         ({"text.de": "ja\n", "text.en": "yes\n", "mine.yaml": "# mine\nrun: runs/mine\n"}, "nmt train mine.yaml"),
         ({"settings.yaml": "train: 1\n"}, None),
-        (
-            {"mine.yaml": "run: runs/mine\n", "runs/mine/model.safetensors": "?"},
-            'nmt translate "A sentence."  (with runs/mine)',
-        ),
+        ({"a.yaml": "run: runs/a\n", "runs/a/model.safetensors": "?"}, 'nmt translate "A sentence."  (with runs/a)'),
     ],
 )
 def test_a_plain_nmt_says_what_to_do_next(tmp_path: Path, files: dict[str, str], expected: str | None) -> None:

@@ -9,9 +9,8 @@ from nmt.insight.curves import CHARTS
 
 def test_report_is_written_into_the_run_or_a_file(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "runs" / "copy")
-    newest, two = run_together(
-        ["report"], ["report", run, five_run.run, "--no-evaluate", "-o", tmp_path / "two.html"], cwd=tmp_path
-    )
+    both = ["report", run, five_run.run, "--no-evaluate", "-o", "two.html"]
+    newest, two = run_together(["report"], both, cwd=tmp_path)
     assert out_lines(newest) == out_lines(two) == []
     assert err_lines(newest) == ["written to runs/copy/report.html"]
     page = (run / "report.html").read_text()

@@ -13,12 +13,8 @@ ORIGIN = {"input": "a", "model": "b"}
 
 def test_a_part_file_that_is_in_use_or_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "out"
-    again = resumed_output(path, ORIGIN)
-    with (
-        resumed_output(path, ORIGIN),
-        pytest.raises(InputError, match=r"another command is writing .*out\.part"),
-        again,
-    ):
+    first, again = resumed_output(path, ORIGIN), resumed_output(path, ORIGIN)
+    with first, pytest.raises(InputError, match=r"another command is writing .*out\.part"), again:
         pass
     absent = resumed_output(tmp_path / "absent" / "out", ORIGIN)
     with pytest.raises(OutputError, match=r"cannot write .*out\.part: No such file") as caught, absent:

@@ -2,7 +2,6 @@
 
 import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,11 +15,8 @@ LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} (DEBUG|INFO|WARNING|
 
 
 @pytest.fixture(autouse=True)
-def info() -> Iterator[None]:
-    level = log.level
-    log.setLevel(logging.INFO)
-    yield
-    log.setLevel(level)
+def info(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "nmt")
 
 
 def messages(file: Path) -> list[str]:

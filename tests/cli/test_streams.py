@@ -8,7 +8,6 @@ import pty
 import re
 import select
 import signal
-import stat
 import subprocess
 import sys
 import termios
@@ -90,22 +89,18 @@ def test_input_and_output_that_cannot_be_used_are_one_clear_error(five_run: Five
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
 def test_a_full_disk_is_one_clear_error(five_run: FiveRun) -> None:
-    full = Path("/dev/full")
-    if not (full.exists() and stat.S_ISCHR(full.stat().st_mode)):
-        pytest.skip("no /dev/full here")
     for args in (["translate", "-m", five_run.run, SOURCE[0]], ["config"], ["--help"]):
-        with full.open("wb") as out:
+        with Path("/dev/full").open("wb") as out:
             done = run_nmt(*args, stdout=out)
         one_clear_error(done, 1, "cannot write the output: No space left on device")
 
 
-def in_shell(command: str, cwd: Path, *, stdin: bytes = b"") -> Done:
+def in_shell(line: str, cwd: Path, *, stdin: bytes = b"") -> Done:
     """Run a line of bash in which `nmt` is defined."""
-    nmt = f"nmt() {{ '{sys.executable}' -m nmt \"$@\"; }}\n"
-    return subprocess.run(
-        ["bash", "-c", nmt + command], input=stdin, cwd=cwd, env=environment(), capture_output=True, check=False
-    )
+    command = ["bash", "-c", f"nmt() {{ '{sys.executable}' -m nmt \"$@\"; }}\n{line}"]
+    return subprocess.run(command, input=stdin, cwd=cwd, env=environment(), capture_output=True, check=False)
 
 
 def test_a_closed_pipe_ends_quietly(five_run: FiveRun) -> None:

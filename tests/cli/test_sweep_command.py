@@ -69,9 +69,6 @@ def test_values_are_separated_by_commas_outside_of_brackets() -> None:
     assert split_values("") == [""]
 
 
-soak = pytest.mark.skipif(not SOAK, reason="starts several trainings: NMT_SOAK=1")
-
-
 def sweep(corpus: FiveCorpus, directory: Path) -> list[object]:
     return ["sweep", corpus.config, *SMALL, *ARGUMENTS, "--threads", 1, "-o", directory]
 
@@ -82,7 +79,7 @@ def result(corpus: FiveCorpus, directory: Path) -> tuple[list[str], Any]:
     return winner, json.loads((directory / "sweep.json").read_text())["results"]
 
 
-@soak
+@pytest.mark.skipif(not SOAK, reason="starts several trainings: NMT_SOAK=1")
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143), (signal.SIGINT, 130)]
 )

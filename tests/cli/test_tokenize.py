@@ -1,6 +1,6 @@
 """`nmt tokenize`."""
 
-from conftest import ONE_PER_SIDE, TARGET, FiveCorpus, err_lines, one_clear_error, out_lines, run_nmt
+from conftest import TARGET, FiveCorpus, err_lines, one_clear_error, out_lines, run_nmt
 
 from nmt.text.tokenizer import Tokenizer
 
@@ -26,12 +26,11 @@ def test_tokenize_writes_a_tokenizer_and_prints_statistics(five_corpus: FiveCorp
 
 
 def test_tokenize_one_per_side_quietly_without_torch(five_corpus: FiveCorpus) -> None:
-    env = {"PYTHONPROFILEIMPORTTIME": "1"}
-    done = run_nmt("tokenize", five_corpus.config, *ONE_PER_SIDE, "-q", "--show", "我 Beijing", env=env)
+    env, apart = {"PYTHONPROFILEIMPORTTIME": "1"}, ["tokenizer.joint=false", "model.tied_embeddings=none"]
+    done = run_nmt("tokenize", five_corpus.config, *apart, "-q", "--show", "我 Beijing", env=env)
     assert not (five_corpus.run / "tokenizer.model").exists()
-    source, target = (
-        Tokenizer((five_corpus.run / name).read_bytes()) for name in ("tokenizer.src.model", "tokenizer.tgt.model")
-    )
+    files = [five_corpus.run / f"tokenizer.{side}.model" for side in ("src", "tgt")]
+    source, target = (Tokenizer(file.read_bytes()) for file in files)
     assert len(source.encode("学校")) < len(target.encode("学校")), "each has the words of its side"
     assert len(target.encode("Beijing")) < len(source.encode("Beijing"))
     assert out_lines(done) == [" ".join(source.pieces(source.encode("我 Beijing")))]
@@ -45,12 +44,11 @@ def test_an_unusable_corpus_is_refused_before_anything_is_written(five_corpus: F
     (home / "short.en").write_text("".join(f"{line}\n" for line in TARGET[:4]))
     (home / "empty").write_text("")
     before = sorted(home.rglob("*"))
-    cases = [
+    for changes, fragments in (
         (["source=none.zh"], ["cannot read", "none.zh: No such file"]),
         (["source=empty", "target=empty"], ["empty is empty"]),
         (["source=[train.zh, short.en]"], ["train.zh + ", "short.en has 9 lines but", "train.en has 5"]),
-    ]
-    for changes, fragments in cases:
+    ):
         settings = [f"data.train.{change}" for change in changes]
         one_clear_error(run_nmt("tokenize", five_corpus.config, *settings), 2, *fragments)
     no_test = run_nmt("train", five_corpus.config, "data.test.source=none.zh")

@@ -24,10 +24,7 @@ data:
     [
         ("data.train=[]", "command line: train needs corpora that have languages"),
         ("data.train=[{source: a, target: b}]", "command line: train needs corpora that have languages, such as de-en"),
-        (
-            "data.train=[{source: a, target: b, languages: de}]",
-            "'data.train.0.languages': input should be two language",
-        ),
+        ("data.train=[{source: a, target: b, languages: de}]", "'data.train.0.languages': input should be two"),
         ("data.dev=null", "dev must be a list of corpora, as train is"),
         ("data.dev={source: a, target: b}", "dev must be a list of corpora, as train is"),
         ("data.dev=[{source: a, target: b, languages: en-fr}]", "dev has en-fr, but train has no corpus into that"),
@@ -57,9 +54,7 @@ def test_a_config_of_several_directions_and_of_one_of_them_are_read_back_as_writ
     assert (data.dev, directed(config, "de-en").data.dev) == (None, config.data.dev[0])  # type: ignore[index]
 
 
-@pytest.mark.parametrize(
-    ("asked", "meant"), [("de-en", "de-en"), ("de", "en-de"), ("en", "en"), ("fr-de", "fr-de"), ("fr-en", "fr-en")]
-)
+@pytest.mark.parametrize(("asked", "meant"), [("de-en", "de-en"), ("de", "en-de"), ("en", "en"), ("fr-de", "fr-de")])
 def test_a_direction_is_meant_by_its_target_if_no_other_has_it(folder: Path, asked: str, meant: str) -> None:
     """A direction without training pairs is fine if both languages have some."""
     assert chosen_direction(load(folder, SEVERAL).data, ["en", "de"], asked) == meant

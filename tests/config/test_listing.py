@@ -62,16 +62,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_first_place_that_exists(project: Path, tmp_path: Path) -> None:
     assert data_root("corpus") == Path("corpus"), "as it is, if there is none"
-    found = []
-    for place in (
-        project.parent / "shared/data/corpus",
-        project / "data/downloads/corpus",
-        tmp_path / "data/corpus",
-        project / "corpus",
-    ):
-        place.mkdir(parents=True)
-        found.append(data_root("corpus").resolve() == place)
-    assert found == [True] * 4
+    for place in ("shared/data/corpus", "project/data/downloads/corpus", "data/corpus", "project/corpus"):
+        (tmp_path / place).mkdir(parents=True)
+        assert data_root("corpus").resolve() == tmp_path / place
 
 
 def test_places_are_not_searched_for_paths_that_lead_elsewhere(project: Path, tmp_path: Path) -> None:

@@ -210,10 +210,8 @@ def test_dev_with_its_sides_exchanged_and_leaks(clean: list[Texts], tmp_path: Pa
         (source, target.upper().replace(".", "!"))
         for (source, _), (_, target) in zip(test[30:50], train[200:220], strict=True)
     ]
-    corpora = [
-        write(tmp_path, name, pairs, ("a", "b"))
-        for name, pairs in (("train", train), ("dev", exchanged), ("test", test))
-    ]
+    parts = {"train": train, "dev": exchanged, "test": test}
+    corpora = [write(tmp_path, name, pairs, ("a", "b")) for name, pairs in parts.items()]
     report = check(corpora)
     found = {(finding.corpus, finding.kind.name): finding for finding in report.findings}
     assert found["dev", "swapped"].severity == "error"

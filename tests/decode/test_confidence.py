@@ -99,10 +99,8 @@ def test_doubts_name_the_line_and_why(monkeypatch: pytest.MonkeyPatch, caplog: p
     with caplog.at_level("WARNING", "nmt"):
         found = doubts(translator, line, 1.0)
     confidence, *others = found
-    assert (confidence[:13], others) == (
-        "confidence 0.",
-        [f"attention covers {1 / n_source:.0%} of the source", REPEATS],
-    )
+    assert confidence.startswith("confidence 0.")
+    assert others == [f"attention covers {1 / n_source:.0%} of the source", REPEATS]
     assert doubts(translator, line, 0.0) == others
     assert caplog.messages[0] == f"line 7 is doubtful: {', '.join(found)}"
     line.source = "the dog the dog"

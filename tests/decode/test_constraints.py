@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection
+from itertools import product
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from nmt.text import EOS
 
 TERMS = [(), ((A,),), ((A, B),), ((A, A, B),), ((A, B), (C,)), ((A,), (A,)), ((A, B, A), (A, B, A)), ((A, A), (B,))]
 Terms = tuple[tuple[int, ...], ...]
+OPTIONS = [*product([0.0, 0.6, 1.0, 2.0], ["average", "gnmt"], range(4), [2, 4])]
 
 
 def has_all(tokens: list[int], terms: Terms, inside_words: Collection[int] = ()) -> bool:
@@ -26,19 +28,20 @@ def has_all(tokens: list[int], terms: Terms, inside_words: Collection[int] = ())
     return all(len(re.findall(one, "".join(map(str, tokens)))) >= patterns.count(one) for one in patterns)
 
 
-@given(st.integers(0, 10**6), st.sampled_from(TERMS), st.sampled_from([(), (B,), (B, C)]), st.sampled_from([2, 4]))
+@given(st.integers(0, 10**6), st.sampled_from(TERMS), st.sampled_from([(), (B,), (B, C)]), st.sampled_from(OPTIONS))
 @settings(max_examples=40)
-def test_a_beam_that_holds_everything_is_brute_force(
-    seed: int, terms: Terms, inside: tuple[int, ...], limit: int
-) -> None:
+def test_a_beam_that_holds_everything_is_brute_force(seed: int, terms: Terms, inside: Any, chosen: Any) -> None:
     """Terms raise the limit of the options so far that they fit."""
-    options = SearchOptions(beam=400, n_best=400, max_length_a=0, max_length_b=limit, min_length=0)
+    alpha, penalty, shortest, longest = chosen
+    limits = {"max_length_a": 0, "max_length_b": longest, "min_length": shortest}
+    options = SearchOptions(beam=400, n_best=400, alpha=alpha, length_penalty=penalty, **limits)
     table, rows = random_table(seed), [(A, B), (C,)]
     found = search(TableModel(table), sources(*rows), options, constraints=[Constraint(terms, inside), Constraint()])
     for one, row, (required, within) in zip(found, rows, [(terms, inside), ((), ())], strict=True):
         every = all_hypotheses(table, (*row, EOS), options, sum(map(len, required)))
         expected = [h for h in every if has_all(h.tokens, required, within)]
         assert [h.tokens for h in one] == [h.tokens for h in expected]
+        assert [h.score for h in one] == pytest.approx([h.score for h in expected])
         assert [h.log_probs for h in one] == [pytest.approx(h.log_probs) for h in expected]
 
 

@@ -31,12 +31,6 @@ def test_wrong_option_is_refused(wrong: dict[str, Any], words: str) -> None:
         SearchOptions().changed(**wrong)
 
 
-def test_hint_says_how_to_get_more_hypotheses() -> None:
-    with pytest.raises(ConfigError) as caught:
-        SearchOptions(n_best=10)
-    assert caught.value.hint == "add --beam 10"
-
-
 @pytest.mark.parametrize("penalty", ["average", "gnmt"])
 def test_strongest_penalty_of_longest_translation_is_finite(penalty: Any) -> None:
     options = SearchOptions(alpha=10, length_penalty=penalty)  # the largest valid alpha

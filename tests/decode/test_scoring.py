@@ -9,7 +9,6 @@ from conftest import model_of
 from models import FAMILY, name, small_translator, translator_without_bytes
 
 from nmt.decode import scoring
-from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.scoring import score_pairs
 from nmt.text import BOS, EOS
 from nmt.text.batches import pad_source
@@ -38,13 +37,11 @@ def test_scores_are_those_of_each_pair_alone(choices: dict[str, Any], monkeypatc
         assert hypothesis.score == pytest.approx(math.fsum(expected) / ((5 + len(expected)) / 6) ** 0.6, abs=1e-9)
 
 
-def test_what_the_model_cannot_hold_is_not_scored(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_too_long_is_not_scored(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     translator = small_translator()
-    engine = translator.engine
-    assert isinstance(engine, TorchEngine)
     long, fits = "the red dog runs " * 9, "the dog sleeps"
     n_pieces, limit = (len(translator.tokenizers.target.encode(text)) for text in (long, fits))
-    engine.max_length = limit + 1
+    monkeypatch.setattr(translator.engine, "max_length", limit + 1)
     pairs = [Pair(1, "a", long), Pair(2, "a", fits)]
     with caplog.at_level("WARNING", "nmt"):
         too_long, longest = (found.hypotheses[0] for found in score_pairs(translator, pairs, translator.options))

@@ -1,4 +1,4 @@
-"""Search compared with brute force and with a plain loop for greedy search; samples have the right probabilities."""
+"""Search compared with a plain loop (test_constraints.py: with brute force); samples have the right probabilities."""
 
 import itertools
 import math
@@ -54,26 +54,6 @@ def all_hypotheses(
     return sorted(found, key=lambda h: -h.score)
 
 
-@given(
-    seed=st.integers(0, 10**6),
-    alpha=st.sampled_from([0.0, 0.6, 1.0, 2.0]),
-    penalty=st.sampled_from(["average", "gnmt"]),
-    min_length=st.integers(0, 3),
-)
-@settings(max_examples=25)
-def test_a_beam_that_holds_everything_is_brute_force(seed: int, alpha: float, penalty: Any, min_length: int) -> None:
-    options = SearchOptions(
-        beam=45, n_best=45, alpha=alpha, length_penalty=penalty, max_length_a=0, max_length_b=4, min_length=min_length
-    )
-    table = random_table(seed)
-    rows = [(A, B), (C,)]
-    for found, row in zip(search(TableModel(table), sources(*rows), options), rows, strict=True):
-        expected = all_hypotheses(table, (*row, EOS), options)
-        assert [h.tokens for h in found] == [h.tokens for h in expected]
-        assert [h.score for h in found] == pytest.approx([h.score for h in expected])
-        assert [h.log_prob for h in found] == pytest.approx([h.log_prob for h in expected])
-
-
 def greedy(table: Table, source: tuple[int, ...], options: SearchOptions) -> list[int]:
     """Greedy search as a plain loop."""
     ids: list[int] = []
@@ -109,9 +89,8 @@ def test_a_prefix_that_the_model_cannot_hold_is_refused() -> None:
 )
 def test_sampled_tokens_have_their_probabilities_by_a_chi_square_test(narrowed: dict[str, Any]) -> None:
     logits = torch.randn(150, dtype=torch.float64, generator=torch.Generator().manual_seed(1))  # 2.3 groups of 64
-    options = SearchOptions(
-        beam=1000, n_best=1000, sample=True, seed=4, max_length_a=0, max_length_b=2, min_length=1, **narrowed
-    )
+    limits = {"max_length_a": 0, "max_length_b": 2, "min_length": 1}
+    options = SearchOptions(beam=1000, n_best=1000, sample=True, seed=4, **limits, **narrowed)
     table: list[float] = logits.softmax(0).tolist()
     model = TableModel(lambda *_: table)
     found = [h for samples in search(model, sources(*[(A,)] * 10), options) for h in samples]
@@ -173,11 +152,6 @@ def test_in_fp32_samples_are_the_same_in_any_batch(n_vocab: int, scale: float, n
         for batch_size in (2, 7, len(rows)):
             rng.shuffle(order)
             assert samples(order, batch_size) == alone
-
-
-def test_a_model_that_gives_no_numbers_gives_no_hypotheses() -> None:
-    model = TableModel(lambda *_: [math.nan] * V)
-    assert search(model, sources((A,)), SearchOptions(beam=2)) == [[]]
 
 
 def test_a_live_hypothesis_that_is_as_good_as_the_worst_finished_one_ends_the_search() -> None:

@@ -90,12 +90,6 @@ def test_a_model_that_was_trained_with_terms_reads_them(monkeypatch: pytest.Monk
     assert read == [("the dog⟦=⟧ dog⟦/⟧.", n_pieces), ("the dog⟦=⟧ dog⟦/⟧.", 0)]
 
 
-def test_translate_takes_the_fields_of_search_options() -> None:
-    assert TRANSLATOR.translate(LINES[:1], beam=1) == [
-        next(TRANSLATOR.translate_lines(LINES[:1], SearchOptions(beam=1, max_length_a=0.5, max_length_b=4))).text
-    ]
-
-
 @pytest.mark.parametrize("wrong", [None, b"", 3])
 def test_text_that_is_not_a_string_is_refused(wrong: Any) -> None:
     with pytest.raises(InputError, match=f"text 2 is {wrong!r}, not a string"):
@@ -132,9 +126,8 @@ def test_windows_are_shorter_on_a_slow_machine(monkeypatch: pytest.MonkeyPatch) 
 def test_the_end_of_each_window_is_told_after_its_last_line() -> None:
     order: list[str] = []
     options = TRANSLATOR.with_options(beam=1)
-    for found in TRANSLATOR.translate_lines(
-        ["dog", "", "cat"], options, window=2, after_window=lambda: order.append("end")
-    ):
+    texts = ["dog", "", "cat"]
+    for found in TRANSLATOR.translate_lines(texts, options, window=2, after_window=lambda: order.append("end")):
         order.append(found.source)  # noqa: PERF401 - the order of both is tested
     assert order == ["dog", "", "end", "cat", "end"]
 

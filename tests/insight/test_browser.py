@@ -10,8 +10,11 @@ import pytest
 from conftest import ARABIC, SCREENS, SOURCE, TARGET, FiveRun, check_accessible, opened_text, run_nmt, write_five
 from models import RNNS, TRANSFORMERS, name, translator_without_bytes
 
+from nmt.corpus.check import check
+from nmt.corpus.reading import CorpusFiles
+from nmt.corpus.render import as_plain
 from nmt.decode.translator import load
-from nmt.insight import compare, growth, report
+from nmt.insight import compare, growth, pages, report
 from nmt.insight.compare import EvaluationSet
 from nmt.insight.explain import Choice, Explanation, Token, explain
 from nmt.insight.render import as_page
@@ -20,6 +23,7 @@ from nmt.run.directory import RunDirectory
 
 pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")  # before runs are trained for it
 
+ZH_EN = Path(__file__).parents[2] / "data" / "zh-en"
 SECTIONS = ["map", "words", "attention", "search", "reference", "one-pass", "masks", "stages"]
 
 
@@ -76,6 +80,26 @@ def test_the_comparison_is_drawn_and_accessible(browser: Any, tmp_path: Path, sc
         assert page.locator("details table").count() == 1
         assert "read" in page.locator(".sides u").all_inner_texts()
         assert page.locator("#lines b").first.inner_text() == SOURCE[4], "it differs most"
+        check_accessible(page)
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_the_page_of_a_check_shows_all_findings(browser: Any, tmp_path: Path, screen: dict[str, Any]) -> None:
+    sides = [(ZH_EN / f"train.{lang}").read_text("utf-8").splitlines(keepends=True)[:1000] for lang in ("zh", "en")]
+    del sides[1][500]
+    sides[1][20] = "<script>document.title = 'bad'</script> &amp;\n"
+    paths = [tmp_path / "train.zh", tmp_path / "train.en"]
+    for path, lines in zip(paths, sides, strict=True):
+        path.write_text("".join(lines), encoding="utf-8")
+    report = check([CorpusFiles("train", [paths[0]], [paths[1]])], ("zh", "en"))
+    with opened_text(browser, tmp_path, pages.page("check", "nmt check", as_plain(report)), **screen) as page:
+        assert page.title() == "nmt check"
+        sections = [section.get_attribute("id") for section in page.locator("main section").all()]
+        assert sections == ["overview", "errors", "warnings", "notes", "files"]
+        assert page.locator("#finding-table tbody tr").count() == len(report.findings)
+        assert page.locator(".finding").count() == len(report.findings)
+        assert "different numbers of lines" in page.locator("#error-list").inner_text()
+        assert "<script>" in page.locator("#warning-list").inner_text()
         check_accessible(page)
 
 

@@ -46,19 +46,14 @@ def test_the_numbers_are_those_of_the_snapshots(run: RunDirectory, found: Growth
         with torch.inference_mode():
             weights = model.attention(torch.tensor([[*src, EOS]]), torch.tensor([[BOS, *tgt]]))
         torch.testing.assert_close(found.cross[n], weights.cross[:, 0])
-        sides = (
-            (model.source_embedding, dict.fromkeys([*src, EOS])),
-            (model.target_embedding, dict.fromkeys([*tgt, EOS])),
-        )
-        vectors.append(torch.cat([embedding.weight[list(ids)].detach() for embedding, ids in sides]))
+        sides = (model.source_embedding, src), (model.target_embedding, tgt)
+        chosen = [embedding.weight[list(dict.fromkeys([*ids, EOS]))].detach() for embedding, ids in sides]
+        vectors.append(torch.cat(chosen))
         samples = [(a, b) for a, b, _ in read_figures(run)[1][-1]["samples"]]
         assert found.n_pairs == 1 + len(samples) > 1
         for head in attention_summary(translator, [(SOURCE[0], TARGET[1]), *samples]):
-            shares = {
-                one.role: one.shares[n]
-                for one in found.heads
-                if (one.part, one.layer, one.head) == (head.part, head.layer, head.head)
-            }
+            place = head.part, head.layer, head.head
+            shares = {one.role: one.shares[n] for one in found.heads if (one.part, one.layer, one.head) == place}
             expected = {"end": head.boundary, "previous": head.previous}
             if head.part == "cross":
                 expected = {"end": head.boundary, "alignment": 2**-head.entropy * (1 - head.boundary)}

@@ -2,7 +2,6 @@
 
 import math
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +13,8 @@ from torch import Tensor
 
 import nmt
 from nmt.decode.translator import load
-from nmt.errors import ConfigError, DataError, InputError
+from nmt.errors import DataError, InputError
 from nmt.insight.heads import FIGURES, attention_summary, head_figures
-from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.text.batches import collate
 
 N = 6
@@ -86,13 +84,9 @@ def test_parts_without_attention_are_left_out() -> None:
     assert [(one.part, one.layer, one.head) for one in found] == [("cross", 1, 1)]
 
 
-def test_exports_ensembles_and_empty_corpora_are_refused(five_run: FiveRun, tmp_path: Path) -> None:
+def test_ensembles_and_empty_corpora_are_refused(five_run: FiveRun) -> None:
     assert nmt.attention_summary is attention_summary
     with pytest.raises(InputError, match="an ensemble gives no attention weights"):
         attention_summary(load([five_run.run, five_run.run]), [("a", "b")])
-    translator = load(five_run.run, engine="torch")
-    to_ctranslate2(translator, tmp_path / "export")
-    with pytest.raises(ConfigError, match="CTranslate2 has no attention weights"):
-        attention_summary(load(tmp_path / "export"), [("a", "b")])
     with pytest.raises(DataError, match="no pairs to compute attention for"):
         attention_summary(five_run.run, [])

@@ -31,7 +31,6 @@ def test_a_run(five_run: FiveRun) -> None:
 
 
 def test_a_model_file_and_an_export_say_the_same_of_the_model(five_run: FiveRun, tmp_path: Path) -> None:
-    pytest.importorskip("ctranslate2")
     to_ctranslate2(load(five_run.run, "cpu"), tmp_path / "export", "float32")
     run, file, export = (information(path) for path in (five_run.run, five_run.model_file, tmp_path / "export"))
     for key in ("architecture", "parameters", "tokenizer", "languages"):

@@ -1,14 +1,13 @@
 """Shared by all exports: what may be replaced, and the log-probabilities that engines are compared on."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import FiveRun, file_bytes, one_clear_error, run_nmt
 from models import random_translator
 
-from nmt.decode.translator import Translator
 from nmt.errors import InputError
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.interchange.export import check_replaceable
@@ -41,12 +40,13 @@ def test_only_an_export_or_an_empty_directory_is_replaced(tmp_path: Path, monkey
 
 @pytest.mark.parametrize(("to", "mark"), [(to_ctranslate2, "config.yaml"), (to_huggingface, "README.md")])
 def test_a_downloaded_model_with_the_same_file_names_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: Callable[[Translator, Path], None], mark: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, to: Any, mark: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     translator = random_translator(d_model=8, d_ff=8, n_heads=2, norm="post")
-    to(translator, tmp_path / "out")
-    to(translator, tmp_path / "out")
+    for _ in range(2):
+        to(translator, tmp_path / "out")
+    assert ("because transformers is not installed" in caplog.text) == (to is to_huggingface)
     for write in ((tmp_path / "out" / mark).write_text, lambda _: (tmp_path / "out" / mark).unlink()):
         write("of another tool")
         before = file_bytes(tmp_path / "out")

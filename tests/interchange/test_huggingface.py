@@ -1,7 +1,6 @@
 """Export to Hugging Face: transformers computes our logits, ids and texts, can train the model and save it again."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,18 +60,12 @@ def check_searches(theirs: Any, translator: Translator) -> None:
     n = len(translator.tokenizers.source)
     rows = [torch.randint(4, n, (length,), generator=generator).tolist() for length in range(1, 13)]
     src = collate(rows, rows, list(range(len(rows)))).src
+    limits = {"max_length": 21, "forced_eos_token_id": None, "logits_processor": [force_eos]}
     for beam in (1, 5):
         options = translator.with_options(beam=beam, max_length_a=0.0, max_length_b=20)
         ours = [best.tokens for best in search_with_bans(translator, rows, options)]
         with torch.inference_mode():
-            found = theirs.generate(
-                input_ids=src,
-                attention_mask=src != PAD,
-                num_beams=beam,
-                max_length=21,
-                forced_eos_token_id=None,
-                logits_processor=[force_eos],
-            )
+            found = theirs.generate(src, attention_mask=src != PAD, num_beams=beam, **limits)
         assert [row[1 : row.index(EOS) + 1] for row in found.tolist()] == ours
 
 
@@ -180,16 +173,6 @@ def test_command_exports_a_run_with_its_scores(five_run: FiveRun, tmp_path: Path
     inputs = tokenizer(five_run.source_file.read_text(encoding="utf-8").splitlines(), return_tensors="pt", padding=True)
     with torch.inference_mode():
         assert tokenizer.batch_decode(theirs.generate(**inputs), skip_special_tokens=True) == TARGET
-
-
-def test_without_transformers_it_warns(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = tmp_path / "out"
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "transformers", None)
-        done = run_nmt("export", "-m", five_run.run, "--to", "huggingface", "-o", out)
-    warning, _ = err_lines(done)
-    assert "not compared with nmt, because transformers is not installed" in warning
-    assert loaded(out)[0].config.model_type == "pegasus"
 
 
 def test_what_is_for_ctranslate2_is_refused(five_run: FiveRun, tmp_path: Path) -> None:

@@ -33,30 +33,16 @@ pytestmark = pytest.mark.filterwarnings("ignore:Recommended")  # a warning about
 
 OPUS = {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8}
 OPUS |= {"decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048, "max_position_embeddings": 512}
+APART, UNTIED = {"share_encoder_decoder_embeddings": False}, {"tie_word_embeddings": False}
+TURNED = {"source_spm": spm(ENGLISH + TARGET), "target_spm": spm(GERMAN + SOURCE)}
 SHAPES: dict[str, dict[str, Any]] = {
     "as OPUS-MT": {},
-    "output apart": {"tie_word_embeddings": False},
-    "all apart, gelu": {
-        "share_encoder_decoder_embeddings": False,
-        "tie_word_embeddings": False,
-        "activation_function": "gelu",
-        "encoder_layers": 1,
-        "decoder_layers": 3,
-    },
-    "two vocabularies, start is a piece of the target": {
-        "share_encoder_decoder_embeddings": False,
-        "separate": True,
-        "source_spm": spm(ENGLISH + TARGET),
-        "target_spm": spm(GERMAN + SOURCE),
-    },
+    "output apart": UNTIED,
+    "all apart, gelu": {**APART, **UNTIED, "activation_function": "gelu", "encoder_layers": 1, "decoder_layers": 3},
+    "two vocabularies, start is a piece of the target": {**APART, "separate": True, **TURNED},
     "tags, pieces that the vocabulary lacks": {"tags": (">>fra<<", ">>deu<<"), "without": ("▁the", "er", "。")},
-    **({"OPUS-MT": OPUS, "OPUS-MT, untied": {**OPUS, "tie_word_embeddings": False}} if SOAK else {}),
+    **({"OPUS-MT": OPUS, "OPUS-MT, untied": {**OPUS, **UNTIED}} if SOAK else {}),
 }
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("marian")
 
 
 class Pair:
@@ -88,14 +74,9 @@ class Pair:
 
     def their_translation(self, text: str) -> str:
         """Greedy, by `generate`."""
-        ids = self.their_ids(text)
-        (found,) = self.theirs.generate(
-            input_ids=torch.tensor([[*ids, self.theirs.config.eos_token_id]]),
-            num_beams=1,
-            do_sample=False,
-            max_new_tokens=len(ids) + 16,
-            bad_words_ids=[[int(self.target_rows[i])] for i in (PAD, UNK)],
-        )
+        ids, banned = self.their_ids(text), [[int(self.target_rows[i])] for i in (PAD, UNK)]
+        options = {"num_beams": 1, "do_sample": False, "max_new_tokens": len(ids) + 16, "bad_words_ids": banned}
+        (found,) = self.theirs.generate(torch.tensor([[*ids, self.theirs.config.eos_token_id]]), **options)
         decoded: str = self.their_tokenizer.decode(found[1:], skip_special_tokens=True, use_source_tokenizer=False)
         return decoded
 
@@ -110,9 +91,9 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="module")
-def trained(home: Path) -> Pair:
+def trained(folder: Path) -> Pair:
     """A model that transformers has trained on the five pairs, and the run imported from it."""
-    directory = write_marian(home / "trained")
+    directory = write_marian(folder / "trained")
     model = transformers.MarianMTModel.from_pretrained(directory)
     tokenizer = transformers.MarianTokenizer.from_pretrained(directory)
     batch = tokenizer(SOURCE, text_target=TARGET, return_tensors="pt", padding=True)
@@ -124,7 +105,7 @@ def trained(home: Path) -> Pair:
         loss.backward()
         optimizer.step()
     model.save_pretrained(directory)
-    return Pair(directory, home / "trained run", engine="auto")
+    return Pair(directory, folder / "trained run", engine="auto")
 
 
 def test_greedy_translations_are_those_of_generate(pair: Pair) -> None:
@@ -163,13 +144,13 @@ def test_every_piece_of_the_original_is_kept(pair: Pair) -> None:
 
 
 @pytest.fixture(scope="module")
-def multilingual(home: Path) -> Path:
-    return write_marian(home / "multilingual", tags=(">>fra<<", ">>deu<<"))
+def multilingual(folder: Path) -> Path:
+    return write_marian(folder / "multilingual", tags=(">>fra<<", ">>deu<<"))
 
 
-def test_a_target_tag_stands_before_every_line_and_every_part_of_a_long_line(home: Path, multilingual: Path) -> None:
-    import_marian(multilingual, home / "fra", target_tag="fra")
-    translator = nmt.load(home / "fra", engine="torch")
+def test_a_target_tag_stands_before_every_line_and_every_part_of_a_long_line(folder: Path, multilingual: Path) -> None:
+    import_marian(multilingual, folder / "fra", target_tag="fra")
+    translator = nmt.load(folder / "fra", engine="torch")
     source = translator.tokenizers.source
     assert translator.target_language == "fra"
     untagged = replace(source, target_tag="")
@@ -181,30 +162,24 @@ def test_a_target_tag_stands_before_every_line_and_every_part_of_a_long_line(hom
     assert translator.to("deu").tokenizers.source.encode("Ein Hund.") == [deu, *plain]
     assert source.encode("") == source.encode("\ufeff") == []
     assert source.encode_words("Ein Hund.", [(0, 3), (4, 9)])[1][:2] == [[], [0]]
-    for text, tag, side in (
-        ("Ein Hund läuft. " * 6, fra, source),
-        (">>deu<<" + "Hund " * 60, fra, source),
-        (">>deu<<" + "Hund " * 60, deu, untagged),
-    ):
+    long, with_tag = "Ein Hund läuft. " * 6, ">>deu<<" + "Hund " * 60
+    for text, tag, side in ((long, fra, source), (with_tag, fra, source), (with_tag, deu, untagged)):
         (parts,) = split([Line(1, text)], side, 20)
         assert len(parts) > 3
         assert all(part.tokens[0] == tag and len(part.tokens) <= 20 for part in parts)
         assert all({fra, deu}.isdisjoint(part.tokens[1:]) for part in parts)
 
 
-def test_without_a_target_tag_which_is_warned_of_each_line_brings_its_own(home: Path, multilingual: Path) -> None:
-    (warning,) = [line for line in err_lines(run_nmt("import", multilingual, "-o", home / "each")) if "tag" in line]
+def test_without_a_target_tag_which_is_warned_of_each_line_brings_its_own(folder: Path, multilingual: Path) -> None:
+    (warning,) = [line for line in err_lines(run_nmt("import", multilingual, "-o", folder / "each")) if "tag" in line]
     assert "several languages" in warning
     assert warning.endswith("--target-tag; it has deu, fra")
-    translator = nmt.load(home / "each", engine="torch")
+    translator = nmt.load(folder / "each", engine="torch")
     source = translator.tokenizers.source
     fra, deu = source.ids([">>fra<<", ">>deu<<"])
     plain = source.encode_untagged("Ein Hund.")
-    assert [source.encode(f"{tag}Ein Hund.") for tag in ("", ">>fra<<", ">>deu<<")] == [
-        plain,
-        [fra, *plain],
-        [deu, *plain],
-    ]
+    for tag, tokens in (("", []), (">>fra<<", [fra]), (">>deu<<", [deu])):
+        assert source.encode(f"{tag}Ein Hund.") == [*tokens, *plain]
     tokens, words = source.encode_words(">>deu<< Ein Hund.", [(8, 11), (12, 17)])
     assert tokens == [deu, *plain]
     assert (words[0], words[1], words[-1]) == ([], [0], [1])
@@ -215,34 +190,34 @@ def test_without_a_target_tag_which_is_warned_of_each_line_brings_its_own(home: 
     assert caught.value.hint == "it translates fra, deu"
 
 
-def test_a_tag_that_the_model_lacks_and_a_wrong_language_are_refused(home: Path, multilingual: Path) -> None:
-    done = run_nmt("import", multilingual, "-o", home / "none", "--target-tag", "ita")
+def test_a_tag_that_the_model_lacks_and_a_wrong_language_are_refused(folder: Path, multilingual: Path) -> None:
+    done = run_nmt("import", multilingual, "-o", folder / "none", "--target-tag", "ita")
     assert "it has deu, fra" in one_clear_error(done, 2, "no target tag 'ita'")
     with pytest.raises(ModelError, match="no tag >>ita<<"):
         Tokenizer(spm(ENGLISH, unk_id=1, bos_id=2, eos_id=3, pad_id=0), target_tag="ita")
     with pytest.raises(ConfigError, match=r"--target-lang: .* input should be a language code such as de"):
-        import_marian(multilingual, home / "none", target_lang="../x")
+        import_marian(multilingual, folder / "none", target_lang="../x")
 
 
-def test_the_command_makes_a_run_like_any_other(home: Path, trained: Pair) -> None:
-    shutil.rmtree(home / "runs", ignore_errors=True)
-    imported = run_nmt("import", "trained", "-o", "runs/opus", cwd=home)
+def test_the_command_makes_a_run_like_any_other(folder: Path, trained: Pair) -> None:
+    shutil.rmtree(folder / "runs", ignore_errors=True)
+    imported = run_nmt("import", "trained", "-o", "runs/opus", cwd=folder)
     assert any("checked" in line for line in err_lines(imported))
-    assert sorted(path.name for path in (home / "runs/opus").iterdir()) == [
+    assert sorted(path.name for path in (folder / "runs/opus").iterdir()) == [
         *("checkpoints", "config.yaml", "manifest.json", "model.safetensors"),
         *("tokenizer.src.model", "tokenizer.tgt.model"),
     ]
-    source, target = home / "new.de", home / "new.en"
+    source, target = folder / "new.de", folder / "new.en"
     source.write_text("".join(f"{line}\n" for line in SOURCE))
     target.write_text("".join(f"{line}\n" for line in TARGET))
-    assert out_lines(run_nmt("translate", "--beam", "1", "-i", source, cwd=home)) == TARGET
-    assert "BLEU = 100.00" in "\n".join(out_lines(run_nmt("eval", "--src", source, "--ref", target, cwd=home)))
-    told = "\n".join(out_lines(run_nmt("info", cwd=home)))
+    assert out_lines(run_nmt("translate", "--beam", "1", "-i", source, cwd=folder)) == TARGET
+    assert "BLEU = 100.00" in "\n".join(out_lines(run_nmt("eval", "--src", source, "--ref", target, cwd=folder)))
+    told = "\n".join(out_lines(run_nmt("info", cwd=folder)))
     assert "languages: {source: de, target: en}" in told
     assert re.search("imported: .*trained", told)
-    err_lines(run_nmt("explain", SOURCE[0], "-o", "page.html", cwd=home))
-    one_clear_error(run_nmt("import", "trained", "-o", "runs/opus", cwd=home), 2, "exists already")
-    one_clear_error(run_nmt("train", "runs/opus/config.yaml", cwd=home), 2)
+    err_lines(run_nmt("explain", SOURCE[0], "-o", "page.html", cwd=folder))
+    one_clear_error(run_nmt("import", "trained", "-o", "runs/opus", cwd=folder), 2, "exists already")
+    one_clear_error(run_nmt("train", "runs/opus/config.yaml", cwd=folder), 2)
 
 
 def test_an_import_whose_logits_differ_is_refused_and_one_without_transformers_is_not_checked(
@@ -265,6 +240,5 @@ def test_export_of_an_import_is_the_original_to_transformers_and_ctranslate2(tra
     again = Pair(tmp_path / "again", tmp_path / "run")
     assert [again.their_translation(text) for text in SOURCE] == TARGET
     assert again.ours.translate(SOURCE, beam=1) == TARGET
-    pytest.importorskip("ctranslate2")
     to_ctranslate2(trained.ours, tmp_path / "ct2")
     assert nmt.load(tmp_path / "ct2").translate(SOURCE, beam=1) == TARGET

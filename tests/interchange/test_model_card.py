@@ -12,14 +12,10 @@ from nmt.files import hash_file
 from nmt.interchange.model_card import model_card
 
 
-def card_of(path: Path) -> str:
-    return model_card(load(path), 1_234_567, "MarianMTModel", "mine")
-
-
 def test_card_of_a_run_has_its_data(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "mine")
     (run / "scores.jsonl").unlink(missing_ok=True)  # other tests evaluate this run
-    card = card_of(run)
+    card = model_card(load(run), 1_234_567, "MarianMTModel", "mine")
     for words in (
         *("# mine: translation from zh to en", "as `MarianMTModel`", "1,234,567 parameters", "None are known"),
         *('model = AutoModelForSeq2SeqLM.from_pretrained("mine")', "- train: `train.zh`, `train.en`, 5 pairs\n"),
@@ -36,7 +32,7 @@ def test_scores_of_other_models_and_damaged_ones_are_left_out(five_run: FiveRun,
     lines = [own, {**own, "model_sha256": "0", "n_lines": 7}, {**own, "scores": [{"x": 1}]}, {**own, "search": 3}]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (run / "scores.jsonl").write_text(text, encoding="utf-8")
-    scores = card_of(run).partition("## Scores\n\n")[2]
+    scores = model_card(load(run), 1, "MarianMTModel", "mine").partition("## Scores\n\n")[2]
     expected = "2,000 lines of `a.zh`, `a.en`, beam 4:\n\n```text\nBLEU = 12.50  (95 %: 11.0 to 14.0)  nrefs:1\n```\n"
     assert scores == expected
 

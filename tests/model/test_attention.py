@@ -44,10 +44,8 @@ def test_fused_and_written_out_paths_give_the_same() -> None:
 def test_other_attention_is_its_formula_in_each_head(kind: str) -> None:
     layer = SelfAttention(ModelSettings.model_validate({"d_model": 16, "n_heads": 4, "attention": kind})).double()
     x = torch.randn(1, 5, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
-    heads = []
-    for i, (query, key, value) in enumerate(
-        zip(*(part[0].split(4, 1) for part in layer.query_key_value(x).chunk(3, 2)), strict=True)
-    ):
+    parts, heads = [part[0].split(4, 1) for part in layer.query_key_value(x).chunk(3, 2)], []
+    for i, (query, key, value) in enumerate(zip(*parts, strict=True)):
         scores = query @ key.T
         if kind == "additive":
             assert layer.v is not None

@@ -16,10 +16,7 @@ def test_logits_are_those_of_the_formulas(choices: dict[str, Any]) -> None:
     assert isinstance(model, RecurrentModel)
     look, attention = model.look, choices["attention"]
     with torch.no_grad():
-        memory, x = (
-            4 * embedding(ids)
-            for embedding, ids in zip((model.source_embedding, model.target_embedding), (src, tgt), strict=True)
-        )
+        memory, x = 4 * model.source_embedding(src), 4 * model.target_embedding(tgt)
         for encoder, decoder in zip(model.encoder, model.decoder, strict=True):
             memory, last = encoder.cell(memory)
             both = [part.transpose(0, 1).reshape(1, 1, 16) for part in (last if choices["cell"] == "lstm" else [last])]

@@ -19,15 +19,8 @@ from torch import Tensor
 
 from nmt.config import Config, check_config
 from nmt.errors import ModelError
-from nmt.run.checkpoint import (
-    Checkpoint,
-    hash_tensors,
-    load_weights,
-    new_model,
-    read_checkpoint,
-    save_checkpoint,
-    weights_of,
-)
+from nmt.run import checkpoint as module
+from nmt.run.checkpoint import Checkpoint, new_model, read_checkpoint, save_checkpoint, weights_of
 from nmt.run.header import FORMAT_VERSION, MAX_HEADER_BYTES, MAX_TENSORS, read_header
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 
@@ -282,7 +275,7 @@ def test_settings_must_fit_the_weights(written: Path, scratch: Path) -> None:
 def test_weights_of_another_model_are_refused(checkpoint: Checkpoint) -> None:
     other = new_model(config_of(model={"d_ff": 16}), checkpoint.tokenizers)
     with pytest.raises(ModelError, match=r"feed_forward.inner.weight is \(8, 8\), this model's is \(16, 8\)") as caught:
-        load_weights(other, checkpoint.part("model"))
+        module.load_weights(other, checkpoint.part("model"))
     assert "architecture and vocabulary" in caught.value.hint
 
 
@@ -297,7 +290,7 @@ def test_a_missing_tokenizer_is_refused(written: Path, scratch: Path) -> None:
 
 def test_a_hash_depends_on_names_shapes_dtypes_and_bytes_and_not_on_order_or_strides() -> None:
     x, y = torch.arange(6.0).view(2, 3), torch.tensor([1], dtype=torch.int64)
-    assert hash_tensors({"x": x, "y": y}) == hash_tensors({"y": y, "x": x.T.contiguous().T})
+    assert module.hash_tensors({"x": x, "y": y}) == module.hash_tensors({"y": y, "x": x.T.contiguous().T})
     others: list[dict[str, Tensor]] = [
         {"z": torch.zeros(4)},
         {"x": torch.zeros(2, 2)},
@@ -306,4 +299,4 @@ def test_a_hash_depends_on_names_shapes_dtypes_and_bytes_and_not_on_order_or_str
         {"x": torch.zeros(4), "y": torch.zeros(0)},
         {},
     ]
-    assert len({hash_tensors(one) for one in [{"x": torch.zeros(4)}, *others]}) == len(others) + 1
+    assert len({module.hash_tensors(one) for one in [{"x": torch.zeros(4)}, *others]}) == len(others) + 1

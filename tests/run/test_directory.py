@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import small_run
@@ -90,10 +91,8 @@ def test_the_working_directory_is_not_moved_aside(tmp_path: Path, monkeypatch: p
 
 
 def test_a_run_that_cannot_be_renamed_is_an_error(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    def busy(*_args: object) -> None:
-        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))  # as for a mount point
-
-    monkeypatch.setattr(os, "rename", busy)
+    busy = OSError(errno.EBUSY, os.strerror(errno.EBUSY))  # as for a mount point
+    monkeypatch.setattr(os, "rename", mock.Mock(side_effect=busy))
     with pytest.raises(OutputError, match=f"cannot move {run.path} aside: Device or resource busy") as caught:
         run.move_aside()
     assert "run=PATH" in caught.value.hint

@@ -25,11 +25,8 @@ def client(translator: Translator) -> Iterator[Client]:
 
 def raw(client: Client, data: bytes) -> bytes:
     """Send raw bytes; return all that is received until the server closes the connection."""
-    received = b""
-    with (
-        socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE_S) as connection,
-        contextlib.suppress(OSError),
-    ):
+    received, address = b"", ("127.0.0.1", client.port)
+    with socket.create_connection(address, timeout=PATIENCE_S) as connection, contextlib.suppress(OSError):
         connection.sendall(data)
         while part := connection.recv(65_536):
             received += part

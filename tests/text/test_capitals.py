@@ -107,9 +107,8 @@ def test_placeholders_in_headlines_stay() -> None:
 def test_white_space_that_the_model_does_not_know_is_read_as_spaces() -> None:
     """Models spell it in bytes; a translation would be lost."""
     translator, line = small_translator(), "the red dog runs."
-    assert translator.translate([line.replace(" ", "\t"), line.replace(" ", "\u00a0")]) == translator.translate(
-        [line] * 2
-    )
+    others = [line.replace(" ", "\t"), line.replace(" ", "\u00a0")]
+    assert translator.translate(others) == translator.translate([line] * 2)
     settings = TokenizerSettings(type="bpe", vocab_size=150, byte_fallback=False)
     known = Tokenizer(train_tokenizer([text.replace("Hund ", "Hund\u00a0") for text in GERMAN * 50], settings).model)
     assert known.with_known_characters("a\u00a0b\tÉ") == "a\u00a0b E"

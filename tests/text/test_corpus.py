@@ -13,20 +13,7 @@ from hypothesis import strategies as st
 
 from nmt.errors import LostRankError
 from nmt.text import corpus
-from nmt.text.corpus import (
-    Mixture,
-    Pairs,
-    RaggedArray,
-    append_rows,
-    digests_of,
-    first_occurrences,
-    in_parallel,
-    keep,
-    mapped,
-    n_occurrences,
-    shuffled,
-    write_pairs,
-)
+from nmt.text.corpus import Mixture, Pairs, RaggedArray, append_rows, digests_of, in_parallel, shuffled, write_pairs
 from nmt.text.lines import Pair
 
 ROWS = st.lists(st.lists(st.integers(0, 60_000), max_size=4), min_size=1, max_size=8)
@@ -51,17 +38,17 @@ def test_pairs_are_read_back_with_their_line_numbers(tmp_path: Path) -> None:
     pairs = [Pair(1, "你好", "hello\u2028"), Pair(2, "", ""), Pair(3, "a\0b", "\ufeff x ")]
     write_pairs(tmp_path, pairs)
     assert list(Pairs(tmp_path)) == pairs
-    keep([tmp_path / "lines"], np.array([True, False, True]))
+    corpus.keep([tmp_path / "lines"], np.array([True, False, True]))
     assert list(Pairs(tmp_path)) == [pairs[0], pairs[2]]
-    assert mapped(tmp_path / "blank", bool).tolist() == [False, True, False]
+    assert corpus.mapped(tmp_path / "blank", bool).tolist() == [False, True, False]
 
 
 @hypothesis_settings(max_examples=100)
 @given(st.lists(st.sampled_from("abcdefghij"), max_size=40))
 def test_equal_digests_are_found(texts: list[str]) -> None:
     digests = digests_of(text.encode() for text in texts)
-    assert first_occurrences(digests).tolist() == [text not in texts[:i] for i, text in enumerate(texts)]
-    assert n_occurrences(digests).tolist() == [Counter(texts)[text] for text in texts]
+    assert corpus.first_occurrences(digests).tolist() == [text not in texts[:i] for i, text in enumerate(texts)]
+    assert corpus.n_occurrences(digests).tolist() == [Counter(texts)[text] for text in texts]
 
 
 @hypothesis_settings(max_examples=100)
@@ -127,22 +114,14 @@ def test_rounds_have_different_orders_which_do_not_change() -> None:
     assert mixture.pairs(np.arange(6, 12), 0, seed=2).tolist() not in orders
 
 
-def squared(number: int) -> int:
-    return number * number
-
-
-def exits(number: int) -> int:
-    os._exit(number)
-
-
 @pytest.mark.parametrize("n", [0, 1, 19])
 def test_results_are_in_the_order_of_items(n: int) -> None:
-    assert list(in_parallel(squared, range(n))) == [i * i for i in range(n)]
+    assert list(in_parallel(abs, range(-n, 0))) == [*range(n, 0, -1)]
 
 
 def test_a_process_that_was_killed_is_an_error() -> None:
     with pytest.raises(LostRankError, match="prepared the corpus is gone") as caught:
-        list(in_parallel(exits, range(9)))
+        list(in_parallel(os._exit, range(9)))
     assert caught.value.hint == "was there enough memory?"
 
 
@@ -154,5 +133,5 @@ def test_items_are_not_taken_before_a_process_is_free() -> None:
             taken.append(number)
             yield number
 
-    assert next(in_parallel(squared, items())) == 0
+    assert next(in_parallel(abs, items())) == 0
     assert len(taken) <= max(corpus.MIN_ITEMS, corpus.MAX_PROCESSES + 1)

@@ -8,17 +8,8 @@ from models import tokenizers_of
 
 from nmt.config import TokenizerSettings
 from nmt.errors import InputError
-from nmt.text import UNK
-from nmt.text.glossary import (
-    ANNOTATED,
-    MADE_UP,
-    MAX_TERMS,
-    annotated,
-    find_terms,
-    read_glossary,
-    required_tokens,
-    with_terms,
-)
+from nmt.text import UNK, glossary
+from nmt.text.glossary import annotated, find_terms, read_glossary, required_tokens, with_terms
 
 
 def test_a_file_has_pairs_comments_and_blank_lines(tmp_path: Path) -> None:
@@ -92,9 +83,9 @@ def test_annotated_terms_are_in_the_target() -> None:
         (word, "".join(sorted(term))) for word, term in listed
     }
     is_listed = [one in listed for of_pair in terms for one in of_pair]
-    assert sum(is_listed) / len(is_listed) == pytest.approx(1 - MADE_UP, abs=0.1)
-    assert {*map(len, terms)} == {*range(MAX_TERMS + 1)}
-    assert sum(map(bool, terms)) / len(terms) == pytest.approx(ANNOTATED, abs=0.1)
+    assert sum(is_listed) / len(is_listed) == pytest.approx(1 - glossary.MADE_UP, abs=0.1)
+    assert {*map(len, terms)} == {*range(glossary.MAX_TERMS + 1)}
+    assert sum(map(bool, terms)) / len(terms) == pytest.approx(glossary.ANNOTATED, abs=0.1)
     for (source, target), (old, other), of_pair in zip(found, texts, terms, strict=True):
         assert re.sub("⟦=⟧.*?⟦/⟧", "", source) == old
         assert all(term in target for _, term in of_pair)

@@ -12,18 +12,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from nmt.errors import DataError
-from nmt.text.lines import (
-    Pair,
-    Pause,
-    decode_lines,
-    is_blank,
-    iter_lines,
-    iter_pairs,
-    n_lines_left,
-    one_line,
-    open_bytes,
-    with_pauses,
-)
+from nmt.text import lines as module
+from nmt.text.lines import Pair, decode_lines, is_blank, iter_lines, iter_pairs, one_line
 
 
 def decoded(content: bytes) -> list[str]:
@@ -90,15 +80,12 @@ def test_a_bom_is_dropped_in_each_of_several_files_compressed_or_not(tmp_path: P
 
 
 COMPRESSED = gzip.compress(b"some text that is long enough to be cut and flipped\n" * 9, mtime=0)
+FLIPPED = COMPRESSED[:-8] + bytes(4) + COMPRESSED[-4:]
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [
-        (COMPRESSED[:-12], "Compressed file ended before the end-of-stream marker was reached"),
-        (COMPRESSED[:-8] + b"\0\0\0\0" + COMPRESSED[-4:], "CRC check failed"),
-        (b"plain text\n", "Not a gzipped file"),
-    ],
+    [(COMPRESSED[:-12], "Compressed file ended"), (FLIPPED, "CRC check failed"), (b"text\n", "Not a gzipped file")],
 )
 def test_a_damaged_gz_file_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
     path = tmp_path / "train.en.gz"
@@ -108,7 +95,7 @@ def test_a_damaged_gz_file_is_refused(tmp_path: Path, content: bytes, reason: st
 
 
 def test_what_is_no_file_of_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.text.lines.MAX_LINE_BYTES", 1_000)
+    monkeypatch.setattr(module, "MAX_LINE_BYTES", 1_000)
     bomb = write(tmp_path / "zeros.gz", b"fine\n" + bytes(1_001))
     for path, reason in (
         (tmp_path / "absent.gz", f"cannot read {tmp_path}/absent.gz: No such file or directory"),
@@ -157,9 +144,9 @@ def test_a_slow_stream_has_pauses_and_its_errors_are_raised() -> None:
         yield "b"
         raise DataError("torn")
 
-    lines = with_pauses(slow(), after_s=0.01)
+    lines = module.with_pauses(slow(), after_s=0.01)
     assert next(line for line in lines if isinstance(line, str)) == "a"
-    assert isinstance(next(lines), Pause)
+    assert isinstance(next(lines), module.Pause)
     go_on.set()
     assert next(line for line in lines if isinstance(line, str)) == "b"
     with pytest.raises(DataError, match="torn"):
@@ -170,7 +157,7 @@ def test_a_slow_stream_has_pauses_and_its_errors_are_raised() -> None:
 def test_n_lines_left_counts_without_reading_on(tmp_path: Path, content: bytes, n: int) -> None:
     file = tmp_path / "text"
     file.write_bytes(b"first\n" + content)
-    with open_bytes(file) as stream:
+    with module.open_bytes(file) as stream:
         stream.readline()
-        assert n_lines_left(stream) == n
+        assert module.n_lines_left(stream) == n
         assert stream.read() == content

@@ -42,15 +42,12 @@ def test_regular_expressions_of_the_user_come_first() -> None:
 
 
 def test_spaces_around_an_inserted_span() -> None:
-    for text, at, expected in [
-        ("Hallo Welt.", 5, "Hallo {x} Welt."),
-        ("Hallo Welt.", 6, "Hallo {x} Welt."),
-        ("Hallo.", 5, "Hallo {x}."),
-        ("你好。", 1, "你{x}好。"),
-        ("(Welt)", 1, "({x} Welt)"),
-        ("", 0, "{x}"),
-    ]:
-        assert inserted(text, at, "{x}") == expected
+    for at in (5, 6):
+        assert inserted("Hallo Welt.", at, "{x}") == "Hallo {x} Welt."
+    assert inserted("Hallo.", 5, "{x}") == "Hallo {x}."
+    assert inserted("你好。", 1, "{x}") == "你{x}好。"
+    assert inserted("(Welt)", 1, "{x}") == "({x} Welt)"
+    assert inserted("", 0, "{x}") == "{x}"
 
 
 def test_symbols_stand_for_what_both_sides_have_in_some_pairs() -> None:
@@ -78,9 +75,7 @@ def test_symbols_are_put_at_the_ends_and_around_words_with_their_translations() 
         symbols = [re.findall("⟦.⟧", text) for text in texts]
         assert symbols[0] == symbols[1] == sorted(set(symbols[0]))
         assert tuple(re.sub(r"⟦.⟧ (?=\w|⟦)| ⟦.⟧", "", text) for text in texts) == pair
-    assert any(
-        "⟦ war" in source.replace("⟧", "⟦") and "⟦ was" in target.replace("⟧", "⟦") for _, (source, target) in changed
-    )
+    assert any("⟧ war" in source and "⟧ was" in target for _, (source, target) in changed)
 
 
 SPANS = ["{name}", "%1$d", '<x id="1"/>', "https://a.de/b", "a@b.de", "12", "3,5", "😀", "⟦2⟧"]
@@ -109,12 +104,8 @@ def test_what_becomes_of_spans_that_are_doubled_or_invented() -> None:
 
 
 def test_without_symbols_all_but_numbers_are_taken_out() -> None:
-    for text, expected in [
-        ("{a} {b} Hund {c}.", "Hund."),
-        ("Ein {a} {b} Hund mit 3 ({c}) 😀", "Ein Hund mit 3 ()"),
-        ("{a}: 3", ""),
-    ]:
-        assert Masked.of(text, SPAN_ONLY, []).text == expected
+    texts = {"{a} {b} Hund {c}.": "Hund.", "Ein {a} {b} Hund mit 3 ({c}) 😀": "Ein Hund mit 3 ()", "{a}: 3": ""}
+    assert {text: Masked.of(text, SPAN_ONLY, []).text for text in texts} == texts
 
 
 def test_of_many_spans_numbers_stay_in_the_text() -> None:

@@ -25,11 +25,9 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
     """A run trained on documents of two lines and a blank one; the pronoun of the second depends on the first."""
     home = tmp_path_factory.mktemp("context")
     for i, ((noun, (pronoun, expected)), one, two) in enumerate(product(NOUNS.items(), VERBS, VERBS)):
-        texts = {
-            "zh": f"{noun} {one}.\n{pronoun} {two}.\n\n",
-            "en": f"{noun} {VERBS[one]}.\n{expected} {VERBS[two]}.\n\n",
-        }
-        for side, text in texts.items():
+        source = f"{noun} {one}.\n{pronoun} {two}.\n\n"
+        target = f"{noun} {VERBS[one]}.\n{expected} {VERBS[two]}.\n\n"
+        for side, text in (("zh", source), ("en", target)):
             with (home / f"{'dev' if i % 7 == 3 else 'train'}.{side}").open("a", encoding="utf-8") as file:
                 file.write(text)
     found = config_of(home, data__context=1, tokenizer__vocab_size=360, model=SIZES, train=COURSE)
@@ -45,25 +43,14 @@ def test_pairs_are_read_after_the_line_before_in_their_document(config: Config) 
 
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
 def test_the_line_before_decides_what_a_pronoun_becomes(config: Config, engine: str) -> None:
-    lines = ["Die Frau kommt.", "Sie singt.", "", "Die Katze kommt.", "Sie singt.", "", "Der Hund lacht.", "Er kommt."]
-    expected = [
-        "Die Frau comes.",
-        "She sings.",
-        "",
-        "Die Katze comes.",
-        "It sings.",
-        "",
-        "Der Hund laughs.",
-        "It comes.",
-    ]
+    lines = ["Die Frau kommt.", "Sie singt.", "", "Die Katze kommt.", "Sie singt."]
+    expected = ["Die Frau comes.", "She sings.", "", "Die Katze comes.", "It sings."]
     translator = load(config.run, "cpu", engine=engine)  # type: ignore[arg-type]
     for window in (1, 2, 100):
         assert [found.text for found in translator.translate_lines(lines, window=window)] == expected
 
 
-def test_a_resumed_translation_reads_the_line_before_its_first(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_file_goes_on_in_its_context(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "in").write_text("Die Katze kommt.\nSie singt.\nDie Katze lacht.\nSie singt.\n", encoding="utf-8")
     command = ["translate", "-m", config.run, "-i", tmp_path / "in", "-o", tmp_path / "out", "--resume"]
     texts: list[str] = []

@@ -1,19 +1,24 @@
-"""One `nmt train`: settings inherited from a model or a run, and changes that are refused on resume."""
+"""One `nmt train`: settings inherited from a model or a run, frozen parts, changes that are refused on resume."""
 
+import logging
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from conftest import file_bytes
 from small_run import MIX, config_of, final_hash, run_training
 
 from nmt.config import Config
 from nmt.decode.translator import load
 from nmt.errors import ConfigError, DataError, ModelError
+from nmt.run.checkpoint import read_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text.lines import iter_lines
 from nmt.train import session
+from nmt.train.loop import Session
 from nmt.train.preparation import tokenize
 
 
@@ -59,7 +64,7 @@ def test_another_corpus_is_encoded_by_the_models_tokenizer(corpus: Path) -> None
     tuned = Config.model_validate({"run": str(corpus / "tuned"), "data": data, "train": {"init_from": base.run}})
     prepared = session.prepare(tuned)
     assert prepared.tokenizers == load(base.run, engine="torch").tokenizers
-    assert prepared.config.model == base.model
+    assert (prepared.config.model, prepared.config.tokenizer) == (base.model, base.tokenizer)
     assert prepared.config.data.nfkc_source
     assert prepared.data.pairs[0].source.startswith("Ein Hund")
     assert prepared.data.ids[0][0] == prepared.tokenizers.source.encode(prepared.data.pairs[0].source)
@@ -102,3 +107,128 @@ def test_a_run_without_its_checkpoints_is_not_begun_over(corpus: Path, model: bo
     assert file_bytes(Path(config.run)) == before
     assert run_training(config, fresh=True).step == 12
     assert file_bytes(Path(f"{config.run}.1")) == before
+
+
+def test_another_architecture_is_refused_another_schedule_told(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "nmt")
+    config = config_of(corpus)
+    run_training(config)
+    session.prepare(config_of(corpus, decode={"beam": 2}))
+    assert "goes on otherwise" not in caplog.text
+    session.prepare(config_of(corpus, train__lr=1e-3, train__batch_tokens=200))
+    changes = "train.batch_tokens was 300, is 200; train.lr was 0.003, is 0.001"
+    assert f"{config.run} goes on otherwise than it was begun: {changes}" in caplog.text
+    with pytest.raises(ConfigError, match="other settings: ") as caught:
+        session.prepare(config_of(corpus, model__d_ff=40, seed=2, train__metric="loss", train__freeze="encoder"))
+    for change in ("d_ff was 32, is 40", "seed was 1, is 2", "metric was bleu, is loss", "freeze was -, is encoder"):
+        assert change in str(caught.value)
+
+
+def test_a_mixture_that_has_changed_is_refused(corpus: Path) -> None:
+    run_training(config_of(corpus, data__mix=MIX))
+    (corpus / "other").mkdir()
+    for side in ("zh", "en"):
+        (corpus / f"more.{side}").rename(corpus / "other" / f"more.{side}")
+    moved = {"more": {**MIX["more"], "root": str(corpus / "other")}}
+    assert run_training(config_of(corpus, data__mix=moved, train__max_steps=13)).step == 13
+    for mix, now in (({"more": {**moved["more"], "weight": 0.4}}, "0.4"), ({}, "-")):
+        with pytest.raises(ConfigError, match=rf"data\.mix\.more\.weight was 0\.3, is {now}"):
+            session.prepare(config_of(corpus, data__mix=mix))
+    for side in ("zh", "en"):
+        (corpus / "other" / f"more.{side}").write_text(f"{side}\n")
+    with pytest.raises(DataError, match=r"the files of mix\.more\.source, mix\.more\.target are not those"):
+        session.prepare(config_of(corpus, data__mix=moved))
+
+
+def test_where_files_lie_and_what_is_tested_may_change(corpus: Path) -> None:
+    run_training(config_of(corpus))
+    train, dev = ({"source": f"{corpus}/{name}.zh", "target": f"{corpus}/{name}.en"} for name in ("train", "dev"))
+    moved: dict[str, Any] = {"data__root": "", "data__train": train, "data__dev": dev, "data__test": dev}
+    assert run_training(config_of(corpus, **moved, train__max_steps=13)).step == 13
+
+
+def test_fine_tuning_starts_from_the_other_models_weights(corpus: Path) -> None:
+    base = config_of(corpus, "base", train__max_steps=1)
+    run_training(base)
+    weights = read_checkpoint(RunDirectory(base.run).model_file).part("model")
+    for init_from in (base.run, str(RunDirectory(base.run).model_file)):
+        prepared = session.prepare(config_of(corpus, "tuned", train__init_from=init_from))
+        assert all(torch.equal(x, weights[name]) for name, x in prepared.model.named_parameters())
+    other = config_of(corpus, "other", tokenizer__type="bpe", train__init_from=base.run)
+    with pytest.raises(ConfigError, match=r"not the one asked for: tokenizer\.type is unigram, not bpe$"):
+        session.prepare(other)
+    tree = {"run": str(corpus / "x"), "data": base.data.model_dump(), "train": {"init_from": base.run}}
+    unlike = Config.model_validate({**tree, "model": {"architecture": "rnn", "n_encoder_layers": 3}})
+    with pytest.raises(ConfigError, match=r"^the settings of .* and those changed do not fit: architecture rnn needs"):
+        session.prepare(unlike)
+    tuned = {"train__init_from": base.run}
+    run_training(config_of(corpus, "tuned", **tuned))
+    Path(base.run).rename(corpus / "gone")
+    assert run_training(config_of(corpus, "tuned", **tuned, train__max_steps=14)).step == 14
+
+
+def test_a_shallower_model_starts_from_the_first_layers_of_the_other(corpus: Path) -> None:
+    base = config_of(corpus, "base", model__n_encoder_layers=2, model__n_decoder_layers=3, train__max_steps=1)
+    run_training(base)
+    weights = read_checkpoint(RunDirectory(base.run).model_file).part("model")
+
+    def prepared(n_encoder_layers: int) -> Session:
+        depths = {"model__n_encoder_layers": n_encoder_layers, "model__n_decoder_layers": 1}
+        return session.prepare(config_of(corpus, "student", train__init_from=base.run, **depths))
+
+    parameters = dict(prepared(2).model.named_parameters())
+    assert all(torch.equal(x, weights[name]) for name, x in parameters.items())
+    assert parameters.keys() == {name for name in weights if not name.startswith(("decoder.1.", "decoder.2."))}
+    with pytest.raises(ModelError, match="the weights are not those of this model"):
+        prepared(3)
+
+
+@pytest.mark.parametrize(
+    ("parts", "tied", "trained", "average"),
+    [
+        ("encoder", "all", {"source_embedding", "decoder", "decoder_norm"}, "none"),
+        (["decoder", "output"], "none", {"source_embedding", "target_embedding", "encoder", "encoder_norm"}, "ema"),
+    ],
+)
+def test_frozen_parts_stay_as_they_are_and_have_no_moments(
+    corpus: Path, parts: str | list[str], tied: str, trained: set[str], average: str
+) -> None:
+    base = config_of(corpus, "base", model__tied_embeddings=tied, train__max_steps=1)
+    run_training(base)
+    tuned = config_of(corpus, "tuned", train__init_from=base.run, train__freeze=parts, train__average=average)
+    session.train(session.prepare(tuned.model_copy(update={"model": base.model})), quiet=True, n_workers=2)
+    before = read_checkpoint(RunDirectory(base.run).model_file).part("model")
+    run = RunDirectory(tuned.run)
+    last = read_checkpoint(run.checkpoint_file(12))
+    files = [last.part("model"), read_checkpoint(run.model_file).part("model")]
+    files += [last.part("average")] if average == "ema" else []
+    for weights in files:
+        changed = {name for name, x in weights.items() if not torch.equal(x, before[name])}
+        assert {name.partition(".")[0] for name in changed} <= trained
+        if weights is files[0]:
+            assert {name.partition(".")[0] for name in changed} == trained
+    assert {name.partition(".")[0] for name in last.part("optimizer")} == trained
+
+
+def test_nothing_to_train_is_refused(corpus: Path) -> None:
+    every = ["embeddings", "encoder", "decoder"]
+    with pytest.raises(ConfigError, match=r"^train\.freeze leaves nothing to train$"):
+        session.prepare(config_of(corpus, train__freeze=every))
+    model = session.prepare(config_of(corpus, train__freeze=every, model__tied_embeddings="none")).model
+    assert model.n_trainable == model.projection.weight.numel()
+
+
+def test_a_model_that_no_machine_can_hold_is_refused(corpus: Path) -> None:
+    with pytest.raises(ConfigError, match=r"M parameters need [\d.]+ GB to train, cpu has"):
+        session.prepare(config_of(corpus, model__d_model=16384, model__d_ff=65536, model__n_encoder_layers=100))
+
+
+def test_deterministic_is_torchs_deterministic_mode(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU, this mode also raises errors for operations that are not deterministic."""
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    try:
+        run_training(config_of(corpus, "run", train__max_steps=2, train__deterministic=True))
+        assert torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"  # a value set by the user is kept

@@ -89,9 +89,7 @@ def test_a_raised_budget_adds_some(corpus: Path) -> None:
     assert list(snapshots(config)) == [1, 2, 5, 10, 20, 21, 23, 50]
 
 
-def test_a_full_disk_costs_only_the_snapshot(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_full_disk_costs_one(corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def failing(path: Path, *args: Any) -> None:
         if path.name == "snapshot-5.safetensors":
             raise OutputError("cannot write", hint="check the disk")

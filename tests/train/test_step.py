@@ -1,5 +1,7 @@
 """A training step: norm, loss, dropout; its gradient is tested in tests/reliability/test_training_random.py."""
 
+from unittest import mock
+
 import pytest
 import torch
 from models import batch_of, make
@@ -48,11 +50,7 @@ def test_the_same_seed_drops_the_same_and_another_does_not() -> None:
 
 def test_out_of_memory_while_weights_are_updated_does_not_repeat_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeated step would update AdamW's parameters twice."""
-
-    def full(_: torch.Tensor) -> torch.Tensor:
-        raise torch.OutOfMemoryError
-
-    monkeypatch.setattr(optimizer, "orthogonalize", full)
+    monkeypatch.setattr(optimizer, "orthogonalize", mock.Mock(side_effect=torch.OutOfMemoryError))
     options = StepOptions(TrainSettings(), lr=1e-3, seed=1)
     with pytest.raises(NmtError, match="out of memory while weights were updated"):
         split_on_out_of_memory(lambda parts: step(make().train(), list(parts), options), [batch_of(0, 1)], 0)

@@ -38,10 +38,6 @@ def resumed(config: Config) -> str:
     return final_hash(config)
 
 
-def translated(run: Path) -> list[str]:
-    return load(run, engine="torch").translate(["狗今天跑。"], beam=1)
-
-
 def test_a_pruned_run_translates_and_goes_on_like_the_whole_one(trained: Config, tmp_path: Path) -> None:
     whole = trained.model_copy(update={"run": str(shutil.copytree(trained.run, tmp_path / "whole"))})
     run = RunDirectory(trained.run)
@@ -53,7 +49,8 @@ def test_a_pruned_run_translates_and_goes_on_like_the_whole_one(trained: Config,
     assert set(found.files) == before.keys() - left
     assert found.n_bytes == sum(before[file] for file in found.files)
     assert prune(run.path).files == []
-    assert translated(run.path) == translated(Path(whole.run))
+    one, other = (load(path, engine="torch").translate(["狗今天跑。"], beam=1) for path in (run.path, whole.run))
+    assert one == other
     assert resumed(trained) == resumed(whole)
 
 

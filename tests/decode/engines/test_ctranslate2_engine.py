@@ -1,16 +1,14 @@
 """The CTranslate2 engine: the same translations and scores as the torch engine, without torch."""
 
-import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
-from conftest import SOURCE, TARGET, FiveRun, environment, model_of, one_clear_error, run_nmt
+from conftest import SOURCE, TARGET, FiveRun, err_lines, model_of, one_clear_error, out_lines, run_nmt
 
 from nmt import sandbox
 from nmt.decode.engines import ctranslate2_engine as module
@@ -45,14 +43,11 @@ def engine(exported: Path) -> Translator:
 
 
 @pytest.mark.parametrize(("max_length", "min_length"), [(1, 0), (1, 25), (2, 3), (4, 3)])
-def test_maximum_length_overrides_minimum_length_as_in_torch(
-    five_run: FiveRun, engine: Translator, max_length: int, min_length: int
-) -> None:
-    lengths = []
+def test_length_limits_equal_torchs(five_run: FiveRun, engine: Translator, max_length: int, min_length: int) -> None:
+    """The maximum overrides the minimum."""
+    lengths, limits = [], {"max_length_a": 0.0, "max_length_b": max_length, "min_length": min_length}
     for translator in (load(five_run.run, engine="torch"), engine):
-        options = translator.with_options(
-            max_length_a=0.0, max_length_b=max_length, min_length=min_length, beam=2, n_best=2
-        )
+        options = translator.with_options(**limits, beam=2, n_best=2)
         found = list(translator.translate_lines([SOURCE[0], "书"], options))
         assert all(hypothesis.pieces[-1] == "</s>" for one in found for hypothesis in one.hypotheses)
         lengths.append([len(one.hypotheses[0].pieces) for one in found])
@@ -100,9 +95,8 @@ def test_engines_keep_lines_prefixes_n_best_scores_and_segments(five_run: FiveRu
             if h.tokens:
                 assert h.score == pytest.approx(h.log_prob / len(h.tokens))
     best = found[1].hypotheses[0]
-    assert [best.log_probs] == [
-        pytest.approx(x, abs=TOLERANCE) for x in engine.reference_log_probs(lines[1:2], [best.text])
-    ]
+    (forced_log_probs,) = engine.reference_log_probs(lines[1:2], [best.text])
+    assert best.log_probs == pytest.approx(forced_log_probs, abs=TOLERANCE)
     assert found[4].hypotheses[0].pieces.count("</s>") == 2, "the long line has two segments"
     (forced,) = engine.translate_lines([SOURCE[0]], prefix="She")
     assert forced.text.startswith("She")
@@ -147,21 +141,16 @@ def test_what_ctranslate2_lacks_is_done_by_torch_with_the_same_model(five_run: F
 
 
 @pytest.fixture
-def conversions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The models converted during a test, which begins with an empty cache."""
-    converted, convert = [], module.convert
-
-    def counted(file: Path, directory: Path, quantization: str) -> None:
-        converted.append(file)
-        convert(file, directory, quantization)
-
+def conversions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
+    """Counts the conversions of models during a test, which begins with an empty cache."""
+    counted = mock.Mock(wraps=module.convert)
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(module, "convert", counted)
-    return converted
+    return counted
 
 
 def test_conversion_is_kept_until_the_model_changes_and_has_no_rank_of_its_parent(
-    five_run: FiveRun, tmp_path: Path, conversions: list[Path], monkeypatch: pytest.MonkeyPatch
+    five_run: FiveRun, tmp_path: Path, conversions: mock.Mock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in zip(LAUNCH_VARIABLES, ("1", "2", "1", "29500", "127.0.0.1"), strict=True):
         monkeypatch.setenv(name, value)
@@ -170,28 +159,28 @@ def test_conversion_is_kept_until_the_model_changes_and_has_no_rank_of_its_paren
     for _ in range(2):
         assert load(run, engine="ctranslate2").translate(SOURCE) == TARGET
     assert load(run / "model.safetensors", engine="ctranslate2").translate(SOURCE) == TARGET
-    assert len(conversions) == 1
+    assert conversions.call_count == 1
     checkpoint = read_checkpoint(run / "model.safetensors")
     name = next(name for name in checkpoint.tensors if "feed_forward" in name)
     checkpoint.tensors[name][:] = 0
     save_checkpoint(run / "model.safetensors", checkpoint)
     changed = load(run, engine="ctranslate2")
-    assert len(conversions) == 2
+    assert conversions.call_count == 2
     expected = load(run, engine="torch").translate(SOURCE, beam=1)
     assert changed.translate(SOURCE, beam=1) == expected
 
 
 def test_a_damaged_conversion_is_judged_and_replaced_under_its_lock(
-    five_run: FiveRun, tmp_path: Path, conversions: list[Path], monkeypatch: pytest.MonkeyPatch
+    five_run: FiveRun, tmp_path: Path, conversions: mock.Mock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.delenv("NMT_CACHE")
         load(five_run.run, engine="ctranslate2")
         shutil.copytree(cache_directory(), tmp_path / "cache")
-    conversions.clear()
+    conversions.reset_mock()
     file = RunDirectory(five_run.run).model_file
     entry, _ = module.converted(file, "fp32")
-    assert conversions == [], "the cache of the other tests has it"
+    assert not conversions.called, "the cache of the other tests has it"
     (entry / "model.bin").write_bytes(b"damaged")
 
     def is_known(library: str, content: bytes) -> bool:
@@ -202,7 +191,7 @@ def test_a_damaged_conversion_is_judged_and_replaced_under_its_lock(
     known = sandbox.is_known
     monkeypatch.setattr(module, "is_known", is_known)
     assert module.converted(file, "fp32")[0] == entry
-    assert conversions == [file]
+    conversions.assert_called_once()
     assert load(entry).translate(SOURCE) == TARGET
 
 
@@ -221,9 +210,7 @@ def test_without_a_cache_or_a_conversion_torch_translates_with_one_warning(
 ) -> None:
     (tmp_path / "file").touch()
 
-    def broken(*_: object) -> None:
-        raise ModelError("the disk is full")
-
+    broken = mock.Mock(side_effect=ModelError("the disk is full"))
     for cache, words in (("file/cache", "cannot write to NMT_CACHE"), ("cache", "the disk is full")):
         monkeypatch.setenv("NMT_CACHE", str(tmp_path / cache))
         with monkeypatch.context() as patch:
@@ -250,12 +237,6 @@ def test_damaged_export_is_one_clear_error(exported: Path, tmp_path: Path) -> No
 
 
 def test_command_translates_without_importing_torch(exported: Path) -> None:
-    args = ["translate", "-m", str(exported), "--engine", "ctranslate2", "--json"]
-    run = f"from nmt.cli.app import app; app({args}, standalone_mode=False)"
-    program = f"{run}; import sys; assert 'torch' not in sys.modules"
-    lines = "".join(f"{line}\n" for line in SOURCE)
-    done = subprocess.run(
-        [sys.executable, "-c", program], input=lines, capture_output=True, text=True, env=environment(), check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert [json.loads(line)["hypotheses"][0]["text"] for line in done.stdout.splitlines()] == TARGET
+    done = run_nmt("translate", "-m", exported, SOURCE[0], env={"PYTHONPROFILEIMPORTTIME": "1"})
+    assert out_lines(done) == [TARGET[0]]
+    assert not any(line.split("|")[-1].strip() == "torch" for line in err_lines(done))

@@ -9,7 +9,7 @@ from models import LINES, fresh_translator, make, small_translator, write_run
 
 from nmt.decode.engines.torch_engine import TorchEngine, log_mean_probs
 from nmt.decode.translator import load
-from nmt.errors import ConfigError, InputError, ModelError
+from nmt.errors import InputError, ModelError
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run.checkpoint import read_checkpoint, save_checkpoint
 
@@ -63,7 +63,5 @@ def test_exports_are_refused(tmp_path: Path) -> None:
     (export / "model.bin").touch()
     with pytest.raises(ModelError, match="export is a CTranslate2 export"):
         load([paths[0], export])
-    with pytest.raises(ConfigError, match="CTranslate2 cannot translate: several models"):
-        load(paths, engine="ctranslate2")
     with pytest.raises(InputError, match="an ensemble cannot be exported as one model"):
         to_ctranslate2(load(paths), tmp_path / "new", "float32")

@@ -26,7 +26,6 @@ def test_bf16_translates_as_fp32_with_close_log_probs(five_run: FiveRun) -> None
 def test_int8_is_refused_with_the_engine_that_has_it(five_run: FiveRun) -> None:
     with pytest.raises(ConfigError, match="torch does not translate in int8") as error:
         load(five_run.run, precision="int8", engine="torch")
-    assert error.value.hint
     assert "CTranslate2 does" in error.value.hint
 
 

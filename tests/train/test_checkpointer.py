@@ -1,0 +1,120 @@
+"""Checkpoints of a training: what an older, a changed or a killed run goes on from."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_run import best_of, check_equal, config_of, final_hash, run_training, script, trainer_of
+
+from nmt.errors import ModelError
+from nmt.run.checkpoint import Checkpoint, read_checkpoint, save_checkpoint
+from nmt.run.directory import RunDirectory
+
+
+@pytest.mark.parametrize("loss", [2.4, 2.6])
+def test_an_older_checkpoint_lacks_the_best_figures(corpus: Path, monkeypatch: pytest.MonkeyPatch, loss: float) -> None:
+    script(monkeypatch, (8.0, 4.0), (10.0, 2.5))
+    run_training(config_of(corpus, train__max_steps=10))
+    file = RunDirectory(config_of(corpus).run).checkpoint_file(10)
+    checkpoint = read_checkpoint(file)
+    assert checkpoint.progress.pop("best_figures")["dev_loss"] == 2.5
+    save_checkpoint(file, checkpoint)
+    config = config_of(corpus, train__max_steps=11)
+    script(monkeypatch, (10.0, loss))
+    run_training(config)
+    assert best_of(config) == (11 if loss < 2.5 else 10, 10.0)
+
+
+@pytest.mark.parametrize("settings", [{"train__max_steps": 2}, {"train__average": "none"}], ids=str)
+def test_a_kill_between_the_first_checkpoint_and_the_model_file_loses_nothing(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    whole, config = config_of(corpus, "whole", **settings), config_of(corpus, **settings)
+    run_training(whole)
+    run = RunDirectory(config.run)
+
+    def killed(path: Path, checkpoint: Checkpoint) -> None:
+        if path == run.model_file:
+            raise KeyboardInterrupt
+        save_checkpoint(path, checkpoint)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nmt.train.checkpointer.save_checkpoint", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_training(config)
+    assert not run.model_file.exists()
+    assert run.newest_step() in (2, 5)
+    run_training(config)
+    check_equal(config, whole)
+
+
+@pytest.mark.parametrize("max_steps", [12, 14])
+def test_a_model_file_that_was_deleted_is_written_again(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, max_steps: int
+) -> None:
+    script(monkeypatch, (9.0, 1.0), (8.0, 2.0), (7.0, 3.0))
+    config = config_of(corpus)
+    assert run_training(config).step == 12
+    RunDirectory(config.run).model_file.unlink()
+    script(monkeypatch, (6.0, 4.0), (5.0, 5.0))
+    more = config_of(corpus, train__max_steps=max_steps)
+    assert run_training(more).step == max_steps
+    assert best_of(config) == (max_steps, 6.0)
+    assert f"{RunDirectory(config.run).model_file} lacks the best model" in caplog.text
+    history = [line["step"] for line in trainer_of(more).progress.history]
+    assert len(set(history)) == len(history)
+
+
+@pytest.mark.parametrize(("batch_tokens", "accumulate", "expected"), [(450, 1, 2), (100, 4, 8), (300, 2, 4)])
+def test_batches_of_another_size_go_on_at_about_the_same_part_of_the_epoch(
+    corpus: Path, caplog: pytest.LogCaptureFixture, batch_tokens: int, accumulate: int, expected: int
+) -> None:
+    before = trainer_of(config_of(corpus))
+    before.progress.step, before.progress.epoch, before.progress.batch = 8, 1, 3
+    before.checkpointer.run.create()
+    before.checkpointer.run.write_config(before.config)
+    before.checkpointer.write_checkpoint()
+    trainer = trainer_of(config_of(corpus, train__batch_tokens=batch_tokens, train__accumulate=accumulate))
+    trainer.checkpointer.resume()
+    assert (trainer.progress.epoch, trainer.progress.batch) == (1, expected)
+    assert "train.batch_tokens or train.accumulate has changed within epoch 2: some of its pairs" in caplog.text
+    trainer.checkpointer.write_checkpoint()
+    trainer.checkpointer.resume()
+    assert trainer.progress.batch == expected
+
+
+@pytest.mark.parametrize("changes", [{"epoch": -1}, {"history": [{"step": 1}]}, {}])
+def test_checkpoint_without_progress_or_moments_is_refused(corpus: Path, changes: dict[str, Any]) -> None:
+    config = config_of(corpus, train__max_steps=2)
+    run_training(config)
+    file = RunDirectory(config.run).checkpoint_file(2)
+    old = read_checkpoint(file)
+    tensors = {name: x for name, x in old.tensors.items() if not name.startswith("optimizer.")}
+    save_checkpoint(file, dataclasses.replace(old, tensors=tensors, progress={**old.progress, **changes}))
+    message = "does not say where training stands" if changes else r"lacks .+\.step"
+    with pytest.raises(ModelError, match=rf"step-2\.safetensors {message}") as caught:
+        run_training(config)
+    assert caught.value.hint
+
+
+def test_a_return_to_a_checkpoint_of_step_0_clears_the_moments(corpus: Path) -> None:
+    trainer = trainer_of(config_of(corpus, train__max_steps=2))
+    trainer.checkpointer.run.create()
+    trainer.checkpointer.write_checkpoint()
+    trainer.train()
+    assert all(optimizer.state for optimizer in trainer.state.optimizers)
+    trainer.checkpointer.run.prune_checkpoints([0])
+    trainer.checkpointer.resume()
+    assert trainer.progress.step == 0
+    assert not any(optimizer.state for optimizer in trainer.state.optimizers)
+
+
+@pytest.mark.parametrize(("before", "after"), [("adamw", "muon"), ("muon", "adamw")])
+def test_a_run_keeps_its_optimizer(corpus: Path, before: str, after: str, caplog: pytest.LogCaptureFixture) -> None:
+    course: dict[str, Any] = {"train__schedule": "constant", "train__cooldown": 0.0}
+    for name, optimizer, steps in (("whole", before, 12), ("parts", before, 7), ("parts", after, 12)):
+        run_training(config_of(corpus, name, train__optimizer=optimizer, train__max_steps=steps, **course))
+    whole, resumed = config_of(corpus, "whole"), config_of(corpus, "parts")
+    assert f"{resumed.run} goes on with the optimizer it was begun with, {before}" in caplog.text
+    assert final_hash(resumed) == final_hash(whole)  # with moments
