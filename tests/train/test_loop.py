@@ -495,6 +495,16 @@ def test_checkpoint_without_progress_or_moments_is_refused(corpus: Path, changes
     assert caught.value.hint
 
 
+def test_moments_of_another_type_are_converted(corpus: Path) -> None:
+    run_training(config_of(corpus, train__max_steps=2))
+    config = config_of(corpus, train__max_steps=3)
+    file = RunDirectory(config.run).checkpoint_file(2)
+    old = read_checkpoint(file)
+    tensors = {name: x.bfloat16() if name.startswith("optimizer.") else x for name, x in old.tensors.items()}
+    save_checkpoint(file, dataclasses.replace(old, tensors=tensors))
+    assert run_training(config).step == 3
+
+
 def test_a_return_to_a_checkpoint_of_step_0_clears_the_moments(corpus: Path) -> None:
     trainer = trainer_of(config_of(corpus, train__max_steps=2))
     trainer.checkpointer.run.create()
