@@ -389,7 +389,8 @@ def test_an_older_checkpoint_lacks_the_best_figures(corpus: Path, monkeypatch: p
     file = RunDirectory(config_of(corpus).run).checkpoint_file(10)
     checkpoint = read_checkpoint(file)
     assert checkpoint.progress.pop("best_figures")["dev_loss"] == 2.5
-    save_checkpoint(file, checkpoint)
+    tensors = {name: x.bfloat16() if ".exp_avg" in name else x for name, x in checkpoint.tensors.items()}  # converted
+    save_checkpoint(file, dataclasses.replace(checkpoint, tensors=tensors))
     config = config_of(corpus, train__max_steps=11)
     script(monkeypatch, (10.0, loss))
     run_training(config)
@@ -493,16 +494,6 @@ def test_checkpoint_without_progress_or_moments_is_refused(corpus: Path, changes
     with pytest.raises(ModelError, match=rf"step-2\.safetensors {message}") as caught:
         run_training(config)
     assert caught.value.hint
-
-
-def test_moments_of_another_type_are_converted(corpus: Path) -> None:
-    run_training(config_of(corpus, train__max_steps=2))
-    config = config_of(corpus, train__max_steps=3)
-    file = RunDirectory(config.run).checkpoint_file(2)
-    old = read_checkpoint(file)
-    tensors = {name: x.bfloat16() if name.startswith("optimizer.") else x for name, x in old.tensors.items()}
-    save_checkpoint(file, dataclasses.replace(old, tensors=tensors))
-    assert run_training(config).step == 3
 
 
 def test_a_return_to_a_checkpoint_of_step_0_clears_the_moments(corpus: Path) -> None:
