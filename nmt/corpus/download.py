@@ -13,7 +13,7 @@ import urllib.request
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import TypeVar
 
 from tqdm import tqdm
 
@@ -127,19 +127,19 @@ def unpacked(content: bytes, url: str, members: Sequence[str]) -> list[bytes]:
     try:
         if url.endswith(".zip"):
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                return [read_all(archive.open(member)) for member in members]
-        return [read_all(gzip.GzipFile(fileobj=io.BytesIO(content))) if url.endswith(".gz") else content]
+                methods = {info.compress_type for info in archive.infolist()}
+                if not methods <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+                    raise ValueError("its compression is not Deflate")  # others unpack everything at once
+                return [check_size(archive.open(member).read(MAX_BYTES + 1)) for member in members]
+        if url.endswith(".gz"):
+            return [check_size(gzip.GzipFile(fileobj=io.BytesIO(content)).read(MAX_BYTES + 1))]
+        return [content]
     except Exception as error:  # zipfile and what it calls raise many classes
         raise DownloadError(f"{url} is damaged: {described(error)}", hint=RETRY) from error
 
 
-def read_all(stream: IO[bytes] | gzip.GzipFile) -> bytes:
-    """The content of a compressed file. Raises ValueError for a decompression bomb."""
-    with stream:
-        return check_size(stream.read(MAX_BYTES + 1))
-
-
 def check_size(content: Content) -> Content:
+    """Raise ValueError for a decompression bomb."""
     if len(content) > MAX_BYTES:
         raise ValueError(f"over {MAX_BYTES:,} bytes")
     return content

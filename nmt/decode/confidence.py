@@ -28,7 +28,7 @@ from nmt.text.words import WordText, bare_span
 
 log = logging.getLogger("nmt")
 
-N_NEWTON = 25  # steps of Newton's method, which needs about 6
+N_NEWTON, MOST = 25, 1e9  # steps of Newton's method, which needs about 6; bound on the figures of a valid calibration
 LEAST_P = 1e-6  # probabilities are at least this, and at most 1 - LEAST_P, so that their logits are finite
 # On Tatoeba de-en, 2 % of 5,000 translations have a lower coverage: their chrF is 30, that of all others 60. Where a
 # translation leaves out one of two sentences, its coverage is lower in two cases of three.
@@ -59,9 +59,10 @@ class Calibration(NamedTuple):
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> "Calibration":
         """The calibration of a model file with this progress; the default if it has none."""
-        found: Any = (progress.get("best_figures") or {}).get("confidence")
-        is_valid = isinstance(found, list) and len(found) == 3
-        return cls(*found) if is_valid and all(isinstance(x, float) and math.isfinite(x) for x in found) else cls()
+        match progress.get("best_figures"):
+            case {"confidence": [float(), float(), float()] as found} if all(abs(x) < MOST for x in found):
+                return cls(*found)
+        return cls()
 
     @classmethod
     def fit(cls, samples: Iterable[Sample]) -> "Calibration":
@@ -73,8 +74,7 @@ class Calibration(NamedTuple):
             p = (1 + np.tanh(features @ weights / 2)) / 2  # the logistic function, which does not overflow
             gradient = features.T @ (right - p) - (weights - cls())
             weights += np.linalg.solve((features.T * (p * (1 - p))) @ features + np.eye(3), gradient)
-        word, line, bias = weights.tolist()
-        return cls(max(word, 0.0), max(line, 0.0), bias)
+        return cls(*np.maximum(weights, (0, 0, -math.inf)).tolist())
 
     def confidence(self, word: float, line: float) -> float:
         """The confidence, 0-1, of a word with these logits."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import lzma
 import re
 import struct
 import zipfile
@@ -40,9 +39,8 @@ segtype="sentence" o-tmf="nmt" adminlang="en" srclang="{}" datatype="plaintext"/
 NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML cannot have
 MAX_FILE_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 20_000_000, 10_000
 UNPACKED = 25  # all members together may have so many times the bytes of texts
-# What parsers raise for damaged documents, and zipfile for members, which may have any of its compressions.
-ZIP_DAMAGES = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OverflowError)
-DAMAGES = (*ZIP_DAMAGES, ValueError, EOFError, OSError, RuntimeError)
+# What parsers and zipfile raise for damaged documents.
+DAMAGES = (zipfile.BadZipFile, zlib.error, struct.error, OverflowError, ValueError, EOFError, OSError, RuntimeError)
 
 Watch = Callable[[Iterable[Translation], int], Iterable[Translation]]
 
@@ -174,7 +172,9 @@ def unzipped(content: bytes, max_bytes: int) -> tuple[list[zipfile.ZipInfo], dic
         infos = archive.infolist()
         if len(infos) > MAX_MEMBERS or sum(info.file_size for info in infos) > max_bytes:
             raise ValueError(f"it has over {max_bytes:,} bytes unpacked, or {MAX_MEMBERS:,} members")
-        members = {info.filename: archive.read(info) for info in infos}
+        if not {info.compress_type for info in infos} <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+            raise ValueError("its compression is not Deflate")  # others unpack everything at once, as `read(info)` does
+        members = {info.filename: archive.open(info).read(info.file_size) for info in infos}
     if len(members) < len(infos) or not any(map(MEMBERS.fullmatch, members)):
         raise ValueError("it has no text of Word or PowerPoint, or two texts of one name")
     return infos, members

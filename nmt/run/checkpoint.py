@@ -197,10 +197,10 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
             config = check_config(header["config"], {}, "its settings")
             if "tokenizer.source" not in models:
                 raise ConfigError("'tokenizer.source' is missing")
-            source = models["tokenizer.source"].numpy().tobytes()
-            target = models["tokenizer.target"].numpy().tobytes() if "tokenizer.target" in models else source
+            contents = {name: x.flatten().view(torch.uint8).numpy().tobytes() for name, x in models.items()}
+            source = contents["tokenizer.source"]
             options = config.data.model_dump(include={"nfkc_source", "target_tag"})
-            tokenizers = Tokenizers.from_models(source, target, **options)
+            tokenizers = Tokenizers.from_models(source, contents.get("tokenizer.target", source), **options)
             if config.tokenizer.joint and not tokenizers.one_vocabulary:
                 raise ConfigError("tokenizer.joint=true, but there are two vocabularies")
             _check_shapes({name: tuple(x.get_shape()) for name, x in slices.items()}, config, tokenizers)

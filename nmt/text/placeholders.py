@@ -63,11 +63,11 @@ def patterns_of(extra: Iterable[str]) -> Patterns:
 
 def spans_of(text: str, patterns: Patterns) -> list[Span]:
     """The spans of a text that match, in order; where matches of two patterns overlap, that of the first is taken."""
-    found: list[Span] = []
-    for pattern in patterns:
-        taken = list(found)
-        spans = (match.span() for match in pattern.finditer(text))
-        found += [(a, b) for a, b in spans if a < b and all(b <= start or end <= a for start, end in taken)]
+    found, taken = list[Span](), bytearray(len(text))  # 1 for each character in a span
+    for start, end in (match.span() for pattern in patterns for match in pattern.finditer(text)):
+        if start < end and not any(taken[start:end]):
+            found.append((start, end))
+            taken[start:end] = b"\1" * (end - start)
     return sorted(found)
 
 
@@ -147,7 +147,7 @@ class Masked:
         around = [(text[start - 1 : start], text[end : end + 1]) for start, end in spans]
         if spans and not re.search(r"\w", replaced(text, spans, [""] * len(spans))):
             return cls("", [], [], [], [])
-        is_sign = [{*one} <= {*unknown} and not re.search(r"\w", one) for one in originals]
+        is_sign = [not re.search(r"\w", one) and all(sign in unknown for sign in one) for one in originals]
         by_need = sorted((i for i in range(len(spans)) if not is_sign[i]), key=lambda i: need(originals[i]))
         chosen = dict(zip(sorted(by_need[: len(symbols)]), symbols, strict=False))
         marks = [chosen.get(i, text if need(text) == 2 else "") for i, text in enumerate(originals)]

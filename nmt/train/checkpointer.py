@@ -195,7 +195,7 @@ class Checkpointer:
         for optimizer in state.optimizers:
             for parameter in chain.from_iterable(group["params"] for group in optimizer.param_groups):
                 optimizer.state[parameter] = {
-                    key: moments[f"{names[parameter]}.{key}"].to(parameter.device) for key in STATE[type(optimizer)]
+                    key: moments[f"{names[parameter]}.{key}"].to(parameter) for key in STATE[type(optimizer)]
                 }
 
     def _restore_best(self) -> None:

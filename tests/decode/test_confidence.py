@@ -70,9 +70,10 @@ def test_a_fit_to_extreme_words_is_finite(rows: list[tuple[float, float, bool]])
     assert all(map(math.isfinite, Calibration.fit(rows)))
 
 
-@pytest.mark.parametrize("found", [None, 3, [1.0, 0.5], [1.0, 0.5, math.nan], [1.0, 0.5, "a"]])
+@pytest.mark.parametrize("found", [None, 3, [1.0, 0.5], [1.0, 0.5, math.nan], [1e308, -1e308, 0.0]])
 def test_a_model_without_a_calibration_takes_probabilities(found: object) -> None:
-    assert Calibration.of({"best_figures": {"confidence": found}}) == Calibration.of({}) == Calibration()
+    for figures in ({"confidence": found}, [found], None):
+        assert Calibration.of({"best_figures": figures}) == Calibration()
 
 
 def test_a_word_is_right_as_often_as_the_reference_has_it() -> None:

@@ -4,7 +4,9 @@ import io
 import pkgutil
 import random
 import re
+import struct
 import time
+import tracemalloc
 import zipfile
 from collections import Counter
 from functools import partial
@@ -55,6 +57,17 @@ def test_an_archive_whose_member_is_beyond_all_files_is_refused() -> None:
         archive.writestr("word/document.xml", "<x/>")
         archive.infolist()[0].header_offset = 2**63
     assert outcome(PARSERS["zip"], file.getvalue()) == "refused"
+
+
+@pytest.mark.parametrize(("name", "method"), [*(("zip", one) for one in METHODS), ("archive", METHODS[1])])
+def test_an_archive_that_unpacks_to_more_than_it_declares_takes_little_memory(name: str, method: int) -> None:
+    content = bytearray(packed(".docx", " " * 20_000_000, method))
+    for mark, offset in ((b"PK\3\4", 22), (b"PK\1\2", 24)):
+        struct.pack_into("<I", content, content.index(mark) + offset, 100)
+    tracemalloc.start()
+    assert outcome(PARSERS[name], bytes(content), most_s=60) == "refused"
+    assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("suffix", GRAMMAR)

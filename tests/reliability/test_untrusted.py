@@ -121,6 +121,7 @@ def hostile_models(intact: Path, bomb: Bomb, n_cut: int) -> Iterator[bytes]:
         {one: parts.tensors[one].T.contiguous()},
         {one: parts.tensors[one].double()},
         {"tokenizer.target": torch.zeros(1_000_000, dtype=torch.uint8)},
+        {"tokenizer.source": torch.zeros(9, dtype=torch.bfloat16)},
         {"tokenizer.source": torch.zeros(0, dtype=torch.uint8)},
         {"tokenizer.source": torch.zeros(9)},
     ):
