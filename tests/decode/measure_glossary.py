@@ -3,7 +3,9 @@
     python tests/decode/measure_glossary.py RUN test.de.gz test.en.gz
 
 The glossary is a random third of the words of the test set whose translation in the reference is sure, by the run's
-training text, and always the same. RUN was trained with data.glossary.
+training text, and always the same. The wrong terms are another third, with the translations of other words, at random.
+The shares are of the terms, of those that are missing without a glossary, and of the wrong terms. RUN was trained with
+data.glossary.
 """
 
 import re
@@ -24,7 +26,7 @@ from nmt.text.words import WordText
 from nmt.train.corpora import corpus_paths
 
 
-def glossary_of(translator: Translator, source: list[str], target: list[str]) -> dict[str, str]:
+def glossaries_of(translator: Translator, source: list[str], target: list[str]) -> list[dict[str, str]]:
     assert translator.run
     config, random = translator.run.read_config(), Random(1)
     pairs = [*iter_pairs(*corpus_paths(config, corpora_of(config.data.train)[0]))]
@@ -36,7 +38,9 @@ def glossary_of(translator: Translator, source: list[str], target: list[str]) ->
             found[one[slice(*s)]].append(other[slice(*t)])
     uses = Counter(word for text in source for _, word in find_terms(text, {word: word for word in found}))
     always = {word: same[0] for word, same in sorted(found.items()) if same == same[:1] * uses[word]}
-    return {word: term for word, term in always.items() if random.random() < 1 / 3}
+    part = {word: int(3 * random.random()) for word in always}
+    misleading = {word: random.choice(sorted({*always.values()} - {term})) for word, term in always.items()}
+    return [{word: terms[word] for word in always if part[word] == i} for i, terms in enumerate((always, misleading))]
 
 
 def has(text: str, term: str) -> bool:
@@ -60,22 +64,26 @@ def main(run: str, source_file: str, target_file: str) -> None:
     source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
     plain, soft, both = (load(run, "cpu", engine=name) for name in ("torch", "ctranslate2", "torch"))
     plain.config = plain.config.model_copy(update={"data": plain.config.data.model_copy(update={"glossary": False})})
-    glossary = glossary_of(plain, source, target)
-    wanted = [(i, term) for i, text in enumerate(source) for _, term in find_terms(text, glossary)]
+    glossary, wrong = glossaries_of(plain, source, target)
+    uses = [[(i, t) for i, text in enumerate(source) for _, t in find_terms(text, some)] for some in (glossary, wrong)]
+    wanted, mixed = uses[0], glossary | wrong
     without = plain.translate(source)
     missed = [(i, term) for i, term in wanted if not has(without[i], term)]
-    print(f"{len(glossary)} terms, {len(wanted)} uses in {len(pairs)} lines")
+    print(f"{len(glossary)} terms, {len(wanted)} uses in {len(pairs)} lines; {len(wrong)} wrong, {len(uses[1])} uses")
     rows = {
         "without": without,
         "find and replace": list(replaced(plain, source, without, glossary)),
         "hard": plain.translate(source, glossary=glossary),
         "soft": soft.translate(source, glossary=glossary),
         "both": both.translate(source, glossary=glossary),
+        "hard, wrong too": plain.translate(source, glossary=mixed),
+        "soft, wrong too": soft.translate(source, glossary=mixed),
+        "both, wrong too": both.translate(source, glossary=mixed),
     }
     for name, found in rows.items():
-        shares = [sum(has(found[i], term) for i, term in some) / len(some) for some in (wanted, missed)]
+        shares = [sum(has(found[i], term) for i, term in some) / len(some) for some in (wanted, missed, uses[1])]
         bleu = score(found, [target], tokenize=bleu_tokenizer(plain.target_language))[0].value
-        print(f"{name:<20}{shares[0]:7.1%} {shares[1]:7.1%} BLEU {bleu:.2f}")
+        print(f"{name:<20}{shares[0]:7.1%} {shares[1]:7.1%} {shares[2]:7.1%} BLEU {bleu:.2f}")
 
 
 if __name__ == "__main__":

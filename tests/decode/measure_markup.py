@@ -3,7 +3,8 @@
     python tests/decode/measure_markup.py RUN tests/decode/alignments/de-en.tsv [LANGUAGES [ENGINE]]
 
 Every one to four words of a source that have a sure link are an element. The figure is the mean F1 of the target words
-between its tags, against those with sure links to its words; then that of tags at the same share of the sentence.
+between its tags, against those with sure links to its words; then that of tags at the same share of the sentence, and
+that of tags around the same words.
 """
 
 import sys
@@ -22,7 +23,7 @@ def f1(found: Words, expected: Words) -> float:
 
 
 def main(translator: Translator, gold: Path) -> None:
-    pairs, spans, expected, at_share = list[Pair](), [], list[Words](), list[Words]()
+    pairs, spans, expected, at_share, same = list[Pair](), [], list[Words](), list[Words](), list[Words]()
     for one, (source, target) in spaced_texts(translator, read_gold(gold)):
         share = len(target.spans) / len(source.spans)
         for start, end in ((i, i + n) for n in range(1, 5) for i in range(len(one.source) - n + 1)):
@@ -32,6 +33,7 @@ def main(translator: Translator, gold: Path) -> None:
                 pairs.append(Pair.made(Segment(source.text, root), [target.text], " "))
                 spans.append(target.spans)
                 expected.append(words)
+                same.append({t for t, word in enumerate(one.target) if word in one.source[start:end]})
                 first = round(start * share)
                 at_share.append({*range(first, max(first + 1, round(end * share)))})
     align_words(translator, pairs)
@@ -39,7 +41,7 @@ def main(translator: Translator, gold: Path) -> None:
     for pair, of_pair in zip(pairs, spans, strict=True):
         (tags,) = Placement(pair, str).place(Placed(pair.segment.root, range(len(pair.target)), 0, len(pair.text)))
         found.append({t for t, (first, last) in enumerate(of_pair) if first < tags.end and tags.start < last})
-    for name, of_name in (("tags", found), ("share", at_share)):
+    for name, of_name in (("tags", found), ("share", at_share), ("same", same)):
         print(f"{name:<6}F1 {sum(map(f1, of_name, expected)) / len(pairs):.3f} of {len(pairs)} spans")
 
 
