@@ -16,7 +16,7 @@ CORE = ["model/attention.py", "model/positions.py", "model/transformer.py", "dec
 CORE += ["train/step.py", "train/loop.py"]
 BARS = {  # most lines in all files that match
     ("README.md",): 200,
-    ("nmt/**/*.py",): 18_720,
+    ("nmt/**/*.py",): 18_700,
     ("nmt/model/**/*.py", "nmt/decode/**/*.py"): 2965,
     ("tests/**/*.py",): 21_000,
 }

@@ -56,9 +56,7 @@ def check(
         for one in repair.fix(report, corpora, fix):
             counts = f"{one.n_pairs:,} pairs, {one.n_changed:,} of them changed; {one.n_dropped:,} dropped"
             streams.log.info("%s: %s -> %s and %s", one.files.name, counts, *one.paths)
-        streams.log.info(
-            "%s names all changed and dropped lines; the original files are as they were", fix / repair.CHANGES
-        )
+        streams.log.info("%s names all changed and dropped lines; the originals are as they were", fix / repair.CHANGES)
     if any(finding.severity == "error" for finding in report.findings):
         raise typer.Exit(1)
 

@@ -115,7 +115,7 @@ def growth(
             for role in roles_of(along[0])
         ],
         n_pairs=len(pairs),
-        loss=list(zip(map(int, curves["step"]), curves["loss"], strict=True)),
+        loss=[(int(step), x) for step, x in zip(curves["step"], curves["loss"], strict=True) if math.isfinite(x)],
         validations=[(line["step"], line["dev_loss"], line["dev_bleu"]) for line in validations],
     )
 
@@ -153,12 +153,5 @@ def principal_components(x: Tensor) -> tuple[Tensor, float]:
 
 def as_page(found: Sequence[Growth]) -> str:
     """A self-contained HTML page of one sentence in one run, or in several beside each other."""
-    runs = [
-        {
-            **vars(one),
-            "positions": one.positions.tolist(),
-            "loss": [pair for pair in one.loss if math.isfinite(pair[1])],
-        }
-        for one in found
-    ]
+    runs = [vars(one) | {"positions": one.positions.tolist()} for one in found]
     return pages.page("growth", f"{found[0].source} – nmt explain --growth", pages.plain(runs, pages.compressed))

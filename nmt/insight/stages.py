@@ -206,9 +206,7 @@ def cross_attention_stages(layer: DecoderLayer, seen: Recorder, scores: Tensor, 
 def attention_stages(part: str, mask: str, lengths: str, tensors: tuple[Tensor, ...]) -> Iterator[Stage]:
     """Yield the stages of one attention, given its queries, keys, values, scores and weights."""
     query, key, value, scores, weights = tensors
-    text = (
-        "What each position looks for. Linear layers make queries, keys and values, each with d = D/H numbers a head."
-    )
+    text = "What each position looks for. Linear layers make queries, keys and values with d = D/H numbers a head."
     yield stage(part, "Queries, head 1", "3.2.2", query, f"BH{lengths[0]}d", text)
     yield stage(part, "Keys, head 1", "3.2.2", key, f"BH{lengths[1]}d", "What each position can be found by.")
     text = "What each position hands over when attended to."

@@ -80,9 +80,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         labels = ["path", "status"]
         self.seconds = Histogram("nmt_request_seconds", "Time to answer a request", labels, registry=self.registry)
-        self.batch_lines = Histogram(
-            "nmt_batch_lines", "Lines of a search", buckets=[2**i for i in range(8)], registry=self.registry
-        )
+        sizes = [2**i for i in range(8)]
+        self.batch_lines = Histogram("nmt_batch_lines", "Lines of a search", buckets=sizes, registry=self.registry)
         self.pieces = Counter("nmt_pieces", "Pieces translated to", registry=self.registry)
         self.waiting = Gauge("nmt_requests_waiting", "Requests that wait for a model", registry=self.registry)
 
@@ -226,13 +225,8 @@ class Api:
     async def languages(self) -> list[schema.Language]:
         """The languages, and what each is translated to."""
         pairs = [(base_language(model.source), base_language(model.target)) for model in self.models]
-        codes = dict.fromkeys(code for pair in pairs for code in pair)
-        return [
-            schema.Language(
-                code=code, name=name_of(code), targets=[target for source, target in pairs if source == code]
-            )
-            for code in codes
-        ]
+        targets = {code: [target for source, target in pairs if source == code] for pair in pairs for code in pair}
+        return [schema.Language(code=code, name=name_of(code), targets=own) for code, own in targets.items()]
 
     async def health(self) -> dict[str, str]:
         """Whether the server runs."""

@@ -258,15 +258,11 @@ class Trainer:
         barrier()  # the first rank resumes first, because `resume` renames checkpoints that cannot be read
         if rank() > 0:
             self.checkpointer.resume()
-        self.state.progress = replace(
-            self.progress,
-            n_rollbacks=before.n_rollbacks + 1,
-            n_skipped=0,
-            max_positions=before.max_positions,
-            n_ranks=before.n_ranks,
-        )
-        lr_factor = ROLLBACK_LR ** (before.n_rollbacks + 1)
-        log.warning("%s: back to step %d with %g of the rate", error, self.progress.step, lr_factor)
+        progress = self.progress
+        progress.n_rollbacks, progress.n_skipped = before.n_rollbacks + 1, 0
+        progress.max_positions, progress.n_ranks = before.max_positions, before.n_ranks
+        lr_factor = ROLLBACK_LR**progress.n_rollbacks
+        log.warning("%s: back to step %d with %g of the rate", error, progress.step, lr_factor)
 
     def spent(self) -> float:
         """The fraction of the budget that is spent, 0-1: the largest of the fractions of steps, epochs and minutes."""
