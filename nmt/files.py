@@ -64,6 +64,12 @@ def parse_json(content: str | bytes) -> Any:
         raise ValueError("nested too deeply") from error
 
 
+def check_deflated(archive: Any) -> None:
+    """Raise ValueError unless all members of a `ZipFile` are stored or deflated: zipfile cannot limit other methods."""
+    if any(info.compress_type not in (0, 8) for info in archive.infolist()):  # ZIP_STORED, ZIP_DEFLATED
+        raise ValueError("its compression is not Deflate")
+
+
 def is_special(path: Path) -> bool:
     """Whether a path is a directory, a pipe, a device or an open descriptor, which a file cannot replace."""
     return path in DESCRIPTORS or (path.exists() and not path.is_file())

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from nmt.corpus.catalog import Corpus, pinned, pins_file
 from nmt.corpus.tatoeba import pairs_of, split
 from nmt.errors import DownloadError, InputError, OutputError, os_errors_as
-from nmt.files import atomic_write, sha256
+from nmt.files import atomic_write, check_deflated, sha256
 
 Content = TypeVar("Content", bytes, bytearray)
 log = logging.getLogger("nmt")
@@ -127,9 +127,7 @@ def unpacked(content: bytes, url: str, members: Sequence[str]) -> list[bytes]:
     try:
         if url.endswith(".zip"):
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                methods = {info.compress_type for info in archive.infolist()}
-                if not methods <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-                    raise ValueError("its compression is not Deflate")  # others unpack everything at once
+                check_deflated(archive)
                 return [check_size(archive.open(member).read(MAX_BYTES + 1)) for member in members]
         if url.endswith(".gz"):
             return [check_size(gzip.GzipFile(fileobj=io.BytesIO(content)).read(MAX_BYTES + 1))]
@@ -139,7 +137,7 @@ def unpacked(content: bytes, url: str, members: Sequence[str]) -> list[bytes]:
 
 
 def check_size(content: Content) -> Content:
-    """Raise ValueError for a decompression bomb."""
+    """Return the content. Raises ValueError if it has more than `MAX_BYTES`."""
     if len(content) > MAX_BYTES:
         raise ValueError(f"over {MAX_BYTES:,} bytes")
     return content

@@ -16,7 +16,7 @@ PIECES_PER_WORD = 1.35  # on either side, EOS included
 BATCH = 0.6  # batch_tokens / sqrt(target tokens in all epochs): the best of those tried for 0.8M to 2M tokens
 MIN_PIECES = 600  # pieces besides single characters: 256 bytes, and room for words
 MIN_SHARE = 0.25  # of the usual epochs; if fewer fit in the time, a smaller, faster model is better
-MEMORIZED = 500  # fewer pairs can only be learned by heart, so they get no dropout
+MEMORIZED = 500  # a model can only memorize fewer pairs than this, so it gets no dropout
 N_HEADS = 4
 
 
@@ -32,8 +32,8 @@ class Size:
     max_pairs: float = math.inf
 
 
-# Largest first. Of models of the same width, a shallow one takes less time per step and needs fewer steps. The rates up
-# to width 256 are Muon's: 8 epochs on the demo give dev BLEU 83 at 6e-3, and 19 at 2e-3.
+# Largest first. Of models of the same width, a shallow one takes less time per step and needs fewer steps. The learning
+# rates up to width 256 were chosen with Muon: 8 epochs on the demo give dev BLEU 83 at 6e-3, and 19 at 2e-3.
 SIZES = [
     Size(512, 1024, 6, 500_000, 7e-4),
     Size(512, 1024, 3, 500_000, 7e-4),
@@ -116,7 +116,7 @@ class Plan:
 
 
 def sizes_for(n_pairs: int) -> list[Size]:
-    """The sizes that suit a number of training pairs, largest first."""
+    """The model sizes to choose from for `n_pairs` training pairs, largest first."""
     return [size for size in SIZES if size.min_pairs <= n_pairs < size.max_pairs]
 
 

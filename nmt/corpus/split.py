@@ -32,7 +32,7 @@ class Facts:
     n_test: int
     n_blank: int  # pairs left out because a side is blank
     n_leaking: int  # pairs left out because one of their sentences is also in dev or test
-    n_words: int  # on the target side of train, by `count_words`
+    n_words: int  # of the target side of train, see `count_words`
     n_characters: int  # number of distinct characters in train
     letter_overlap: float = 1.0  # see `overlap`, of the letters of both sides; near 0 if their scripts differ
 
@@ -106,7 +106,7 @@ def write_parts(
 
 
 def count_words(text: str) -> int:
-    """The number of words of a text; of a text without spaces, its characters / 1.6."""
+    """The number of words of a text. Without spaces, as in Chinese, a word is taken to have 1.6 characters."""
     return len(text.split()) if " " in text.strip() else round(len(text) / 1.6)
 
 

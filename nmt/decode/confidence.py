@@ -28,7 +28,8 @@ from nmt.text.words import WordText, bare_span
 
 log = logging.getLogger("nmt")
 
-N_NEWTON, MOST = 25, 1e9  # steps of Newton's method, which needs about 6; bound on the figures of a valid calibration
+N_NEWTON = 25  # steps of Newton's method, which needs about 6
+MAX_FIGURE = 1e9  # the absolute value of each figure of a valid calibration is less
 LEAST_P = 1e-6  # probabilities are at least this, and at most 1 - LEAST_P, so that their logits are finite
 # On Tatoeba de-en, 2 % of 5,000 translations have a lower coverage: their chrF is 30, that of all others 60. Where a
 # translation leaves out one of two sentences, its coverage is lower in two cases of three.
@@ -60,7 +61,7 @@ class Calibration(NamedTuple):
     def of(cls, progress: Mapping[str, Any]) -> "Calibration":
         """The calibration of a model file with this progress; the default if it has none."""
         match progress.get("best_figures"):
-            case {"confidence": [float(), float(), float()] as found} if all(abs(x) < MOST for x in found):
+            case {"confidence": [float(), float(), float()] as found} if all(abs(x) < MAX_FIGURE for x in found):
                 return cls(*found)
         return cls()
 

@@ -20,7 +20,7 @@ from nmt.text.words import WordText, indices_between
 log = logging.getLogger("nmt")
 
 NO_WORDS = WordText("", [])  # `align` computes nothing for blank texts
-# Start and end of what a span replaces, and whether it joins the word before, and after.
+# Start and end of the text that a span replaces; whether no space separates it from the word before, and after.
 Place = tuple[int, int, bool, bool]
 
 

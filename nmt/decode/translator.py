@@ -186,7 +186,7 @@ class Translator:
         engine = self.engine_for(options, watched=watch is not None)
         read = lines
         if options.glossary:
-            from nmt.text.glossary import annotated, find_terms, required_tokens  # its expressions take 5 ms to compile
+            from nmt.text.glossary import annotated, find_terms, required_tokens  # late: takes 5 ms
         if options.glossary and self.config.data.glossary:
             read = [line._replace(text=annotated(line.text, find_terms(line.text, options.glossary))) for line in lines]
         segments_of_lines = split(read, self.tokenizers.source, max_length)

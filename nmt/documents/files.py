@@ -25,7 +25,7 @@ from nmt.documents.subtitles import SRT, VTT
 from nmt.documents.tables import JSON, PO, parse_csv
 from nmt.documents.xliff import XLIFF
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
-from nmt.files import atomic_writer, read_capped
+from nmt.files import atomic_writer, check_deflated, read_capped
 
 log = logging.getLogger("nmt")
 ZIPPED = (".docx", ".pptx")
@@ -172,9 +172,8 @@ def unzipped(content: bytes, max_bytes: int) -> tuple[list[zipfile.ZipInfo], dic
         infos = archive.infolist()
         if len(infos) > MAX_MEMBERS or sum(info.file_size for info in infos) > max_bytes:
             raise ValueError(f"it has over {max_bytes:,} bytes unpacked, or {MAX_MEMBERS:,} members")
-        if not {info.compress_type for info in infos} <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-            raise ValueError("its compression is not Deflate")  # others unpack everything at once, as `read(info)` does
-        members = {info.filename: archive.open(info).read(info.file_size) for info in infos}
+        check_deflated(archive)
+        members = {info.filename: archive.open(info).read(info.file_size) for info in infos}  # at most that size
     if len(members) < len(infos) or not any(map(MEMBERS.fullmatch, members)):
         raise ValueError("it has no text of Word or PowerPoint, or two texts of one name")
     return infos, members

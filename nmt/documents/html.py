@@ -141,7 +141,9 @@ class Parser:
 
     def close(self, name: str, raw: str) -> None:
         """Close the innermost element of this name, and what is open inside of it."""
-        if self.depth > MAX_DEPTH or name not in [one for one, _ in self.open[1:]]:  # opened before: it ends all so far
+        if self.depth > MAX_DEPTH:  # `finish` copies the segment, so nothing reads its elements
+            return
+        if name not in [one for one, _ in self.open[1:]]:  # it was opened before: the tag ends what is here so far
             _, parent = self.open[-1]
             self.depth += 1
             parent.children = [Element("", raw, parent.start, len(self.text), parent.children)]

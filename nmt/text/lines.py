@@ -169,7 +169,7 @@ def in_context(before: str, text: str) -> str:
 
 
 def replaced(text: str, spans: Sequence[Span], new: Sequence[str]) -> str:
-    """The text with new strings in place of spans, which are in order."""
+    """Return the text with each span, in ascending order, replaced by the new string of the same index."""
     for (start, end), one in zip(reversed(spans), reversed(new), strict=True):
         text = text[:start] + one + text[end:]
     return text

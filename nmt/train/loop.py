@@ -261,8 +261,7 @@ class Trainer:
         progress = self.progress
         progress.n_rollbacks, progress.n_skipped = before.n_rollbacks + 1, 0
         progress.max_positions, progress.n_ranks = before.max_positions, before.n_ranks
-        lr_factor = ROLLBACK_LR**progress.n_rollbacks
-        log.warning("%s: back to step %d with %g of the rate", error, progress.step, lr_factor)
+        log.warning("%s: back to step %d with %g of the rate", error, progress.step, ROLLBACK_LR**progress.n_rollbacks)
 
     def spent(self) -> float:
         """The fraction of the budget that is spent, 0-1: the largest of the fractions of steps, epochs and minutes."""

@@ -44,7 +44,7 @@ DEV_SHARE = 0.02
 FEW_DEV_PAIRS = 100
 SAMPLE_PAIRS = 200_000  # the tokenizer is trained on at most this many pairs: its trainer's memory grows with them
 LEXICON_PAIRS = 50_000  # at most this many pairs of the sample link words
-FORMAT = 3  # version of the files in the cache
+FORMAT = 3  # of the corpus in the cache; raise it when the content of these files changes
 
 
 @dataclass
@@ -112,8 +112,7 @@ def read_corpus(config: Config) -> Corpus:
         warning = "dev has only %d pairs, held out of train: scores on fewer than %d are mostly chance; set data.dev"
         log.warning(warning, len(dev), FEW_DEV_PAIRS)
     n_pairs = mixture.n_pairs if mixture else len(train)
-    n_words = round(n_pairs * summary["words_per_pair"])
-    corpus.config = fit_config(config, n_pairs, n_words, summary["n_characters"])
+    corpus.config = fit_config(config, n_pairs, round(n_pairs * summary["words_per_pair"]), summary["n_characters"])
     return corpus
 
 
@@ -223,7 +222,7 @@ def sample(pairs: Pairs) -> list[Pair]:
 
 
 def counts_of(pairs: list[Pair]) -> dict[str, Any]:
-    """What the choice of sizes needs to know of the text."""
+    """The number of distinct characters, and of target words per pair, from which `fit_config` chooses sizes."""
     n_characters = len({character for pair in pairs for character in pair.source + pair.target})
     return {"n_characters": n_characters, "words_per_pair": mean(count_words(pair.target) for pair in pairs)}
 

@@ -1,4 +1,4 @@
-"""Presets: settings that the user does not give are those that `nmt init` would choose for the training pairs."""
+"""Presets: settings that a config leaves out, chosen for its training pairs by the rules of `nmt init`."""
 
 from typing import Any
 
@@ -17,15 +17,12 @@ def fit_config(config: Config, n_pairs: int, n_words: int, n_characters: int) ->
     facts = Facts(n_pairs, 0, 0, 0, 0, n_words, n_characters, letter_overlap=float(config.tokenizer.joint))
     size = sizes_for(n_pairs)[0]
     plan, train = Plan(facts, size, None), config.train
+    lr = min(size.lr, ADAMW_LR) if train.optimizer == "adamw" else size.lr
     fitted: dict[str, dict[str, Any]] = {
         "tokenizer": {"vocab_size": plan.vocab_size},
         "model": {"d_model": size.d_model, "d_ff": size.d_ff, "n_heads": N_HEADS, "dropout": plan.dropout}
         | dict.fromkeys(("n_encoder_layers", "n_decoder_layers"), size.n_layers),
-        "train": {
-            "batch_tokens": plan.batch_tokens,
-            "lr": min(size.lr, ADAMW_LR) if train.optimizer == "adamw" else size.lr,
-            "warmup": plan.warmup,
-        },
+        "train": {"batch_tokens": plan.batch_tokens, "lr": lr, "warmup": plan.warmup},
     }
     if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:
         fitted["train"]["max_epochs"] = plan.n_epochs
