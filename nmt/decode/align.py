@@ -4,11 +4,13 @@ The weights between the pieces of a pair, one matrix from the engine, are summed
 Words that are spelled alike get more. The sums are normalized over source words and over target words, and both
 distributions are multiplied. The best source word of each target word and the best target word of each source word are
 merged by grow-diagonal (Koehn et al. 2003); nmt/insight/README.md compares other methods.
+
+For markup, attention is multiplied by what each target token loses without a source word, see `losses_without`.
 """
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count, islice
+from itertools import count, islice, repeat
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,14 @@ def align(translator: Translator, pairs: Iterable[WordPair], numbers: Iterable[i
 
 
 def align_window(translator: Translator, pairs: Sequence[WordPair], numbers: Sequence[int] = ()) -> list[Links]:
-    """Return the links of each pair; none if a side is blank, or, after a warning, too long for the model.
+    """Return the links of each pair; see `score_window`."""
+    return [links(scores) for scores in score_window(translator, pairs, numbers)]
+
+
+def score_window(
+    translator: Translator, pairs: Sequence[WordPair], numbers: Sequence[int] = (), *, with_losses: bool = False
+) -> list[Matrix]:
+    """Return the `word_scores` of each pair; 0 if a side is blank, or, after a warning, too long for the model.
 
     `numbers` are the line numbers of the pairs, for the warnings. Raises InputError if the model has no attention.
     """
@@ -51,17 +60,38 @@ def align_window(translator: Translator, pairs: Sequence[WordPair], numbers: Seq
         elif all(side.spans for side in pair):
             sides[i] = [encoded(side, tokenizer) for side, tokenizer in texts]
     src, tgt = ([of_pair[side][0] for of_pair in sides.values()] for side in (0, 1))
-    attention = zip(sides, translator.engine.attention(src, tgt), strict=True)
-    scores = {i: word_scores(weights, sides[i][0][1], sides[i][1][1], likeness(*pairs[i])) for i, weights in attention}
-    return [links(scores[i]) if i in scores else [] for i in range(len(pairs))]
+    losses = losses_without(translator, list(sides.values())) if with_losses else repeat(1.0)
+    scores = [np.zeros([len(side.spans) for side in pair], np.float32) for pair in pairs]
+    for i, weights, loss in zip(sides, translator.engine.attention(src, tgt), losses, strict=False):
+        scores[i] = word_scores(weights, sides[i][0][1], sides[i][1][1], likeness(*pairs[i]), loss)
+    return scores
 
 
-def word_scores(weights: Matrix, source: Matrix, target: Matrix, likeness: Matrix | float = 0.0) -> Matrix:
+def losses_without(translator: Translator, sides: Sequence[Sequence[tuple[list[int], Matrix]]]) -> Iterator[Matrix]:
+    """Yield the log-probability that each target token loses without each source word: (source words, T), at least 0.
+
+    From Li et al. 2019, "On the word alignment from neural machine translation". `sides` are `encoded`.
+    """
+    sources = [
+        [token for token, share in zip(tokens, without, strict=True) if not share]
+        for (tokens, words), _ in sides
+        for without in [np.zeros(len(tokens)), *words.T]
+    ]
+    targets = [target for (_, words), (target, _) in sides for _ in range(1 + words.shape[1])]
+    rows = iter(translator.engine.score(sources, targets))
+    for (_, words), (target, _) in sides:
+        log_probs = np.array([next(rows)[: len(target)] for _ in range(1 + words.shape[1])], np.float32)
+        yield np.maximum(log_probs[0] - log_probs[1:], 0)
+
+
+def word_scores(
+    weights: Matrix, source: Matrix, target: Matrix, likeness: Matrix | float = 0.0, losses: Matrix | float = 1.0
+) -> Matrix:
     """Return p(source word | target word) · p(target word | source word): (source words, target words), in [0, 1].
 
     Both are from the same attention weights (T, S); `source` (S, words) and `target` (T, words) are from `encoded`.
     """
-    between = (source.T @ weights.T @ target) * (1 + ALIKE * likeness**2)
+    between = (source.T @ weights.T * losses) @ target * (1 + ALIKE * likeness**2)
     return normalized(between, 0) * normalized(between, 1)
 
 
@@ -85,6 +115,8 @@ def normalized(weights: Matrix, axis: int) -> Matrix:
 
 def links(matrix: Matrix) -> Links:
     """Return the links for alignment scores of shape (source words, target words)."""
+    if not matrix.size:
+        return []
     by_target = {(int(s), t) for t, s in enumerate(matrix.argmax(0)) if matrix[s, t] > 0}
     by_source = {(s, int(t)) for s, t in enumerate(matrix.argmax(1)) if matrix[s, t] > 0}
     return sorted(grow_diagonal(by_target, by_source))

@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from nmt.decode.align import Links, align_window
+import numpy as np
+
+from nmt.decode.align import Links, Matrix, links, normalized, score_window
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator, read_window
 from nmt.text.lines import UNSPACED_SCRIPTS, Pause, Span
@@ -153,6 +155,7 @@ class Pair:
     source: list[Span]  # words, cut at tags
     target: list[Span]
     links: Links = field(default_factory=list)
+    shares: Matrix = field(default_factory=lambda: np.zeros((0, 0)))  # p(source word | target word), see `align_words`
 
     @classmethod
     def made(cls, segment: Segment, translations: Sequence[str], joiner: str) -> "Pair":
@@ -167,15 +170,18 @@ class Pair:
 
 
 def align_words(translator: Translator, pairs: Sequence[Pair]) -> None:
-    """Set the links of each pair, whose words are aligned sentence by sentence."""
+    """Set the links and shares of each pair, whose words are aligned sentence by sentence."""
     parts = [
         (pair, within(pair.segment.text, pair.source, source), within(pair.text, pair.target, target))
         for pair in pairs
         for source, target in pair.sentences
     ]
-    links = align_window(translator, [(source, target) for _, (source, _), (target, _) in parts])
-    for (pair, (_, first_source), (_, first_target)), found in zip(parts, links, strict=True):
-        pair.links += [(first_source + s, first_target + t) for s, t in found]
+    found = score_window(translator, [(source, target) for _, (source, _), (target, _) in parts], with_losses=True)
+    for pair in pairs:
+        pair.shares = np.zeros((len(pair.source), len(pair.target)), np.float32)
+    for (pair, (_, s), (_, t)), scores in zip(parts, found, strict=True):
+        pair.links += [(s + source, t + target) for source, target in links(scores)]
+        pair.shares[s : s + len(scores), t : t + scores.shape[1]] = normalized(scores, 0)
 
 
 def within(text: str, words: Sequence[Span], sentence: Span) -> tuple[WordText, int]:
@@ -287,25 +293,23 @@ class Placement:
         return indices_between(self.pair.source, element.start, element.end)
 
     def best_interval(self, own: range, free: set[int], *, only_own: bool) -> range:
-        """The interval of free target words with the most words linked to `own`, less those linked to others.
+        """The interval of free target words whose shares of `own`, each less a half, have the greatest sum.
 
-        It begins and ends with a word linked mostly to `own`; with `only_own`, all its words are linked to `own` alone.
-        Empty if there is no such word.
+        Of words whose share is at most a half, it is one that is linked to `own`, or empty. With `only_own`, all its
+        words are linked to `own` alone.
         """
-        best, most, start, total = range(0), 0, 0, 0
-        targets = [t for s in own for t in self.targets[s]]
-        for t in range(min(targets, default=0), max(targets, default=-1) + 1):
-            linked = self.linked[t]
+        best, most, start, total = range(0), -1.0, 0, 0.0
+        shares = self.pair.shares[own.start : own.stop].sum(0)
+        for t, linked in enumerate(self.linked):
             n_own = sum(s in own for s in linked)
-            value = 1 if n_own and 2 * n_own >= len(linked) else -1 if linked else 0
-            if t not in free or (only_own and not 0 < n_own == len(linked)):
-                total = 0
-                continue
-            if value > 0 and total <= 0:
-                start, total = t, 0
-            total += value
-            if value > 0 and total > most:
-                best, most = range(start, t + 1), total
+            if t in free and (0 < n_own == len(linked) or not only_own):
+                total += shares[t] - 0.5
+                if total > most and (n_own or shares[t] > 0.5):
+                    best, most = range(start, t + 1), total
+            else:
+                total = -1.0
+            if total < 0:
+                start, total = t + 1, 0.0
         return best
 
     def extended(self, interval: range, own: range, inside: range, around: range, free: set[int]) -> range:

@@ -2,15 +2,17 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from models import small_translator
 
+from nmt.decode.align import normalized
 from nmt.decode.segments import Translation
 from nmt.documents.html import HTML
 from nmt.documents.markup import MarkupTranslator, Pair, Placement, Segment, sentence_spans, sentences_of, words_of
@@ -25,9 +27,16 @@ def pair_of(html: str, *translations: str) -> Pair:
 
 def marked(html: str, translation: str, links: str) -> str:
     """The translation with tags, given links between the words and punctuation marks of both texts."""
-    pair = pair_of(html, translation)
-    pair.links = [tuple(map(int, link.split("-"))) for link in links.split()]  # type: ignore[misc]
+    pair = linked(pair_of(html, translation), [tuple(map(int, link.split("-"))) for link in links.split()])
     return Placement(pair, HTML.escape).written()
+
+
+def linked(pair: Pair, links: Iterable[tuple[int, ...]]) -> Pair:
+    pair.links, weights = [(s, t) for s, t in links], np.zeros((len(pair.source), len(pair.target)))
+    for link in pair.links:
+        weights[link] = 1
+    pair.shares = normalized(weights, 0)
+    return pair
 
 
 @pytest.mark.parametrize(
@@ -126,8 +135,8 @@ def test_every_tag_is_written_once_and_well_nested_whatever_the_links(fragment: 
         translations = [data.draw(st.sampled_from(["", "x", "x, y < z.", "a b c d"])) for _ in sentences_of([part])]
         pair = Pair.made(part, translations, " ")
         n = st.integers(0, max(len(pair.source) - 1, 0)), st.integers(0, max(len(pair.target) - 1, 0))
-        pair.links = sorted(data.draw(st.sets(st.tuples(*n)))) if pair.source and pair.target else []
-        found = Placement(pair, HTML.escape).written()
+        links = sorted(data.draw(st.sets(st.tuples(*n)))) if pair.source and pair.target else []
+        found = Placement(linked(pair, links), HTML.escape).written()
         if "<code>" not in found:
             text = "".join(ElementTree.fromstring(f"<r>{entities(found)}</r>").itertext())
             assert "".join(text.split()) == "".join(pair.text.split())
@@ -148,8 +157,7 @@ def test_if_every_word_stays_so_does_the_fragment(fragment: str) -> None:
         if isinstance(part, Segment):
             pair = Pair.made(part, sentences_of([part]), " ")
             pair.target = pair.source  # cut at tags, as the source
-            pair.links = [(i, i) for i in range(len(pair.source))]
-            part = Placement(pair, HTML.escape).written()
+            part = Placement(linked(pair, [(i, i) for i in range(len(pair.source))]), HTML.escape).written()
         written += part
     assert re.sub(r"\s", "", written) == re.sub(r"\s", "", fragment)
 

@@ -34,12 +34,13 @@ if __name__ == "__main__":
 
     atheris.instrument_imports(include=["nmt"]).__enter__()
 
+import numpy as np
 import safetensors
 from pydantic import BaseModel, ValidationError
 
 from nmt.config import dump_config, load_config
 from nmt.corpus.download import unpacked
-from nmt.decode.align import Links
+from nmt.decode.align import Matrix
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator
 from nmt.documents.files import translation_steps
@@ -72,14 +73,15 @@ class Echo:
         return (Translation(line, [TextHypothesis([], [], 0.0, [], line)]) for line in lines)
 
 
-def in_order(_: Translator, pairs: Iterable[tuple[WordText, WordText]]) -> Iterator[Links]:
+def in_order(_: Translator, pairs: Iterable[tuple[WordText, WordText]], **_arguments: bool) -> Iterator[Matrix]:
     """Link each word of a text to that of its echo in which it is: tags cut the words of the text only."""
     for source, target in pairs:
         starts = [start for start, _ in target.spans]
-        yield [(i, bisect_right(starts, start) - 1) for i, (start, _) in enumerate(source.spans)]
+        rows = np.eye(len(starts))
+        yield rows[[bisect_right(starts, start) - 1 for start, _ in source.spans]]
 
 
-@mock.patch("nmt.documents.markup.align_window", in_order)
+@mock.patch("nmt.documents.markup.score_window", in_order)
 def echo(suffix: str, content: bytes) -> bytes:
     """Translate a document to its own words."""
     translator, column = cast(Translator, Echo()), "2" * (suffix == ".csv")
@@ -140,7 +142,7 @@ def document(suffix: str, content: bytes) -> None:
     check_letters(suffix, new, echo(suffix, new))
 
 
-@mock.patch("nmt.documents.markup.align_window", in_order)
+@mock.patch("nmt.documents.markup.score_window", in_order)
 def markup(kind: Format, content: bytes) -> None:
     text = re.sub("[。！？]", ".", content.decode(errors="replace"))
     (found,) = MarkupTranslator(cast(Translator, Echo()), kind).translate_lines([text])

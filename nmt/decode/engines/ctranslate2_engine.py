@@ -10,7 +10,7 @@ How CTranslate2's search differs from `nmt.decode.search`:
 - At `max_decoding_length` it truncates a hypothesis, while we force EOS: our limit L corresponds to its limit L - 1. A
   batch has one limit, the largest of its segments; a translation that exceeds its own limit is searched for again.
 What it lacks, the torch engine of the same model does (see `Translator.engine_for` and `score`): sampling, the length
-penalty gnmt, steps to watch, and scores of references. The engine of an export has no torch engine.
+penalty gnmt, steps to watch, and scores of references with UNK. The engine of an export has no torch engine.
 """
 
 import math
@@ -36,7 +36,7 @@ from nmt.files import cached, hash_file
 from nmt.processes import child_variables, usable_cores
 from nmt.run.directory import RunDirectory
 from nmt.sandbox import check_loadable, is_known, mark_loadable
-from nmt.text import EOS
+from nmt.text import EOS, UNK
 from nmt.text.tokenizer import Tokenizers
 
 COMPUTE_TYPES = {None: "default", "fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
@@ -148,8 +148,8 @@ class CTranslate2Engine:
         return n_best
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        """By torch if possible: a reference may contain UNK, whose probability is 0 in an export."""
-        if self.load_torch is None:
+        """By torch if possible and a target contains UNK, whose probability is 0 in an export."""
+        if self.load_torch is None or not any(UNK in tokens for tokens in target):
             return self._log_probs(source, target)
         return self.torch_engine("scores of references").score(source, target)
 
