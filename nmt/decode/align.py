@@ -60,7 +60,9 @@ def score_window(
         elif all(side.spans for side in pair):
             sides[i] = [encoded(side, tokenizer) for side, tokenizer in texts]
     src, tgt = ([of_pair[side][0] for of_pair in sides.values()] for side in (0, 1))
-    losses = losses_without(translator, list(sides.values())) if with_losses else repeat(1.0)
+    losses: Iterable[Matrix | float] = repeat(1.0)
+    if with_losses:
+        losses = losses_without(translator, list(sides.values()))
     scores = [np.zeros([len(side.spans) for side in pair], np.float32) for pair in pairs]
     for i, weights, loss in zip(sides, translator.engine.attention(src, tgt), losses, strict=False):
         scores[i] = word_scores(weights, sides[i][0][1], sides[i][1][1], likeness(*pairs[i]), loss)

@@ -53,7 +53,8 @@ def start_masked(
 def masked(translator: Translator, text: str, symbols: Sequence[str]) -> Masked:
     """Mask a line. Combining characters are composed if that makes them known."""
     text = unicodedata.normalize("NFC", text) if translator.unknown(text) else text
-    return Masked.of(text, translator.protected, symbols, translator.unknown(text))
+    known_number = translator.tokenizers.source.has_word
+    return Masked.of(text, translator.protected, symbols, translator.unknown(text), known_number)
 
 
 def restore(translator: Translator, found: Sequence[tuple[Line, Masked, TextHypothesis]]) -> None:

@@ -8,7 +8,7 @@ exploration of placeholding in neural machine translation"). Independent of mode
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -115,11 +115,6 @@ def equal_spans(source: str, target: str) -> list[tuple[Span, Span]]:
     return found
 
 
-def need(span: str) -> int:
-    """Sort key of spans for masking: look-alikes of symbols first, numbers last, because most models copy them."""
-    return 0 if SYMBOL.search(span) else 2 if NUMBER.fullmatch(span) else 1
-
-
 @dataclass
 class Masked:
     """A text with something else in place of its spans."""
@@ -131,13 +126,24 @@ class Masked:
     around: list[tuple[str, str]]  # the character before each span, and that after it
 
     @classmethod
-    def of(cls, text: str, patterns: Patterns, symbols: Sequence[str], unknown: Collection[str] = ()) -> "Masked":
+    def of(
+        cls,
+        text: str,
+        patterns: Patterns,
+        symbols: Sequence[str],
+        unknown: Collection[str] = (),
+        is_known: Callable[[str], bool] = bool,
+    ) -> "Masked":
         """Replace spans that match a pattern, and words with characters in `unknown`, by symbols.
 
-        If there are too few symbols, numbers stay and other spans are removed, because a model garbles what it has
-        never seen and the words around it. Unknown characters outside of words are always removed. A text without
-        other words becomes empty: it needs no translation.
+        If there are too few symbols, numbers that the model knows stay, and other spans are removed, because a model
+        garbles what it has never seen and the words around it. Unknown characters outside of words are always removed.
+        A text without other words becomes empty: it needs no translation.
         """
+
+        def need(span: str) -> int:  # look-alikes of symbols first, known numbers last
+            return 0 if SYMBOL.search(span) else 2 if NUMBER.fullmatch(span) and is_known(span) else 1
+
         sign = f"[{re.escape(''.join(sorted(unknown)))}]"
         words_or_signs = rf"(?<!{_IN_WORD}){_IN_WORD}*(?={_IN_WORD}){sign}{_IN_WORD}*|{sign}+"
         tag, _ = split_tag(text)

@@ -77,6 +77,10 @@ class Tokenizer:
         tokens = self.encode_untagged(text)
         return self.tag(tag) + tokens if tag or tokens else []
 
+    def has_word(self, word: str) -> bool:
+        """Whether a word is a single piece."""
+        return word in self._ids or SPACE + word in self._ids
+
     def unknown(self, text: str) -> set[str]:
         """Characters that encode to UNK or byte pieces, also in lower case, without accents, or as a space."""
         return {one for one in {*text.replace(SEPARATOR, "")} - self._known if not self._form(one)}

@@ -142,7 +142,7 @@ def faults(command: str, code: int, err: str) -> list[str]:
     """What is wrong with the end of a command."""
     lines, found = err.split("\n"), [word for word in ("Traceback", "Warning: ", "\x1b", "\u202e") if word in err]
     n_errors, n_hints = (sum(one.startswith(start) for one in lines) for start in ("nmt: error: ", "hint: "))
-    if code not in (0, 1, 2) and not (command == "serve" and code == 143):
+    if code not in (0, 1, 2) and not (command == "serve" and code in (143, -signal.SIGTERM)):  # the latter at its start
         found.append(f"exit {code}")
     if (code in (1, 2)) != bool(n_errors) and not (command == "check" and code == 1):
         found.append(f"{n_errors} errors")

@@ -112,6 +112,7 @@ def test_without_symbols_all_but_numbers_are_taken_out() -> None:
 def test_of_many_spans_numbers_stay_in_the_text() -> None:
     mask = Masked.of("1 {a} 2 {b} 3 {c} 4 {d} 5 {e} 6 {f} Hunde", SPAN_ONLY, SYMBOLS)
     assert mask.text == "1 ⟦1⟧ 2 ⟦2⟧ 3 ⟦3⟧ 4 ⟦4⟧ 5 ⟦5⟧ 6 ⟦6⟧ Hunde"
+    assert Masked.of("7 Hunde, 42 {a}", SPAN_ONLY, [], is_known="7".__eq__).text == "7 Hunde,", "unless it is unknown"
 
 
 def test_many_spans_take_linear_time() -> None:
