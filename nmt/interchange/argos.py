@@ -18,12 +18,13 @@ import os
 import stat
 import tempfile
 import zipfile
+from io import BytesIO
 from pathlib import Path
 
 from nmt.config import language
 from nmt.decode.translator import Translator
 from nmt.errors import InputError
-from nmt.files import TEMP_MARK, atomic_writer, is_special
+from nmt.files import TEMP_MARK, atomic_write, is_special
 from nmt.interchange.ctranslate2 import to_ctranslate2
 
 SPLITTER = "minisbd/sentences.onnx"
@@ -89,8 +90,10 @@ def code_and_name(language: str) -> tuple[str, str]:
 
 def write_zip(path: Path, directory: str, files: dict[str, bytes]) -> None:
     """Write a zip of one directory; equal contents give equal bytes, because its files are from 1980."""
-    with atomic_writer(path) as out, zipfile.ZipFile(out, "w") as archive:
+    buffer = BytesIO()  # a zip file cannot be written to every special file
+    with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in sorted(files.items()):
             info = zipfile.ZipInfo(f"{directory}/{name}")
             info.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(info, content, zipfile.ZIP_DEFLATED)
+    atomic_write(path, buffer.getvalue())
