@@ -24,10 +24,12 @@ from nmt.text.words import WordText, bare_span, likeness
 log = logging.getLogger("nmt")
 
 ALIKE = 30.0  # weight of spelling, tuned on 300 pairs of Multi30k de-en with links from co-occurrence statistics
+MIN_SHARE = 0.01
 WINDOW = 1000  # pairs aligned together: limits memory, and lets pairs of similar length share a batch
 
 Matrix = NDArray[np.floating[Any]]
 Links = list[tuple[int, int]]  # indices of a source and a target word, from 0, in ascending order
+Shares = dict[int, float]  # p(source word | target word), by the index of the source word; small ones are left out
 WordPair = tuple[WordText, WordText]  # source and target
 
 
@@ -43,10 +45,20 @@ def align_window(translator: Translator, pairs: Sequence[WordPair], numbers: Seq
     return [links(scores) for scores in score_window(translator, pairs, numbers)]
 
 
+def align_for_markup(translator: Translator, pairs: Sequence[WordPair]) -> list[tuple[Links, list[Shares]]]:
+    """Return the links of each pair, better ones than `align` finds, and p(source word | target word)."""
+    found = []
+    for scores in score_window(translator, pairs, with_losses=True):
+        of_words = normalized(scores, 0).T.tolist()
+        shares = [{s: share for s, share in enumerate(of_word) if share > MIN_SHARE} for of_word in of_words]
+        found.append((links(scores), shares))
+    return found
+
+
 def score_window(
     translator: Translator, pairs: Sequence[WordPair], numbers: Sequence[int] = (), *, with_losses: bool = False
 ) -> list[Matrix]:
-    """Return the `word_scores` of each pair; 0 if a side is blank, or, after a warning, too long for the model.
+    """Return the `word_scores` of each pair; empty if a side is blank, or, after a warning, too long for the model.
 
     `numbers` are the line numbers of the pairs, for the warnings. Raises InputError if the model has no attention.
     """
@@ -63,7 +75,7 @@ def score_window(
     losses: Iterable[Matrix | float] = repeat(1.0)
     if with_losses:
         losses = losses_without(translator, list(sides.values()))
-    scores = [np.zeros([len(side.spans) for side in pair], np.float32) for pair in pairs]
+    scores: list[Matrix] = [np.zeros((0, 0), np.float32) for _ in pairs]
     for i, weights, loss in zip(sides, translator.engine.attention(src, tgt), losses, strict=False):
         scores[i] = word_scores(weights, sides[i][0][1], sides[i][1][1], likeness(*pairs[i]), loss)
     return scores

@@ -104,10 +104,14 @@ class Parser:
 
     def copy(self, raw: str, text: str = "") -> None:
         """Add a construct that is copied; the sentence has `text` in its place. At a segment's edge, it stays there."""
-        start = len(self.text)
+        start, siblings = len(self.text), self.open[-1][1].children
         self.write(raw, text)
         edges = start, len(self.text)
-        self.open[-1][1].children.append(Element("", "", *edges, verbatim=raw) if text else Element("", raw, *edges))
+        if text and siblings and siblings[-1].verbatim is not None and siblings[-1].end == start:
+            siblings[-1].verbatim += raw  # both may be in one word, which only one element gets
+            siblings[-1].end = edges[1]
+        else:
+            siblings.append(Element("", "", *edges, verbatim=raw) if text else Element("", raw, *edges))
 
     def keep(self, raw: str, kind: str, name: str) -> None:
         """Copy a construct inside of one whose content is copied."""

@@ -16,9 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-from nmt.decode.align import Links, Matrix, links, normalized, score_window
+from nmt.decode.align import Links, Shares, align_for_markup
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator, read_window
 from nmt.text.lines import UNSPACED_SCRIPTS, Pause, Span
@@ -155,7 +153,7 @@ class Pair:
     source: list[Span]  # words, cut at tags
     target: list[Span]
     links: Links = field(default_factory=list)
-    shares: Matrix = field(default_factory=lambda: np.zeros((0, 0)))  # p(source word | target word), see `align_words`
+    shares: list[Shares] = field(default_factory=list)  # of each target word
 
     @classmethod
     def made(cls, segment: Segment, translations: Sequence[str], joiner: str) -> "Pair":
@@ -166,7 +164,8 @@ class Pair:
             sentences.append((span, (len(text), len(text) + len(translation))))
             text += translation
         cuts = [edge for element in descendants(segment.root) for edge in (element.start, element.end)]
-        return cls(segment, text, sentences, words_of(segment.text, cuts), words_of(text))
+        target = words_of(text)
+        return cls(segment, text, sentences, words_of(segment.text, cuts), target, shares=[{} for _ in target])
 
 
 def align_words(translator: Translator, pairs: Sequence[Pair]) -> None:
@@ -176,12 +175,11 @@ def align_words(translator: Translator, pairs: Sequence[Pair]) -> None:
         for pair in pairs
         for source, target in pair.sentences
     ]
-    found = score_window(translator, [(source, target) for _, (source, _), (target, _) in parts], with_losses=True)
-    for pair in pairs:
-        pair.shares = np.zeros((len(pair.source), len(pair.target)), np.float32)
-    for (pair, (_, s), (_, t)), scores in zip(parts, found, strict=True):
-        pair.links += [(s + source, t + target) for source, target in links(scores)]
-        pair.shares[s : s + len(scores), t : t + scores.shape[1]] = normalized(scores, 0)
+    aligned = align_for_markup(translator, [(source, target) for _, (source, _), (target, _) in parts])
+    for (pair, (_, first_source), (_, first_target)), (links, shares) in zip(parts, aligned, strict=True):
+        pair.links += [(first_source + s, first_target + t) for s, t in links]
+        for t, of_word in enumerate(shares, first_target):
+            pair.shares[t] = {first_source + s: share for s, share in of_word.items()}
 
 
 def within(text: str, words: Sequence[Span], sentence: Span) -> tuple[WordText, int]:
@@ -298,13 +296,15 @@ class Placement:
         Of words whose share is at most a half, it is one that is linked to `own`, or empty. With `only_own`, all its
         words are linked to `own` alone.
         """
-        best, most, start, total = range(0), -1.0, 0, 0.0
-        shares = self.pair.shares[own.start : own.stop].sum(0)
-        for t, linked in enumerate(self.linked):
-            n_own = sum(s in own for s in linked)
-            if t in free and (0 < n_own == len(linked) or not only_own):
-                total += shares[t] - 0.5
-                if total > most and (n_own or shares[t] > 0.5):
+        targets = [t for s in own for t in self.targets[s]]
+        start = min(targets, default=0)
+        best, most, total = range(0), -1.0, 0.0
+        for t in range(start, max(targets, default=-1) + 1):
+            n_own = sum(s in own for s in self.linked[t])
+            share = sum(share for s, share in self.pair.shares[t].items() if s in own)
+            if t in free and (0 < n_own == len(self.linked[t]) or not only_own):
+                total += share - 0.5
+                if total > most and (n_own or share > 0.5):
                     best, most = range(start, t + 1), total
             else:
                 total = -1.0

@@ -22,7 +22,7 @@ log = logging.getLogger("nmt")
 Terms = Mapping[str, str]  # source terms and their translations
 SYMBOLS = TERM, END = ["⟦=⟧", "⟦/⟧"]  # around a target term; pieces of the vocabulary
 ANNOTATED, MAX_TERMS = 0.5, 3  # share of the training pairs with terms, and the most terms of a pair
-MADE_UP = 0.25  # share of the annotated terms that are made up
+EXCHANGED = 0.25  # share of the annotated terms that get the translation of another term
 MAX_WORDS = 20  # of a source term
 UNSPACED = re.compile(f"[{UNSPACED_SCRIPTS}]")
 WORD = re.compile(rf"{UNSPACED.pattern}|[^\W{UNSPACED_SCRIPTS}]+|[^\w\s]")
@@ -82,16 +82,13 @@ def annotated(text: str, terms: Sequence[tuple[Span, str]]) -> str:
     return text
 
 
-def with_terms(source: str, target: str, links: Iterable[tuple[Span, Span]]) -> tuple[str, str]:
+def with_terms(source: str, target: str, links: Iterable[tuple[Span, Span]], others: Sequence[str]) -> tuple[str, str]:
     """Annotate terms in some training pairs, a function of the pair; `links` are words, in order, and translations.
 
-    Some are made up by shuffling letters on both sides: a model learns little from terms that it writes anyway.
+    Some get one of `others`, such as translations in other pairs, also in the target: a model learns little from terms
+    that it writes anyway.
     """
     random = Random(f"{source}\n{target}")
-
-    def shuffled(word: re.Match[str]) -> str:
-        return "".join(random.sample(word[0], len(word[0])))
-
     terms: list[list[int]] = []
     for (a, b), (c, d) in links:
         if terms and source[terms[-1][1] : a] == target[terms[-1][3] : c] == " " and random.random() < 0.5:
@@ -100,7 +97,7 @@ def with_terms(source: str, target: str, links: Iterable[tuple[Span, Span]]) -> 
             terms.append([a, b, c, d])
     n = random.randint(1, MAX_TERMS) if random.random() < ANNOTATED else 0
     chosen = sorted(random.sample(terms, min(n, len(terms))))
-    terms_of = [WORD.sub(shuffled, target[c:d]) if random.random() < MADE_UP else target[c:d] for *_, c, d in chosen]
+    terms_of = [random.choice(others) if random.random() < EXCHANGED else target[c:d] for *_, c, d in chosen]
     made = list(zip(chosen, terms_of, strict=True))
     in_target = sorted(((c, d), term) for (_, _, c, d), term in made)
     target = replaced(target, [span for span, _ in in_target], [term for _, term in in_target])

@@ -44,7 +44,7 @@ DEV_SHARE = 0.02
 FEW_DEV_PAIRS = 100
 SAMPLE_PAIRS = 200_000  # the tokenizer is trained on at most this many pairs: its trainer's memory grows with them
 LEXICON_PAIRS = 50_000  # at most this many pairs of the sample link words
-FORMAT = 3  # of the corpus in the cache; raise it when the content of these files changes
+FORMAT = 4  # of the corpus in the cache; raise it when the content of these files changes
 
 
 @dataclass
@@ -239,9 +239,10 @@ def annotated(pairs: Pairs, data: Data) -> Path:
             lines = range(start, min(start + alignment.BATCH, len(pairs.source)))
             source, target = ([side.text(i) for i in lines] for side in (pairs.source, pairs.target))
             links = alignment.sure_links(source, target, lexicon)
+            others = sorted({target[i][c:d] for i, of_pair in enumerate(links) for _, (c, d) in of_pair})
             for i, of_pair in enumerate(links):
                 if data.glossary:
-                    source[i], target[i] = glossary.with_terms(source[i], target[i], of_pair)
+                    source[i], target[i] = glossary.with_terms(source[i], target[i], of_pair, others)
                 if data.placeholders and glossary.TERM not in source[i]:
                     source[i], target[i] = placeholders.with_symbols(source[i], target[i], of_pair)
             for side, texts in zip(SIDES, (source, target), strict=True):

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any, cast
 from unittest import mock
 
-import numpy as np
-
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator
 from nmt.documents.files import translate_path
@@ -28,18 +26,19 @@ class Echo:
             yield Translation(line, [TextHypothesis([], [], 0.0, [], self.change(line))])
 
 
-def in_order(_: Translator, pairs: Iterable[Any], **_arguments: bool) -> list[Any]:
-    return [np.eye(len(source.spans), len(target.spans)) for source, target in pairs]
+def in_order(_: Translator, pairs: Iterable[Any]) -> list[Any]:
+    words = [range(min(len(source.spans), len(target.spans))) for source, target in pairs]
+    return [([(i, i) for i in of_pair], [{i: 1.0} for i in of_pair]) for of_pair in words]
 
 
-@mock.patch("nmt.documents.markup.score_window", in_order)
+@mock.patch("nmt.documents.markup.align_for_markup", in_order)
 def echoed(text: str, markup: Format, change: Change = str.upper) -> str:
     """A piece of markup, translated."""
     (found,) = MarkupTranslator(cast(Translator, Echo(change)), markup).translate_lines([text])
     return found.text
 
 
-@mock.patch("nmt.documents.markup.score_window", in_order)
+@mock.patch("nmt.documents.markup.align_for_markup", in_order)
 def echo_file(source: Path, output: Path, change: Change = str.upper, **arguments: Any) -> list[str]:
     """Translate a document, and return its sentences."""
     echo = Echo(change)

@@ -6,13 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from models import small_translator
 
-from nmt.decode.align import normalized
 from nmt.decode.segments import Translation
 from nmt.documents.html import HTML
 from nmt.documents.markup import MarkupTranslator, Pair, Placement, Segment, sentence_spans, sentences_of, words_of
@@ -32,10 +30,10 @@ def marked(html: str, translation: str, links: str) -> str:
 
 
 def linked(pair: Pair, links: Iterable[tuple[int, ...]]) -> Pair:
-    pair.links, weights = [(s, t) for s, t in links], np.zeros((len(pair.source), len(pair.target)))
-    for link in pair.links:
-        weights[link] = 1
-    pair.shares = normalized(weights, 0)
+    pair.links = [(s, t) for s, t in links]
+    for t, shares in enumerate(pair.shares):
+        of_word = [s for s, target in pair.links if target == t]
+        shares |= dict.fromkeys(of_word, 1 / max(len(of_word), 1))
     return pair
 
 
@@ -157,6 +155,7 @@ def test_if_every_word_stays_so_does_the_fragment(fragment: str) -> None:
         if isinstance(part, Segment):
             pair = Pair.made(part, sentences_of([part]), " ")
             pair.target = pair.source  # cut at tags, as the source
+            pair.shares = [{} for _ in pair.target]
             part = Placement(linked(pair, [(i, i) for i in range(len(pair.source))]), HTML.escape).written()
         written += part
     assert re.sub(r"\s", "", written) == re.sub(r"\s", "", fragment)

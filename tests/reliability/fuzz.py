@@ -34,13 +34,12 @@ if __name__ == "__main__":
 
     atheris.instrument_imports(include=["nmt"]).__enter__()
 
-import numpy as np
 import safetensors
 from pydantic import BaseModel, ValidationError
 
 from nmt.config import dump_config, load_config
 from nmt.corpus.download import unpacked
-from nmt.decode.align import Matrix
+from nmt.decode.align import Links
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator
 from nmt.documents.files import translation_steps
@@ -73,15 +72,19 @@ class Echo:
         return (Translation(line, [TextHypothesis([], [], 0.0, [], line)]) for line in lines)
 
 
-def in_order(_: Translator, pairs: Iterable[tuple[WordText, WordText]], **_arguments: bool) -> Iterator[Matrix]:
+def in_order(
+    _: Translator, pairs: Iterable[tuple[WordText, WordText]]
+) -> Iterator[tuple[Links, list[dict[int, float]]]]:
     """Link each word of a text to that of its echo in which it is: tags cut the words of the text only."""
     for source, target in pairs:
-        starts = [start for start, _ in target.spans]
-        rows = np.eye(len(starts))
-        yield rows[[bisect_right(starts, start) - 1 for start, _ in source.spans]]
+        starts, shares = [start for start, _ in target.spans], [dict[int, float]() for _ in target.spans]
+        links = [(i, bisect_right(starts, start) - 1) for i, (start, _) in enumerate(source.spans)]
+        for s, t in links:
+            shares[t][s] = 1.0
+        yield links, [{s: 1 / len(of_word) for s in of_word} for of_word in shares]
 
 
-@mock.patch("nmt.documents.markup.score_window", in_order)
+@mock.patch("nmt.documents.markup.align_for_markup", in_order)
 def echo(suffix: str, content: bytes) -> bytes:
     """Translate a document to its own words."""
     translator, column = cast(Translator, Echo()), "2" * (suffix == ".csv")
@@ -142,7 +145,7 @@ def document(suffix: str, content: bytes) -> None:
     check_letters(suffix, new, echo(suffix, new))
 
 
-@mock.patch("nmt.documents.markup.score_window", in_order)
+@mock.patch("nmt.documents.markup.align_for_markup", in_order)
 def markup(kind: Format, content: bytes) -> None:
     text = re.sub("[。！？]", ".", content.decode(errors="replace"))
     (found,) = MarkupTranslator(cast(Translator, Echo()), kind).translate_lines([text])

@@ -40,7 +40,7 @@ Write = Callable[[Path, int], object]  # the first or the second version, to a p
 def without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes seconds to load. tests/interchange compares exports with it."""
     monkeypatch.setitem(sys.modules, "transformers", None)
-    monkeypatch.setattr(markup, "score_window", in_order)
+    monkeypatch.setattr(markup, "align_for_markup", in_order)
 
 
 def content(path: Path) -> dict[str, bytes]:
