@@ -107,8 +107,8 @@ class Parser:
         start, siblings = len(self.text), self.open[-1][1].children
         self.write(raw, text)
         edges = start, len(self.text)
-        if text and siblings and siblings[-1].verbatim is not None and siblings[-1].end == start:
-            siblings[-1].verbatim += raw  # both may be in one word, which only one element gets
+        if siblings and siblings[-1].verbatim is not None and siblings[-1].end == start:
+            siblings[-1].closing += raw  # both may be in one word, which only one element gets
             siblings[-1].end = edges[1]
         else:
             siblings.append(Element("", "", *edges, verbatim=raw) if text else Element("", raw, *edges))
