@@ -13,7 +13,6 @@ from nmt.config import ModelSettings
 from nmt.model import kernels
 from nmt.model.dropout import Dropout
 from nmt.model.positions import rotate
-from nmt.model.variants import additive_scores
 
 
 def scaled_dot_product_attention(
@@ -55,6 +54,14 @@ def weighted_sum(
     weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
     dropped = dropout(weights) if dropout else weights
     return dropped.to(value.dtype) @ value, weights[..., :n_keys]
+
+
+def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
+    """v tanh(q + k) for each projected query and key (Bahdanau et al. 2015, section A.1.2): (..., T, S).
+
+    query is (..., T, d), key (..., S, d), v (d,) or broadcastable to (..., T, d). The sum q + k is (..., T, S, d).
+    """
+    return (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) @ v[..., None])[..., 0]
 
 
 def causal_mask(length: int, device: torch.device | None = None) -> Tensor:

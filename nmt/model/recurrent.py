@@ -16,10 +16,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from nmt.config import ModelSettings
-from nmt.model.attention import uniform, weighted_sum
+from nmt.model.attention import additive_scores, uniform, weighted_sum
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.dropout import Dropout
-from nmt.model.variants import additive_scores
 from nmt.text import PAD
 
 Sequence = TypeVar("Sequence", Tensor, PackedSequence)
