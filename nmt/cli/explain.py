@@ -52,12 +52,11 @@ def explain(
         raise InputError("one translation is explained by one model", hint="leave out a -m, or add --growth")
     search = options.search_options(seed=seed, sample=sample, beam=beam)
     _, translator = options.load_translator(models, device, languages=languages)
-    from nmt.insight import render
-    from nmt.insight.explain import explain as explain_one
+    from nmt.insight import explain as explaining
 
     search["n_best"] = beam or translator.options.beam
-    found = explain_one(translator, text, reference=reference, **search)
+    found = explaining.explain(translator, text, reference=reference, **search)
     if as_json:
-        print(render.as_json(found))
+        print(explaining.as_json(found))
     else:
-        streams.write_text(output or Path("explanation.html"), render.as_page(found), show=open_page)
+        streams.write_text(output or Path("explanation.html"), explaining.as_page(found), show=open_page)

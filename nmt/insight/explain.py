@@ -5,9 +5,10 @@ of `model.attention`, and torch's hooks.
 """
 
 import html
+import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from nmt.decode.segments import Line, split
 from nmt.decode.translator import Translator, load
 from nmt.errors import InputError, ModelError
 from nmt.evaluate import bleu_tokenizer, sentence_bleu
+from nmt.insight import pages
 from nmt.insight.heads import HeadSummary, attention_summary, single_model
 from nmt.insight.search_tree import Node, search_tree, with_paths
-from nmt.insight.stages import Stage, decoder_cache, record_stages
+from nmt.insight.stages import Stage, decoder_cache, excerpts, record_stages
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.incremental import incremental_decoder
 from nmt.model.transformer import Transformer
@@ -34,6 +36,7 @@ from nmt.text.lines import one_line
 
 N_ALTERNATIVES = 5
 N_PADDING = 3  # padding tokens in the figure of the padding mask
+MAX_COLUMNS = 64  # columns of a stage's heat map
 
 Check = Callable[[], None]
 
@@ -116,8 +119,6 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """Show the page of `nmt explain` in a notebook, in a frame, so that its styles and scripts stay in it."""
-        from nmt.insight.render import as_page  # imports this module
-
         page = html.escape(as_page(self))
         return f'<iframe srcdoc="{page}" sandbox="allow-scripts" width="100%" height="800"></iframe>'
 
@@ -301,3 +302,18 @@ class Sentence:
             return []
         _, mask = self.model.encode(F.pad(self.src, (0, N_PADDING), value=PAD))
         return mask.flatten().tolist()
+
+
+def as_page(explanation: Explanation) -> str:
+    stages = [  # with at most `MAX_COLUMNS` hidden units
+        replace(stage, values=stage.values[:, :MAX_COLUMNS]) if stage.axes[-1] in "DdF" else stage
+        for stage in explanation.stages
+    ]
+    data = {**vars(explanation), "stages": stages, "attention": explanation.attention._asdict(), "code": excerpts()}
+    return pages.page("explain", f"{explanation.source} – nmt explain", pages.plain(data, pages.packed))
+
+
+def as_json(explanation: Explanation) -> str:
+    """One JSON object with all fields of the explanation; tensors as nested lists."""
+    data = {**vars(explanation), "attention": explanation.attention._asdict()}
+    return json.dumps(pages.plain(data, Tensor.tolist), ensure_ascii=False)

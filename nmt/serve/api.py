@@ -306,8 +306,7 @@ class Api:
         """The page that `nmt explain` writes; takes forms too."""
 
         def answer(*args: Any, **settings: Any) -> Response:
-            from nmt.insight.explain import explain
-            from nmt.insight.render import as_page
+            from nmt.insight.explain import as_page, explain
 
             page = as_page(explain(*args, **settings))
             return HTMLResponse(page, headers={"Content-Security-Policy": content_security_policy(page)})

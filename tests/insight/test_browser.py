@@ -16,8 +16,7 @@ from nmt.corpus.render import as_plain
 from nmt.decode.translator import load
 from nmt.insight import compare, growth, pages, report
 from nmt.insight.compare import EvaluationSet
-from nmt.insight.explain import Choice, Explanation, Token, explain
-from nmt.insight.render import as_page
+from nmt.insight.explain import Choice, Explanation, Token, as_page, explain
 from nmt.insight.report import evaluated, read_report
 from nmt.run.directory import RunDirectory
 

@@ -12,8 +12,7 @@ from conftest import SOURCE, TARGET, FiveRun, data_of_page
 
 from nmt.decode.translator import load
 from nmt.insight import pages
-from nmt.insight.explain import Explanation, explain
-from nmt.insight.render import as_json, as_page
+from nmt.insight.explain import Explanation, as_json, as_page, explain
 
 PLACEHOLDERS = re.findall(r"\{\{\w+\}\}", files(pages.__name__).joinpath("frame.html").read_text(encoding="utf-8"))
 HOSTILE = "</script><!-- <script>alert(1)</script> &amp; \u2028 “我”"
