@@ -43,14 +43,10 @@ class Corpus:
         return self.url.format(part=part, language=language)
 
 
-def read_corpora() -> dict[str, Corpus]:
-    """The corpora by name, in the order of the file."""
-    tree = tomllib.loads((resources.files("nmt.corpus") / "corpora.toml").read_text(encoding="utf-8"))
-    corpora = (Corpus(**{**one, "terms": tree["terms"][one["terms"]].format(**one)}) for one in tree["corpora"])
-    return {corpus.name: corpus for corpus in corpora}
-
-
-CORPORA = read_corpora()
+_TREE = tomllib.loads((resources.files("nmt.corpus") / "corpora.toml").read_text(encoding="utf-8"))
+CORPORA = {  # by name, in the order of the file
+    one["name"]: Corpus(**{**one, "terms": _TREE["terms"][one["terms"]].format(**one)}) for one in _TREE["corpora"]
+}
 
 
 def command(corpus: Corpus, languages: Sequence[str]) -> str:

@@ -48,11 +48,6 @@ class Finding:
     examples: list[Example]
 
 
-def read_kinds() -> dict[str, Kind]:
-    """The kinds by name, in the order of the table."""
-    table = (resources.files("nmt.corpus") / "kinds.tsv").read_text(encoding="utf-8")
-    rows = csv.DictReader(table.splitlines(), delimiter="\t")
-    return {kind.name: kind for kind in TypeAdapter(list[Kind]).validate_python(list(rows))}
-
-
-KINDS = read_kinds()
+_TABLE = (resources.files("nmt.corpus") / "kinds.tsv").read_text(encoding="utf-8")
+_ROWS = [*csv.DictReader(_TABLE.splitlines(), delimiter="\t")]
+KINDS = {kind.name: kind for kind in TypeAdapter(list[Kind]).validate_python(_ROWS)}  # in the order of the table
