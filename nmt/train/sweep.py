@@ -40,7 +40,7 @@ LOSS = "dev_nll"  # candidates are compared without label smoothing, which may b
 class State(BaseModel):
     """The content of sweep.json."""
 
-    asked: dict[str, Any]
+    asked: dict[str, Any]  # the configs and the budget that the sweep is begun with
     rungs: list[PositiveInt]  # the number of steps at the end of each rung
     results: dict[str, dict[str, Figures | None]]  # by trial name and steps; None: diverged
 
@@ -61,8 +61,8 @@ class Sweep:
         self.metric = candidates[0].config.train.metric
         self.sizes = budget.n_survivors(len(candidates))
         self.file = path / "sweep.json"
-        self.rungs: list[int] = []
-        self.results: dict[str, dict[str, Figures | None]] = {}
+        configs = [candidate.config.model_dump(mode="json", exclude_unset=True) for candidate in candidates]
+        self.state = State(asked={"configs": configs, "budget": asdict(budget)}, rungs=[], results={})
 
     def run(self) -> list[Standing]:
         """Train, or resume a stopped sweep; return the standings, the best first.
@@ -86,8 +86,8 @@ class Sweep:
             Standing(
                 number=c + 1,
                 settings=self.candidates[c].settings,
-                steps=self.rungs[rung],
-                figures={steps: self._figures(c, steps) for steps in self.rungs[: rung + 1]},
+                steps=self.state.rungs[rung],
+                figures={steps: self._figures(c, steps) for steps in self.state.rungs[: rung + 1]},
                 run=str(self._run(c).path),
             )
             for c, rung in reached.items()
@@ -98,18 +98,18 @@ class Sweep:
         """Train all rungs; return the last rung of each candidate."""
         reached: dict[int, int] = {}
         alive = list(range(len(self.candidates)))
-        for rung, steps in enumerate(self.rungs):
+        for rung, steps in enumerate(self.state.rungs):
             for c in alive:
                 run = self._run(c)
-                if str(steps) not in self.results.get(run.path.name, {}):
-                    log.info("rung %d of %d, %s: %s", rung + 1, len(self.rungs), run.path, self.candidates[c])
+                if str(steps) not in self.state.results.get(run.path.name, {}):
+                    log.info("rung %d of %d, %s: %s", rung + 1, len(self.state.rungs), run.path, self.candidates[c])
                     self._train(c, steps)
                 reached[c] = rung
             figures = {c: self._figures(c, steps) for c in alive}
             if not any(figures.values()):
                 raise DivergedError(f"all trainings of rung {rung + 1} diverged", hint="lower train.lr")
             alive.sort(key=lambda c: ranking(figures[c], self.metric, LOSS), reverse=True)
-            n_next = self.sizes[rung + 1] if rung + 1 < len(self.rungs) else 0
+            n_next = self.sizes[rung + 1] if rung + 1 < len(self.state.rungs) else 0
             alive = [c for c in alive[:n_next] if figures[c] is not None]
         return reached
 
@@ -122,7 +122,7 @@ class Sweep:
             log.info("dev BLEU %.2f, loss %.3f without smoothing", figures["dev_bleu"], figures["dev_nll"])
         except DivergedError as error:
             log.warning("%s diverged and is left out: %s", run.path, error)
-        self.results.setdefault(run.path.name, {})[str(steps)] = figures
+        self.state.results.setdefault(run.path.name, {})[str(steps)] = figures
         self._write()
 
     def _plan(self) -> None:
@@ -144,8 +144,8 @@ class Sweep:
                 validation_s = time.monotonic() - start
         mean_step_s = sum(step_s) / len(step_s) + validation_s / min(every)
         first, seconds = first_rung(self.budget, self.sizes, mean_step_s, validation_s + min(prepare_s))
-        self.rungs = [first * 2**k for k in range(len(self.sizes))]
-        sizes = ", ".join(f"{n} for {steps:,}" for n, steps in zip(self.sizes, self.rungs, strict=True))
+        self.state.rungs = [first * 2**k for k in range(len(self.sizes))]
+        sizes = ", ".join(f"{n} for {steps:,}" for n, steps in zip(self.sizes, self.state.rungs, strict=True))
         log.info("rungs of candidates and steps: %s; about %s in all", sizes, clock(seconds))
         if first < 2 * max(warmup):
             log.warning("the first rung has %d steps, warm-up %d: rates are hardly compared", first, max(warmup))
@@ -160,14 +160,8 @@ class Sweep:
         changes = {"run": str(self._run(candidate).path), "train": config.train.model_copy(update=train)}
         return config.model_copy(update=changes)
 
-    def _asked(self) -> dict[str, Any]:
-        """The configs and the budget that the sweep is begun with, as JSON values."""
-        configs = [candidate.config.model_dump(mode="json", exclude_unset=True) for candidate in self.candidates]
-        return {"configs": configs, "budget": asdict(self.budget)}
-
     def _write(self) -> None:
-        state = State(asked=self._asked(), rungs=self.rungs, results=self.results)
-        atomic_write(self.file, state.model_dump_json(indent=1) + "\n")
+        atomic_write(self.file, self.state.model_dump_json(indent=1) + "\n")
 
     def _read(self) -> None:
         with os_errors_as(ModelError, f"read {self.file}", hint=OTHER):
@@ -178,13 +172,13 @@ class Sweep:
                 ranking(figures, "bleu", LOSS)  # looks up both figures
         except (ValueError, KeyError) as error:
             raise ModelError(f"{self.file} is damaged", hint=OTHER) from error
-        if state.asked != self._asked() or len(state.rungs) != len(self.sizes):
+        if state.asked != self.state.asked or len(state.rungs) != len(self.sizes):
             message = f"{self.path} holds a sweep with another config, other values or another budget"
             raise ConfigError(message, hint="repeat that command to resume it, or choose another --output DIR")
-        self.rungs, self.results = state.rungs, state.results
+        self.state = state
 
     def _figures(self, candidate: int, steps: int) -> Figures | None:
-        return self.results[self._run(candidate).path.name][str(steps)]
+        return self.state.results[self._run(candidate).path.name][str(steps)]
 
 
 def best_figures(run: RunDirectory, steps: int, metric: str) -> Figures:

@@ -139,5 +139,5 @@ def test_the_rungs_fit_the_time(corpus: Path, tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, candidates(corpus), Budget(minutes=5, steps=None), kill, "cpu")
     with pytest.raises(KeyboardInterrupt):
         sweep.run()
-    assert json.loads((tmp_path / "sweep.json").read_text())["rungs"] == sweep.rungs
-    assert sweep.rungs[1] == 2 * sweep.rungs[0] > 20
+    assert json.loads((tmp_path / "sweep.json").read_text())["rungs"] == sweep.state.rungs
+    assert sweep.state.rungs[1] == 2 * sweep.state.rungs[0] > 20
