@@ -7,7 +7,7 @@ that it is most often linked to, and itself if both sides share a vocabulary.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from nmt.errors import InputError
 from nmt.text import EOS
 from nmt.text.lines import Pair, iter_pairs
 from nmt.text.tokenizer import Tokenizers
-from nmt.train.corpora import training_paths
+from nmt.train.corpora import corpus_paths, training_corpora
 
 N_FREQUENT = 1000  # target pieces that are always candidates
 N_LINKED = 20  # target pieces for each source piece, at most
@@ -35,8 +35,9 @@ def vocabulary_map(translator: Translator) -> list[str]:
         raise InputError("a shortlist is made from the training text of a run", hint="give the run with -m")
     if translator.tokenizers.source.targets:
         raise InputError("a shortlist is for a model of one direction", hint="leave out --shortlist")
-    source, target = training_paths(translator.run.read_config())
-    pairs = islice(iter_pairs(source, target), MAX_PAIRS)
+    config = translator.run.read_config()
+    corpora = (iter_pairs(*corpus_paths(config, files)) for files in training_corpora(config).values())
+    pairs = islice(chain.from_iterable(corpora), MAX_PAIRS)
     links = np.concatenate([np.zeros((2, 0), np.int64), *linked_pieces(translator, pairs)], axis=1)
     return lines_of(translator.tokenizers, links)
 

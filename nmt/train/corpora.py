@@ -45,12 +45,6 @@ def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
     return [root / path for path in files.source], [root / path for path in files.target]
 
 
-def training_paths(config: Config) -> tuple[list[Path], list[Path]]:
-    """The files of both sides of all training corpora."""
-    source, target = zip(*(corpus_paths(config, files) for files in training_corpora(config).values()), strict=True)
-    return [*chain.from_iterable(source)], [*chain.from_iterable(target)]
-
-
 def pairs_of(config: Config, files: Files) -> Iterator[Pair]:
     """Read the pairs of a corpus; those of a list of corpora know their languages."""
     pairs = iter_pairs(*corpus_paths(config, files), strict=not config.data.allow_bad_utf8)
