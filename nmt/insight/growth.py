@@ -154,4 +154,5 @@ def principal_components(x: Tensor) -> tuple[Tensor, float]:
 def as_page(found: Sequence[Growth]) -> str:
     """A self-contained HTML page of one sentence in one run, or in several beside each other."""
     runs = [vars(one) | {"positions": one.positions.tolist()} for one in found]
-    return pages.page("growth", f"{found[0].source} – nmt explain --growth", pages.plain(runs, pages.compressed))
+    data = pages.plain(runs, lambda x: pages.packed(x, compress=True))
+    return pages.page("growth", f"{found[0].source} – nmt explain --growth", data)

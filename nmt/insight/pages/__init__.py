@@ -70,10 +70,11 @@ def plain(value: Any, tensor: Callable[["Tensor"], Any] | None = None) -> Any:
     return to_jsonable_python(value, inf_nan_mode="null", fallback=tensor)
 
 
-def packed(x: "Tensor") -> dict[str, Any]:
+def packed(x: "Tensor", *, compress: bool = False) -> dict[str, Any]:
     """Quantize a tensor to 8 bits per value, in base64, for the figures of a page.
 
-    A value is low + (high - low) * byte / `LEVELS`.
+    A value is low + (high - low) * byte / `LEVELS`. With `compress`, the bytes are in zlib's format: most attention
+    weights of a long sentence are 0.
     """
     x = x.detach().float().cpu()
     is_finite = x.isfinite()
@@ -81,12 +82,6 @@ def packed(x: "Tensor") -> dict[str, Any]:
     low, high = (finite.min().item(), finite.max().item()) if len(finite) else (0.0, 0.0)
     scale = LEVELS / (high - low) if high > low else 0.0
     levels = ((x - low) * scale).round().where(is_finite, LEVELS + 1).byte()
-    data = base64.b64encode(levels.contiguous().numpy().tobytes()).decode()
-    return {"shape": list(x.shape), "low": low, "high": high, "bytes": data}
-
-
-def compressed(x: "Tensor") -> dict[str, Any]:
-    """As `packed`, with bytes in zlib's format: most attention weights of a long sentence are 0."""
-    found = packed(x)
-    data = zlib.compress(base64.b64decode(found["bytes"]), 9)
-    return {**found, "bytes": base64.b64encode(data).decode()}
+    data = levels.contiguous().numpy().tobytes()
+    data = base64.b64encode(zlib.compress(data, 9) if compress else data)
+    return {"shape": list(x.shape), "low": low, "high": high, "bytes": data.decode()}
