@@ -91,6 +91,7 @@ class Api:
 
     def __init__(self, translators: Sequence[Translator], limits: Limits, keys: Collection[str]) -> None:
         self.limits = limits
+        self.too_late = f"no translation within {limits.answer_s:g} s"
         self.keys = [key.encode() for key in keys]
         self.metrics = Metrics()
         self.models: list[ServedModel] = []
@@ -160,10 +161,6 @@ class Api:
                 return await future
         except TimeoutError:
             raise HTTPException(504, self.too_late) from None
-
-    @property
-    def too_late(self) -> str:
-        return f"no translation within {self.limits.answer_s:g} s"
 
     def count(self, translations: Sequence[Translation]) -> None:
         self.metrics.pieces.inc(sum(len(translation.hypotheses[0].tokens) for translation in translations))
