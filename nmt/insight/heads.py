@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -36,9 +36,6 @@ class HeadSummary:
     same: float
     next: float
     boundary: float
-
-
-FIGURES = tuple(field.name for field in fields(HeadSummary))[3:]
 
 
 def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, str]]) -> list[HeadSummary]:
@@ -95,7 +92,7 @@ def parts_of(weights: AttentionWeights, batch: Batch) -> list[tuple[str, Tensor,
 
 
 def head_figures(weights: Tensor, queries: Tensor, keys: Tensor, boundary: Tensor) -> Tensor:
-    """Return the statistics `FIGURES`, summed over real queries: (L, H, 6).
+    """Return the statistics of `HeadSummary`, in its order, summed over real queries: (L, H, 6).
 
     Rows of `weights` (L, B, H, T, S) sum to 1. The masks `queries` (B, T), `keys` and `boundary` (B, S) are bool. A
     model without a padding mask also attends to padding; this weight is removed, and rows are normalized again.

@@ -1,6 +1,7 @@
 """Statistics of attention heads, compared with values computed by hand."""
 
 import math
+from dataclasses import astuple
 from itertools import product
 
 import numpy as np
@@ -14,19 +15,19 @@ from torch import Tensor
 import nmt
 from nmt.decode.translator import load
 from nmt.errors import DataError, InputError
-from nmt.insight.heads import FIGURES, attention_summary, head_figures
+from nmt.insight.heads import HeadSummary, attention_summary, head_figures
 from nmt.text.batches import collate
 
 N = 6
 
 
-def figures_of(*heads: Tensor, n_real: int = N) -> list[dict[str, float]]:
+def figures_of(*heads: Tensor, n_real: int = N) -> list[HeadSummary]:
     """Mean statistics of the heads of one layer, each (N, N); positions from `n_real` on are padding."""
     weights = torch.stack(heads)[None, None].double()  # (1, 1, H, N, N)
     real = (torch.arange(N) < n_real)[None]
     end = (torch.arange(N) == n_real - 1)[None]
     means = head_figures(weights, real, real, end)[0] / n_real
-    return [dict(zip(FIGURES, head, strict=True)) for head in means.tolist()]
+    return [HeadSummary("", 0, 0, *head) for head in means.tolist()]
 
 
 UNIFORM = torch.full((N, N), 1 / N)
@@ -37,13 +38,13 @@ PREVIOUS[0] = DIAGONAL[0]  # the first position attends to itself
 
 def test_figures_of_heads_by_hand() -> None:
     (found,) = figures_of(UNIFORM)
-    assert found["entropy"] == pytest.approx(math.log2(N))
-    assert found["distance"] == pytest.approx(np.abs(np.arange(N) - np.arange(N)[:, None]).mean())
-    assert [found["same"], found["boundary"]] == pytest.approx([1 / N, 1 / N])
-    assert [found["previous"], found["next"]] == pytest.approx([(N - 1) / N**2] * 2), "the ends lack one"
+    assert found.entropy == pytest.approx(math.log2(N))
+    assert found.distance == pytest.approx(np.abs(np.arange(N) - np.arange(N)[:, None]).mean())
+    assert [found.same, found.boundary] == pytest.approx([1 / N, 1 / N])
+    assert [found.previous, found.next] == pytest.approx([(N - 1) / N**2] * 2), "the ends lack one"
     diagonal, previous = figures_of(DIAGONAL, PREVIOUS)
-    assert list(diagonal.values()) == pytest.approx([0, 0, 0, 1, 0, 1 / N], abs=1e-12)
-    assert list(previous.values()) == pytest.approx([0, (N - 1) / N, (N - 1) / N, 1 / N, 0, 0])
+    assert astuple(diagonal)[3:] == pytest.approx([0, 0, 0, 1, 0, 1 / N], abs=1e-12)
+    assert astuple(previous)[3:] == pytest.approx([0, (N - 1) / N, (N - 1) / N, 1 / N, 0, 0])
 
 
 @pytest.mark.parametrize("has_weight", [False, True])
@@ -56,7 +57,7 @@ def test_padding_does_not_count(has_weight: bool) -> None:
     every, last = torch.ones(1, n_real, dtype=torch.bool), torch.arange(n_real)[None] == n_real - 1
     alone = head_figures(short[None, None].double(), every, every, last)[0] / n_real
     for head, expected in zip(figures_of(*weights, n_real=n_real), alone.tolist(), strict=True):
-        assert list(head.values()) == pytest.approx(expected, abs=1e-6)
+        assert astuple(head)[3:] == pytest.approx(expected, abs=1e-6)
 
 
 def test_summary_is_the_mean_over_positions_in_any_batches(five_run: FiveRun, monkeypatch: pytest.MonkeyPatch) -> None:
