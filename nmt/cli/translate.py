@@ -144,7 +144,10 @@ def renderer(
             from nmt.decode.confidence import doubts
 
             reasons = doubts(translator, found, min_confidence)
-        return as_json(found, translator, reasons) if json_lines else formatted(found, with_score=scores)
+        if json_lines:
+            return as_json(found, translator, reasons)
+        best = found.hypotheses[0]
+        return f"{best.score:.4f}\t{best.text}" if scores else best.text
 
     return render
 
@@ -187,12 +190,6 @@ def checked_text(text: str | None, input_file: Path | None) -> str | None:
         hint = f"nmt translate -i {quote(text)}; to translate the name itself, pipe it in"
         raise InputError(f"'{text}' is a file, not a text", hint=hint)
     return text
-
-
-def formatted(translation: "Translation", *, with_score: bool = False) -> str:
-    """Format the best hypothesis, with or without score and TAB."""
-    best = translation.hypotheses[0]
-    return f"{best.score:.4f}\t{best.text}" if with_score else best.text
 
 
 def as_json(

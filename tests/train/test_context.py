@@ -55,14 +55,14 @@ def test_a_resumed_file_goes_on_in_its_context(config: Config, tmp_path: Path, m
     command = ["translate", "-m", config.run, "-i", tmp_path / "in", "-o", tmp_path / "out", "--resume"]
     texts: list[str] = []
 
-    def interrupted(found: Translation, **_: bool) -> str:
+    def interrupted(found: Translation) -> str:
         if len(texts) == 3:
             raise NmtError("it was interrupted")
         texts.append(found.text)
         return found.text
 
     with monkeypatch.context() as patch:
-        patch.setattr("nmt.cli.translate.formatted", interrupted)
+        patch.setattr("nmt.cli.translate.renderer", lambda *_, **__: interrupted)
         assert run_nmt(*command).returncode == 1
     assert run_nmt(*command).returncode == 0
     assert (tmp_path / "out").read_text(encoding="utf-8").splitlines() == [*texts, "It sings."]
