@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from nmt.corpus.check import Report
 from nmt.corpus.kinds import SEVERITIES
 
@@ -51,18 +53,12 @@ def summary(report: Report) -> str:
 
 def as_plain(report: Report, max_lines: int | None = None) -> dict[str, Any]:
     """The report as a JSON-serializable dict, with at most `max_lines` line numbers of each finding."""
-    return {
+    plain: dict[str, Any] = {
         "corpora": [
-            {
-                "name": corpus.files.name,
-                "source": [*map(str, corpus.files.source)],
-                "target": [*map(str, corpus.files.target)],
-                "n_source": corpus.n_source,
-                "n_target": corpus.n_target,
-            }
+            {**vars(corpus.files), "n_source": corpus.n_source, "n_target": corpus.n_target}
             for corpus in report.corpora
         ],
-        "languages": list(report.languages),
+        "languages": report.languages,
         "findings": [
             {
                 **vars(finding),
@@ -71,9 +67,9 @@ def as_plain(report: Report, max_lines: int | None = None) -> dict[str, Any]:
                 "count": len(finding.lines),
                 "advice": finding.kind.advice,
                 "lines": finding.lines[:max_lines],
-                "examples": [vars(example) for example in finding.examples],
             }
             for finding in report.findings
         ],
         "seconds": round(report.seconds, 1),
     }
+    return dict(to_jsonable_python(plain))
