@@ -200,10 +200,7 @@ class Tokenizers(NamedTuple):
     @property
     def one_vocabulary(self) -> bool:
         """Whether each token id is the same piece on both sides, which shared embeddings require."""
-        if self.joint:
-            return True
-        source, target = (side.pieces(range(len(side))) for side in self)
-        return source == target
+        return self.joint or self.source._pieces == self.target._pieces
 
     @classmethod
     def from_models(cls, source: bytes, target: bytes, *, nfkc_source: bool, target_tag: str = "") -> "Tokenizers":
