@@ -17,7 +17,6 @@ from nmt.config.schema import (
     Config,
     Data,
     Files,
-    MixedFiles,
     ModelSettings,
     SearchSettings,
     TokenizerSettings,
