@@ -98,14 +98,12 @@ def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) ->
     """Return all lines with the sentence chrF of each translation."""
     chrf = CHRF(lowercase=test_set.lowercase)
     sources = test_set.sources or [""] * len(test_set.references[0])
-    return [
-        ComparedLine(
-            number, source, own[0], list(texts), [float(chrf.sentence_score(text, list(own)).score) for text in texts]
-        )
-        for number, (source, own, texts) in enumerate(
-            zip(sources, zip(*test_set.references, strict=True), zip(*systems, strict=True), strict=True), 1
-        )
-    ]
+    lines = zip(sources, zip(*test_set.references, strict=True), zip(*systems, strict=True), strict=True)
+    found = []
+    for number, (source, own, texts) in enumerate(lines, 1):
+        scores = [float(chrf.sentence_score(text, list(own)).score) for text in texts]
+        found.append(ComparedLine(number, source, own[0], list(texts), scores))
+    return found
 
 
 def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Group]:
