@@ -82,9 +82,7 @@ def ngrams(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]
 
 def per_line(values: NDArray[np.float32], hashes: NDArray[np.uint32], starts: NDArray[np.int64]) -> NDArray[np.float32]:
     """The mean value of the n-grams of each line."""
-    places = values[hashes[0]]
-    for n in (1, 2):
-        places += values[hashes[n]]
+    places = values[hashes].sum(0)
     lengths = np.diff(np.append(starts, len(places)))
     return np.asarray(np.add.reduceat(places, starts) / (3 * lengths), np.float32)
 
