@@ -100,7 +100,6 @@ def translated(
 
 
 def print_examples(test: options.TestSet, hypotheses: list[str], n: int) -> None:
-    """Print n translations with source and reference."""
     for i in [k * len(hypotheses) // n for k in range(min(n, len(hypotheses)))]:
         source = test.sources[i] if test.sources else ""
         print(f"source       {source}\nreference    {test.references[0][i]}\ntranslation  {hypotheses[i]}\n")

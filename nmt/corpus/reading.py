@@ -28,9 +28,7 @@ class CorpusFiles:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive pairs."""
-
-    first: int  # line number of the first pair, from 1
+    first: int  # line number of the first of the consecutive pairs, from 1
     source: list[bytes]
     target: list[bytes]
 

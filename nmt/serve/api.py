@@ -74,8 +74,6 @@ class ServedModel:
 
 
 class Metrics:
-    """The Prometheus metrics of /metrics."""
-
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         labels = ["path", "status"]
@@ -337,12 +335,10 @@ def two_letters(code: str) -> str:
 
 
 def name_of(code: str) -> str:
-    """The English name of a language."""
     return langcodes.Language.get(code).display_name() if langcodes.tag_is_valid(code) else code
 
 
 def confidence(translator: Translator, lines: Sequence[Translation]) -> float:
-    """The confidence of a text, given its lines."""
     return confidence_of([word for line in lines for word in words_of(translator, line.hypotheses[0])])
 
 
@@ -356,5 +352,4 @@ def variants(lines: Sequence[Translation], n: int) -> list[list[str]]:
 
 
 def event(kind: str, data: Any) -> str:
-    """A server-sent event."""
     return f"event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"

@@ -14,8 +14,6 @@ from nmt.text.lines import UNSPACED_SCRIPTS, Span
 
 @dataclass(frozen=True)
 class WordText:
-    """A text and its words."""
-
     text: str
     spans: list[Span]
 
