@@ -1,21 +1,31 @@
-"""The explanation of a translation agrees with the translation."""
+"""The explanation of a translation agrees with the translation; its page and its JSON hold it as it is."""
 
+import base64
+import html
+import json
 import math
+import re
 from collections.abc import Callable
+from importlib.resources import files
 from itertools import count
 from typing import Any
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun
+import torch
+from conftest import SOURCE, TARGET, FiveRun, data_of_page
 from models import RNNS, name, translator_without_bytes
 
 import nmt
 from nmt.decode.translator import Translator, load
 from nmt.errors import ConfigError, InputError
 from nmt.evaluate import sentence_bleu
-from nmt.insight.explain import Explanation, explain, outline
+from nmt.insight import pages
+from nmt.insight.explain import Explanation, as_json, as_page, explain, outline
 from nmt.insight.heads import attention_summary
 from nmt.text import EOS
+
+PLACEHOLDERS = re.findall(r"\{\{\w+\}\}", files(pages.__name__).joinpath("frame.html").read_text(encoding="utf-8"))
+HOSTILE = "</script><!-- <script>alert(1)</script> &amp; \u2028 “我”"
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +107,55 @@ def test_an_explanation_can_be_ended_everywhere(translator: Translator, function
         with pytest.raises(StopIteration):
             function(translator, SOURCE[0], beam=3, check=lambda: next(left))  # noqa: B023
         assert not list(left)
+
+
+@pytest.fixture(scope="module")
+def hostile(translator: Translator) -> Explanation:
+    return explain(translator, SOURCE[0], reference=HOSTILE)
+
+
+def test_a_page_is_one_file_without_anything_from_outside(hostile: Explanation) -> None:
+    page = as_page(hostile)
+    assert len(page.encode()) < 2_000_000
+    assert "default-src 'none'" in page
+    assert not re.findall(r"url\(|@import|fetch\(|XMLHttpRequest|innerHTML", page)
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+    assert page.count("<script") == page.count("</script>") == 2
+    assert not re.findall(r"\{\{[A-Z]+\}\}", page)
+
+
+def test_text_stays_text_also_in_the_frame_of_a_notebook(hostile: Explanation) -> None:
+    page = as_page(hostile)
+    assert "<script>alert" not in page
+    assert data_of_page(page)["reference"]["text"] == HOSTILE
+    frame = r'<iframe srcdoc="([^"]*)" sandbox="allow-scripts" [^<>]*></iframe>'
+    shown = re.fullmatch(frame, hostile._repr_html_())
+    assert shown
+    assert html.unescape(shown[1]) == page
+
+
+@pytest.mark.parametrize("text", [*PLACEHOLDERS, "{{NOTHING}}", r"\1 {{DATA}}{{SCRIPTS}}"])
+@pytest.mark.parametrize("name", pages.SCRIPTS)
+def test_text_that_looks_like_a_placeholder_stays_text(name: str, text: str) -> None:
+    usual, found = (pages.page(name, title, [title]) for title in ("word", text))
+    expected = usual.replace("<title>word<", f"<title>{html.escape(text)}<").replace('["word"]', json.dumps([text]))
+    assert found == expected != usual
+
+
+def test_tensors_are_packed_into_bytes() -> None:
+    x = torch.tensor([[0.0, 1.0, -torch.inf], [0.25, 0.5, 0.75]])
+    found = pages.packed(x)
+    levels = torch.tensor(list(base64.b64decode(found["bytes"])))
+    assert (found["shape"], found["low"], found["high"]) == ([2, 3], 0.0, 1.0)
+    assert levels[2] == 255
+    torch.testing.assert_close(levels[3:] / 254, x[1], atol=1 / 500, rtol=0)
+    assert pages.packed(torch.ones(2, 2))["bytes"] == base64.b64encode(bytes(4)).decode()
+    assert pages.packed(torch.empty(0, 1))["high"] == 0.0
+
+
+def test_json_has_every_field(hostile: Explanation) -> None:
+    found = json.loads(as_json(hostile))
+    assert set(found) == set(vars(hostile))
+    assert found["hypotheses"][0]["text"] == TARGET[0]
+    assert torch.tensor(found["attention"]["cross"]).shape == hostile.attention.cross.shape
+    assert "Infinity" not in as_json(hostile), "not JSON"
