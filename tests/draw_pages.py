@@ -12,7 +12,7 @@ from typing import Any
 from playwright.sync_api import sync_playwright
 
 from nmt.decode.translator import load
-from nmt.insight import explain, render, report
+from nmt.insight import explain, report
 
 ROOT = Path(__file__).parents[1]
 SOURCE = "我昨天买了一本书。"
@@ -44,7 +44,7 @@ def draw(browser: Any, file: Path, scheme: str, hidden: str, n_clicks: int) -> b
 def main() -> None:
     run, along = map(Path, sys.argv[1:])
     explanation = explain.explain(load(run, engine="torch"), SOURCE)
-    pages = render.as_page(explanation), report.as_page([report.read_report(run)]), along.read_text(encoding="utf-8")
+    pages = explain.as_page(explanation), report.as_page([report.read_report(run)]), along.read_text(encoding="utf-8")
     with TemporaryDirectory() as home, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for page, (name, (hidden, n_clicks)) in zip(pages, PICTURES.items(), strict=True):
