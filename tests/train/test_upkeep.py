@@ -2,7 +2,6 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from small_run import config_of, final_hash, run_training, write_small_corpus
@@ -19,14 +18,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_small_corpus(tmp_path_factory.mktemp("corpus"))
 
 
-def settings(**changes: Any) -> dict[str, Any]:
-    return {"train__max_steps": 20, "train__keep": 6, "train__metric": "loss", **changes}
-
-
 @pytest.fixture
 def trained(corpus: Path, tmp_path: Path) -> Config:
     """A copy of a run with four checkpoints, which a test may change."""
-    config = config_of(corpus, "whole", **settings())
+    config = config_of(corpus, "whole", train__max_steps=20, train__keep=6, train__metric="loss")
     if not Path(config.run).exists():
         run_training(config)
     return config.model_copy(update={"run": str(shutil.copytree(config.run, tmp_path / "run"))})

@@ -1,7 +1,5 @@
 """Warnings about dev figures, only if the figures suggest that something is wrong."""
 
-from typing import Any
-
 import pytest
 
 from nmt.decode.confidence import Calibration
@@ -10,14 +8,6 @@ from nmt.train.report import clock
 from nmt.train.validation import Validation, warnings_about
 
 SCORE = Score("BLEU", 10.0, None, None, "signature")
-
-
-def validation(repeated: tuple[str, float] = ("a", 0.01)) -> Validation:
-    return Validation(2.0, 1.9, SCORE, SCORE, [], repeated, Calibration())
-
-
-def history(*losses: float) -> list[dict[str, Any]]:
-    return [{"step": 100 * i, "dev_nll": loss} for i, loss in enumerate(losses, 1)]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +24,9 @@ def history(*losses: float) -> list[dict[str, Any]]:
     ],
 )
 def test_advice(losses: list[float], repeated: float, expected: str) -> None:
-    words = "\n".join(warnings_about(history(*losses), validation(("the the the", repeated)), 8000))
+    history = [{"step": 100 * i, "dev_nll": loss} for i, loss in enumerate(losses, 1)]
+    latest = Validation(2.0, 1.9, SCORE, SCORE, [], ("the the the", repeated), Calibration())
+    words = "\n".join(warnings_about(history, latest, 8000))
     assert expected in words
     assert bool(words) == bool(expected)
 
