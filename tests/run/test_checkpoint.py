@@ -259,7 +259,7 @@ def test_another_version_is_refused(written: Path, scratch: Path) -> None:
     assert error.hint == "update nmt"
 
 
-def test_settings_must_fit_the_weights(written: Path, scratch: Path) -> None:
+def test_settings_must_fit_the_weights_and_need_a_tokenizer(written: Path, scratch: Path) -> None:
     parts = Parts.of(written)
     config, model = parts.header["config"], parts.header["config"]["model"]
     for settings, reason in (
@@ -270,6 +270,9 @@ def test_settings_must_fit_the_weights(written: Path, scratch: Path) -> None:
     ):
         scratch.write_bytes(parts._replace(header={**parts.header, "config": settings}).joined())
         assert reason in str(refused(scratch))
+    del parts.tensors["tokenizer.source"]
+    scratch.write_bytes(parts.joined())
+    assert "'tokenizer.source' is missing" in str(refused(scratch))
 
 
 def test_weights_of_another_model_are_refused(checkpoint: Checkpoint) -> None:
@@ -277,15 +280,6 @@ def test_weights_of_another_model_are_refused(checkpoint: Checkpoint) -> None:
     with pytest.raises(ModelError, match=r"feed_forward.inner.weight is \(8, 8\), this model's is \(16, 8\)") as caught:
         module.load_weights(other, checkpoint.part("model"))
     assert "architecture and vocabulary" in caught.value.hint
-
-
-def test_a_missing_tokenizer_is_refused(written: Path, scratch: Path) -> None:
-    parts = Parts.of(written)
-    del parts.tensors["tokenizer.source"]
-    scratch.write_bytes(parts.joined())
-    error = refused(scratch)
-    assert "'tokenizer.source'" in str(error)
-    assert error.hint == "train it again"
 
 
 def test_a_hash_depends_on_names_shapes_dtypes_and_bytes_and_not_on_order_or_strides() -> None:
