@@ -44,13 +44,6 @@ def scores(*options: object) -> dict[str, Row]:
     return {one["name"]: one for one in json.loads(line)["scores"]}
 
 
-def trained_and_scored(what: str, config: Path, run: Path, *overrides: str) -> Row:
-    """Train, and score on test with greedy search and beam 5; `what` describes the model."""
-    row = trained(config, run, *overrides)
-    greedy, beam = (scores("-m", run, "--beam", size) for size in (1, 5))
-    return {"what": what, **row, "greedy_BLEU": greedy["BLEU"], "BLEU": beam["BLEU"], "chrF2": beam["chrF2"]}
-
-
 class Results:
     """Tables of rows by name, in FILE.json and, for readers, in FILE.md."""
 

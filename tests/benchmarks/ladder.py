@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from experiments import Results, Row, run_nmt, scores, trained, trained_and_scored
+from experiments import Results, Row, run_nmt, scores, trained
 from measure import parsed
 
 from nmt.config import corpora_of, load_config
@@ -81,9 +81,11 @@ def climb(results: Results, title: str, rungs: Sequence[str], part: str, configs
 
 
 def rung(config: Path, run: Path) -> Row:
-    """Train a rung and score it on test."""
+    """Train a rung, and score it on test with greedy search and beam 5."""
     what = config.read_text().partition("\n")[0].removeprefix("# ")
-    return trained_and_scored(what, config, run)
+    row = trained(config, run)
+    greedy, beam = (scores("-m", run, "--beam", size) for size in (1, 5))
+    return {"what": what, **row, "greedy_BLEU": greedy["BLEU"], "BLEU": beam["BLEU"], "chrF2": beam["chrF2"]}
 
 
 def decoded(source: Path, target: Path, *options: object) -> Row:
