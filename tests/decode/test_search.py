@@ -1,4 +1,4 @@
-"""Search compared with a plain loop (test_constraints.py: with brute force); samples have the right probabilities."""
+"""Samples have the right probabilities, scores are teacher forcing's; test_search_random.py has the search itself."""
 
 import itertools
 import math
@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from models import FAMILY, Table, TableModel, make, name, sources
 from torch import Tensor
 
@@ -52,28 +50,6 @@ def all_hypotheses(
                 divisor = ((5 + length) / 6) ** options.alpha
             found.append(Hypothesis(ids, log_probs, sum(log_probs) / divisor))
     return sorted(found, key=lambda h: -h.score)
-
-
-def greedy(table: Table, source: tuple[int, ...], options: SearchOptions) -> list[int]:
-    """Greedy search as a plain loop."""
-    ids: list[int] = []
-    while EOS not in ids:
-        probabilities = list(table(source, tuple(ids)))
-        if len(ids) + 1 == options.limit(len(source)):
-            return [*ids, EOS]
-        allowed = [A, B, C, EOS] if len(ids) >= options.min_length else [A, B, C]
-        ids.append(max(allowed, key=lambda i: probabilities[i]))
-    return ids
-
-
-@given(st.integers(0, 10**6), st.integers(0, 2))
-@settings(max_examples=50)
-def test_one_beam_is_greedy_search(seed: int, min_length: int) -> None:
-    options = SearchOptions(beam=1, max_length_a=1, max_length_b=3, min_length=min_length)
-    table = random_table(seed)
-    rows = [(A,), (A, B, C, C), ()]
-    found = search(TableModel(table), sources(*rows), options)
-    assert [best[0].tokens for best in found] == [greedy(table, (*row, EOS), options) for row in rows]
 
 
 def test_a_prefix_that_the_model_cannot_hold_is_refused() -> None:
