@@ -92,7 +92,3 @@ def test_markup_stays_text(client: Client) -> None:
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.json["translations"][0]["source"] == text
-    page = client.send("POST", "/explain", f"q={text}&beam=1", FORM)
-    assert page.status == 200
-    assert b"alert(1)" in page.body
-    assert text.encode() not in page.body
