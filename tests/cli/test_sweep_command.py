@@ -27,7 +27,7 @@ def test_a_table_and_the_winner_s_config(five_corpus: FiveCorpus, monkeypatch: p
     ]
 
     def run(self: Sweep) -> list[Standing]:
-        self.rungs = [3, 6]
+        self.state.rungs = [3, 6]
         return standings
 
     monkeypatch.setattr(Sweep, "run", run)
