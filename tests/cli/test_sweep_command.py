@@ -25,12 +25,7 @@ def test_a_table_and_the_winner_s_config(five_corpus: FiveCorpus, monkeypatch: p
         Standing(2, {"train.lr": "1e-5"}, 6, {3: good, 6: better}, "runs/b"),
         Standing(1, {"train.lr": "1e-2"}, 3, {3: None}, "runs/a"),
     ]
-
-    def run(self: Sweep) -> list[Standing]:
-        self.state.rungs = [3, 6]
-        return standings
-
-    monkeypatch.setattr(Sweep, "run", run)
+    monkeypatch.setattr(Sweep, "run", lambda _: standings)
     directory = five_corpus.home / os.fsdecode(b"a\nrun: b\xff")  # goes into a comment of the config
     directory.mkdir()
     done = run_nmt("sweep", five_corpus.config, *ARGUMENTS, "-o", directory)
