@@ -12,7 +12,7 @@ from models import FAMILY, LINES, RNNS, name, small_translator, translator_witho
 from torch import Tensor
 
 from nmt.decode import align as aligning
-from nmt.decode.align import align, align_window, encoded, grow_diagonal, links, word_scores
+from nmt.decode.align import align, align_for_markup, align_window, encoded, grow_diagonal, links, word_scores
 from nmt.errors import InputError
 from nmt.model.base import AttentionWeights
 from nmt.text.words import WordText, bare_span, likeness
@@ -63,6 +63,30 @@ def test_scores_and_links_of_planted_attention(monkeypatch: pytest.MonkeyPatch) 
     scores = word_scores(np.full((len(tokens), len(tokens)), 1 / len(tokens)), shares, shares)
     share = n_pieces / n_pieces.sum()
     np.testing.assert_allclose(scores, np.outer(share, share), rtol=1e-5)  # p(source | target) · p(target | source)
+
+
+def test_for_markup_attention_is_weighted_by_what_a_target_token_loses_without_a_source_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A target word needs the source word at the mirrored place; attention says nothing."""
+    translator = small_translator()
+    text, blank = WordText.split("the red dog runs."), WordText.split("")
+    tokens, words = encoded(text, translator.tokenizers.source)
+    n_words, owners = len(text.spans), words.argmax(1).tolist()
+    without = [[token for token, row in zip(tokens, words, strict=True) if not row[w]] for w in range(n_words)]
+
+    def attention(_: list[list[int]], target: list[list[int]]) -> list[Any]:
+        return [np.ones((len(one), len(tokens)), np.float32) for one in target]
+
+    def score(source: list[list[int]], _: list[list[int]]) -> list[list[float]]:
+        return [[-float(left == without[n_words - 1 - owner]) for owner in owners] + [0.0] for left in source]
+
+    monkeypatch.setattr(translator.engine, "attention", attention)
+    monkeypatch.setattr(translator.engine, "score", score)
+    (links, shares), of_blank = align_for_markup(translator, [(text, text), (blank, text)])
+    assert links == [(i, n_words - 1 - i) for i in range(n_words)]
+    assert shares == [{n_words - 1 - t: pytest.approx(1)} for t in range(n_words)]
+    assert of_blank == ([], [])
 
 
 def test_of_words_with_equal_attention_those_that_are_spelled_alike_are_linked() -> None:
