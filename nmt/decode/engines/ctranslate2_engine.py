@@ -46,7 +46,7 @@ CONVERTER = 2  # to be increased when the converter writes other files for the s
 # of 2, 15 differ; with 0, 108 differ, and a search takes 10 % less time.
 EXTRA_FINISHED = 3
 MAX_HYPOTHESES = 192  # beams x segments per batch; 320 is no faster, and needs 30 to 50 MB more with two threads
-SCORED_PAIRS = 64  # per batch in scoring
+SCORED_PAIRS, ALIGNED_PAIRS = 16, 64  # per batch; with more, the scores of all pieces do not fit into the cache
 SHORTLIST = "vmap.txt"  # the file's name is fixed by CTranslate2
 # The supported values of settings; other settings may have any value.
 SUPPORTED: dict[str, tuple[object, ...]] = {
@@ -168,7 +168,7 @@ class CTranslate2Engine:
         results = self.engine.translate_batch(
             [self.tokenizers.source.pieces(tokens) for tokens in source],
             [self.tokenizers.target.pieces(tokens) for tokens in target],
-            max_batch_size=SCORED_PAIRS,
+            max_batch_size=ALIGNED_PAIRS,
             beam_size=1,
             max_input_length=0,
             max_decoding_length=max(map(len, target), default=0) + 1,
