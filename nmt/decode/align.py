@@ -25,6 +25,8 @@ log = logging.getLogger("nmt")
 
 ALIKE = 30.0  # weight of spelling, tuned on 300 pairs of Multi30k de-en with links from co-occurrence statistics
 MIN_SHARE = 0.01
+MAX_DELETED = 100  # words of a source; what its target loses takes so many passes, so longer ones have attention alone
+LOSS_WINDOW = 100  # pairs; limits memory
 WINDOW = 1000  # pairs aligned together: limits memory, and lets pairs of similar length share a batch
 
 Matrix = NDArray[np.floating[Any]]
@@ -48,10 +50,11 @@ def align_window(translator: Translator, pairs: Sequence[WordPair], numbers: Seq
 def align_for_markup(translator: Translator, pairs: Sequence[WordPair]) -> list[tuple[Links, list[Shares]]]:
     """Return the links of each pair, better ones than `align` finds, and p(source word | target word)."""
     found = []
-    for scores in score_window(translator, pairs, with_losses=True):
-        of_words = normalized(scores, 0).T.tolist()
-        shares = [{s: share for s, share in enumerate(of_word) if share > MIN_SHARE} for of_word in of_words]
-        found.append((links(scores), shares))
+    for start in range(0, len(pairs), LOSS_WINDOW):
+        for scores in score_window(translator, pairs[start : start + LOSS_WINDOW], with_losses=True):
+            of_words = normalized(scores, 0).T.tolist()
+            shares = [{s: share for s, share in enumerate(of_word) if share > MIN_SHARE} for of_word in of_words]
+            found.append((links(scores), shares))
     return found
 
 
@@ -86,16 +89,20 @@ def losses_without(translator: Translator, sides: Sequence[Sequence[tuple[list[i
 
     From Li et al. 2019, "On the word alignment from neural machine translation". `sides` are `encoded`.
     """
-    sources = [
-        [token for token, share in zip(tokens, without, strict=True) if not share]
-        for (tokens, words), _ in sides
-        for without in [np.zeros(len(tokens)), *words.T]
-    ]
-    targets = [target for (_, words), (target, _) in sides for _ in range(1 + words.shape[1])]
+    sources: list[list[int]] = []
+    targets: list[list[int]] = []
+    for (tokens, words), (target, _) in sides:
+        if words.shape[1] <= MAX_DELETED:
+            deleted = [np.zeros(len(tokens)), *words.T]
+            sources += [[token for token, share in zip(tokens, one, strict=True) if not share] for one in deleted]
+            targets += [target] * len(deleted)
     rows = iter(translator.engine.score(sources, targets))
     for (_, words), (target, _) in sides:
-        log_probs = np.array([next(rows)[: len(target)] for _ in range(1 + words.shape[1])], np.float32)
-        yield np.maximum(log_probs[0] - log_probs[1:], 0)
+        if words.shape[1] <= MAX_DELETED:
+            log_probs = np.array([next(rows)[: len(target)] for _ in range(1 + words.shape[1])], np.float32)
+            yield np.maximum(log_probs[0] - log_probs[1:], 0)
+        else:
+            yield np.ones((words.shape[1], len(target)), np.float32)
 
 
 def word_scores(
