@@ -61,10 +61,11 @@ def parse(text: str) -> list[Part]:
             continue
         is_cell = before.type in ("th_open", "td_open")
         lines = [block.content.replace("|", r"\|")] if is_cell else block.content.split("\n")
-        first, second, last = (starts[block.map[0] + i] for i in (0, 1, len(lines)))  # of its lines, and its end
+        # Where its first, second and last lines start, and where it ends.
+        first, second, last, stop = (starts[block.map[0] + i] for i in (0, 1, len(lines) - 1, len(lines)))
         start = text.find(lines[0], max(first, seen), second) if is_cell else text.rfind(lines[0], first, second)
-        end = start if is_cell else text.rfind(lines[-1], first, last)
-        if not first <= start <= end:  # it is written in another way, such as with tabs
+        end = start if is_cell else text.rfind(lines[-1], last, stop)
+        if not first <= start <= end:  # it is written in another way, such as with tabs or NUL
             continue
         seen = end + len(lines[-1])
         found = parts_of(block.children, block.content)

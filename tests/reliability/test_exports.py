@@ -5,6 +5,7 @@ import errno
 import itertools
 import os
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -38,8 +39,12 @@ Write = Callable[[Path, int], object]  # the first or the second version, to a p
 
 @pytest.fixture(autouse=True)
 def without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes seconds to load. tests/interchange compares exports with it."""
+    """It takes seconds to load. tests/interchange compares exports with it.
+
+    Unknown characters are not masked: their places depend on attention, of which CTranslate2 has one layer.
+    """
     monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.setattr(Translator, "unknown", lambda *_: set())
     monkeypatch.setattr(markup, "align_for_markup", in_order)
 
 
@@ -159,10 +164,10 @@ def test_ctranslate2_translates_hostile_lines_as_torch_does(seed: int, tmp_path:
 
 @pytest.mark.parametrize("seed", range(1, soak(2, 101)))
 def test_a_trip_through_formats_changes_no_translation(seed: int, tmp_path: Path) -> None:
-    """But for spaces at both ends, which imported models leave out, as MarianTokenizer does."""
+    """But for spaces at the ends of a line or of its parts, which imported models leave out as MarianTokenizer does."""
 
     def texts(translator: Translator) -> list[str]:
-        return [text.strip(" ") for text in translator.translate(lines, beam=1, max_length_b=9)]
+        return [re.sub(" +", " ", text).strip(" ") for text in translator.translate(lines, beam=1, max_length_b=9)]
 
     ours, lines = random_model(seed, FORMATS, norm="post", positions="sinusoidal")
     write_run(ours, tmp_path / "0")
