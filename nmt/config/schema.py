@@ -166,7 +166,7 @@ class TokenizerSettings(Section):
     joint: bool = Field(True, description="one vocabulary for both sides, or one per side")
     byte_fallback: bool = Field(True, description="spell unknown characters in UTF-8 bytes: nothing is unknown")
     character_coverage: float = Field(1.0, gt=0.9, le=1, description="fraction of characters in the vocabulary")
-    symbols: str = Field("", description="texts that are always one piece, such as tags, with spaces between: <BT>")
+    symbols: str = Field("", pattern=r"^[^\x00]*$", description="tags, each always one piece: <BT> <NEWS>")
 
 
 class ModelSettings(Section):

@@ -25,6 +25,10 @@ def test_a_path_that_no_file_system_accepts_is_refused(folder: Path, path: str, 
     ("override", "words"),
     [
         ("train.label_smoothing=1", "should be less than 1, got 1"),
+        (
+            r'tokenizer.symbols="\ud800"',
+            "should be a valid string, unable to parse raw data as a unicode string, got '\\ud800'",
+        ),
         ("train.lr=0", "should be greater than 0, got 0"),
         *((f"{key}=true", "should be a number, got True") for key in ("train.lr", "train.max_steps", "seed")),
         ("train.lr=1e400", "should be a finite number, got inf"),
