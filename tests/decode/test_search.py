@@ -52,6 +52,18 @@ def all_hypotheses(
     return sorted(found, key=lambda h: -h.score)
 
 
+@pytest.mark.parametrize("seed", range(50))
+def test_one_beam_is_greedy_search(seed: int) -> None:
+    options = SearchOptions(beam=1, max_length_a=1, max_length_b=3, min_length=seed % 3)
+    table, row, ids = random_table(seed), (A, B, C, C), list[int]()
+    while EOS not in ids:
+        probabilities = list(table((*row, EOS), tuple(ids)))
+        allowed = [A, B, C] if len(ids) < options.min_length else [A, B, C, EOS]
+        is_last = len(ids) + 1 == options.limit(len(row) + 1)
+        ids.append(EOS if is_last else max(allowed, key=lambda i: probabilities[i]))
+    assert search(TableModel(table), sources(row), options)[0][0].tokens == ids
+
+
 def test_a_prefix_that_the_model_cannot_hold_is_refused() -> None:
     model, prefixes = TableModel(random_table(1)), [[], [A] * 5]
     with pytest.raises(ConfigError, match="the prefix has 5 pieces, the model takes at most 4"):
