@@ -213,7 +213,7 @@ class Placement:
         self.escape = escape
         self.linked: list[list[int]] = [[] for _ in pair.target]  # source words of each target word
         self.targets: list[list[int]] = [[] for _ in pair.source]  # and the reverse
-        for source, target in pair.links:
+        for source, target in sorted(pair.links):
             self.linked[target].append(source)
             self.targets[source].append(target)
 
@@ -300,7 +300,7 @@ class Placement:
         start = min(targets, default=0)
         best, most, total = range(0), -1.0, 0.0
         for t in range(start, max(targets, default=-1) + 1):
-            n_own = sum(s in own for s in self.linked[t])
+            n_own = bisect_left(self.linked[t], own.stop) - bisect_left(self.linked[t], own.start)
             share = sum(share for s, share in self.pair.shares[t].items() if s in own)
             if t in free and (0 < n_own == len(self.linked[t]) or not only_own):
                 total += share - 0.5

@@ -39,7 +39,7 @@ from pydantic import BaseModel, ValidationError
 
 from nmt.config import dump_config, load_config
 from nmt.corpus.download import unpacked
-from nmt.decode.align import Links
+from nmt.decode.align import MIN_SHARE, Links
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator
 from nmt.documents.files import translation_steps
@@ -78,10 +78,10 @@ def in_order(
     """Link each word of a text to that of its echo in which it is: tags cut the words of the text only."""
     for source, target in pairs:
         starts, shares = [start for start, _ in target.spans], [dict[int, float]() for _ in target.spans]
-        links = [(i, bisect_right(starts, start) - 1) for i, (start, _) in enumerate(source.spans)]
+        links = [(i, bisect_right(starts, start) - 1) for i, (start, _) in enumerate(source.spans) if starts]
         for s, t in links:
             shares[t][s] = 1.0
-        yield links, [{s: 1 / len(of_word) for s in of_word} for of_word in shares]
+        yield links, [{s: 1 / len(of_word) for s in of_word if len(of_word) < 1 / MIN_SHARE} for of_word in shares]
 
 
 @mock.patch("nmt.documents.markup.align_for_markup", in_order)
