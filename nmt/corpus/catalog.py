@@ -44,7 +44,7 @@ class Corpus:
 
 
 _TREE = tomllib.loads((resources.files("nmt.corpus") / "corpora.toml").read_text(encoding="utf-8"))
-CORPORA = {  # by name, in the order of the file
+CORPORA = {  # name -> corpus, in the order of corpora.toml
     one["name"]: Corpus(**{**one, "terms": _TREE["terms"][one["terms"]].format(**one)}) for one in _TREE["corpora"]
 }
 

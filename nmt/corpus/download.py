@@ -137,7 +137,7 @@ def unpacked(content: bytes, url: str, members: Sequence[str]) -> list[bytes]:
 
 
 def check_size(content: Content) -> Content:
-    """Return the content. Raises ValueError if it has more than `MAX_BYTES`."""
+    """Return the content. Raises ValueError if it is larger than `MAX_BYTES`."""
     if len(content) > MAX_BYTES:
         raise ValueError(f"over {MAX_BYTES:,} bytes")
     return content

@@ -106,7 +106,7 @@ def write_parts(
 
 
 def count_words(text: str) -> int:
-    """The number of words of a text. Without spaces, as in Chinese, a word is taken to have 1.6 characters."""
+    """Count words at white space; text without spaces, such as Chinese, counts as 1.6 characters per word."""
     return len(text.split()) if " " in text.strip() else round(len(text) / 1.6)
 
 

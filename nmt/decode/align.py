@@ -10,7 +10,7 @@ For markup, attention is multiplied by what each target token loses without a so
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count, islice, repeat
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -24,14 +24,14 @@ from nmt.text.words import WordText, bare_span, likeness
 log = logging.getLogger("nmt")
 
 ALIKE = 30.0  # weight of spelling, tuned on 300 pairs of Multi30k de-en with links from co-occurrence statistics
-MIN_SHARE = 0.01
-MAX_DELETED = 100  # words of a source; what its target loses takes so many passes, so longer ones have attention alone
-LOSS_WINDOW = 100  # pairs; limits memory
+MIN_SHARE = 0.01  # smaller values of p(source word | target word) are left out of `Shares`
+MAX_DELETED = 100  # longest source, in words, for `losses_without`, which scores the target once per source word
+LOSS_WINDOW = 100  # pairs passed to `losses_without` together: limits memory
 WINDOW = 1000  # pairs aligned together: limits memory, and lets pairs of similar length share a batch
 
 Matrix = NDArray[np.floating[Any]]
 Links = list[tuple[int, int]]  # indices of a source and a target word, from 0, in ascending order
-Shares = dict[int, float]  # p(source word | target word), by the index of the source word; small ones are left out
+Shares = dict[int, float]  # of a target word: index of a source word -> p(source word | target word)
 WordPair = tuple[WordText, WordText]  # source and target
 
 
@@ -48,10 +48,11 @@ def align_window(translator: Translator, pairs: Sequence[WordPair], numbers: Seq
 
 
 def align_for_markup(translator: Translator, pairs: Sequence[WordPair]) -> list[tuple[Links, list[Shares]]]:
-    """Return the links of each pair, better ones than `align` finds, and p(source word | target word)."""
+    """Return the links of each pair and the shares of each target word. Slower and more accurate than `align`."""
     found = []
     for start in range(0, len(pairs), LOSS_WINDOW):
-        for scores in score_window(translator, pairs[start : start + LOSS_WINDOW], with_losses=True):
+        window = pairs[start : start + LOSS_WINDOW]
+        for scores in score_window(translator, window, range(start + 1, len(pairs) + 1), with_losses=True):
             of_words = normalized(scores, 0).T.tolist()
             shares = [{s: share for s, share in enumerate(of_word) if share > MIN_SHARE} for of_word in of_words]
             found.append((links(scores), shares))
@@ -75,22 +76,21 @@ def score_window(
         elif all(side.spans for side in pair):
             sides[i] = [encoded(side, tokenizer) for side, tokenizer in texts]
     src, tgt = ([of_pair[side][0] for of_pair in sides.values()] for side in (0, 1))
-    losses: Iterable[Matrix | float] = repeat(1.0)
-    if with_losses:
-        losses = losses_without(translator, list(sides.values()))
+    losses = losses_without(translator, list(sides.values())) if with_losses else [1.0] * len(sides)
     scores: list[Matrix] = [np.zeros((0, 0), np.float32) for _ in pairs]
-    for i, weights, loss in zip(sides, translator.engine.attention(src, tgt), losses, strict=False):
+    for i, weights, loss in zip(sides, translator.engine.attention(src, tgt), losses, strict=True):
         scores[i] = word_scores(weights, sides[i][0][1], sides[i][1][1], likeness(*pairs[i]), loss)
     return scores
 
 
-def losses_without(translator: Translator, sides: Sequence[Sequence[tuple[list[int], Matrix]]]) -> Iterator[Matrix]:
+def losses_without(
+    translator: Translator, sides: Sequence[Sequence[tuple[list[int], Matrix]]]
+) -> Iterator[Matrix | float]:
     """Yield the log-probability that each target token loses without each source word: (source words, T), at least 0.
 
     From Li et al. 2019, "On the word alignment from neural machine translation". `sides` are `encoded`.
     """
-    sources: list[list[int]] = []
-    targets: list[list[int]] = []
+    sources, targets = list[list[int]](), list[list[int]]()
     for (tokens, words), (target, _) in sides:
         if words.shape[1] <= MAX_DELETED:
             deleted = [np.zeros(len(tokens)), *words.T]
@@ -102,7 +102,7 @@ def losses_without(translator: Translator, sides: Sequence[Sequence[tuple[list[i
             log_probs = np.array([next(rows)[: len(target)] for _ in range(1 + words.shape[1])], np.float32)
             yield np.maximum(log_probs[0] - log_probs[1:], 0)
         else:
-            yield np.ones((words.shape[1], len(target)), np.float32)
+            yield 1.0
 
 
 def word_scores(

@@ -20,7 +20,7 @@ from nmt.text.words import WordText, indices_between
 log = logging.getLogger("nmt")
 
 NO_WORDS = WordText("", [])  # `align` computes nothing for blank texts
-# Start and end of the text that a span replaces; whether no space separates it from the word before, and after.
+# (start, end, touches_left, touches_right): the span replaces text[start:end]; no space on a side that it touches.
 Place = tuple[int, int, bool, bool]
 
 

@@ -108,7 +108,7 @@ class Parser:
         self.write(raw, text)
         edges = start, len(self.text)
         if siblings and siblings[-1].verbatim is not None and siblings[-1].end == start:
-            siblings[-1].closing += raw  # both may be in one word, which only one element gets
+            siblings[-1].closing += raw  # one element for both: a target word belongs to one element only
             siblings[-1].end = edges[1]
         else:
             siblings.append(Element("", "", *edges, verbatim=raw) if text else Element("", raw, *edges))

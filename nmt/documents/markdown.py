@@ -65,7 +65,7 @@ def parse(text: str) -> list[Part]:
         first, second, last, stop = (starts[block.map[0] + i] for i in (0, 1, len(lines) - 1, len(lines)))
         start = text.find(lines[0], max(first, seen), second) if is_cell else text.rfind(lines[0], first, second)
         end = start if is_cell else text.rfind(lines[-1], last, stop)
-        if not first <= start <= end:  # it is written in another way, such as with tabs or NUL
+        if not first <= start <= end:  # the parser changed the text, such as tabs or NUL: copy the block
             continue
         seen = end + len(lines[-1])
         found = parts_of(block.children, block.content)

@@ -291,10 +291,10 @@ class Placement:
         return indices_between(self.pair.source, element.start, element.end)
 
     def best_interval(self, own: range, free: set[int], *, only_own: bool) -> range:
-        """The interval of free target words whose shares of `own`, each less a half, have the greatest sum.
+        """Return the interval of free target words that maximizes the sum of p(`own` | target word) - 0.5.
 
-        Of words whose share is at most a half, it is one that is linked to `own`, or empty. With `only_own`, all its
-        words are linked to `own` alone.
+        If no p is over 0.5: the best single word that is linked to `own`, or an empty range. With `only_own`, all
+        words of the interval are linked to `own` alone.
         """
         targets = [t for s in own for t in self.targets[s]]
         start = min(targets, default=0)

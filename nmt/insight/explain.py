@@ -36,7 +36,7 @@ from nmt.text.lines import one_line
 
 N_ALTERNATIVES = 5
 N_PADDING = 3  # padding tokens in the figure of the padding mask
-MAX_COLUMNS = 64  # columns of a stage's heat map
+MAX_COLUMNS = 64  # of a stage's heat map on the page
 
 Check = Callable[[], None]
 
@@ -314,6 +314,6 @@ def as_page(explanation: Explanation) -> str:
 
 
 def as_json(explanation: Explanation) -> str:
-    """One JSON object with all fields of the explanation; tensors as nested lists."""
+    """Return one JSON object with all fields of the explanation; tensors become nested lists."""
     data = {**vars(explanation), "attention": explanation.attention._asdict()}
     return json.dumps(pages.plain(data, Tensor.tolist), ensure_ascii=False)

@@ -57,7 +57,7 @@ def weighted_sum(
 
 
 def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
-    """v tanh(q + k) for each projected query and key (Bahdanau et al. 2015, section A.1.2): (..., T, S).
+    """v tanh(q + k) for every pair of a projected query and key (Bahdanau et al. 2015, section A.1.2): (..., T, S).
 
     query is (..., T, d), key (..., S, d), v (d,) or broadcastable to (..., T, d). The sum q + k is (..., T, S, d).
     """

@@ -22,7 +22,7 @@ log = logging.getLogger("nmt")
 Terms = Mapping[str, str]  # source terms and their translations
 SYMBOLS = TERM, END = ["⟦=⟧", "⟦/⟧"]  # around a target term; pieces of the vocabulary
 ANNOTATED, MAX_TERMS = 0.5, 3  # share of the training pairs with terms, and the most terms of a pair
-EXCHANGED = 0.25  # share of the annotated terms that get the translation of another term
+EXCHANGED = 0.25  # fraction of the annotated terms whose translation is replaced by that of another word
 MAX_WORDS = 20  # of a source term
 UNSPACED = re.compile(f"[{UNSPACED_SCRIPTS}]")
 WORD = re.compile(rf"{UNSPACED.pattern}|[^\W{UNSPACED_SCRIPTS}]+|[^\w\s]")
@@ -85,8 +85,8 @@ def annotated(text: str, terms: Sequence[tuple[Span, str]]) -> str:
 def with_terms(source: str, target: str, links: Iterable[tuple[Span, Span]], others: Sequence[str]) -> tuple[str, str]:
     """Annotate terms in some training pairs, a function of the pair; `links` are words, in order, and translations.
 
-    Some get one of `others`, such as translations in other pairs, also in the target: a model learns little from terms
-    that it writes anyway.
+    For some terms, a random element of `others` replaces the translation on both sides: a model learns little from
+    terms that it would write anyway.
     """
     random = Random(f"{source}\n{target}")
     terms: list[list[int]] = []

@@ -78,7 +78,7 @@ class Tokenizer:
         return self.tag(tag) + tokens if tag or tokens else []
 
     def has_word(self, word: str) -> bool:
-        """Whether a word is a single piece."""
+        """Whether a word is one piece of the vocabulary, with or without a space before it."""
         return word in self._ids or SPACE + word in self._ids
 
     def unknown(self, text: str) -> set[str]:

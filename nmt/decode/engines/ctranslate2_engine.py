@@ -46,7 +46,7 @@ CONVERTER = 2  # to be increased when the converter writes other files for the s
 # of 2, 15 differ; with 0, 108 differ, and a search takes 10 % less time.
 EXTRA_FINISHED = 3
 MAX_HYPOTHESES = 192  # beams x segments per batch; 320 is no faster, and needs 30 to 50 MB more with two threads
-SCORED_PAIRS, ALIGNED_PAIRS = 16, 64  # per batch; with more, the scores of all pieces do not fit into the cache
+SCORED_PAIRS, ALIGNED_PAIRS = 16, 64  # batch sizes; larger logits would not fit into the CPU cache
 SHORTLIST = "vmap.txt"  # the file's name is fixed by CTranslate2
 # The supported values of settings; other settings may have any value.
 SUPPORTED: dict[str, tuple[object, ...]] = {
