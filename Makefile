@@ -12,7 +12,7 @@ AUDIT := build/audit
 PYTEST := -m pytest -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 5 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo pipeline test browser test-browser soak oldest audit lint format coverage dist image bench bench-peers gpu ladder clean
+.PHONY: help install demo pipeline test browser test-browser soak plant oldest audit lint format coverage dist image bench bench-peers gpu ladder clean
 
 help:  ## list all targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -72,6 +72,9 @@ SOAK = tests/reliability tests/test_distributed.py tests/test_processes.py tests
 soak: $(INSTALLED)  ## run the fault injection and the comparison of search with its reference in full, or SOAK="FILES"
 	NMT_SOAK=1 $(BIN)/python $(PYTEST) $(SOAK)
 
+plant: $(INSTALLED)  ## plant a fault for each attack of tests/reliability, one after the other, and see it found
+	$(BIN)/python tests/reliability/plant.py $(PLANT)
+
 # `pytest` tests the installed package; `python -m pytest` would import nmt/ from here. -W default: warnings of old
 # libraries are not errors.
 oldest:  ## run the quick tests with the oldest dependencies that pyproject.toml allows (torch excepted)
@@ -89,13 +92,14 @@ oldest:  ## run the quick tests with the oldest dependencies that pyproject.toml
 		--ignore tests/reliability --ignore tests/benchmarks --ignore tests/data --ignore tests/test_readme.py
 
 # Some mirrors of PyPI serve packages but no vulnerability data.
-audit:  ## look for known vulnerabilities in the pinned versions and in the workflow file; needs access to PyPI
+audit:  ## look for unsafe settings in the workflow file, and for known vulnerabilities in the pinned versions
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/pip install -q --disable-pip-version-check zizmor==1.32.0
+	$(AUDIT)/bin/zizmor -q --offline .github/workflows
 	@if $(PYTHON) -c 'import urllib.request as r; r.urlopen("https://pypi.org/pypi/numpy/2.4.6/json", timeout=20)' \
-		2> /dev/null; then $(PYTHON) -m venv $(AUDIT) \
-		&& $(AUDIT)/bin/pip install -q --disable-pip-version-check pip-audit==2.10.1 zizmor==1.32.0 \
-		&& $(AUDIT)/bin/zizmor -q --offline .github/workflows \
+		2> /dev/null; then $(AUDIT)/bin/pip install -q --disable-pip-version-check pip-audit==2.10.1 \
 		&& $(AUDIT)/bin/pip-audit --strict --no-deps --disable-pip -r .constraints.txt; \
-	else echo 'audit: PyPI cannot be reached: NOTHING WAS CHECKED'; fi
+	else echo "audit: PyPI's vulnerability data cannot be reached: THE PINNED VERSIONS WERE NOT CHECKED"; fi
 
 lint: $(INSTALLED)  ## check format, style, types and imports between packages
 	$(BIN)/ruff format --check .

@@ -17,9 +17,8 @@ import time
 import tomllib
 import traceback
 import zipfile
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import cache, partial
 from html import unescape
 from itertools import pairwise
@@ -35,12 +34,11 @@ if __name__ == "__main__":
     atheris.instrument_imports(include=["nmt"]).__enter__()
 
 import safetensors
+from echo import Echo, in_order
 from pydantic import BaseModel, ValidationError
 
 from nmt.config import dump_config, load_config
 from nmt.corpus.download import unpacked
-from nmt.decode.align import MIN_SHARE, Links
-from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator
 from nmt.documents.files import translation_steps
 from nmt.documents.html import HTML
@@ -55,7 +53,6 @@ from nmt.text.lines import decode_lines, raw_lines
 from nmt.text.placeholders import SPAN, SYMBOLS, Masked
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.vocabulary import vocabulary_of, with_vocabulary
-from nmt.text.words import WordText
 
 HOSTILE = tomllib.loads(Path(__file__).with_name("hostile.toml").read_text(encoding="utf-8"))
 GRAMMAR = {
@@ -63,25 +60,6 @@ GRAMMAR = {
 }
 MEMBERS = {".docx": "word/document.xml", ".pptx": "ppt/slides/slide1.xml"}
 AROUND = {".csv": "a,b\n{}", ".xlf": "<xliff version='1.2'>{}</xliff>"}
-
-
-class Echo:
-    joiner = " "
-
-    def translate_lines(self, lines: Iterable[str], **_: Any) -> Iterator[Translation]:
-        return (Translation(line, [TextHypothesis([], [], 0.0, [], line)]) for line in lines)
-
-
-def in_order(
-    _: Translator, pairs: Iterable[tuple[WordText, WordText]]
-) -> Iterator[tuple[Links, list[dict[int, float]]]]:
-    """Link each word of a text to that of its echo in which it is: tags cut the words of the text only."""
-    for source, target in pairs:
-        starts, shares = [start for start, _ in target.spans], [dict[int, float]() for _ in target.spans]
-        links = [(i, bisect_right(starts, start) - 1) for i, (start, _) in enumerate(source.spans) if starts]
-        for s, t in links:
-            shares[t][s] = 1.0
-        yield links, [{s: 1 / len(of_word) for s in of_word if len(of_word) < 1 / MIN_SHARE} for of_word in shares]
 
 
 @mock.patch("nmt.documents.markup.align_for_markup", in_order)

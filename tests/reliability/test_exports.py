@@ -16,6 +16,7 @@ from typing import Any, cast
 import pytest
 import torch
 from conftest import SOAK, file_bytes, soak
+from echo import Echo, in_order
 from models import hostile_lines, random_translator, write_run
 from safetensors.torch import load_file
 
@@ -29,7 +30,6 @@ from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.interchange.huggingface import to_huggingface
 from nmt.interchange.marian import import_marian
 from nmt.sandbox import mark_loadable
-from reliability.fuzz import Echo, in_order
 from reliability.test_disk import FailingDisk
 
 pytest.importorskip("ctranslate2")

@@ -1,14 +1,17 @@
-"""A translator that changes the letters of each sentence, and links its words in order."""
+"""A translator that changes the letters of each sentence, and links each word to that of the sentence in its place."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 from unittest import mock
 
+from nmt.decode.align import MIN_SHARE, Links
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator
 from nmt.documents.files import translate_path
 from nmt.documents.markup import Format, MarkupTranslator
+from nmt.text.words import WordText
 
 Change = Callable[[str], str]
 
@@ -16,7 +19,7 @@ Change = Callable[[str], str]
 class Echo:
     joiner = " "
 
-    def __init__(self, change: Change) -> None:
+    def __init__(self, change: Change = str) -> None:
         self.change = change
         self.sentences: list[str] = []  # that were translated
 
@@ -26,9 +29,16 @@ class Echo:
             yield Translation(line, [TextHypothesis([], [], 0.0, [], self.change(line))])
 
 
-def in_order(_: Translator, pairs: Iterable[Any]) -> list[Any]:
-    words = [range(min(len(source.spans), len(target.spans))) for source, target in pairs]
-    return [([(i, i) for i in of_pair], [{i: 1.0} for i in of_pair]) for of_pair in words]
+def in_order(
+    _: Translator, pairs: Iterable[tuple[WordText, WordText]]
+) -> Iterator[tuple[Links, list[dict[int, float]]]]:
+    """The links of `align_for_markup`, and shares as it gives them: tags cut the words of the source only."""
+    for source, target in pairs:
+        starts, shares = [start for start, _ in target.spans], [dict[int, float]() for _ in target.spans]
+        links = [(i, bisect_right(starts, start) - 1) for i, (start, _) in enumerate(source.spans) if starts]
+        for s, t in links:
+            shares[t][s] = 1.0
+        yield links, [{s: 1 / len(of_word) for s in of_word if len(of_word) < 1 / MIN_SHARE} for of_word in shares]
 
 
 @mock.patch("nmt.documents.markup.align_for_markup", in_order)
