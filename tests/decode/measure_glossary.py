@@ -21,17 +21,22 @@ from nmt.decode.align import align
 from nmt.decode.translator import Translator, load
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.text.glossary import find_terms
-from nmt.text.lines import iter_pairs
+from nmt.text.lines import Span, iter_pairs
 from nmt.text.words import WordText
 from nmt.train.corpora import corpus_paths
 
 
-def glossaries_of(translator: Translator, source: list[str], target: list[str]) -> list[dict[str, str]]:
+def links_of(translator: Translator, source: list[str], target: list[str]) -> list[list[tuple[Span, Span]]]:
+    """The sure links of each pair, by the run's training text."""
     assert translator.run
-    config, random = translator.run.read_config(), Random(1)
+    config = translator.run.read_config()
     pairs = [*iter_pairs(*corpus_paths(config, corpora_of(config.data.train)[0]))]
     known = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    links = alignment.sure_links(source, target, alignment.learn(*map(alignment.words_of, known)))
+    return [*alignment.sure_links(source, target, alignment.learn(*map(alignment.words_of, known)))]
+
+
+def glossaries_of(translator: Translator, source: list[str], target: list[str]) -> list[dict[str, str]]:
+    links, random = links_of(translator, source, target), Random(1)
     found: dict[str, list[str]] = defaultdict(list)
     for one, other, of_pair in zip(source, target, links, strict=True):
         for s, t in of_pair:

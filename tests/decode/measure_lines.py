@@ -3,18 +3,21 @@
     python tests/decode/measure_lines.py RUN test.de.gz test.en.gz
 
 What was put into a line between two words, with spaces around it, is taken out of its translation, each time with one
-space before it. BLEU of headlines is without regard to case.
+space before it. BLEU of headlines is without regard to case. Words that are replaced are one to three of a line whose
+translation in the reference is sure, by the run's training text; the reference has the same placeholders.
 """
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
-from nmt.decode.translator import load
+from measure_glossary import links_of
+
+from nmt.decode.translator import Translator, load
 from nmt.evaluate import bleu_tokenizer, score
-from nmt.text.lines import iter_pairs
+from nmt.text.lines import Pair, iter_pairs
 from nmt.text.placeholders import patterns_of
 
 KINDS = ["{{name{}}}", "{{{}}}", "%{}$s", "${{x{}}}", '<x id="{}"/>', "https://a.de/b{}?x=1", "a{}@b-c.de", "{}"]
@@ -44,11 +47,33 @@ CHANGES: dict[str, Change] = {
     "😀 between words": lambda line, random: put(line, random, ["😀"]),
     "1 to 6 placeholders": placeholders,
 }
+REPLACED = ["words replaced", "words replaced, taken out"]  # with the model's symbols, if it has any, and without
+
+
+def replaced(translator: Translator, pairs: list[Pair]) -> Iterator[list[str]]:
+    """Source and target of each pair, with placeholders in place of words and of their translations."""
+    random, links = Random(1), links_of(translator, [pair.source for pair in pairs], [pair.target for pair in pairs])
+    for pair, of_pair in zip(pairs, links, strict=True):
+        texts = [pair.source, pair.target]
+        chosen = [*enumerate(random.sample(of_pair, min(len(of_pair), random.randint(1, 3))))]
+        for side in (0, 1):
+            for i, (start, end) in sorted(((i, link[side]) for i, link in chosen), key=lambda x: x[1], reverse=True):
+                texts[side] = f"{texts[side][:start]}{{name{i}}}{texts[side][end:]}"
+        yield texts
 
 
 def main(run: str, source_file: str, target_file: str, *names: str) -> None:
     pairs, translator = list(iter_pairs([Path(source_file)], [Path(target_file)])), load(run, "cpu")
-    for name in names or CHANGES:
+    for name in names or [*CHANGES, *REPLACED]:
+        if name in REPLACED:
+            source, target = zip(*replaced(translator, pairs), strict=True)
+            model = load(run, "cpu")
+            model.protected = patterns_of([])
+            data = model.config.data.model_copy(update={"placeholders": name == REPLACED[0]})
+            model.config = model.config.model_copy(update={"data": data})
+            scores = score(model.translate(source), [target], tokenize=bleu_tokenizer(model.target_language))
+            print(f"{name:<36}BLEU {scores[0].value:.2f}", flush=True)
+            continue
         translator.protected, random, n_drawn = translator.protected, Random(1), 1
         if name == "1 to 6 placeholders":
             translator.protected, n_drawn = patterns_of([]), max(5_000 // len(pairs), 1)
