@@ -68,8 +68,8 @@ def config_of(corpus: Path, run: str = "run", **changes: Any) -> Config:
     return Config.model_validate(tree)
 
 
-def run_training(config: Config, n_workers: int = 1, **options: Any) -> Progress:
-    return session.train(session.prepare(config, device="cpu", **options), quiet=True, n_workers=n_workers)
+def run_training(config: Config, n_threads: int = 1, **options: Any) -> Progress:
+    return session.train(session.prepare(config, device="cpu", **options), quiet=True, n_threads=n_threads)
 
 
 def final_hash(config: Config) -> str:

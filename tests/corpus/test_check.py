@@ -5,7 +5,6 @@ import math
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -65,17 +64,6 @@ PLANTS: dict[str, Plant] = {
 }
 
 
-WITH_OTHERS = ["untranslated", "duplicate"]  # take text from other lines
-
-
-class Planted(NamedTuple):
-    """A corpus with planted faults."""
-
-    planted: dict[str, set[int]]  # lines of each kind
-    found: dict[str, set[int]]  # the lines that the check reports
-    n_lines: int
-
-
 def clean_pairs(name: str) -> list[Texts]:
     if name == "grammar":
         sides = [(ROOT / "data" / "zh-en" / f"train.{lang}").read_text("utf-8") for lang in ("zh", "en")]
@@ -95,41 +83,38 @@ def write(folder: Path, name: str, pairs: list[Texts], langs: tuple[str, str]) -
     return CorpusFiles(name, [paths[0]], [paths[1]])
 
 
-@pytest.fixture(scope="module", params=["grammar", "tatoeba"])
-def planted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Planted:
-    clean = clean_pairs(request.param)
-    langs = ("zh", "en") if request.param == "grammar" else ("de", "en")
+@pytest.mark.parametrize(("name", "langs"), [("grammar", ("zh", "en")), ("tatoeba", ("de", "en"))])
+def test_planted_faults_are_found_and_clean_lines_are_not_accused(
+    tmp_path: Path, name: str, langs: tuple[str, str]
+) -> None:
+    clean = clean_pairs(name)
     rng, pairs = random.Random(1), list(clean)
-    kinds = [*PLANTS, *WITH_OTHERS, "encoding"]
+    kinds = [*PLANTS, "untranslated", "duplicate", "encoding"]  # the last three need other lines or bytes
     chosen = rng.sample([i for i in range(10, len(clean)) if len(clean[i][1].split()) >= 10], N_PLANTED * len(kinds))
-    lines = {name: sorted(chosen[n * N_PLANTED :][:N_PLANTED]) for n, name in enumerate(kinds)}
-    for name, of_kind in lines.items():
-        for line in of_kind:
-            if name in PLANTS:
-                pairs[line] = PLANTS[name](*pairs[line], rng)
-            if name == "untranslated":
-                pairs[line] = (pairs[line][0], clean[(line + len(clean) // 2) % len(clean)][0])
-            elif name == "duplicate":
-                pairs[line] = clean[0]
-    files = write(tmp_path_factory.mktemp("planted"), "train", pairs, langs)
+    lines = {kind: sorted(chosen[n * N_PLANTED :][:N_PLANTED]) for n, kind in enumerate(kinds)}
+    for kind, plant in PLANTS.items():
+        for line in lines[kind]:
+            pairs[line] = plant(*pairs[line], rng)
+    for line in lines["untranslated"]:
+        pairs[line] = (pairs[line][0], clean[(line + len(clean) // 2) % len(clean)][0])
+    for line in lines["duplicate"]:
+        pairs[line] = clean[0]
+    files = write(tmp_path, "train", pairs, langs)
     for path in (*files.source, *files.target):
         raw = path.read_bytes().split(b"\n")
         for line in lines["encoding"]:
             raw[line] = b"caf\xe9 " + raw[line]
         path.write_bytes(b"\n".join(raw))
-    found = findings_by_kind(check([files], langs))
-    return Planted({kind: {i + 1 for i in of_kind} for kind, of_kind in lines.items()}, found, len(pairs))
-
-
-def test_planted_faults_are_found_and_clean_lines_are_not_accused(planted: Planted) -> None:
-    dirty = set().union(*planted.planted.values())
-    n_clean = planted.n_lines - len(dirty)
-    for kind, lines in planted.planted.items():
-        found = planted.found.get(kind, set())
-        missed, accused = lines - found, found - dirty
+    all_found = findings_by_kind(check([files], langs))
+    planted = {kind: {i + 1 for i in of_kind} for kind, of_kind in lines.items()}
+    dirty = set().union(*planted.values())
+    n_clean = len(pairs) - len(dirty)
+    for kind, of_kind in planted.items():
+        found = all_found.get(kind, set())
+        missed, accused = of_kind - found, found - dirty
         assert len(missed) <= (1 - FOUND) * N_PLANTED, (kind, sorted(missed))
         assert len(accused) <= ACCUSED * n_clean, (kind, sorted(accused)[:20])
-    assert len(set().union(*planted.found.values()) - dirty) <= 2 * ACCUSED * n_clean
+    assert len(set().union(*all_found.values()) - dirty) <= 2 * ACCUSED * n_clean
 
 
 @pytest.fixture(scope="module", params=["grammar", "tatoeba"])

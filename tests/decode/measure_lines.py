@@ -67,10 +67,9 @@ def main(run: str, source_file: str, target_file: str, *names: str) -> None:
     for name in names or [*CHANGES, *REPLACED]:
         if name in REPLACED:
             source, target = zip(*replaced(translator, pairs), strict=True)
-            model = load(run, "cpu")
+            model, update = load(run, "cpu"), {"placeholders": name == REPLACED[0]}
             model.protected = patterns_of([])
-            data = model.config.data.model_copy(update={"placeholders": name == REPLACED[0]})
-            model.config = model.config.model_copy(update={"data": data})
+            model.config = model.config.model_copy(update={"data": model.config.data.model_copy(update=update)})
             scores = score(model.translate(source), [target], tokenize=bleu_tokenizer(model.target_language))
             print(f"{name:<36}BLEU {scores[0].value:.2f}", flush=True)
             continue

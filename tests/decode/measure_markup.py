@@ -18,10 +18,6 @@ from nmt.documents.markup import Element, Pair, Placed, Placement, Segment, alig
 Words = set[int]  # indices of target words
 
 
-def f1(found: Words, expected: Words) -> float:
-    return 2 * len(found & expected) / (len(found) + len(expected))
-
-
 def main(translator: Translator, gold: Path) -> None:
     pairs, spans, expected, at_share, same = list[Pair](), [], list[Words](), list[Words](), list[Words]()
     for one, (source, target) in spaced_texts(translator, read_gold(gold)):
@@ -42,7 +38,8 @@ def main(translator: Translator, gold: Path) -> None:
         (tags,) = Placement(pair, str).place(Placed(pair.segment.root, range(len(pair.target)), 0, len(pair.text)))
         found.append({t for t, (first, last) in enumerate(of_pair) if first < tags.end and tags.start < last})
     for name, of_name in (("tags", found), ("share", at_share), ("same", same)):
-        print(f"{name:<6}F1 {sum(map(f1, of_name, expected)) / len(pairs):.3f} of {len(pairs)} spans")
+        f1 = (2 * len(a & b) / (len(a) + len(b)) for a, b in zip(of_name, expected, strict=True))
+        print(f"{name:<6}F1 {sum(f1) / len(pairs):.3f} of {len(pairs)} spans")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from models import FAMILY, LINES, RNNS, name, small_translator, translator_witho
 from torch import Tensor
 
 from nmt.decode import align as aligning
-from nmt.decode.align import align, align_for_markup, align_window, encoded, grow_diagonal, links, word_scores
+from nmt.decode.align import align, align_for_markup, encoded, grow_diagonal, links, word_scores
 from nmt.errors import InputError
 from nmt.model.base import AttentionWeights
 from nmt.text.words import WordText, bare_span, likeness
@@ -111,8 +111,8 @@ def test_an_alignment_depends_on_its_pair_alone(choices: dict[str, Any], monkeyp
     translator = translator_without_bytes(**choices)
     texts = [WordText.split(line) for line in (*LINES, "Ω dog, 中 cat !")]
     pairs = [(source, target) for source in texts for target in texts]
-    found = align_window(translator, pairs)
-    assert found == [links for pair in pairs for links in align_window(translator, [pair])]
+    found = list(align(translator, pairs))
+    assert found == [links for pair in pairs for links in align(translator, [pair])]
     assert all(0 <= s < len(pairs[n][0].spans) and t >= 0 for n, links in enumerate(found) for s, t in links)
     assert all(found)
     monkeypatch.setattr(aligning, "WINDOW", 3)

@@ -19,7 +19,7 @@ from nmt.errors import InputError, NmtError
 SLIDE = f'<p:sld xmlns:p="x" xmlns:a="{A}"><a:p><a:r><a:t>{{}}</a:t></a:r></a:p></p:sld>'
 DOCUMENT = "word/document.xml"
 DOCUMENTS: dict[str, dict[str, str]] = {  # by name, their members
-    "a.txt": {"": "Ein Hund rennt. Er bellt.\r\n\r\n  12\nda\n"},
+    "a.txt": {"": "\ufeffEin Hund rennt. Er bellt.\r\n\r\n  12\nda\n"},
     "a.md": {"": "# Titel\n\nein *Hund*\n"},
     "a.html": {"": "<html><head><title>Hund</title></head>\n<p>der <b>rote</b> Hund</html>\n"},
     "a.srt": {"": "1\r\n00:00:01,000 --> 00:00:02,500\r\n- Ein Hund?\r\n- Ja.\r\n"},
@@ -35,6 +35,7 @@ DOCUMENTS: dict[str, dict[str, str]] = {  # by name, their members
         "word/footnotes.xml": root(f"<w:p>{r('Ende')}</w:p>"),
         "word/media/image1.png": "PNG",
     },
+    "b.docx": {"word/document22.xml": root(f"<w:p>{r('da')}</w:p>")},  # as Word Online names it
     "a.pptx": {
         "ppt/slides/slide12.xml": SLIDE.format("Titel"),
         "ppt/notesSlides/notesSlide1.xml": SLIDE.format("Notiz"),
@@ -70,6 +71,7 @@ def read(path: Path) -> list[tuple[object, ...]]:
         ("a.json", ["Hund", "da", 'ein "Wort"']),
         ("a.csv", ['Ein "Hund", rot', "da"]),
         ("a.docx", ["der rote Hund", "Kopf", "Ende"]),
+        ("b.docx", ["da"]),
         ("a.pptx", ["Titel", "Notiz"]),
     ],
 )
@@ -145,6 +147,7 @@ def test_a_folder_is_translated_but_for_its_bad_documents_and_resumed(tmp_path: 
     old.parent.mkdir(parents=True)
     old.write_text("da")
     (tmp_path / "a" / "bad.json").write_text("{")
+    (tmp_path / "a" / "~$d.docx").write_text("of Word")
     for text in ("DA", "kept"):
         with pytest.raises(NmtError, match="1 of 2 documents could not be translated"):
             echo_file(tmp_path / "a", new.parents[1], resume=True)

@@ -57,8 +57,7 @@ def test_the_report_is_accessible(browser: Any, five_run: FiveRun, tmp_path: Pat
         assert [one for one in sections_of(page) if one != "warnings"] == ["curves", "samples", "scores", "settings"]
         assert page.locator("#charts svg").count() == 9
         page.get_by_role("button", name="By minutes").click()
-        page.locator("#charts svg").first.focus()
-        page.keyboard.press("ArrowRight")
+        page.locator("#charts svg").first.press("ArrowRight")
         assert page.locator("#charts output").first.inner_text().startswith("minute ")
         check_accessible(page)
 
@@ -93,8 +92,7 @@ def test_the_page_of_a_check_shows_all_findings(browser: Any, tmp_path: Path, sc
     report = check([CorpusFiles("train", [paths[0]], [paths[1]])], ("zh", "en"))
     with opened_text(browser, tmp_path, pages.page("check", "nmt check", as_plain(report)), **screen) as page:
         assert page.title() == "nmt check"
-        sections = [section.get_attribute("id") for section in page.locator("main section").all()]
-        assert sections == ["overview", "errors", "warnings", "notes", "files"]
+        assert sections_of(page) == ["overview", "errors", "warnings", "notes", "files"]
         assert page.locator("#finding-table tbody tr").count() == len(report.findings)
         assert page.locator(".finding").count() == len(report.findings)
         assert "different numbers of lines" in page.locator("#error-list").inner_text()
@@ -121,9 +119,7 @@ def test_heads_are_chosen_by_mouse_and_read_by_keyboard(opened: Any) -> None:
     assert opened.locator("#head-name").inner_text() == "Layer 2, head 3"
     assert opened.get_by_role("button", name="Layer 2, head 3").get_attribute("aria-pressed") == "true"
     assert "entropy" in opened.locator("#head-figures").inner_text()
-    figure = opened.locator("#head-figure svg")
-    figure.focus()
-    figure.press("ArrowRight")
+    opened.locator("#head-figure svg").press("ArrowRight")
     told = opened.locator("#head-figure output").inner_text()
     assert "looks at" in told
     assert told.endswith("with weight 0.00"), "the start sign cannot see what comes after it"
@@ -134,8 +130,7 @@ def test_heads_are_chosen_by_mouse_and_read_by_keyboard(opened: Any) -> None:
         cells = [float(cell) for cell in row.locator("td.number").all_inner_texts()]
         assert sum(cells) == pytest.approx(1, abs=0.06), "rounded to two digits"
     opened.get_by_role("button", name="Lines").click()
-    opened.locator("#head-figure svg").focus()
-    opened.keyboard.press("ArrowDown")
+    opened.locator("#head-figure svg").press("ArrowDown")
     assert "looks at" in opened.locator("#head-figure output").inner_text()
 
 
@@ -312,26 +307,20 @@ def test_growth_is_stepped_through(browser: Any, grown: growth.Growth, tmp_path:
         assert sections_of(page) == ["curves", "pieces", "attention", "words", "heads"]
         page.get_by_role("button", name="Layer 1, head 2").press("Enter")
         slider = page.get_by_role("slider", name="Snapshot")
-        slider.focus()
-        page.keyboard.press("Home")
+        slider.press("Home")
         for n, one in enumerate(grown.snapshots):
-            assert (
-                page.locator("#player output").inner_text()
-                == f"Training step {one.step} ({n + 1} of {len(grown.snapshots)})"
-            )
+            place = f"Training step {one.step} ({n + 1} of {len(grown.snapshots)})"
+            assert page.locator("#player output").inner_text() == place
             assert page.locator("#now").inner_text().startswith(one.translation or "(nothing)")
             assert str(one.step) in page.locator("#translations tr.now").inner_text()
             shown = page.locator(".piece .value").all_inner_texts()
             assert shown == [percent(math.log(p)) for p in one.probabilities]
-            figure = page.locator("#head-figure svg")
-            figure.focus()
-            figure.press("ArrowRight")
+            page.locator("#head-figure svg").press("ArrowRight")
             weight = float(grown.cross[n, 0, 1, 0, 1])
             told = page.locator("#head-figure output").inner_text()
             assert float(told.split()[-1]) == pytest.approx(weight, abs=0.01), "weights have 8 bits"
             check_places(page, grown, n)
-            slider.focus()
-            page.keyboard.press("ArrowRight")
+            slider.press("ArrowRight")
         for role in ("Previous piece", "Alignment", "End"):
             page.get_by_role("button", name=role).press("Enter")
             check_role(page, grown, role.split()[0].lower())

@@ -251,25 +251,21 @@ def test_a_missing_file_a_pipe_and_a_directory_are_errors(tmp_path: Path) -> Non
     assert error.hint == "give a run's directory or its model.safetensors"
 
 
-def test_another_version_is_refused(written: Path, scratch: Path) -> None:
+def test_another_version_settings_of_other_weights_and_no_tokenizer_are_refused(written: Path, scratch: Path) -> None:
     parts = Parts.of(written)
-    scratch.write_bytes(parts._replace(header={**parts.header, "format_version": FORMAT_VERSION + 1}).joined())
-    error = refused(scratch)
-    assert str(error) == f"{scratch}: format version {FORMAT_VERSION + 1}, this nmt reads {FORMAT_VERSION}"
-    assert error.hint == "update nmt"
-
-
-def test_settings_must_fit_the_weights_and_need_a_tokenizer(written: Path, scratch: Path) -> None:
-    parts = Parts.of(written)
-    config, model = parts.header["config"], parts.header["config"]["model"]
-    for settings, reason in (
-        (5, "not a model file of this version"),
-        ({**config, "model": {**model, "d_model": 7}}, "d_model (7) is not divisible by n_heads (2)"),
-        ({**config, "model": {**model, "n_encoder_layers": 2}}, "its weights are not those of its settings"),
-        ({**config, "model": {**model, "d_ff": 16}}, "inner.bias is (8,), in a model of its settings (16,)"),
-    ):
-        scratch.write_bytes(parts._replace(header={**parts.header, "config": settings}).joined())
-        assert reason in str(refused(scratch))
+    own, model = parts.header["config"], parts.header["config"]["model"]
+    newer = FORMAT_VERSION + 1
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"format_version": newer}, f"{scratch}: format version {newer}, this nmt reads {FORMAT_VERSION}; update nmt"),
+        ({"config": 5}, "not a model file of this version"),
+        ({"config": {**own, "model": {**model, "d_model": 7}}}, "d_model (7) is not divisible by n_heads (2)"),
+        ({"config": {**own, "model": {**model, "n_encoder_layers": 2}}}, "its weights are not those of its settings"),
+        ({"config": {**own, "model": {**model, "d_ff": 16}}}, "inner.bias is (8,), in a model of its settings (16,)"),
+    ]
+    for changed, reason in cases:
+        scratch.write_bytes(parts._replace(header={**parts.header, **changed}).joined())
+        error = refused(scratch)
+        assert reason in f"{error}; {error.hint}"
     del parts.tensors["tokenizer.source"]
     scratch.write_bytes(parts.joined())
     assert "'tokenizer.source' is missing" in str(refused(scratch))

@@ -72,14 +72,6 @@ def connected(
         yield connection
 
 
-def read_to_end(connection: socket.socket) -> None:
-    """Read until the client sees the end of the connection."""
-    connection.settimeout(PATIENCE_S)
-    with contextlib.suppress(ConnectionError):
-        while connection.recv(65_536):
-            pass
-
-
 @pytest.mark.parametrize("is_half_closed", [False, True])
 @pytest.mark.parametrize("is_later", [False, True])
 def test_every_way_to_hold_a_connection_ends(translator: Translator, is_later: bool, is_half_closed: bool) -> None:
@@ -103,7 +95,10 @@ def test_every_way_to_hold_a_connection_ends(translator: Translator, is_later: b
                     connection.send(next(drip, b""))
         assert client.get("/health").status == 200
         for connection, _ in held.values():
-            read_to_end(connection)
+            connection.settimeout(PATIENCE_S)
+            with contextlib.suppress(ConnectionError):
+                while connection.recv(65_536):  # until the client sees the end of the connection
+                    pass
     assert set(closed) == set(held), "never closed"
     assert max(closed.values()) < CLOSED_WITHIN_S
 

@@ -214,7 +214,6 @@ def test_pieces_of_words(text: str, nfkc: bool, kind: str) -> None:
     words = [match.span() for match in re.finditer(r"\S+", text)]
     tokens, of_token = tokenizer.encode_words(text, words)
     assert tokens == tokenizer.encode(text)
-    assert len(of_token) == len(tokens)
     for i, (start, end) in enumerate(words):
         own = [token for token, word in zip(tokens, of_token, strict=True) if word == [i]]
         expected = text[start:end]

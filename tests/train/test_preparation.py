@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from models import n_bytes
 from numpy.typing import NDArray
 
-from nmt.config import Config, check_config
+from nmt.config import Config, TokenizerSettings, check_config
 from nmt.errors import DataError
 from nmt.files import cache_directory
 from nmt.run.directory import hash_files
@@ -236,21 +236,17 @@ def prepared(config: Config, caplog: pytest.LogCaptureFixture) -> tuple[list[Pai
     return list(pairs), [rows[i] for rows in ids for i in range(len(rows))], notes_of(caplog)
 
 
-def test_it_is_prepared_once(files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    config = files.config({"train": files.write("train", SOURCES, TARGETS)})
-    first = prepared(config, caplog)
-    for step in ("_write_corpus", "_encode"):
-        monkeypatch.setattr(preparation, step, lambda *_: 1 / 0)
-    assert prepared(config, caplog) == first
-
-
 @pytest.mark.parametrize("new", [{"drop_blank": False}, {"max_length": 19}, {"max_ratio": 1.22}, {"seed": 2}], ids=str)
-def test_what_differs_is_prepared_anew(files: Files, new: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_what_differs_is_prepared_anew_and_what_is_equal_once(
+    files: Files, new: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     train = files.write("train", [*SOURCES, "", SOURCES[0]], [*TARGETS, "", TARGETS[0]])
     config = files.config({"train": train})
     before = prepared(config, caplog)
     other = files.config({"train": train}, **new) if "seed" in new else files.config({"train": train, **new})
     assert prepared(other, caplog) != before
+    for step in ("_write_corpus", "_encode"):
+        monkeypatch.setattr(preparation, step, lambda *_: 1 / 0)
     assert prepared(config, caplog) == before
 
 
@@ -316,9 +312,7 @@ def test_a_vocabulary_that_nobody_set_holds_the_alphabet(files: Files) -> None:
     source = [chr(0x4E00 + 3 * n) + chr(0x4E01 + 3 * n) + str(n) for n in range(250)]
     target = [f"line {n}" for n in range(250)]
     data = {"train": files.write("train", source, target), "dev": files.write("dev", ["d"], ["e"])}
-    corpus = read_corpus(files.config(data))
-    tokenizers = train_tokenizers(corpus)
-    assert len(tokenizers.source) > 500
+    assert len(train_tokenizers(read_corpus(files.config(data))).source) > 500
 
 
 SENTENCES = st.sampled_from("abcdefgh") | st.text(st.sampled_from("ab"), max_size=3)
@@ -366,18 +360,18 @@ def test_lines_too_long_for_the_tokenizers_trainer_are_counted(caplog: pytest.Lo
     long = "é cat " * 3000
     pairs = [("abab", "xyxy"), (long, "xy"), ("ab", long)] + [(long, long)] * 10
     train_tokenizers(corpus_of(pairs, tokenizer={"vocab_size": 265}))
-    assert notes_of(caplog) == [
-        "left out of the tokenizer's training: 12 lines of over 16,384 bytes, the first is line 2"
-    ]
+    told = "left out of the tokenizer's training: 12 lines of over 16,384 bytes, the first is line 2"
+    assert notes_of(caplog) == [told]
+
+
+def joint_or_not(joint: bool, pairs: list[tuple[str, str]], **data: Any) -> Corpus:
+    tokenizer = {"vocab_size": 300, "joint": joint}
+    return corpus_of(pairs * 5, data=data, tokenizer=tokenizer, model={"tied_embeddings": "decoder"})
 
 
 @pytest.mark.parametrize("joint", [True, False])
 def test_a_tokenizer_is_one_of_both_sides_or_of_one_side(joint: bool, caplog: pytest.LogCaptureFixture) -> None:
-    corpus = corpus_of(
-        [("abab", "xyxy"), ("ab", "xy")] * 5,
-        tokenizer={"vocab_size": 300, "joint": joint},
-        model={"tied_embeddings": "decoder"},
-    )
+    corpus = joint_or_not(joint, [("abab", "xyxy"), ("ab", "xy")])
     tokenizers = train_tokenizers(corpus)
     assert tokenizers.joint is joint
     for side, own, other in ((tokenizers.source, "ab", "xy"), (tokenizers.target, "xy", "ab")):
@@ -390,27 +384,22 @@ def test_a_tokenizer_is_one_of_both_sides_or_of_one_side(joint: bool, caplog: py
 
 
 @pytest.mark.parametrize("joint", [True, False])
-def test_with_nfkc_the_tokenizer_learns_the_source_as_it_will_see_it(joint: bool) -> None:
-    corpus = corpus_of(
-        [("ａｂａｂ", "，，"), ("ａｂ", "，")] * 5,
-        data={"nfkc_source": True},
-        tokenizer={"vocab_size": 300, "joint": joint},
-        model={"tied_embeddings": "decoder"},
-    )
+def test_with_nfkc_the_tokenizer_learns_the_source_as_it_will_see_it(
+    joint: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    corpus = joint_or_not(joint, [("ａｂａｂ", "，，"), ("ａｂ", "，")], nfkc_source=True, glossary=True)
     tokenizers = train_tokenizers(corpus)
-    assert tokenizers.source.nfkc
-    assert not tokenizers.target.nfkc
-    ids = tokenizers.source.encode("ａｂ")
-    assert tokenizers.source.decode(ids) == "ab"
-    assert not any(piece.startswith("<0x") for piece in tokenizers.source.pieces(ids))
+    assert ("with data.glossary, set tokenizer.joint=true" in caplog.text) is not joint
+    assert (tokenizers.source.nfkc, tokenizers.target.nfkc) == (True, False)
+    assert tokenizers.source.decode(tokenizers.source.encode("ａｂ")) == "ab"
+    assert n_bytes(tokenizers.source, "ａｂ") == 0
     assert n_bytes(tokenizers.target, "，") == 0  # the target is not normalized
 
 
 @pytest.fixture(scope="module")
 def characters() -> Tokenizers:
     """One piece per character, and one for the beginning of a text."""
-    config = corpus_of([("a", "b")], tokenizer={"type": "char"}).config
-    model = train_tokenizer(["abc"], config.tokenizer).model
+    model = train_tokenizer(["abc"], TokenizerSettings(type="char")).model
     return Tokenizers.from_models(model, model, nfkc_source=False)
 
 

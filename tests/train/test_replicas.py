@@ -24,12 +24,12 @@ def make(dropout: float = 0.0) -> Seq2Seq:
 
 
 def test_every_pair_is_one_workers() -> None:
-    for n_batches, n_workers in itertools.product(range(1, 5), range(1, 7)):
+    for n_batches, n_threads in itertools.product(range(1, 5), range(1, 7)):
         batches = [random_batch(5, first=5 * i) for i in range(n_batches)]
-        shares = shares_of(batches, n_workers)
+        shares = shares_of(batches, n_threads)
         assert sorted(line for share in shares for part in share for line in part.lines) == [*range(5 * n_batches)]
         assert len({len(share) for share in shares}) == 1  # equally many batches, because ranks wait for each other
-        if n_batches % n_workers == 0:
+        if n_batches % n_threads == 0:
             assert all(any(part.lines == whole.lines for whole in batches) for share in shares for part in share)
 
 

@@ -22,16 +22,21 @@ from nmt.train.loop import Session
 from nmt.train.preparation import tokenize
 
 
+def finished(corpus: Path, run: str = "run", **changes: Any) -> Config:
+    """Train a run; return its config."""
+    config = config_of(corpus, run, **changes)
+    run_training(config)
+    return config
+
+
 @pytest.mark.parametrize("parent", [True, False])
 def test_fine_tuning_encodes_the_source_as_the_saved_model_does(corpus: Path, parent: bool) -> None:
     """Each model uses the NFKC setting of its own config, whichever of the two is prepared first."""
     course = {"train__max_steps": 1, "tokenizer": {"vocab_size": 340}}
     lines = [f"ＡＢＣ １２３ {line}" for line in iter_lines([corpus / "train.zh"])]  # full-width: NFKC maps it to ASCII
     (corpus / "train.zh").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    base = config_of(corpus, "base", data__nfkc_source=parent, **course)
-    run_training(base)
-    tuned = config_of(corpus, "tuned", data__nfkc_source=not parent, train__init_from=base.run, **course)
-    run_training(tuned)
+    base = finished(corpus, "base", data__nfkc_source=parent, **course)
+    tuned = finished(corpus, "tuned", data__nfkc_source=not parent, train__init_from=base.run, **course)
     for config, nfkc in ((tuned, not parent), (base, parent)):
         data, source = session.prepare(config).data, load(config.run, engine="torch").tokenizers.source
         assert source.nfkc is nfkc
@@ -40,23 +45,20 @@ def test_fine_tuning_encodes_the_source_as_the_saved_model_does(corpus: Path, pa
 
 def test_placeholders_need_a_tokenizer_that_has_their_symbols(corpus: Path) -> None:
     settings = {"data__placeholders": True, "tokenizer": {"vocab_size": 360}, "train__max_steps": 1}
-    base = config_of(corpus, "base", **settings)
-    run_training(base)
+    base = finished(corpus, "base", **settings)
     translator = load(base.run, engine="torch")
     assert translator.protected
     assert len(translator.tokenizers.source.encode("⟦1⟧⟦6⟧")) <= 3
     tuned = config_of(corpus, "tuned", train__init_from=base.run, train__max_steps=1)
     assert session.prepare(tuned.model_copy(update={"tokenizer": base.tokenizer})).config.data.placeholders
-    plain = config_of(corpus, "plain", **{**settings, "data__placeholders": False})
-    run_training(plain)
+    plain = finished(corpus, "plain", **{**settings, "data__placeholders": False})
     with pytest.raises(ConfigError, match=r"^data\.placeholders, data\.glossary and data\.context need a tokenizer"):
         session.prepare(config_of(corpus, "other", **settings, train__init_from=plain.run))
 
 
 def test_another_corpus_is_encoded_by_the_models_tokenizer(corpus: Path) -> None:
     """No new tokenizer is trained on the other corpus, and unset settings come from the model."""
-    base = config_of(corpus, "base", data__nfkc_source=True, train__max_steps=1)
-    run_training(base)
+    base = finished(corpus, "base", data__nfkc_source=True, train__max_steps=1)
     for side, text in (("de", "Ein Hund rennt"), ("en", "A dog runs")):
         (corpus / f"other.{side}").write_text("".join(f"{text} {n}\n" for n in range(40)), encoding="utf-8")
     files = {"source": "other.de", "target": "other.en"}
@@ -91,8 +93,7 @@ def test_another_dev_set_is_refused(corpus: Path, before: str | None, after: str
 
 @pytest.mark.parametrize("model", [True, False])
 def test_a_run_without_its_checkpoints_is_not_begun_over(corpus: Path, model: bool) -> None:
-    config = config_of(corpus)
-    run_training(config)
+    config = finished(corpus)
     shutil.rmtree(RunDirectory(config.run).checkpoints)
     if not model:
         RunDirectory(config.run).model_file.unlink()
@@ -111,13 +112,12 @@ def test_a_run_without_its_checkpoints_is_not_begun_over(corpus: Path, model: bo
 
 def test_another_architecture_is_refused_another_schedule_told(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nmt")
-    config = config_of(corpus)
-    run_training(config)
+    config = finished(corpus)
     session.prepare(config_of(corpus, decode={"beam": 2}))
-    assert "goes on otherwise" not in caplog.text
+    assert "resumes with changed" not in caplog.text
     session.prepare(config_of(corpus, train__lr=1e-3, train__batch_tokens=200))
     changes = "train.batch_tokens was 300, is 200; train.lr was 0.003, is 0.001"
-    assert f"{config.run} goes on otherwise than it was begun: {changes}" in caplog.text
+    assert f"{config.run} resumes with changed settings: {changes}" in caplog.text
     with pytest.raises(ConfigError, match="other settings: ") as caught:
         session.prepare(config_of(corpus, model__d_ff=40, seed=2, train__metric="loss", train__freeze="encoder"))
     for change in ("d_ff was 32, is 40", "seed was 1, is 2", "metric was bleu, is loss", "freeze was -, is encoder"):
@@ -148,8 +148,7 @@ def test_where_files_lie_and_what_is_tested_may_change(corpus: Path) -> None:
 
 
 def test_fine_tuning_starts_from_the_other_models_weights(corpus: Path) -> None:
-    base = config_of(corpus, "base", train__max_steps=1)
-    run_training(base)
+    base = finished(corpus, "base", train__max_steps=1)
     weights = read_checkpoint(RunDirectory(base.run).model_file).part("model")
     for init_from in (base.run, str(RunDirectory(base.run).model_file)):
         prepared = session.prepare(config_of(corpus, "tuned", train__init_from=init_from))
@@ -168,8 +167,7 @@ def test_fine_tuning_starts_from_the_other_models_weights(corpus: Path) -> None:
 
 
 def test_a_shallower_model_starts_from_the_first_layers_of_the_other(corpus: Path) -> None:
-    base = config_of(corpus, "base", model__n_encoder_layers=2, model__n_decoder_layers=3, train__max_steps=1)
-    run_training(base)
+    base = finished(corpus, "base", model__n_encoder_layers=2, model__n_decoder_layers=3, train__max_steps=1)
     weights = read_checkpoint(RunDirectory(base.run).model_file).part("model")
 
     def prepared(n_encoder_layers: int) -> Session:
@@ -193,10 +191,9 @@ def test_a_shallower_model_starts_from_the_first_layers_of_the_other(corpus: Pat
 def test_frozen_parts_stay_as_they_are_and_have_no_moments(
     corpus: Path, parts: str | list[str], tied: str, trained: set[str], average: str
 ) -> None:
-    base = config_of(corpus, "base", model__tied_embeddings=tied, train__max_steps=1)
-    run_training(base)
+    base = finished(corpus, "base", model__tied_embeddings=tied, train__max_steps=1)
     tuned = config_of(corpus, "tuned", train__init_from=base.run, train__freeze=parts, train__average=average)
-    session.train(session.prepare(tuned.model_copy(update={"model": base.model})), quiet=True, n_workers=2)
+    session.train(session.prepare(tuned.model_copy(update={"model": base.model})), quiet=True, n_threads=2)
     before = read_checkpoint(RunDirectory(base.run).model_file).part("model")
     run = RunDirectory(tuned.run)
     last = read_checkpoint(run.checkpoint_file(12))
@@ -204,9 +201,7 @@ def test_frozen_parts_stay_as_they_are_and_have_no_moments(
     files += [last.part("average")] if average == "ema" else []
     for weights in files:
         changed = {name for name, x in weights.items() if not torch.equal(x, before[name])}
-        assert {name.partition(".")[0] for name in changed} <= trained
-        if weights is files[0]:
-            assert {name.partition(".")[0] for name in changed} == trained
+        assert {name.partition(".")[0] for name in changed} == trained
     assert {name.partition(".")[0] for name in last.part("optimizer")} == trained
 
 

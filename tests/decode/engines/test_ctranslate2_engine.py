@@ -147,6 +147,7 @@ def conversions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
     """Counts the conversions of models during a test, which begins with an empty cache."""
     counted = mock.Mock(wraps=module.convert)
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "auto")  # invalid values are ignored
     monkeypatch.setattr(module, "convert", counted)
     return counted
 
