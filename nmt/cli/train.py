@@ -65,7 +65,7 @@ def run_training(
         prepared.on_start = open_log
         if settings.train.report:
             prepared.on_validation = partial(write_report, Path(settings.run))
-        session.train(prepared, quiet=quiet, n_workers=replicas or None)
+        session.train(prepared, quiet=quiet, n_threads=replicas or None)
 
 
 def write_report(run: Path) -> None:

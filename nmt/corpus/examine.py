@@ -76,7 +76,7 @@ def examine(usual: Usual, chunk: Chunk) -> Examined:
     paired = usual.compare(words, sizes)
     z = paired[1]
     hits = hits_of_text(source, target, z, usual) | hits_of_language(sides, usual)
-    hits["encoding"] = places(not (is_utf8(s) and is_utf8(t)) for s, t in zip(*raw, strict=True))
+    hits["encoding"] = indices_of_true(not (is_utf8(s) and is_utf8(t)) for s, t in zip(*raw, strict=True))
     hits["ratio"] = np.flatnonzero(np.abs(z) > pairs.MAX_Z)
     for name, others_of in EXPLAINS.items():
         for other in others_of:
@@ -94,18 +94,19 @@ def examine(usual: Usual, chunk: Chunk) -> Examined:
     )
 
 
-def places(found: Iterable[object]) -> NDArray[np.int64]:
-    """The indices of the true items."""
+def indices_of_true(found: Iterable[object]) -> NDArray[np.int64]:
     return np.array([i for i, hit in enumerate(found) if hit], np.int64)
 
 
 def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], usual: Usual) -> Hits:
     """Faults that show in the text of a pair by itself."""
     both = list(zip(source, target, strict=True))
-    hits = {name: places(test(s) or test(t) for s, t in both) for name, test in characters.TESTS.items()}
-    hits |= {name: places(test(s, t) for s, t in both) for name, test in pairs.TESTS.items()}
+    hits = {name: indices_of_true(test(s) or test(t) for s, t in both) for name, test in characters.TESTS.items()}
+    hits |= {name: indices_of_true(test(s, t) for s, t in both) for name, test in pairs.TESTS.items()}
     deviations = zip(both, z.tolist(), strict=True)
-    hits["truncated"] = places(pairs.cut_off(s, t, deviation, usual.without_stop) for (s, t), deviation in deviations)
+    hits["truncated"] = indices_of_true(
+        pairs.cut_off(s, t, deviation, usual.without_stop) for (s, t), deviation in deviations
+    )
     return hits
 
 
@@ -118,7 +119,7 @@ def hits_of_language(sides: tuple[list[str], list[str]], usual: Usual) -> Hits:
         foreign = (
             rare and language.third_language(text, languages.names) for text, rare in zip(texts, is_rare, strict=True)
         )
-        third.append(places(foreign))
+        third.append(indices_of_true(foreign))
     return {
         "exchanged": np.flatnonzero(np.minimum(*wrong) + np.maximum(*wrong) >= 3),
         "untranslated": np.flatnonzero((np.maximum(*wrong) == 2) & (np.minimum(*wrong) == 0)),

@@ -36,15 +36,10 @@ WordPair = tuple[WordText, WordText]  # source and target
 
 
 def align(translator: Translator, pairs: Iterable[WordPair], numbers: Iterable[int] | None = None) -> Iterator[Links]:
-    """Align a stream of pairs, in order; see `align_window`."""
+    """Align a stream of pairs, in order; see `score_window`."""
     stream, numbers = iter(pairs), iter(numbers or count(1))
     while window := list(islice(stream, WINDOW)):
-        yield from align_window(translator, window, list(islice(numbers, len(window))))
-
-
-def align_window(translator: Translator, pairs: Sequence[WordPair], numbers: Sequence[int] = ()) -> list[Links]:
-    """Return the links of each pair; see `score_window`."""
-    return [links(scores) for scores in score_window(translator, pairs, numbers)]
+        yield from map(links, score_window(translator, window, list(islice(numbers, len(window)))))
 
 
 def align_for_markup(translator: Translator, pairs: Sequence[WordPair]) -> list[tuple[Links, list[Shares]]]:
@@ -70,7 +65,7 @@ def score_window(
     sides: dict[int, list[tuple[list[int], Matrix]]] = {}  # index of a pair -> `encoded` source and target
     for i, pair in enumerate(pairs):
         texts = list(zip(pair, translator.tokenizers, strict=True))
-        if any(len(tokenizer.encode(side.text)) > limit for side, tokenizer in texts):
+        if any(len(tokenizer.encode(as_read(side.text, tokenizer)[0])) > limit for side, tokenizer in texts):
             message = "line %d is not aligned: a side has more than the %d pieces that the model takes"
             log.warning(message, numbers[i] if numbers else i + 1, limit)
         elif all(side.spans for side in pair):

@@ -16,6 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ import numpy as np
 from nmt.decode.segments import TextHypothesis, Translation
 from nmt.decode.translator import Translator
 from nmt.errors import InputError
-from nmt.text.lines import Span
+from nmt.text.lines import UNSPACED_SCRIPTS, Span
 from nmt.text.words import WordText, bare_span
 
 log = logging.getLogger("nmt")
@@ -36,6 +37,7 @@ LEAST_P = 1e-6  # probabilities are at least this, and at most 1 - LEAST_P, so t
 LEAST_COVERAGE = 0.4
 # Two to four words twice in a row, or one word three times; without spaces, one to nine characters three times.
 REPEATED = re.compile(r"(?<!\S)(?:(\S+(?: \S+){1,3}) \1|(\S+) \2 \2)(?!\S)")
+UNIT = re.compile(rf"[^\W{UNSPACED_SCRIPTS}]+|.", re.DOTALL)  # words and other characters: matched faster than letters
 REPEATED_CHARACTERS = re.compile(r"([^\W\d]{1,9}?)\1\1")
 
 Sample = tuple[float, float, bool]  # logit(p) and logit(q) of a word, and whether the word is right
@@ -137,8 +139,10 @@ def piece_spans(translator: Translator, hypothesis: TextHypothesis) -> list[Span
     written, text = written.lower(), hypothesis.text.lower()  # headlines are rewritten
     if written == text:
         return spans
-    blocks = SequenceMatcher(None, written, text, autojunk=False).get_matching_blocks()
-    places = {block.a + i: block.b + i for block in blocks for i in range(block.size)}
+    sides = [UNIT.findall(side) for side in (written, text)]
+    starts = [[*accumulate(map(len, side), initial=0)] for side in sides]
+    blocks = SequenceMatcher(None, sides[0], sides[1], autojunk=False).get_matching_blocks()
+    places = {starts[0][a] + i: starts[1][b] + i for a, b, n in blocks for i in range(starts[0][a + n] - starts[0][a])}
     kept = ([places[i] for i in range(*span) if i in places] for span in spans)
     return [(found[0], found[-1] + 1) if found else (0, 0) for found in kept]
 

@@ -1,9 +1,9 @@
 """Terms that a translation must contain: beam search with dynamic beam allocation (Post and Vilar 2018).
 
-A hypothesis lacks the tokens of the terms that it does not have yet, less those of the longest term that it ends in the
-middle of. Candidates that lack equally many tokens are a bank. The K beams take the best candidate of each bank, then
-the second best of each, and so on; the bank that lacks least comes first. A candidate is dropped if what it lacks, with
-EOS, exceeds the length limit, and EOS needs all terms. So every hypothesis that ends has all terms.
+A hypothesis lacks the tokens of its missing terms; if it ends with the first k tokens of one of them, it lacks k fewer.
+Candidates that lack equally many tokens form a bank. The K beams take the best candidate of each bank, then the second
+best of each, and so on, beginning with the bank that lacks least. A candidate is dropped if the tokens that it lacks,
+and EOS, exceed the length limit; EOS requires that none is lacking. So every finished hypothesis has all terms.
 
 A term that is asked for n times must occur n times, without overlap, and as a whole word: a piece that goes on with a
 word (`inside_words`) must not follow it, unless a term goes on with it there. Imports no torch.

@@ -57,7 +57,7 @@ class Beams(NamedTuple):
 class Candidates(NamedTuple):
     """C continuations of the live hypotheses of each sentence; all fields are (B, C).
 
-    The best is first; in sampling, the order is that of the live hypotheses.
+    The best is first; in sampling, the order is that of the live hypotheses; with terms, that of `Constraint.choose`.
     """
 
     log_prob: Tensor

@@ -71,8 +71,7 @@ class Translator:
     def to(self, languages: str) -> "Translator":
         """Return a translator from de to en, given `de-en`, or into en, given `en`, by the same engine.
 
-        Raises ConfigError if the model of several languages has no such direction. Of a model of one direction, the
-        empty text chooses it.
+        Raises ConfigError if the model lacks this direction. The empty text chooses that of a model of one direction.
         """
         source, target = self.tokenizers
         languages = chosen_direction(self.config.data, source.targets, languages)
@@ -115,7 +114,7 @@ class Translator:
     def encode_prefix(self, prefix: str | Sequence[int]) -> list[int]:
         """Return the tokens of a prefix, given as text or tokens. Raises ConfigError if it is invalid or too long."""
         target = self.tokenizers.target
-        tokens = (target.encode(prefix) if prefix else []) if isinstance(prefix, str) else list(prefix)
+        tokens = target.encode(prefix) if isinstance(prefix, str) else list(prefix)
         for token in tokens:
             if not EOS < token < len(target):
                 message = f"the prefix has the token {token}, but tokens of words are {EOS + 1} to {len(target) - 1}"

@@ -31,7 +31,7 @@ log = logging.getLogger("nmt")
 ZIPPED = (".docx", ".pptx")
 # The members that have paragraphs. Comments and the layouts of slides are not the document's text.
 MEMBERS = re.compile(
-    r"word/(document|header\d*|footer\d*|footnotes|endnotes)\.xml|ppt/(slides/slide|notesSlides/notesSlide)\d+\.xml"
+    r"word/(document\d*|header\d*|footer\d*|footnotes|endnotes)\.xml|ppt/(slides/slide|notesSlides/notesSlide)\d+\.xml"
     r"|(word|ppt)/(diagrams/(data|drawing)|charts/chart)\d+\.xml"
 )
 TMX = """<?xml version="1.0" encoding="utf-8"?><tmx version="1.4"><header creationtool="nmt" creationtoolversion="1"
@@ -54,6 +54,7 @@ def translate_path(translator: Translator, source: Path, output: Path, resume: b
         translate_file(translator, source, output, **arguments)
         return
     paths = [path for path in sorted(source.rglob("*")) if path.suffix.lower() in SUFFIXES and path.is_file()]
+    paths = [path for path in paths if not path.name.startswith("~$")]  # of documents that are open in Office
     paths = [path for path in paths if not path.resolve().is_relative_to(output.resolve())]
     if not paths:
         raise InputError(f"{source} has no documents outside of {output}", hint=f"they end in {', '.join(SUFFIXES)}")
@@ -68,10 +69,10 @@ def translate_path(translator: Translator, source: Path, output: Path, resume: b
             translate_file(translator, path, new, **arguments)
             log.info("written to %s", new)
         except InputError as error:
-            log.error("%s", error)
+            log.error("%s; %s", error, error.hint)
             n_bad += 1
     if n_bad:
-        raise NmtError(f"{n_bad} of {len(paths)} documents could not be translated")
+        raise NmtError(f"{n_bad} of {len(paths)} documents could not be translated", hint="see the errors above")
 
 
 def translate_file(
@@ -79,8 +80,8 @@ def translate_file(
 ) -> None:
     """Write the translation of a document. Raises InputError, and writes nothing, if it is damaged or too large.
 
-    `watch` passes the translations on, whose number it is told; `arguments` are those of `Translator.translate_lines`.
-    With `bilingual`, the sentences are written instead, see `as_pairs`.
+    `watch(translations, n)` passes on the n translations, as a progress bar does; `arguments` are those of
+    `Translator.translate_lines`. With `bilingual`, pairs of sentences are written instead, see `as_pairs`.
     """
     suffix = source.suffix.lower()
     suffixes = (".tmx", ".tsv") if bilingual else (suffix,)
@@ -118,10 +119,10 @@ def translation_steps(
     column: str = "",
     **arguments: Any,
 ) -> Iterator[Any]:
-    """Yield each sentence and its translation, when others may use the translator, and at last the new document.
+    """Yield (sentence, translation) for each sentence, then the new document as bytes.
 
-    `title` names the document in messages; its texts may have `max_text` bytes; `column` is that of a CSV file to
-    translate, a name or number. For the others see `translate_file`.
+    Between two items, other callers may use the translator. `title` names the document in messages, `max_text` limits
+    the bytes of its texts, and `column` is the name or number of a CSV file's column. See `translate_file`.
     """
     with damages(title):
         infos, members = unzipped(content, UNPACKED * max_text) if suffix in ZIPPED else ([], {"": content})
@@ -191,7 +192,7 @@ def zipped(infos: list[zipfile.ZipInfo], members: dict[str, bytes]) -> bytes:
 def parse_lines(text: str) -> list[Part]:
     """Return the parts of plain text; each line is a paragraph."""
     lines = Parser()
-    for line in re.split(r"(\r?\n)", text):
+    for line in re.split(r"(\A\ufeff|\r?\n)", text):
         lines.write(line, line)
         lines.finish()
     return lines.parts

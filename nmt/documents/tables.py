@@ -122,9 +122,9 @@ def parse_json(text: str) -> list[Part]:
 
 
 def parse_po(text: str) -> list[Part]:
-    """Return the parts of a PO file: each empty or fuzzy `msgstr` becomes its `msgid`, as text to translate.
+    """Return the parts of a PO file: each empty or fuzzy `msgstr` is translated from its `msgid`.
 
-    Of plural forms, the first becomes `msgid` if there are others. Raises ValueError for what is no PO file.
+    Plural forms come from `msgid_plural`, the first of several from `msgid`. Raises ValueError for what is no PO file.
     """
     parts, at = list[Part](), 0
     for entry in po_entries(text):

@@ -10,7 +10,6 @@ import functools
 import hashlib
 import itertools
 import multiprocessing
-import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.errors import LostRankError
-from nmt.processes import child_variables, environment
+from nmt.processes import child_variables, environment, usable_cores
 from nmt.seeds import seed_of
 from nmt.text.lines import Pair, is_blank
 
@@ -262,7 +261,7 @@ def _mixed(x: Any) -> Any:
 
 
 def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Like `map`, but in one process per core, at most `MAX_PROCESSES`; few items are processed in this process.
+    """Like `map`, but in one process per usable core, at most `MAX_PROCESSES`; few items are processed in this process.
 
     Each process receives `work`, which may hold tokenizers, once, then items one by one. It exits when its pipe closes.
     `ProcessPoolExecutor` would pickle `work` with each item, and its processes would outlive a parent that is killed.
@@ -273,7 +272,7 @@ def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
         yield from map(work, head)
         return
     context = multiprocessing.get_context("spawn")  # forking a process with threads may deadlock
-    n_processes = min(os.cpu_count() or 1, MAX_PROCESSES)
+    n_processes = min(usable_cores(), MAX_PROCESSES)
     pipes: deque[Connection] = deque()  # one per process; the first has the oldest item
     processes = []
     try:

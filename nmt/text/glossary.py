@@ -2,8 +2,8 @@
 
     Ein Hund rennt.  ->  Ein Hund⟦=⟧ hound⟦/⟧ rennt.
 
-A model that was trained with `data.glossary` reads terms so (Dinu et al. 2019, "Training neural machine translation to
-apply terminology constraints"). The torch engine's search sees to them with any model, see `nmt.decode.constraints`.
+A model trained with `data.glossary` reads this (Dinu et al. 2019, "Training neural machine translation to apply
+terminology constraints"). With any model, the torch engine can constrain its search: `nmt.decode.constraints`.
 """
 
 import logging
@@ -77,9 +77,8 @@ def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int,
 
 def annotated(text: str, terms: Sequence[tuple[Span, str]]) -> str:
     """The text with the translations of terms, which are in order, behind them."""
-    for (_, end), target in reversed(terms):
-        text = f"{text[:end]}{TERM}{'' if UNSPACED.match(target) else ' '}{target}{END}{text[end:]}"
-    return text
+    notes = [f"{TERM}{'' if UNSPACED.match(target) else ' '}{target}{END}" for _, target in terms]
+    return replaced(text, [(end, end) for (_, end), _ in terms], notes)
 
 
 def with_terms(source: str, target: str, links: Iterable[tuple[Span, Span]], others: Sequence[str]) -> tuple[str, str]:

@@ -170,9 +170,9 @@ def in_context(before: str, text: str) -> str:
 
 def replaced(text: str, spans: Sequence[Span], new: Sequence[str]) -> str:
     """Return the text with each span, in ascending order, replaced by the new string of the same index."""
-    for (start, end), one in zip(reversed(spans), reversed(new), strict=True):
-        text = text[:start] + one + text[end:]
-    return text
+    starts, stops = [0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)]
+    kept = (text[start:stop] for start, stop in zip(starts, stops, strict=True))
+    return "".join(itertools.chain.from_iterable(zip(kept, [*new, ""], strict=True)))
 
 
 def is_blank(text: str) -> bool:

@@ -200,7 +200,7 @@ class Tokenizers(NamedTuple):
     @property
     def one_vocabulary(self) -> bool:
         """Whether each token id is the same piece on both sides, which shared embeddings require."""
-        return self.joint or self.source._pieces == self.target._pieces
+        return self.source._pieces == self.target._pieces
 
     @classmethod
     def from_models(cls, source: bytes, target: bytes, *, nfkc_source: bool, target_tag: str = "") -> "Tokenizers":

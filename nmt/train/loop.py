@@ -147,13 +147,13 @@ class Trainer:
             raise StoppedError(message, stopped_by, hint="the same command goes on from here")
         return self.progress
 
-    def _synchronize(self, n_workers: int) -> None:
+    def _synchronize(self, n_replicas: int) -> None:
         """Use the first rank's precision on all ranks, and store how many ranks or threads share a step."""
         progress = self.progress
         progress.bf16 = bool(broadcast(progress.bf16))
-        if progress.step and progress.n_ranks != n_workers:
-            log.info("replicas: %d instead of %d, so dropout is drawn anew", n_workers, progress.n_ranks)
-        progress.n_ranks = n_workers
+        if progress.step and progress.n_ranks != n_replicas:
+            log.info("replicas: %d instead of %d, so dropout is drawn anew", n_replicas, progress.n_ranks)
+        progress.n_ranks = n_replicas
 
     def run_steps(self, replicas: Replicas, report: Report, started: float) -> int:
         """Run steps until the budget is spent or a signal is received; return the signal's number, else 0.

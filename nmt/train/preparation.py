@@ -154,9 +154,9 @@ def _write_corpus(config: Config, directory: Path) -> None:
     sides = digests("source"), digests("target")
     if directions(data):  # a source of one direction may be a target of another
         sides = (np.concatenate(sides),) * 2
-    for name, n in ((name, n_shared(corpus, *sides)) for name, corpus in corpora.items()):
-        if n:
-            shared = f"{n} of {len(corpora[name])} pairs of {name} have a side that is also in train"
+    for name, corpus in corpora.items():
+        if n := n_shared(corpus, *sides):
+            shared = f"{n} of {len(corpus)} pairs of {name} have a side that is also in train"
             notes.append(f"{shared}: scores on it will be too high")
     summary = {"dev": [*map(astuple, dev)], "notes": notes, "n_lines": n_lines} | counts_of(sample(pairs))
     (directory / "corpus.json").write_text(json.dumps(summary), encoding="utf-8")
@@ -246,8 +246,7 @@ def annotated(pairs: Pairs, data: Data) -> Path:
                 if data.placeholders and glossary.TERM not in source[i]:
                     source[i], target[i] = placeholders.with_symbols(source[i], target[i], of_pair)
             for side, texts in zip(SIDES, (source, target), strict=True):
-                rows = RaggedArray.from_lists([[*text.encode()] for text in texts], np.uint8)
-                disk.append_rows(directory / side, rows)
+                disk.append_rows(directory / side, RaggedArray.from_lists([text.encode() for text in texts], np.uint8))
 
     return cached("annotated", [FORMAT, pairs.directory.name, data.glossary, data.placeholders], write)
 
@@ -260,9 +259,10 @@ def reserved_symbols(data: Data) -> list[str]:
 def train_tokenizers(corpus: Corpus) -> Tokenizers:
     """Train the tokenizer on the training pairs, one for both sides or one per side."""
     settings, data = corpus.config.tokenizer, corpus.config.data
-    reserved = reserved_symbols(data)
-    settings = settings.model_copy(update={"symbols": " ".join([settings.symbols, *reserved]).strip()})
+    settings = settings.model_copy(update={"symbols": " ".join([settings.symbols, *reserved_symbols(data)]).strip()})
     tags = [*map(tag_of, targets_of(data))]
+    if data.glossary and not settings.joint:
+        log.warning("with data.glossary, set tokenizer.joint=true: terms are then read in the pieces that are written")
 
     def write(directory: Path) -> None:
         pairs, notes = sample(corpus.train), []

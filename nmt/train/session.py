@@ -70,7 +70,7 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Confi
 
     Returns config and checkpoint, and whether the run resumes.
     """
-    # Asked first: another training may write the run's first checkpoint now, and the run's lock then says so.
+    # Before `read_newest`: if another training writes the first checkpoint in between, the run's lock reports it.
     was_trained = not fresh and run.holds_training()
     newest = None if fresh else read_newest(run, prefixes=())
     if newest is not None:
@@ -147,7 +147,7 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
         message = f"{run.path} was begun with other settings: {'; '.join(refused)}"
         raise ConfigError(message, hint=f"set them back, choose another run=PATH, or {OR_ANEW}")
     if changes:
-        log.info("%s goes on otherwise than it was begun: %s", run.path, "; ".join(changes.values()))
+        log.info("%s resumes with changed settings: %s", run.path, "; ".join(changes.values()))
     known = run.read_manifest().get("data", hashes)  # the user may have deleted a damaged manifest
     names = {name: None for name in (*hashes, *known) if not name.startswith("test.")}
     if other := [name for name in names if known.get(name) != hashes.get(name)]:
@@ -155,10 +155,10 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
         raise DataError(message, hint=f"bring the old files back, choose another run=PATH, or {OR_ANEW}")
 
 
-def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -> Progress:
+def train(session: Session, *, quiet: bool = False, n_threads: int | None = 1) -> Progress:
     """Write the run's files and train to the end of its budget, as rank 0.
 
-    On a CPU, `n_workers` threads share each step; None chooses the number that is fastest. Raises the errors of
+    On a CPU, `n_threads` threads share each step; None chooses the number that is fastest. Raises the errors of
     `Trainer.train`, and LostRankError if another rank ended.
     """
     run, settings, n_batches = session.run, session.config.train, session.data.n_batches
@@ -177,10 +177,10 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
             manifest = new_manifest(session.corpus.hashes, n_pairs, session.config.seed, reproducible=reproducible)
             run.write_manifest(manifest)
         if launched().n_ranks > 1:
-            n_workers = 1
-        elif n_workers is None:
+            n_threads = 1
+        elif n_threads is None:
             n_before = progress.n_ranks if resumed else None
-            n_workers = n_fitting_threads(session.model, len(session.tokenizers.target), settings, n_before)
+            n_threads = n_fitting_threads(session.model, len(session.tokenizers.target), settings, n_before)
         with ranks_joined():
             if trainer.finished():
                 finished = f"{run.path} is finished: {progress.step} steps in {clock(progress.elapsed_s)}"
@@ -188,8 +188,8 @@ def train(session: Session, *, quiet: bool = False, n_workers: int | None = 1) -
                 return progress
             if resumed:
                 log.info("going on from step %d of %s", progress.step, run.path)
-            log_training(session, progress, n_workers)
-            progress = trainer.train(n_workers)
+            log_training(session, progress, n_threads)
+            progress = trainer.train(n_threads)
     log.info("%s", ending(settings, progress, n_batches))
     best = f"best dev {settings.metric.upper()} {abs(progress.best or 0.0):.2f} at step {progress.best_step}"
     done = f"done: {progress.step} steps in {clock(progress.elapsed_s)}"
@@ -205,8 +205,8 @@ def check_replicas(n: int, device: torch.device) -> None:
         raise ConfigError(f"--replicas {n} on {n_threads} threads", hint="fewer, or more --threads")
 
 
-def log_training(session: Session, progress: Progress, n_workers: int) -> None:
-    """Log the sizes of corpus and model, the device, and the number of workers."""
+def log_training(session: Session, progress: Progress, n_threads: int) -> None:
+    """Log the sizes of corpus and model, the device, and the number of replicas."""
     data, model = session.data, session.model
     n_steps = math.ceil(data.n_batches / session.config.train.accumulate)
     if data.mixture is not None:
@@ -216,7 +216,7 @@ def log_training(session: Session, progress: Progress, n_workers: int) -> None:
     log.info(
         f"{session.run.path}: {data.n_epoch_pairs} pairs, {n_steps} steps an epoch, "
         f"{model.n_parameters / 1e6:.2f}M parameters{frozen}, {'bf16' if progress.bf16 else 'fp32'} on {model.device}, "
-        f"replicas: {n_ranks() * n_workers}, threads of each: {torch.get_num_threads() // n_workers}"
+        f"replicas: {n_ranks() * n_threads}, threads of each: {torch.get_num_threads() // n_threads}"
     )
 
 

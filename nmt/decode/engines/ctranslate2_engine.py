@@ -250,8 +250,9 @@ def load_export(
         check_loadable("ctranslate2", f"the export {path}", contents(path), str(path))
     kind, _, index = device.partition(":")
     on_cpu = kind == "cpu" or (kind == "auto" and not ctranslate2.get_cuda_device_count())
-    # OMP_NUM_THREADS comes from the user or --threads (see `set_environment_variables`).
-    n_threads = int(os.environ.get("OMP_NUM_THREADS", "").split(",")[0] or usable_cores())
+    # OMP_NUM_THREADS comes from the user or --threads (see `set_environment_variables`). OpenMP ignores invalid values.
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    n_threads = (int(first) if first.isdecimal() else 0) or usable_cores()
     try:
         engine = ctranslate2.Translator(
             str(path),

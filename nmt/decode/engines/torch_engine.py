@@ -126,7 +126,7 @@ def tracer(watch: WatchStep, batch: Sequence[int]) -> Callable[[TraceStep], None
     ended: set[int] = set()  # sentences whose best hypothesis has ended; the search may go on
 
     def trace(step: TraceStep) -> None:
-        new_tokens = step.candidates.tokens[:, 0].tolist()  # of the best candidates
+        new_tokens = step.candidates.tokens[:, 0].tolist()  # of the first candidates
         ended.update(sentence for sentence, token in zip(step.sentences, new_tokens, strict=True) if token == EOS)
         best = zip(step.sentences, step.live.tokens[:, 0].tolist(), strict=True)
         watch({batch[sentence]: tokens for sentence, tokens in best if sentence not in ended})
