@@ -122,7 +122,7 @@ def test_an_alignment_depends_on_its_pair_alone(choices: dict[str, Any], monkeyp
 def test_blank_and_long_pairs_have_no_links(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     translator = small_translator()
     monkeypatch.setattr(translator.engine, "max_length", 16)
-    blank, short, long = WordText.split(""), WordText.split("a cat"), WordText.split("the red dog runs " * 9)
+    blank, short, long = map(WordText.split, ("", "A\u2003CAT\u2003RUNS\u2003A", "the red dog runs " * 9))
     with caplog.at_level("WARNING", "nmt"):
         found = list(align(translator, [(blank, short), (short, blank), (short, long), (short, short)]))
     assert found[:3] == [[], [], []]

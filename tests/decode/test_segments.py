@@ -33,6 +33,7 @@ def test_long_line_is_split_at_sentence_ends_and_joined(caplog: pytest.LogCaptur
 
 
 def test_chinese_sentences_are_split_and_joined_without_spaces() -> None:
+    assert small_translator(target_lang="th").joiner == " "
     translator = small_translator(max_length=16, target_lang="zh")
     sentences = ["狗跑。", "猫！", "“狗？”"]
     (segments,) = split([Line(1, "".join(sentences))], TOKENIZER, 16)

@@ -142,15 +142,16 @@ def test_the_command_translates_documents(five_run: FiveRun, tmp_path: Path) -> 
     assert out_lines(run_nmt(*common[:3], "--format", "markdown", input=b"# **12**\n")) == ["# **12**"]
 
 
-def test_a_folder_is_translated_but_for_its_bad_documents_and_resumed(tmp_path: Path) -> None:
+def test_a_folder_is_translated_but_for_bad_documents(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     old, new = tmp_path / "a" / "b" / "c.txt", tmp_path / "a" / "new" / "b" / "c.txt"
     old.parent.mkdir(parents=True)
     old.write_text("da")
-    (tmp_path / "a" / "bad.json").write_text("{")
+    (tmp_path / "a" / "bad.csv").write_text("1,2")
     (tmp_path / "a" / "~$d.docx").write_text("of Word")
     for text in ("DA", "kept"):
         with pytest.raises(NmtError, match="1 of 2 documents could not be translated"):
             echo_file(tmp_path / "a", new.parents[1], resume=True)
+        assert "; --column NAME" in caplog.text
         assert new.read_text() == text
         new.write_text("kept")
 

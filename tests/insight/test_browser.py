@@ -319,7 +319,11 @@ def test_growth_is_stepped_through(browser: Any, grown: growth.Growth, tmp_path:
             weight = float(grown.cross[n, 0, 1, 0, 1])
             told = page.locator("#head-figure output").inner_text()
             assert float(told.split()[-1]) == pytest.approx(weight, abs=0.01), "weights have 8 bits"
-            check_places(page, grown, n)
+            # The words stand where their embeddings are, up to one scale and a shift.
+            find = "all => all.map(one => { const m = new DOMMatrix(one.style.transform); return [m.e, m.f]; })"
+            places, expected = page.locator(".word").evaluate_all(find), grown.positions[n].tolist()
+            spread = [[max(side) - min(side) for side in zip(*points, strict=True)] for points in (places, expected)]
+            assert spread[0][0] / spread[0][1] == pytest.approx(spread[1][0] / spread[1][1], rel=1e-3)
             slider.press("ArrowRight")
         for role in ("Previous piece", "Alignment", "End"):
             page.get_by_role("button", name=role).press("Enter")
@@ -368,14 +372,6 @@ def test_words_found_and_in_order_are_counted(browser: Any, grown: growth.Growth
         ):
             found = page.evaluate("([a, b]) => wordShares(a, b)", [translation, reference])
             assert found == [pytest.approx(n_found), in_order and pytest.approx(in_order)]
-
-
-def check_places(page: Any, grown: growth.Growth, n: int) -> None:
-    """The words stand where their embeddings are, up to one scale and a shift."""
-    find = "all => all.map(one => { const m = new DOMMatrix(one.style.transform); return [m.e, m.f]; })"
-    places, expected = page.locator(".word").evaluate_all(find), grown.positions[n].tolist()
-    spread = [[max(side) - min(side) for side in zip(*points, strict=True)] for points in (places, expected)]
-    assert spread[0][0] / spread[0][1] == pytest.approx(spread[1][0] / spread[1][1], rel=1e-3)
 
 
 def check_role(page: Any, grown: growth.Growth, role: str) -> None:

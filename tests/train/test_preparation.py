@@ -384,11 +384,9 @@ def test_a_tokenizer_is_one_of_both_sides_or_of_one_side(joint: bool, caplog: py
 
 
 @pytest.mark.parametrize("joint", [True, False])
-def test_with_nfkc_the_tokenizer_learns_the_source_as_it_will_see_it(
-    joint: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    corpus = joint_or_not(joint, [("ａｂａｂ", "，，"), ("ａｂ", "，")], nfkc_source=True, glossary=True)
-    tokenizers = train_tokenizers(corpus)
+def test_with_nfkc_the_tokenizer_learns_normalized_sources(joint: bool, caplog: pytest.LogCaptureFixture) -> None:
+    pairs = [("ａｂａｂ", "，，"), ("ａｂ", "，")]
+    tokenizers = train_tokenizers(joint_or_not(joint, pairs, nfkc_source=True, glossary=True))
     assert ("with data.glossary, set tokenizer.joint=true" in caplog.text) is not joint
     assert (tokenizers.source.nfkc, tokenizers.target.nfkc) == (True, False)
     assert tokenizers.source.decode(tokenizers.source.encode("ａｂ")) == "ab"
