@@ -32,7 +32,7 @@ class Echo:
 def in_order(
     _: Translator, pairs: Iterable[tuple[WordText, WordText]]
 ) -> Iterator[tuple[Links, list[dict[int, float]]]]:
-    """The links of `align_for_markup`, and shares as it gives them: tags cut the words of the source only."""
+    """Stand in for `align_for_markup`: link each source word to the target word at its offset."""
     for source, target in pairs:
         starts, shares = [start for start, _ in target.spans], [dict[int, float]() for _ in target.spans]
         links = [(i, bisect_right(starts, start) - 1) for i, (start, _) in enumerate(source.spans) if starts]

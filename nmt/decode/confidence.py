@@ -30,15 +30,15 @@ from nmt.text.words import WordText, bare_span
 log = logging.getLogger("nmt")
 
 N_NEWTON = 25  # steps of Newton's method, which needs about 6
-MAX_FIGURE = 1e9  # a valid calibration has only figures of a smaller magnitude
+MAX_FIGURE = 1e9  # a calibration with a coefficient of this absolute value or more is not valid
 LEAST_P = 1e-6  # probabilities are at least this, and at most 1 - LEAST_P, so that their logits are finite
 # On Tatoeba de-en, 2 % of 5,000 translations have a lower coverage: their chrF is 30, that of all others 60. Where a
 # translation leaves out one of two sentences, its coverage is lower in two cases of three.
 LEAST_COVERAGE = 0.4
 # Two to four words twice in a row, or one word three times; without spaces, one to nine characters three times.
 REPEATED = re.compile(r"(?<!\S)(?:(\S+(?: \S+){1,3}) \1|(\S+) \2 \2)(?!\S)")
-UNIT = re.compile(rf"[^\W{UNSPACED_SCRIPTS}]+|.", re.DOTALL)  # words and other characters: matched faster than letters
 REPEATED_CHARACTERS = re.compile(r"([^\W\d]{1,9}?)\1\1")
+UNIT = re.compile(rf"[^\W{UNSPACED_SCRIPTS}]+|.", re.DOTALL)  # texts are compared by words and single other characters
 
 Sample = tuple[float, float, bool]  # logit(p) and logit(q) of a word, and whether the word is right
 

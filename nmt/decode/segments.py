@@ -14,7 +14,7 @@ from nmt.text.tokenizer import Tokenizer
 log = logging.getLogger("nmt")
 
 SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？；])(?![。！？；”’」』）])\s*|(?<=[。！？；][”’」』）])\s*")
-UNSPACED = frozenset(["zh", "zho", "cmn", "yue", "ja", "jpn"])  # no space between sentences
+UNSPACED = frozenset(["zh", "zho", "cmn", "yue", "ja", "jpn"])  # languages without a space between sentences
 
 
 class Line(NamedTuple):

@@ -54,7 +54,7 @@ def translate_path(translator: Translator, source: Path, output: Path, resume: b
         translate_file(translator, source, output, **arguments)
         return
     paths = [path for path in sorted(source.rglob("*")) if path.suffix.lower() in SUFFIXES and path.is_file()]
-    paths = [path for path in paths if not path.name.startswith("~$")]  # of documents that are open in Office
+    paths = [path for path in paths if not path.name.startswith("~$")]  # lock files of open Office documents
     paths = [path for path in paths if not path.resolve().is_relative_to(output.resolve())]
     if not paths:
         raise InputError(f"{source} has no documents outside of {output}", hint=f"they end in {', '.join(SUFFIXES)}")

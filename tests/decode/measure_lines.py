@@ -17,7 +17,7 @@ from measure_glossary import links_of
 
 from nmt.decode.translator import Translator, load
 from nmt.evaluate import bleu_tokenizer, score
-from nmt.text.lines import Pair, iter_pairs
+from nmt.text.lines import Pair, iter_pairs, replaced
 from nmt.text.placeholders import patterns_of
 
 KINDS = ["{{name{}}}", "{{{}}}", "%{}$s", "${{x{}}}", '<x id="{}"/>', "https://a.de/b{}?x=1", "a{}@b-c.de", "{}"]
@@ -50,15 +50,15 @@ CHANGES: dict[str, Change] = {
 REPLACED = ["words replaced", "words replaced, taken out"]  # with the model's symbols, if it has any, and without
 
 
-def replaced(translator: Translator, pairs: list[Pair]) -> Iterator[list[str]]:
+def with_words_replaced(translator: Translator, pairs: list[Pair]) -> Iterator[list[str]]:
     """Source and target of each pair, with placeholders in place of words and of their translations."""
     random, links = Random(1), links_of(translator, [pair.source for pair in pairs], [pair.target for pair in pairs])
     for pair, of_pair in zip(pairs, links, strict=True):
-        texts = [pair.source, pair.target]
-        chosen = [*enumerate(random.sample(of_pair, min(len(of_pair), random.randint(1, 3))))]
-        for side in (0, 1):
-            for i, (start, end) in sorted(((i, link[side]) for i, link in chosen), key=lambda x: x[1], reverse=True):
-                texts[side] = f"{texts[side][:start]}{{name{i}}}{texts[side][end:]}"
+        chosen = random.sample(of_pair, min(len(of_pair), random.randint(1, 3)))
+        texts = list[str]()
+        for side, text in enumerate((pair.source, pair.target)):
+            spans = sorted((link[side], f"{{name{i}}}") for i, link in enumerate(chosen))
+            texts.append(replaced(text, [span for span, _ in spans], [name for _, name in spans]))
         yield texts
 
 
@@ -66,7 +66,7 @@ def main(run: str, source_file: str, target_file: str, *names: str) -> None:
     pairs, translator = list(iter_pairs([Path(source_file)], [Path(target_file)])), load(run, "cpu")
     for name in names or [*CHANGES, *REPLACED]:
         if name in REPLACED:
-            source, target = zip(*replaced(translator, pairs), strict=True)
+            source, target = zip(*with_words_replaced(translator, pairs), strict=True)
             model, update = load(run, "cpu"), {"placeholders": name == REPLACED[0]}
             model.protected = patterns_of([])
             model.config = model.config.model_copy(update={"data": model.config.data.model_copy(update=update)})

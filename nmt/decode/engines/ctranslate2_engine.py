@@ -33,7 +33,7 @@ from nmt.decode.options import Engine, Hypothesis, NBest, SearchOptions, Segment
 from nmt.distributed import LAUNCH_VARIABLES, launched
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.files import cached, hash_file
-from nmt.processes import child_variables, usable_cores
+from nmt.processes import child_variables, set_environment_variables, usable_cores
 from nmt.run.directory import RunDirectory
 from nmt.sandbox import check_loadable, is_known, mark_loadable
 from nmt.text import EOS, UNK
@@ -250,9 +250,8 @@ def load_export(
         check_loadable("ctranslate2", f"the export {path}", contents(path), str(path))
     kind, _, index = device.partition(":")
     on_cpu = kind == "cpu" or (kind == "auto" and not ctranslate2.get_cuda_device_count())
-    # OMP_NUM_THREADS comes from the user or --threads (see `set_environment_variables`). OpenMP ignores invalid values.
-    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    n_threads = (int(first) if first.isdecimal() else 0) or usable_cores()
+    set_environment_variables()  # replaces an invalid OMP_NUM_THREADS; a valid one is the user's, or of --threads
+    n_threads = int(os.environ.get("OMP_NUM_THREADS", "0").split(",")[0]) or usable_cores()
     try:
         engine = ctranslate2.Translator(
             str(path),
