@@ -155,9 +155,9 @@ def random_batch(n_pairs: int, first: int = 0, seed: int = 1) -> Batch:
 def gradient(
     model: Seq2Seq, batches: Sequence[Batch], settings: TrainSettings, *, n: int = 1, **options: Any
 ) -> dict[str, Tensor]:
-    """The gradient of a step with learning rate 0, shared by n threads, by parameter name."""
+    """The gradient of a step with learning rate 0, shared by n replicas, by parameter name."""
     replicas, optimizers = Replicas(model, n), make_optimizers(model, settings)
-    replicas.train()
+    replicas.model.train()
     train_step(replicas, optimizers, batches, StepOptions(settings, lr=0.0, seed=1, **options))
     replicas.close()
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}

@@ -68,8 +68,8 @@ def config_of(corpus: Path, run: str = "run", **changes: Any) -> Config:
     return Config.model_validate(tree)
 
 
-def run_training(config: Config, n_threads: int = 1, **options: Any) -> Progress:
-    return session.train(session.prepare(config, device="cpu", **options), quiet=True, n_threads=n_threads)
+def run_training(config: Config, n_replicas: int = 1, **options: Any) -> Progress:
+    return session.train(session.prepare(config, device="cpu", **options), quiet=True, n_replicas=n_replicas)
 
 
 def final_hash(config: Config) -> str:

@@ -25,7 +25,9 @@ def train(
     overrides: options.Overrides = None,
     fresh: Annotated[bool, typer.Option(help="Start anew; an old run is moved aside, never deleted.")] = False,
     dry_run: Annotated[bool, typer.Option(help="Check everything, estimate the cost, write nothing.")] = False,
-    replicas: Annotated[int, typer.Option(min=0, max=1024, help="Threads that share a step on a CPU; 0 is auto.")] = 0,
+    replicas: Annotated[
+        int, typer.Option(min=0, max=1024, help="Processes that share a step on a CPU; 0 is auto.")
+    ] = 0,
     device: options.Device = "auto",
 ) -> None:
     """Train a model, or resume training.
@@ -65,7 +67,7 @@ def run_training(
         prepared.on_start = open_log
         if settings.train.report:
             prepared.on_validation = partial(write_report, Path(settings.run))
-        session.train(prepared, quiet=quiet, n_threads=replicas or None)
+        session.train(prepared, quiet=quiet, n_replicas=replicas or None)
 
 
 def write_report(run: Path) -> None:

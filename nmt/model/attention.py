@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from nmt.config import ModelSettings
 from nmt.model import kernels
 from nmt.model.dropout import Dropout
+from nmt.model.kernels import Linear
 from nmt.model.positions import rotate
 
 
@@ -47,13 +48,11 @@ def weighted_sum(
     Returns:
         see `scaled_dot_product_attention`.
     """
-    n_keys = scores.size(-1)
     if mask is not None:
         scores = scores.masked_fill_(~mask, -math.inf)
-    scores, value = kernels.pad_keys(scores, value)  # the padding gets weight 0; it makes the softmax faster
     weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
     dropped = dropout(weights) if dropout else weights
-    return dropped.to(value.dtype) @ value, weights[..., :n_keys]
+    return dropped.to(value.dtype) @ value, weights
 
 
 def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
@@ -79,7 +78,7 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         d_model, self.n_heads = settings.d_model, settings.n_heads
         self.dropout = Dropout(settings.attention_dropout)
-        self.output = nn.Linear(d_model, d_model)  # the paper's W^O
+        self.output = Linear(d_model, d_model)  # the paper's W^O
         self.scaled = settings.attention != "dot"
         self.v = None  # the vector v of additive attention
         if settings.attention == "additive":
@@ -119,10 +118,13 @@ class MultiHeadAttention(nn.Module):
         if causal:
             assert mask is None
             mask = causal_mask(query.size(2), query.device)
-        if self.v is None:
-            heads, w = scaled_dot_product_attention(query, key, value, mask, self.dropout)
-        else:
-            heads, w = weighted_sum(additive_scores(query, key, self.v.to(key.dtype)), value, mask, self.dropout)
+        if kernels.prefers_fp32(query, key):
+            query, key, value = query.float(), key.float(), value.float()
+        with torch.autocast(query.device.type, enabled=False):  # computes in the dtype of its inputs
+            if self.v is None:
+                heads, w = scaled_dot_product_attention(query, key, value, mask, self.dropout)
+            else:
+                heads, w = weighted_sum(additive_scores(query, key, self.v.to(key.dtype)), value, mask, self.dropout)
         if weights is not None:
             weights.append(w)
         return self.merge_heads(heads)
@@ -138,7 +140,7 @@ class SelfAttention(MultiHeadAttention):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings)
-        self.query_key_value = nn.Linear(settings.d_model, 3 * settings.d_model)  # W^Q, W^K, W^V in one product
+        self.query_key_value = Linear(settings.d_model, 3 * settings.d_model)  # W^Q, W^K, W^V in one product
 
     def project(self, x: Tensor, rotation: Tensor | None = None) -> Tensor:
         """Project x to queries, keys and values, (B, T, 3, H, D/H).
@@ -172,8 +174,8 @@ class CrossAttention(MultiHeadAttention):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings)
-        self.query = nn.Linear(settings.d_model, settings.d_model)
-        self.key_value = nn.Linear(settings.d_model, 2 * settings.d_model)  # W^K and W^V in one product
+        self.query = Linear(settings.d_model, settings.d_model)
+        self.key_value = Linear(settings.d_model, 2 * settings.d_model)  # W^K and W^V in one product
 
     def keys_values(self, memory: Tensor) -> tuple[Tensor, ...]:
         """Project the encoder output (B, S, D) to keys and values, each (B, H, S, D/H)."""

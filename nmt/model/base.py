@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from nmt.config import ModelSettings
 from nmt.errors import ConfigError
 from nmt.model.dropout import Dropout
+from nmt.model.kernels import Linear
 
 PART_OF = {  # first component of a parameter's name -> name of the model part in train.freeze
     "source_embedding": "embeddings",
@@ -55,7 +56,7 @@ class Seq2Seq(nn.Module, abc.ABC):
         d_model, tied = settings.d_model, settings.tied_embeddings
         self.source_embedding = nn.Embedding(n_source_vocab, d_model)
         self.target_embedding = self.source_embedding if tied == "all" else nn.Embedding(n_target_vocab, d_model)
-        self.projection = nn.Linear(d_model, n_target_vocab, bias=settings.projection_bias)
+        self.projection = Linear(d_model, n_target_vocab, bias=settings.projection_bias)
         self.dropout = Dropout(settings.dropout)
 
     def reset_parameters(self) -> None:

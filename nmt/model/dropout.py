@@ -1,25 +1,8 @@
 """Dropout that is fast on a CPU: one random int64 decides eight elements, instead of one Bernoulli sample for each."""
 
-import contextlib
-import threading
-from collections.abc import Iterator
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-_of_thread = threading.local()
-
-
-@contextlib.contextmanager
-def dropout_seeded(seed: int) -> Iterator[None]:
-    """Seed dropout: on the CPU for this thread only, on other devices for the whole process."""
-    torch.manual_seed(seed)  # for devices other than the CPU, which only one thread uses
-    _of_thread.generator = torch.Generator().manual_seed(seed)
-    try:
-        yield
-    finally:
-        del _of_thread.generator
 
 
 class Dropout(nn.Module):
@@ -40,7 +23,7 @@ class Dropout(nn.Module):
             return F.dropout(x, self.p)
         n_dropped = min(max(round(self.p * 256), 1), 255)  # of 256 byte values
         words = torch.empty(-(-x.numel() // 8), dtype=torch.int64)
-        words.random_(-(2**63), None, generator=getattr(_of_thread, "generator", None))  # all 64 bits random
+        words.random_(-(2**63), None)  # all 64 bits random
         keep = words.view(torch.uint8)[: x.numel()].view(x.shape)
         keep = keep.clamp_(n_dropped - 1, n_dropped).sub_(n_dropped - 1)  # 0 or 1; comparing takes ten times as long
         return x * keep.to(x.dtype).mul_(256 / (256 - n_dropped))

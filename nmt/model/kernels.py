@@ -3,22 +3,22 @@
 The numbers in the comments were measured with torch 2.13 on two x86-64 cores.
 """
 
-import math
 import timeit
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-
-SIMD_KEYS = 16  # the CPU's softmax over 15 keys takes ten times as long as over 16
+from torch import Tensor, nn
 
 
 def prefers_fused(query: Tensor) -> bool:
-    """Whether torch's fused attention is faster than equation 1 written out.
-
-    On a CPU, the backward pass of fused attention takes 2 (fp32) to 9 (bf16) times as long.
-    """
+    """Whether fused attention is faster; on a CPU, its backward pass takes 2 (fp32) to 9 (bf16) times as long."""
     return query.device.type != "cpu" or not torch.is_grad_enabled()
+
+
+def prefers_fp32(query: Tensor, key: Tensor) -> bool:
+    """Whether bf16 attention has so few scores that compiling its matmuls, see `Linear`, takes longer than fp32."""
+    is_small = query[..., 0].numel() * key.size(-2) < 2**17
+    return is_small and query.dtype == torch.bfloat16 and torch.is_autocast_enabled("cpu")
 
 
 def bf16_is_faster(device: torch.device) -> bool:
@@ -32,20 +32,22 @@ def bf16_is_faster(device: torch.device) -> bool:
         a, b = torch.ones(2048, 512, dtype=dtype), torch.ones(512, 512, dtype=dtype)  # as large as in training
         return min(timeit.repeat(lambda: a @ b, number=1, repeat=n_rounds))
 
-    def speedup(n_rounds: int) -> float:
-        return fastest_s(torch.float32, n_rounds) / fastest_s(torch.bfloat16, n_rounds)
-
     # Two rounds first: a CPU that emulates bf16 takes up to a second per matmul.
-    return speedup(2) > 0.5 and speedup(20) > 1.5
+    rounds = (2, 0.5), (20, 1.5)
+    return all(fastest_s(torch.float32, n) > speedup * fastest_s(torch.bfloat16, n) for n, speedup in rounds)
 
 
-def pad_keys(scores: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Pad scores (..., T, S) with -inf and value (..., S, d) with 0 to `SIMD_KEYS` keys, which changes no weight.
+class Linear(nn.Linear):
+    """A linear layer. With autocast on a CPU, the number of rows of its bf16 matmuls is rounded up.
 
-    Only in training: elsewhere attention is fused.
+    oneDNN compiles a bf16 matmul for each new shape, which takes up to 25 times as long as a small matmul. Batches have
+    hundreds of shapes. With rounded sizes, most are in oneDNN's cache.
     """
-    n_keys = scores.size(-1)
-    if n_keys >= SIMD_KEYS or not torch.is_grad_enabled() or scores.device.type != "cpu":
-        return scores, value
-    missing = SIMD_KEYS - n_keys
-    return F.pad(scores, (0, missing), value=-math.inf), F.pad(value, (0, 0, 0, missing))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
+            return super().forward(x)
+        rows = x.flatten(0, -2).bfloat16()
+        multiple = 1 << max(len(rows).bit_length() - 4, 5)  # adds at most an eighth of the rows, or 31
+        padded = F.pad(rows, (0, 0, 0, -len(rows) % multiple))
+        return super().forward(padded)[: len(rows)].view(*x.shape[:-1], -1)

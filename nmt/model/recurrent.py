@@ -19,6 +19,7 @@ from nmt.config import ModelSettings
 from nmt.model.attention import additive_scores, uniform, weighted_sum
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.dropout import Dropout
+from nmt.model.kernels import Linear
 from nmt.text import PAD
 
 Sequence = TypeVar("Sequence", Tensor, PackedSequence)
@@ -81,11 +82,11 @@ class GlobalAttention(nn.Module):
         self.dropout = Dropout(settings.attention_dropout)
         self.query = self.key = cast(nn.Module, nn.Identity())
         if self.scoring in ("general", "additive"):
-            self.query = nn.Linear(d_model, d_model, bias=False)
+            self.query = Linear(d_model, d_model, bias=False)
         if self.scoring == "additive":
-            self.key = nn.Linear(d_model, d_model)
+            self.key = Linear(d_model, d_model)
             self.v = nn.Parameter(uniform(d_model))
-        self.output = nn.Linear(2 * d_model, d_model, bias=False)
+        self.output = Linear(2 * d_model, d_model, bias=False)
 
     def forward(self, hidden: Tensor, keys: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Return tanh(W [context; hidden]) (B, T, D), equation 5 of Luong et al., and attention weights (B, T, S).

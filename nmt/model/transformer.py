@@ -16,6 +16,7 @@ from nmt.config import ModelSettings
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.dropout import Dropout
+from nmt.model.kernels import Linear
 from nmt.model.positions import rotary_positions, sinusoidal_positions
 from nmt.text import PAD
 
@@ -43,9 +44,9 @@ class FeedForward(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.inner = nn.Linear(settings.d_model, settings.d_ff)
+        self.inner = Linear(settings.d_model, settings.d_ff)
         self.activation = ACTIVATIONS[settings.activation]
-        self.outer = nn.Linear(settings.d_ff, settings.d_model)
+        self.outer = Linear(settings.d_ff, settings.d_model)
         self.dropout = Dropout(settings.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ def decoder_input(model: Seq2Seq, batch: Batch, prediction_rate: float, seed: in
     choice is which tokens are replaced, each with probability `prediction_rate`. It is seeded per sentence, so it does
     not depend on ranks or micro-batches.
     """
-    if prediction_rate == 0 or not batch.lines:  # a rank or thread without sentences contributes no loss
+    if prediction_rate == 0 or not batch.lines:  # a rank or replica without sentences contributes no loss
         return batch.tgt_in
     generators = [torch.Generator().manual_seed(seed_of(seed, line)) for line in batch.lines]
     draws = [torch.rand(batch.tgt_in.size(1), generator=generator) for generator in generators]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from nmt.train.loop import Session, uses_bf16
-from nmt.train.memory import n_fitting_threads, peak_memory, split_on_out_of_memory
+from nmt.train.memory import n_fitting_replicas, peak_memory, split_on_out_of_memory
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
 from nmt.train.report import clock
@@ -25,20 +25,20 @@ class Measurement:
     epoch_s: float  # seconds per epoch, without validations
     tokens_per_s: float  # target tokens
     memory: int  # peak memory in bytes; 0 if the system does not report it
-    n_threads: int
+    n_replicas: int
     bf16: bool
     non_padding: float  # share of positions that are not padding
 
 
-def measure(session: Session, n_threads: int | None = None) -> Measurement:
-    """Time two steps with the largest batch, shared by `n_threads`, or as many as a training would use."""
+def measure(session: Session, n_replicas: int | None = None) -> Measurement:
+    """Time two steps with the largest batch, shared by `n_replicas` processes, or as many as a training would use."""
     settings, model, data = session.config.train, session.model, session.data
     batches = list(islice(data.batches(0), MAX_BATCHES))
     largest = max(batches, key=lambda batch: batch.n_positions)
     bf16 = uses_bf16(settings, model.device)
     optimizers = make_optimizers(model, settings)
-    n_threads = n_threads or n_fitting_threads(model, len(session.tokenizers.target), settings)
-    replicas = Replicas(model.train(), n_threads)
+    n_replicas = n_replicas or n_fitting_replicas(model, len(session.tokenizers.target), settings)
+    replicas = Replicas(model.train(), n_replicas)
     batch_s, max_positions = math.inf, 0
     for seed in range(2):  # the first step is slower, because it also allocates memory
         start = time.perf_counter()
@@ -54,21 +54,20 @@ def measure(session: Session, n_threads: int | None = None) -> Measurement:
         epoch_s=batch_s * data.n_batches * n_positions / len(batches) / largest.n_positions,
         tokens_per_s=largest.n_target_tokens / batch_s,
         memory=peak_memory(model.device),
-        n_threads=n_threads,
+        n_replicas=n_replicas,
         bf16=bf16,
         non_padding=n_tokens / n_positions,
     )
 
 
-def dry_run(session: Session, n_threads: int | None = None) -> list[str]:
+def dry_run(session: Session, n_replicas: int | None = None) -> list[str]:
     """Return the size of the model and the result of `measure` as lines of text for the user. Writes no file."""
-    settings, model, found = session.config.train, session.model, measure(session, n_threads)
+    settings, model, found = session.config.train, session.model, measure(session, n_replicas)
     lines = [f"parameters  {model.n_parameters:,}"]
     non_padding = f"{found.non_padding:.1%} non-padding"
     lines.append(f"batches     {session.data.n_batches} an epoch, {non_padding}, {found.n_steps} steps an epoch")
-    precision = "bf16" if found.bf16 else "fp32"
-    speed = f"{found.tokens_per_s:,.0f} target tokens a second"
-    lines.append(f"speed       {speed}, {precision} on {model.device}, {found.n_threads} threads")
+    where = f"{'bf16' if found.bf16 else 'fp32'} on {model.device}, replicas: {found.n_replicas}"
+    lines.append(f"speed       {found.tokens_per_s:,.0f} target tokens a second, {where}")
     if found.memory:
         lines.append(f"memory      {found.memory / 1e9:.2f} GB")
     limits = [found.epoch_s * settings.max_epochs] if settings.max_epochs else []

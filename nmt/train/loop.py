@@ -1,8 +1,8 @@
 """The training loop: steps, validations and checkpoints, until the budget (steps, epochs or minutes) is spent.
 
-Random numbers are a function of the seed, the step, the micro-batch and the thread. The order of the data is a function
-of the seed and the epoch. A run that is resumed with as many ranks and threads as before therefore equals a run that
-was never stopped, bit for bit. With a budget in minutes the two differ, because the learning rate depends on the clock.
+Random numbers are a function of the seed, the step, the micro-batch and the replica. The order of the data is one of
+the seed and the epoch. So a run that is resumed with as many ranks and replicas as before equals a run that was never
+stopped, bit for bit. With a budget in minutes the two differ, because the learning rate depends on the clock.
 """
 
 import contextlib
@@ -113,20 +113,19 @@ class Trainer:
         """Counts and the history of validations; `Checkpointer.resume` replaces this object."""
         return self.state.progress
 
-    def train(self, n_threads: int = 1) -> Progress:
+    def train(self, n_replicas: int = 1) -> Progress:
         """Train to the end of the budget.
 
         Args:
-            n_threads: number of threads that share each step on a CPU. With several ranks it must be 1: steps are
-                shared by ranks or by threads, not by both.
+            n_replicas: number of processes that share each step on a CPU; 1 if there are several ranks.
         Raises:
             StoppedError: Ctrl-C or SIGTERM was received; everything is saved.
             DivergedError: gradients or the dev loss are still NaN or infinite after `MAX_ROLLBACKS` rollbacks.
             OutputError: the final checkpoint cannot be written.
         """
-        self._synchronize(n_ranks() * n_threads)
+        self._synchronize(n_ranks() * n_replicas)
         report = Report(self.spent(), quiet=self.quiet)
-        replicas = Replicas(parallel(self.state.model), n_threads)
+        replicas = Replicas(parallel(self.state.model), n_replicas)
         started = time.monotonic() - self.progress.elapsed_s
         with stop_signals() as self.stop, contextlib.closing(report), contextlib.closing(replicas):
             while True:
@@ -148,7 +147,7 @@ class Trainer:
         return self.progress
 
     def _synchronize(self, n_replicas: int) -> None:
-        """Use the first rank's precision on all ranks, and store how many ranks or threads share a step."""
+        """Use the first rank's precision on all ranks, and store how many ranks or replicas share a step."""
         progress = self.progress
         progress.bf16 = bool(broadcast(progress.bf16))
         if progress.step and progress.n_ranks != n_replicas:
@@ -172,7 +171,7 @@ class Trainer:
             if self.over() or stopped_by:
                 return stopped_by
             options = step_options(self.config, progress, self.spent())
-            replicas.train()  # validation sets eval mode
+            replicas.model.train()  # validation sets eval mode
             step = functools.partial(train_step, replicas, self.state.optimizers, options=options)
             figures, progress.max_positions = split_on_out_of_memory(step, micro_batches, progress.max_positions)
             loss, nll = summed(figures.loss, figures.nll)  # over ranks

@@ -1,4 +1,4 @@
-"""Limits of memory: for the model, the number of threads that share a step, and batches."""
+"""Limits of memory: for the model, the number of replicas that share a step, and batches."""
 
 import logging
 import math
@@ -23,9 +23,7 @@ Result = TypeVar("Result")
 
 SMALLER_MODEL = "lower model.d_model, model.d_ff, the number of layers or tokenizer.vocab_size"  # hint of errors
 
-# Minimum number of tokens per replica and step. At d_model 128, two replicas with 384 tokens each are as fast as one
-# model with two torch threads if both cores are idle, and twice as fast if another program uses one of the cores.
-MIN_THREAD_TOKENS = 384
+MIN_REPLICA_TOKENS = 384  # per replica and step; with fewer, most of a step does not depend on their number
 
 
 def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -> None:
@@ -51,16 +49,16 @@ def memory_of(device: torch.device) -> int:
     return 2**60  # Windows
 
 
-def n_fitting_threads(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_before: int | None = None) -> int:
+def n_fitting_replicas(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_before: int | None = None) -> int:
     """The number of replicas that trains fastest: on a CPU one per core, if half of the memory suffices; on a GPU 1.
 
     A resumed run keeps its number of replicas, `n_before`, because each has its own dropout.
     """
     if model.device.type != "cpu":
         return 1
-    n_threads = n_before or settings.batch_tokens * settings.accumulate // MIN_THREAD_TOKENS
+    n_replicas = n_before or settings.batch_tokens * settings.accumulate // MIN_REPLICA_TOKENS
     each = 4 * model.n_trainable + 12 * settings.batch_tokens * n_vocab  # gradient, three tensors as large as logits
-    return max(1, min(n_threads, torch.get_num_threads(), memory_of(model.device) // 2 // each))
+    return max(1, min(n_replicas, torch.get_num_threads(), memory_of(model.device) // 2 // each))
 
 
 def split_on_out_of_memory(

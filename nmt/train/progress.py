@@ -55,7 +55,7 @@ class Progress:
     n_worse: int = 0  # validations since the best one
     n_skipped: int = 0  # consecutive steps without a finite gradient
     n_rollbacks: int = 0  # each lowers the learning rate
-    n_ranks: int = 1  # processes or threads that shared the last step; each has its own dropout
+    n_ranks: int = 1  # ranks or replicas that shared the last step; each has its own dropout
     max_positions: NonNegativeInt = 0  # limit of a micro-batch, set after running out of memory; 0 for none
     bf16: bool = False  # the precision chosen at the start; a resumed run keeps it
     n_snapshots: NonNegativeInt = 0  # snapshots that were due when the last one was written

@@ -1,90 +1,122 @@
-"""Data parallelism with threads: each thread computes the gradient of its share of a batch with a replica of the model.
+"""Data parallelism on a CPU: processes with one set of weights, each of which computes the gradient of its share.
 
-torch releases the GIL while it computes, and a backward pass runs in the thread that calls it. These threads wait for
-each other only at the end of a step; torch's own threads synchronize at every operation. Unlike processes, the threads
-share one set of weights and one update, so they need no communication.
+The first replica is the model itself, in this process. Each of the others is in a process that waits at a pipe for its
+share of a batch, and adds its gradient to memory that this process reads. Threads would wait for one GIL, which a small
+model holds for most of a step.
 """
 
-import copy
-from collections import defaultdict
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TypeVar
+import ctypes
+import mmap
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-Result = TypeVar("Result")
+from nmt.errors import LostRankError
+from nmt.train.signals import SIGNALS
+
+# A fork starts at once and shares memory until it is written. CUDA and the libraries of other systems do not allow it.
+METHOD = "fork" if sys.platform == "linux" and not torch.cuda.is_available() else "spawn"
 
 
 class Replicas:
-    """A model and its replicas, one per thread. With several ranks, the model comes from `distributed.parallel`."""
+    """A model and its replicas. With several ranks, the model comes from `distributed.parallel`.
+
+    With more than one replica, the weights of `model` move to shared memory: change them in place.
+    """
 
     def __init__(self, model: nn.Module, n: int = 1) -> None:
-        self.model = model  # the optimizer updates its weights; with one thread, it is also the only replica
-        # Maps each parameter of `model` to the parameters of the replicas, which share its storage.
-        self.copies: defaultdict[nn.Parameter, list[nn.Parameter]] = defaultdict(list)
-        self.models = [model] if n == 1 else [self._replica() for _ in range(n)]
-        # `torch.set_num_threads` affects only the thread that calls it. The main thread, which runs the optimizer and
-        # validation, still uses all cores.
-        self.n_torch_threads_each = max(torch.get_num_threads() // n, 1)
-        self.pool = ThreadPoolExecutor(n, "nmt-replica", self._start_thread)
+        self.model, self.n = model, n
+        self.n_torch_threads = torch.get_num_threads()  # of the optimizer and of validation
+        self.n_torch_threads_each = max(self.n_torch_threads // n, 1)
+        self.trained = [p for p in model.parameters() if p.requires_grad]
+        for parameter in model.parameters() if n > 1 else ():
+            parameter.data = shared(parameter).copy_(parameter.data)
+        self.gradients = [[shared(p) for p in self.trained] for _ in range(n - 1)]  # of the other replicas
+        self.connections: list[Connection] = []
+        self.processes: list[Any] = []
+        context: Any = get_context(METHOD)
+        for gradients in self.gradients:
+            connection, other_end = context.Pipe()
+            arguments = (other_end, connection, model, gradients, self.n_torch_threads_each)
+            process = context.Process(target=serve, args=arguments, name="nmt-replica", daemon=True)
+            process.start()
+            other_end.close()
+            self.connections.append(connection)
+            self.processes.append(process)
 
-    def _replica(self) -> nn.Module:
-        """Return a copy of the model whose parameters share storage with the model's.
+    def backward(self, work: Callable[..., Tensor], shares: Sequence[tuple[Any, ...]]) -> list[Tensor]:
+        """Call work(replica, *share) in all replicas, in parallel; set the gradients of `model` to the sums.
 
-        Tied weights become one parameter per module, so the gradient of an embedding can be sparse even if it is tied
-        to the projection, whose gradient is dense. A sparse gradient has only the rows of the batch's tokens.
+        Returns the results in order. The order of addition is fixed, so the sums are the same bit for bit. Raises the
+        error of a replica when all are done, and LostRankError if a process has ended.
         """
-        replica = copy.deepcopy(self.model, {id(p): p for p in self.model.parameters()})
-        for module in replica.modules():
-            for name, shared in list(module.named_parameters(recurse=False)):
-                parameter = nn.Parameter(shared.data, shared.requires_grad)
-                setattr(module, name, parameter)
-                self.copies[shared].append(parameter)
-            if isinstance(module, nn.Embedding):
-                module.sparse = True
-        return replica
-
-    def _start_thread(self) -> None:
-        torch.set_num_threads(self.n_torch_threads_each)
-        # Autocast's cache of cast weights is global and cleared when a thread exits its outermost autocast context.
-        # So these threads never leave an outer context, and `run` clears the cache.
-        torch.autocast_increment_nesting()
-
-    def run(self, work: Callable[[int, nn.Module], Result]) -> list[Result]:
-        """Call work(i, replica i) for all replicas, in parallel; return the results in order."""
-        if len(self.models) == 1:
-            return [work(0, self.models[0])]
+        self.model.zero_grad(set_to_none=True)
+        answers: list[Any] = []
         try:
-            futures = [self.pool.submit(work, i, model) for i, model in enumerate(self.models)]
-            wait(futures)
-        finally:
-            torch.clear_autocast_cache()
-        return [future.result() for future in futures]
-
-    def train(self) -> None:
-        for model in self.models:
-            model.train()
-
-    def zero_grad(self) -> None:
-        for model in (self.model, *self.models):
-            model.zero_grad(set_to_none=True)
-
-    def collect_gradients(self) -> None:
-        """Set the gradients of `model` to the sums over all replicas. Without replicas, `model` has its gradients.
-
-        The order of addition is fixed, so the sums are the same bit for bit.
-        """
-        for parameter, copies in self.copies.items():
-            for one in copies:
-                gradient, one.grad = one.grad, None
-                if gradient is None:
-                    continue
-                if parameter.grad is None:
-                    parameter.grad = gradient.to_dense() if gradient.is_sparse else gradient
-                else:
+            for connection, share in zip(self.connections, shares[1:], strict=True):
+                connection.send_bytes(pickle.dumps((work, share)))  # send() would need space in /dev/shm for tensors
+            try:
+                torch.set_num_threads(self.n_torch_threads_each)
+                answers.append(work(self.model, *shares[0]))
+            finally:
+                torch.set_num_threads(self.n_torch_threads)
+                answers += [pickle.loads(connection.recv_bytes()) for connection in self.connections]  # noqa: S301
+        except (EOFError, ConnectionError) as error:
+            raise LostRankError("a process of --replicas has ended", hint="was there enough memory?") from error
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        for gradients in self.gradients:
+            for parameter, gradient in zip(self.trained, gradients, strict=True):
+                if parameter.grad is not None:
                     parameter.grad.add_(gradient)
+        return answers
 
     def close(self) -> None:
-        self.pool.shutdown()
+        for process in self.processes:
+            process.kill()  # after an error it may still compute
+            process.join()
+
+
+def shared(x: Tensor) -> Tensor:
+    """Return zeros with the shape of x, in memory that is shared with processes that start later."""
+    if METHOD == "spawn":
+        return torch.zeros_like(x).share_memory_()  # type: ignore[no-any-return, no-untyped-call]
+    memory = mmap.mmap(-1, max(x.nbytes, 1))  # share_memory_ would need space in /dev/shm, which has 64 MB in Docker
+    return torch.frombuffer(memory, dtype=x.dtype, count=x.numel()).view_as(x)
+
+
+def serve(connection: Connection, other_end: Connection, model: nn.Module, gradients: list[Tensor], n: int) -> None:
+    """Compute gradients with n torch threads until the parent ends or closes the pipe."""
+    other_end.close()  # so that the end of the parent closes the pipe
+    if sys.platform == "linux":  # end at once, because a forked process holds the lock of the run
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: the signal at the end of the parent
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)  # the parent finishes its step
+
+    def loop() -> None:
+        torch.set_num_threads(n)
+        for parameter, gradient in zip([p for p in model.parameters() if p.requires_grad], gradients, strict=True):
+            parameter.grad = gradient
+        with suppress(EOFError, ConnectionError):
+            while True:
+                work, share = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the parent
+                torch._foreach_zero_(gradients)
+                try:
+                    answer = work(model.train(), *share)
+                except Exception as error:
+                    answer = error
+                connection.send_bytes(pickle.dumps(answer))
+
+    thread = threading.Thread(target=loop)  # after a fork, OpenMP hangs in a thread that has used it before
+    thread.start()
+    thread.join()

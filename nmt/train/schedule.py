@@ -24,9 +24,8 @@ def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: fl
 
 
 def prediction_rate(settings: TrainSettings, progress: float) -> float:
-    """The probability that the decoder's input is the model's prediction instead of the true token, 0-1.
+    """The probability that the decoder reads a prediction instead of the true token, at a share of the budget, 0-1.
 
-    With teacher forcing it is 0. In scheduled sampling it rises linearly from 0 to `sampling_rate` (Bengio et al. 2015,
-    section 2.4) with `progress`, the share of the budget already spent, 0-1.
+    In scheduled sampling it rises linearly (Bengio et al. 2015, section 2.4).
     """
     return settings.sampling_rate * progress if settings.decoder_input == "scheduled_sampling" else 0.0

@@ -24,7 +24,7 @@ from nmt.text.batches import TrainingData
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.corpora import training_corpora
 from nmt.train.loop import Session, Trainer
-from nmt.train.memory import check_memory, n_fitting_threads
+from nmt.train.memory import check_memory, n_fitting_replicas
 from nmt.train.preparation import Corpus, drop_lengths, read_corpus, train_tokenizers
 from nmt.train.presets import fit_validation, with_unset
 from nmt.train.progress import OR_ANEW, Progress, ending
@@ -155,10 +155,10 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
         raise DataError(message, hint=f"bring the old files back, choose another run=PATH, or {OR_ANEW}")
 
 
-def train(session: Session, *, quiet: bool = False, n_threads: int | None = 1) -> Progress:
+def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) -> Progress:
     """Write the run's files and train to the end of its budget, as rank 0.
 
-    On a CPU, `n_threads` threads share each step; None chooses the number that is fastest. Raises the errors of
+    On a CPU, `n_replicas` processes share each step; None chooses the number that is fastest. Raises the errors of
     `Trainer.train`, and LostRankError if another rank ended.
     """
     run, settings, n_batches = session.run, session.config.train, session.data.n_batches
@@ -177,10 +177,10 @@ def train(session: Session, *, quiet: bool = False, n_threads: int | None = 1) -
             manifest = new_manifest(session.corpus.hashes, n_pairs, session.config.seed, reproducible=reproducible)
             run.write_manifest(manifest)
         if launched().n_ranks > 1:
-            n_threads = 1
-        elif n_threads is None:
+            n_replicas = 1
+        elif n_replicas is None:
             n_before = progress.n_ranks if resumed else None
-            n_threads = n_fitting_threads(session.model, len(session.tokenizers.target), settings, n_before)
+            n_replicas = n_fitting_replicas(session.model, len(session.tokenizers.target), settings, n_before)
         with ranks_joined():
             if trainer.finished():
                 finished = f"{run.path} is finished: {progress.step} steps in {clock(progress.elapsed_s)}"
@@ -188,8 +188,8 @@ def train(session: Session, *, quiet: bool = False, n_threads: int | None = 1) -
                 return progress
             if resumed:
                 log.info("going on from step %d of %s", progress.step, run.path)
-            log_training(session, progress, n_threads)
-            progress = trainer.train(n_threads)
+            log_training(session, progress, n_replicas)
+            progress = trainer.train(n_replicas)
     log.info("%s", ending(settings, progress, n_batches))
     best = f"best dev {settings.metric.upper()} {abs(progress.best or 0.0):.2f} at step {progress.best_step}"
     done = f"done: {progress.step} steps in {clock(progress.elapsed_s)}"
@@ -198,14 +198,14 @@ def train(session: Session, *, quiet: bool = False, n_threads: int | None = 1) -
 
 
 def check_replicas(n: int, device: torch.device) -> None:
-    """Raise ConfigError if the threads of this process cannot share a step as `--replicas` wants."""
+    """Raise ConfigError if `--replicas` processes cannot share a step."""
     if n > 1 and (device.type != "cpu" or launched().n_ranks > 1):
         raise ConfigError("--replicas share a CPU", hint="for several GPUs: torchrun -m nmt train …")
     if n > (n_threads := torch.get_num_threads()):
         raise ConfigError(f"--replicas {n} on {n_threads} threads", hint="fewer, or more --threads")
 
 
-def log_training(session: Session, progress: Progress, n_threads: int) -> None:
+def log_training(session: Session, progress: Progress, n_replicas: int) -> None:
     """Log the sizes of corpus and model, the device, and the number of replicas."""
     data, model = session.data, session.model
     n_steps = math.ceil(data.n_batches / session.config.train.accumulate)
@@ -216,7 +216,7 @@ def log_training(session: Session, progress: Progress, n_threads: int) -> None:
     log.info(
         f"{session.run.path}: {data.n_epoch_pairs} pairs, {n_steps} steps an epoch, "
         f"{model.n_parameters / 1e6:.2f}M parameters{frozen}, {'bf16' if progress.bf16 else 'fp32'} on {model.device}, "
-        f"replicas: {n_ranks() * n_threads}, threads of each: {torch.get_num_threads() // n_threads}"
+        f"replicas: {n_ranks() * n_replicas}, threads of each: {torch.get_num_threads() // n_replicas}"
     )
 
 

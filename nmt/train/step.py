@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from nmt.config import TrainSettings
 from nmt.distributed import n_ranks, rank, unwrapped
 from nmt.errors import NmtError
-from nmt.model.dropout import dropout_seeded
 from nmt.seeds import seed_of
 from nmt.text import PAD
 from nmt.text.batches import Batch
@@ -50,21 +49,17 @@ def train_step(
 ) -> StepFigures:
     """Update the weights once from several micro-batches, with the same gradient as one large batch.
 
-    All ranks receive the same micro-batches, and each computes its part of every one. If there is one rank, its threads
-    share the micro-batches (`shares_of`). Returns the gradient norm and counts of the whole step. loss and nll are sums
-    over this rank's tokens, divided by the number of tokens of all ranks, so the caller has to sum them over ranks.
+    All ranks receive the same micro-batches, and each computes its part of every one. With one rank, its replicas share
+    the micro-batches (`shares_of`). Returns the gradient norm and counts of the whole step. loss and nll are sums over
+    this rank's tokens, divided by the number of tokens of all ranks, so the caller has to sum them over ranks.
     """
     n_tokens = sum(batch.n_target_tokens for batch in micro_batches)
     scale = n_ranks() / n_tokens  # mean over tokens; n_ranks undoes DDP's division by the number of ranks
     own = [batch.split(n_ranks())[rank()] for batch in micro_batches]
-    n_threads = len(replicas.models)
-    shares = shares_of(own, n_threads)
-
-    replicas.zero_grad()
-    sums = replicas.run(
-        lambda thread, model: forward_backward(model, shares[thread], options, scale, rank() * n_threads + thread)
+    shares = shares_of(own, replicas.n)
+    sums = replicas.backward(
+        forward_backward, [(share, options, scale, rank() * replicas.n + i) for i, share in enumerate(shares)]
     )
-    replicas.collect_gradients()
 
     parameters = list(replicas.model.parameters())
     total_norm = norm_of([p.grad for p in parameters if p.grad is not None])
@@ -94,36 +89,30 @@ def train_step(
 
 
 def norm_of(gradients: Sequence[Tensor]) -> Tensor:
-    """Return the L2 norm of all gradients together.
+    """Return the L2 norm of all gradients together, from the norms of their rows.
 
-    Each matrix is first reduced to the norms of its rows. On a CPU, torch computes the norm of a whole matrix in one
-    thread, which takes twice as long and has an error of 0.2 % for 30M elements in float32.
+    On a CPU, torch's norm of a whole matrix takes twice as long; of 30M elements, it has an error of 0.2 %.
     """
     return nn.utils.get_total_norm(torch.linalg.vector_norm(x, dim=-1) if x.dim() > 1 else x for x in gradients)
 
 
 def forward_backward(
-    model: nn.Module, micro_batches: Sequence[Batch], options: StepOptions, scale: float, thread_index: int
+    model: nn.Module, micro_batches: Sequence[Batch], options: StepOptions, scale: float, replica: int
 ) -> Tensor:
-    """Accumulate the gradient of a thread's share of the micro-batches, with the summed loss multiplied by `scale`.
+    """Accumulate the gradient of a replica's share of the micro-batches, with the summed loss multiplied by `scale`.
 
-    Dropout is seeded by `thread_index`: rank * number of threads + thread. Returns loss and nll, summed over target
-    tokens: (2,).
+    Dropout is seeded by the number of the replica among all. Returns loss and nll, summed over target tokens: (2,).
     """
     device = next(model.parameters()).device
     total = torch.zeros(2, device=device)
     for i, micro_batch in enumerate(micro_batches):
         batch = micro_batch.to(device)
-        # No autocast cache: `decoder_input` casts weights under no_grad, and the forward pass below, which needs their
-        # gradients, must not reuse them. (The outer autocast of `Replicas` keeps the cache after this block.)
-        with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16, cache_enabled=False):
+        with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):
             tgt_in = decoder_input(unwrapped(model), batch, options.prediction_rate, options.seed)
         reduce_now = n_ranks() == 1 or i == len(micro_batches) - 1  # DDP reduces gradients in the last backward pass
         with nullcontext() if reduce_now else model.no_sync():  # type: ignore[operator]
-            with (
-                torch.autocast(device.type, torch.bfloat16, enabled=options.bf16),
-                dropout_seeded(seed_of(options.seed, i, thread_index)),
-            ):
+            torch.manual_seed(seed_of(options.seed, i, replica))  # of dropout
+            with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):
                 sums = batch_loss(model, replace(batch, tgt_in=tgt_in), options.settings)
             (sums.loss * scale).backward()  # type: ignore[no-untyped-call]
         total = total + torch.stack([sums.loss.detach(), sums.nll])
@@ -137,15 +126,8 @@ def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossS
     return smoothed_cross_entropy(logits, batch.tgt_out[is_token], smoothing=settings.label_smoothing)
 
 
-def shares_of(micro_batches: Sequence[Batch], n_threads: int) -> list[list[Batch]]:
-    """Assign an equal share of the micro-batches to each thread; return one list per thread.
-
-    The threads form gcd(number of micro-batches, number of threads) groups. For example, with 6 micro-batches, 4
-    threads form 2 groups of 2. Each group gets 3 micro-batches, and each of these is split among the group's threads.
-    """
-    n_groups = math.gcd(len(micro_batches), n_threads)
-    parts = [batch.split(n_threads // n_groups) for batch in micro_batches]
-    return [
-        [of_batch[thread // n_groups] for of_batch in parts[thread % n_groups :: n_groups]]
-        for thread in range(n_threads)
-    ]
+def shares_of(micro_batches: Sequence[Batch], n_replicas: int) -> list[list[Batch]]:
+    """Assign an equal share of the micro-batches to each replica: whole ones if possible, else a part of each."""
+    if len(micro_batches) % n_replicas == 0:
+        return [list(micro_batches[i::n_replicas]) for i in range(n_replicas)]
+    return [list(parts) for parts in zip(*(batch.split(n_replicas) for batch in micro_batches), strict=True)]

@@ -176,7 +176,7 @@ def systems(settings: ModelSettings, vocabulary: int, setup: Setup) -> dict[str,
         model, train = setup.transformer(settings, vocabulary), TrainSettings(optimizer=optimizer)
         optimizers, options = make_optimizers(model, train), StepOptions(train, lr=1e-4, seed=1, bf16=True)
         replicas = Replicas(torch.compile(model, dynamic=True) if compiled else model)  # type: ignore[arg-type]
-        replicas.train()
+        replicas.model.train()
         return lambda batch: train_step(replicas, optimizers, [batch], options)
 
     def plain(kind: Callable[[dict[str, Any]], nn.Module], compiled: bool = False) -> Step:

@@ -4,7 +4,6 @@ import json
 import math
 import re
 import shutil
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -219,19 +218,9 @@ def throughput(options: Options) -> list[Table]:
 
 
 def scaling(options: Options) -> list[Table]:
-    """Compare two threads, and two ranks that communicate with gloo, with one thread: the cost of sharing a batch."""
+    """Compare two processes that share each batch with one: the cost of sharing."""
     task = prepare(options)
     alone = trainers(options, task)["nmt train"]
-    one = [*alone.command, "train.precision=bf16", "--threads", 1]
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    # started without torchrun, so that both ranks are in the session that `Watched` measures and kills
-    rank = f'LOCAL_RANK=$RANK WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={port} "$@"'
-    ranks = ["sh", "-c", f"export RANK; RANK=0; {rank} & first=$!; RANK=1; {rank} && wait $first", "sh", *one]
-    commands = {
-        "one thread": one,
-        "two threads": [*alone.command, "train.precision=bf16", "--replicas", 2, "--threads", 2],
-        "two ranks of one thread": ranks,
-    }
-    contestants = {name: replace(alone, command=command) for name, command in commands.items()}
-    return [windows("Training by two, bf16", contestants, options, task.flops_per_token)]
+    command = [*alone.command, "train.precision=bf16"]
+    contestants = {str(n): replace(alone, command=[*command, "--replicas", n, "--threads", n]) for n in (1, 2)}
+    return [windows("Training by processes, bf16", contestants, options, task.flops_per_token)]

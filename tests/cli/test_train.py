@@ -91,7 +91,7 @@ def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus
     assert set(printed) >= {"parameters", "batches", "speed", "memory", "time"}
     assert int(printed["parameters"].replace(",", "")) > 10_000
     assert printed["batches"].startswith("1 an epoch, ")
-    assert re.search(r"target tokens a second, fp32 on .*, 1 threads$", printed["speed"])
+    assert re.search(r"target tokens a second, fp32 on .*, replicas: 1$", printed["speed"])
     assert 0 < float(printed["memory"].removesuffix(" GB")) < 100
     assert printed["time"].endswith(" in all without validations")
 

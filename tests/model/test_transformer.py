@@ -1,13 +1,16 @@
 """The Transformer equals torch's Transformer with the same weights; attention weights; position tables."""
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
+import torch.nn.functional as F
 from models import batch, make
 from torch import nn
 
 from nmt.model.attention import CrossAttention, SelfAttention
+from nmt.model.kernels import Linear
 from nmt.model.transformer import ACTIVATIONS, Transformer
 from nmt.text import PAD
 
@@ -58,3 +61,16 @@ def copy_rest(theirs: Any, ours: Any, residuals: list[str]) -> None:
     theirs.linear2.load_state_dict(ours.feed_forward.outer.state_dict())
     for number, name in enumerate(residuals, 1):
         getattr(theirs, f"norm{number}").load_state_dict(getattr(ours, name).norm.state_dict())
+
+
+def test_bf16_matmuls_on_a_cpu_have_few_shapes_and_the_same_results() -> None:
+    layer, n_rows = Linear(24, 40), set()
+    for n in range(1, 2049, 7):
+        x = torch.randn(n, 1, 24, requires_grad=True)
+        with torch.autocast("cpu", torch.bfloat16), patch("torch.nn.functional.linear", wraps=F.linear) as products:
+            results = [layer(x), F.linear(x, layer.weight, layer.bias)]
+        n_rows.add(len(products.call_args_list[0].args[0]))
+        found = [(y, *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])) for y in results]
+        for rounded, plain in zip(*found, strict=True):
+            torch.testing.assert_close(rounded, plain, rtol=0.02, atol=0.02 * float(plain.detach().abs().max()))
+    assert len(n_rows) < 50

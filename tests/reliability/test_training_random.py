@@ -1,4 +1,4 @@
-"""The gradient of a step is that of its sentences, each alone, on random models, cuts, threads and settings."""
+"""The gradient of a step is that of its sentences, each alone, on random models, cuts, replicas and settings."""
 
 import math
 import random
@@ -69,7 +69,7 @@ def test_a_step_has_the_gradient_of_its_sentences(seed: int) -> None:
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
 
     replicas, optimizers = Replicas(model, rng.choice([1, 2, 3])), make_optimizers(model, settings)
-    replicas.train()
+    replicas.model.train()
     figures = train_step(replicas, optimizers, batches, StepOptions(settings, lr=0.01, seed=1))
     replicas.close()
 

@@ -27,7 +27,7 @@ from nmt.train.validation import validate
 
 
 @pytest.mark.parametrize(
-    ("stop_at", "n_threads", "choices"),
+    ("stop_at", "n_replicas", "choices"),
     [
         (1, 1, {"average": "ema"}),
         (5, 1, {"average": "none"}),
@@ -43,7 +43,7 @@ from nmt.train.validation import validate
 def test_resumed_equals_never_stopped_bit_for_bit(
     corpus: Path,
     stop_at: int,
-    n_threads: int,
+    n_replicas: int,
     choices: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -54,7 +54,7 @@ def test_resumed_equals_never_stopped_bit_for_bit(
         choices = {**choices, "init_from": base.run}
     named = {key if "__" in key else f"train__{key}": value for key, value in choices.items()}
     whole = config_of(corpus, "whole", **{"train__accumulate": 2, "train__schedule": "constant", **named})
-    run_training(whole, n_threads)
+    run_training(whole, n_replicas)
     parts = whole.model_copy(update={"run": str(corpus / "parts")})
 
     def stopping(*args: Any, **kwargs: Any) -> Any:
@@ -66,10 +66,10 @@ def test_resumed_equals_never_stopped_bit_for_bit(
     steps: list[int] = []
     monkeypatch.setattr("nmt.train.loop.train_step", stopping)
     with pytest.raises(StoppedError) as caught:
-        run_training(parts, n_threads)
+        run_training(parts, n_replicas)
     assert caught.value.exit_code == 128 + signal.SIGTERM
     assert RunDirectory(parts.run).newest_step() == stop_at
-    assert run_training(parts, n_threads).step == 12
+    assert run_training(parts, n_replicas).step == 12
     assert "optimizer it was begun with" not in caplog.text
     check_equal(parts, whole)
     for one in (whole, parts):
@@ -156,9 +156,9 @@ def test_quiet_hides_the_steps(corpus: Path, monkeypatch: pytest.MonkeyPatch, ca
 
 def test_another_number_of_replicas_than_before_is_told(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nmt")
-    for steps, n_threads in ((2, 2), (3, 2), (4, 1)):
+    for steps, n_replicas in ((2, 2), (3, 2), (4, 1)):
         assert "so dropout is drawn anew" not in caplog.text
-        run_training(config_of(corpus, train__max_steps=steps), n_threads)
+        run_training(config_of(corpus, train__max_steps=steps), n_replicas)
     assert "replicas: 1 instead of 2, so dropout is drawn anew" in caplog.messages
 
 

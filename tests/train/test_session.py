@@ -193,7 +193,7 @@ def test_frozen_parts_stay_as_they_are_and_have_no_moments(
 ) -> None:
     base = finished(corpus, "base", model__tied_embeddings=tied, train__max_steps=1)
     tuned = config_of(corpus, "tuned", train__init_from=base.run, train__freeze=parts, train__average=average)
-    session.train(session.prepare(tuned.model_copy(update={"model": base.model})), quiet=True, n_threads=2)
+    session.train(session.prepare(tuned.model_copy(update={"model": base.model})), quiet=True, n_replicas=2)
     before = read_checkpoint(RunDirectory(base.run).model_file).part("model")
     run = RunDirectory(tuned.run)
     last = read_checkpoint(run.checkpoint_file(12))
