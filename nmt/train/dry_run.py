@@ -38,6 +38,7 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
     bf16 = uses_bf16(settings, model.device)
     optimizers = make_optimizers(model, settings)
     n_replicas = n_replicas or n_fitting_replicas(model, len(session.tokenizers.target), settings)
+    inherited = peak_memory(model.device)  # by the processes of the replicas
     replicas = Replicas(model.train(), n_replicas)
     batch_s, max_positions = math.inf, 0
     for seed in range(2):  # the first step is slower, because it also allocates memory
@@ -47,13 +48,14 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
         _, max_positions = split_on_out_of_memory(step, [largest] * settings.accumulate, max_positions)
         batch_s = min(batch_s, (time.perf_counter() - start) / settings.accumulate)
     replicas.close()
+    of_replica = max(peak_memory(model.device, of_children=True) - inherited, 0)
     n_positions = sum(batch.n_positions for batch in batches)
     n_tokens = sum(batch.n_source_tokens + batch.n_target_tokens for batch in batches)
     return Measurement(
         n_steps=math.ceil(data.n_batches / settings.accumulate),
         epoch_s=batch_s * data.n_batches * n_positions / len(batches) / largest.n_positions,
         tokens_per_s=largest.n_target_tokens / batch_s,
-        memory=peak_memory(model.device),
+        memory=peak_memory(model.device) + (n_replicas - 1) * of_replica,
         n_replicas=n_replicas,
         bf16=bf16,
         non_padding=n_tokens / n_positions,
@@ -68,8 +70,7 @@ def dry_run(session: Session, n_replicas: int | None = None) -> list[str]:
     lines.append(f"batches     {session.data.n_batches} an epoch, {non_padding}, {found.n_steps} steps an epoch")
     where = f"{'bf16' if found.bf16 else 'fp32'} on {model.device}, replicas: {found.n_replicas}"
     lines.append(f"speed       {found.tokens_per_s:,.0f} target tokens a second, {where}")
-    if found.memory:
-        lines.append(f"memory      {found.memory / 1e9:.2f} GB")
+    lines += [f"memory      {found.memory / 1e9:.2f} GB"] if found.memory else []
     limits = [found.epoch_s * settings.max_epochs] if settings.max_epochs else []
     limits += [found.epoch_s * settings.max_steps / found.n_steps] if settings.max_steps else []
     limits += [settings.max_minutes * 60] if settings.max_minutes else []

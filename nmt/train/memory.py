@@ -91,12 +91,13 @@ def split_on_out_of_memory(
         )
 
 
-def peak_memory(device: torch.device) -> int:
-    """Peak memory so far in bytes, of the GPU or else of the process; 0 if the system does not report it."""
+def peak_memory(device: torch.device, *, of_children: bool = False) -> int:
+    """Peak memory in bytes, of the GPU or else of the process or its largest ended child; 0 if it is not known."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:
         import resource
     except ImportError:  # Windows
         return 0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN if of_children else resource.RUSAGE_SELF)
+    return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -1,8 +1,7 @@
 """Data parallelism on a CPU: processes with one set of weights, each of which computes the gradient of its share.
 
-The first replica is the model itself, in this process. Each of the others is in a process that waits at a pipe for its
-share of a batch, and adds its gradient to memory that this process reads. Threads would wait for one GIL, which a small
-model holds for most of a step.
+The first replica is the model itself, in this process. Each of the others is in a process that gets its share of a
+batch by a pipe, and adds its gradient to memory that this process reads. Threads would contend for the GIL.
 """
 
 import ctypes
