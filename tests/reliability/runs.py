@@ -57,7 +57,7 @@ class Training:
 def training(config: Path, run: Path, *settings: str) -> Iterator[Training]:
     """Start `nmt train CONFIG run=RUN` in its own process, which is killed if it still runs after the block."""
     log = run.with_name(f"{run.name}.{time.monotonic_ns()}.log")
-    arguments = ["train", str(config), f"run={run}", "--replicas", "1", *settings]
+    arguments = ["train", str(config), f"run={run}", "--replicas", "2", *settings]
     process = FORKS.Process(target=run_main, args=(arguments, str(log)))
     process.start()
     try:
@@ -92,7 +92,7 @@ def run_main(arguments: list[str], log: str) -> None:
 
     from nmt.__main__ import main
 
-    torch.set_num_threads(1)  # torch is imported already: too late for --threads and OMP_NUM_THREADS
+    torch.set_num_threads(2)  # for two replicas; --threads and OMP_NUM_THREADS would be too late
     try:
         main()
     finally:  # the exit code is known: a signal that comes later must not change it
