@@ -221,6 +221,6 @@ def scaling(options: Options) -> list[Table]:
     """Compare two processes that share each batch with one: the cost of sharing."""
     task = prepare(options)
     alone = trainers(options, task)["nmt train"]
-    command = [*alone.command, "train.precision=bf16"]
-    contestants = {str(n): replace(alone, command=[*command, "--replicas", n, "--threads", n]) for n in (1, 2)}
+    base = [*alone.command, "train.precision=bf16"]
+    contestants = {f"by {n}": replace(alone, command=[*base, "--replicas", n, "--threads", n]) for n in (1, 2)}
     return [windows("Training by processes, bf16", contestants, options, task.flops_per_token)]
