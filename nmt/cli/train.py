@@ -25,9 +25,7 @@ def train(
     overrides: options.Overrides = None,
     fresh: Annotated[bool, typer.Option(help="Start anew; an old run is moved aside, never deleted.")] = False,
     dry_run: Annotated[bool, typer.Option(help="Check everything, estimate the cost, write nothing.")] = False,
-    replicas: Annotated[
-        int, typer.Option(min=0, max=1024, help="Processes that share a step on a CPU; 0 is auto.")
-    ] = 0,
+    replicas: Annotated[int, typer.Option(min=0, max=1024, help="Processes that share a step on a CPU; 0: auto.")] = 0,
     device: options.Device = "auto",
 ) -> None:
     """Train a model, or resume training.

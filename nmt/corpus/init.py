@@ -16,7 +16,7 @@ PIECES_PER_WORD = 1.35  # on either side, EOS included
 BATCH = 0.6  # batch_tokens / sqrt(target tokens in all epochs): the best of those tried for 0.8M to 2M tokens
 MIN_PIECES = 600  # pieces besides single characters: 256 bytes, and room for words
 MIN_SHARE = 0.25  # of the usual epochs; if fewer fit in the time, a smaller, faster model is better
-MEMORIZED = 500  # fewer pairs get no dropout: a model can only memorize them
+MEMORIZED = 500  # dropout is 0 for fewer pairs, because a model can only memorize them
 N_HEADS = 4
 
 

@@ -120,7 +120,7 @@ class MultiHeadAttention(nn.Module):
             mask = causal_mask(query.size(2), query.device)
         if kernels.prefers_fp32(query, key):
             query, key, value = query.float(), key.float(), value.float()
-        with torch.autocast(query.device.type, enabled=False):  # computes in the dtype of its inputs
+        with torch.autocast(query.device.type, enabled=False):  # matmuls in the dtype of query, key and value
             if self.v is None:
                 heads, w = scaled_dot_product_attention(query, key, value, mask, self.dropout)
             else:

@@ -16,7 +16,7 @@ def prefers_fused(query: Tensor) -> bool:
 
 
 def prefers_fp32(query: Tensor, key: Tensor) -> bool:
-    """Whether bf16 attention has so few scores that compiling its matmuls, see `Linear`, takes longer than fp32."""
+    """Whether attention has so few scores that fp32 is faster than compiling bf16 matmuls, see `Linear`."""
     is_small = query[..., 0].numel() * key.size(-2) < 2**17
     return is_small and query.dtype == torch.bfloat16 and torch.is_autocast_enabled("cpu")
 
@@ -33,8 +33,7 @@ def bf16_is_faster(device: torch.device) -> bool:
         return min(timeit.repeat(lambda: a @ b, number=1, repeat=n_rounds))
 
     # Two rounds first: a CPU that emulates bf16 takes up to a second per matmul.
-    rounds = (2, 0.5), (20, 1.5)
-    return all(fastest_s(torch.float32, n) > speedup * fastest_s(torch.bfloat16, n) for n, speedup in rounds)
+    return all(fastest_s(torch.float32, n) > ratio * fastest_s(torch.bfloat16, n) for n, ratio in ((2, 0.5), (20, 1.5)))
 
 
 class Linear(nn.Linear):

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.errors import LostRankError
+from nmt.processes import child_variables, environment
 from nmt.train.signals import SIGNALS
 
 # A fork starts at once and shares memory until it is written. CUDA and the libraries of other systems do not allow it.
@@ -27,14 +28,14 @@ METHOD = "fork" if sys.platform == "linux" and not torch.cuda.is_available() els
 
 
 class Replicas:
-    """A model and its replicas. With several ranks, the model comes from `distributed.parallel`.
+    """A model and its replicas. With several ranks, n is 1 and `distributed.parallel` has wrapped the model.
 
     With more than one replica, the weights of `model` move to shared memory: change them in place.
     """
 
     def __init__(self, model: nn.Module, n: int = 1) -> None:
         self.model, self.n = model, n
-        self.n_torch_threads = torch.get_num_threads()  # of the optimizer and of validation
+        self.n_torch_threads = torch.get_num_threads()  # for the optimizer and validation
         self.n_torch_threads_each = max(self.n_torch_threads // n, 1)
         self.trained = [p for p in model.parameters() if p.requires_grad]
         for parameter in model.parameters() if n > 1 else ():
@@ -47,13 +48,14 @@ class Replicas:
             connection, other_end = context.Pipe()
             arguments = (other_end, connection, model, gradients, self.n_torch_threads_each)
             process = context.Process(target=serve, args=arguments, name="nmt-replica", daemon=True)
-            process.start()
+            with environment(child_variables()):  # a spawned process imports nothing from the working directory
+                process.start()
             other_end.close()
             self.connections.append(connection)
             self.processes.append(process)
 
     def backward(self, work: Callable[..., Tensor], shares: Sequence[tuple[Any, ...]]) -> list[Tensor]:
-        """Call work(replica, *share) in all replicas, in parallel; set the gradients of `model` to the sums.
+        """Call work(replica, *share) on all replicas in parallel; set the gradients of `model` to their sums.
 
         Returns the results in order. The order of addition is fixed, so the sums are the same bit for bit. Raises the
         error of a replica when all are done, and LostRankError if a process has ended.
@@ -62,7 +64,7 @@ class Replicas:
         answers: list[Any] = []
         try:
             for connection, share in zip(self.connections, shares[1:], strict=True):
-                connection.send_bytes(pickle.dumps((work, share)))  # send() would need space in /dev/shm for tensors
+                connection.send_bytes(pickle.dumps((work, share)))  # `send` would put tensors into /dev/shm
             try:
                 torch.set_num_threads(self.n_torch_threads_each)
                 answers.append(work(self.model, *shares[0]))
@@ -82,7 +84,7 @@ class Replicas:
 
     def close(self) -> None:
         for process in self.processes:
-            process.kill()  # after an error it may still compute
+            process.kill()  # it may still be computing after an error
             process.join()
 
 
@@ -90,32 +92,33 @@ def shared(x: Tensor) -> Tensor:
     """Return zeros with the shape of x, in memory that is shared with processes that start later."""
     if METHOD == "spawn":
         return torch.zeros_like(x).share_memory_()  # type: ignore[no-any-return, no-untyped-call]
-    memory = mmap.mmap(-1, max(x.nbytes, 1))  # share_memory_ would need space in /dev/shm, which has 64 MB in Docker
+    memory = mmap.mmap(-1, max(x.nbytes, 1))  # share_memory_ uses /dev/shm, which Docker limits to 64 MB
     return torch.frombuffer(memory, dtype=x.dtype, count=x.numel()).view_as(x)
 
 
 def serve(connection: Connection, other_end: Connection, model: nn.Module, gradients: list[Tensor], n: int) -> None:
     """Compute gradients with n torch threads until the parent ends or closes the pipe."""
-    other_end.close()  # so that the end of the parent closes the pipe
-    if sys.platform == "linux":  # end at once, because a forked process holds the lock of the run
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: the signal at the end of the parent
+    other_end.close()  # the parent's end: with this copy open, the pipe would outlive the parent
+    if sys.platform == "linux":  # the kernel kills this process when its parent ends: a fork holds the lock of the run
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)  # the parent finishes its step
+        signal.signal(number, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent finishes the step
 
     def loop() -> None:
         torch.set_num_threads(n)
-        for parameter, gradient in zip([p for p in model.parameters() if p.requires_grad], gradients, strict=True):
+        trained = (p for p in model.train().parameters() if p.requires_grad)
+        for parameter, gradient in zip(trained, gradients, strict=True):
             parameter.grad = gradient
         with suppress(EOFError, ConnectionError):
             while True:
                 work, share = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the parent
                 torch._foreach_zero_(gradients)
                 try:
-                    answer = work(model.train(), *share)
+                    answer = work(model, *share)
                 except Exception as error:
                     answer = error
                 connection.send_bytes(pickle.dumps(answer))
 
-    thread = threading.Thread(target=loop)  # after a fork, OpenMP hangs in a thread that has used it before
+    thread = threading.Thread(target=loop)  # OpenMP hangs in a thread that used it before the fork
     thread.start()
     thread.join()

@@ -24,8 +24,8 @@ def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: fl
 
 
 def prediction_rate(settings: TrainSettings, progress: float) -> float:
-    """The probability that the decoder reads a prediction instead of the true token, at a share of the budget, 0-1.
+    """The probability that the decoder reads the model's prediction instead of the true token.
 
-    In scheduled sampling it rises linearly (Bengio et al. 2015, section 2.4).
+    In scheduled sampling it rises linearly with `progress`, 0-1 (Bengio et al. 2015, section 2.4).
     """
     return settings.sampling_rate * progress if settings.decoder_input == "scheduled_sampling" else 0.0

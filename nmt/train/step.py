@@ -89,9 +89,9 @@ def train_step(
 
 
 def norm_of(gradients: Sequence[Tensor]) -> Tensor:
-    """Return the L2 norm of all gradients together, from the norms of their rows.
+    """Return the L2 norm of all gradients together, computed from the norms of the rows of matrices.
 
-    On a CPU, torch's norm of a whole matrix takes twice as long; of 30M elements, it has an error of 0.2 %.
+    On a CPU, torch's norm of a whole matrix takes twice as long, and its error is 0.2 % for 30M float32 elements.
     """
     return nn.utils.get_total_norm(torch.linalg.vector_norm(x, dim=-1) if x.dim() > 1 else x for x in gradients)
 
@@ -101,7 +101,7 @@ def forward_backward(
 ) -> Tensor:
     """Accumulate the gradient of a replica's share of the micro-batches, with the summed loss multiplied by `scale`.
 
-    Dropout is seeded by the number of the replica among all. Returns loss and nll, summed over target tokens: (2,).
+    `replica` is its index over all ranks; it seeds dropout. Returns loss and nll, summed over target tokens: (2,).
     """
     device = next(model.parameters()).device
     total = torch.zeros(2, device=device)
@@ -111,7 +111,7 @@ def forward_backward(
             tgt_in = decoder_input(unwrapped(model), batch, options.prediction_rate, options.seed)
         reduce_now = n_ranks() == 1 or i == len(micro_batches) - 1  # DDP reduces gradients in the last backward pass
         with nullcontext() if reduce_now else model.no_sync():  # type: ignore[operator]
-            torch.manual_seed(seed_of(options.seed, i, replica))  # of dropout
+            torch.manual_seed(seed_of(options.seed, i, replica))  # for dropout
             with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):
                 sums = batch_loss(model, replace(batch, tgt_in=tgt_in), options.settings)
             (sums.loss * scale).backward()  # type: ignore[no-untyped-call]
@@ -127,7 +127,7 @@ def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossS
 
 
 def shares_of(micro_batches: Sequence[Batch], n_replicas: int) -> list[list[Batch]]:
-    """Assign an equal share of the micro-batches to each replica: whole ones if possible, else a part of each."""
+    """Return each replica's share: whole micro-batches if `n_replicas` divides their number, else a part of each."""
     if len(micro_batches) % n_replicas == 0:
         return [list(micro_batches[i::n_replicas]) for i in range(n_replicas)]
     return [list(parts) for parts in zip(*(batch.split(n_replicas) for batch in micro_batches), strict=True)]
