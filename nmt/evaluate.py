@@ -91,10 +91,7 @@ def score(
 
 
 def sacrebleu_metrics(
-    references: Sequence[Sequence[str]] | None = None,
-    *,
-    tokenize: str = DEFAULT_TOKENIZER,
-    lowercase: bool = False,
+    references: Sequence[Sequence[str]] | None = None, *, tokenize: str = DEFAULT_TOKENIZER, lowercase: bool = False
 ) -> dict[str, Metric]:
     """Return sacreBLEU's metrics by name: bleu, chrf, ter. References are processed once, if they are given here.
 

@@ -70,11 +70,7 @@ class Comparison:
 
 
 def compare(
-    names: Sequence[str],
-    systems: Sequence[Sequence[str]],
-    test_set: EvaluationSet,
-    *,
-    n_trials: int = 1000,
+    names: Sequence[str], systems: Sequence[Sequence[str]], test_set: EvaluationSet, *, n_trials: int = 1000
 ) -> Comparison:
     """Compare two or more systems by their translations of a test set; the first is the baseline."""
     metrics = sacrebleu_metrics(test_set.references, tokenize=test_set.tokenize, lowercase=test_set.lowercase)

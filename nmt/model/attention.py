@@ -17,11 +17,7 @@ from nmt.model.positions import rotate
 
 
 def scaled_dot_product_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None = None,
-    dropout: nn.Module | None = None,
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: nn.Module | None = None
 ) -> tuple[Tensor, Tensor]:
     """Equation 1: Attention(Q, K, V) = softmax(QK^T / sqrt(d)) V.
 
@@ -50,7 +46,7 @@ def weighted_sum(
     """
     if mask is not None:
         scores = scores.masked_fill_(~mask, -math.inf)
-    weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    weights = kernels.softmax(scores)
     dropped = dropout(weights) if dropout else weights
     return dropped.to(value.dtype) @ value, weights
 
