@@ -156,8 +156,7 @@ def gradient(
     model: Seq2Seq, batches: Sequence[Batch], settings: TrainSettings, *, n: int = 1, **options: Any
 ) -> dict[str, Tensor]:
     """The gradient of a step with learning rate 0, shared by n replicas, by parameter name."""
-    replicas, optimizers = Replicas(model, n), make_optimizers(model, settings)
-    replicas.model.train()
+    replicas, optimizers = Replicas(model.train(), n), make_optimizers(model, settings)
     train_step(replicas, optimizers, batches, StepOptions(settings, lr=0.0, seed=1, **options))
     replicas.close()
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}

@@ -57,4 +57,4 @@ class Linear(nn.Linear):
         rows = x.flatten(0, -2).bfloat16()
         multiple = 1 << max(len(rows).bit_length() - 3, 5)  # adds at most a quarter of the rows, or 31
         padded = F.pad(rows, (0, 0, 0, -len(rows) % multiple))
-        return super().forward(padded)[: len(rows)].view(*x.shape[:-1], -1)
+        return super().forward(padded)[: len(rows)].view(*x.shape[:-1], self.out_features)

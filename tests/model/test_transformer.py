@@ -73,4 +73,6 @@ def test_bf16_matmuls_on_a_cpu_have_few_shapes_and_the_same_results() -> None:
         found = [(y, *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])) for y in results]
         for rounded, plain in zip(*found, strict=True):
             torch.testing.assert_close(rounded, plain, rtol=0.02, atol=0.02 * float(plain.detach().abs().max()))
-    assert len(n_rows) < 50
+    assert len(n_rows) < 25
+    with torch.autocast("cpu", torch.bfloat16):  # no position is a token if a replica gets no pair
+        assert layer(torch.ones(0, 24)).shape == (0, 40)

@@ -68,8 +68,7 @@ def test_a_step_has_the_gradient_of_its_sentences(seed: int) -> None:
     factor = min(clip / (norm + 1e-6), 1.0) if clip else 1.0
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
 
-    replicas, optimizers = Replicas(model, rng.choice([1, 2, 3])), make_optimizers(model, settings)
-    replicas.model.train()
+    replicas, optimizers = Replicas(model.train(), rng.choice([1, 2, 3])), make_optimizers(model, settings)
     figures = train_step(replicas, optimizers, batches, StepOptions(settings, lr=0.01, seed=1))
     replicas.close()
 
