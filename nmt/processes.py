@@ -61,7 +61,7 @@ def set_environment_variables(threads: int = 0) -> None:
     - Waiting OpenMP threads spin briefly, then sleep. By default they spin for milliseconds: if another program uses a
       core, 200 sentences take 6 times as long. If they slept at once, one sentence would take 2.5 times as long. The
       variable is GOMP_SPINCOUNT (iterations) on Linux, KMP_BLOCKTIME (milliseconds) on macOS and Windows.
-    - oneDNN and torch cache 128 compiled bf16 matmuls, four times as many as a step needs, instead of 1,024.
+    - oneDNN and torch cache 128 compiled bf16 matmuls instead of 1,024; a step of training needs about 30.
     - OMP_NUM_THREADS is `threads`. With 0, only an invalid value is replaced, because CTranslate2 fails on it.
     """
     if "OMP_WAIT_POLICY" not in os.environ:

@@ -28,14 +28,14 @@ METHOD = "fork" if sys.platform == "linux" and not torch.cuda.is_available() els
 
 
 class Replicas:
-    """A model and its replicas. With several ranks, n is 1 and `distributed.parallel` has wrapped the model.
+    """A model and its replicas. With several ranks, n is 1 and `model` is wrapped by `distributed.parallel`.
 
     With more than one replica, the weights of `model` move to shared memory: change them in place.
     """
 
     def __init__(self, model: nn.Module, n: int = 1) -> None:
         self.model, self.n = model, n
-        self.n_torch_threads = torch.get_num_threads()  # for the optimizer and validation
+        self.n_torch_threads = torch.get_num_threads()  # outside of `backward`: in the optimizer and in validation
         self.n_torch_threads_each = max(self.n_torch_threads // n, 1)
         self.trained = [p for p in model.parameters() if p.requires_grad]
         for parameter in model.parameters() if n > 1 else ():
@@ -55,7 +55,7 @@ class Replicas:
             self.processes.append(process)
 
     def backward(self, work: Callable[..., Tensor], shares: Sequence[tuple[Any, ...]]) -> list[Tensor]:
-        """Call work(replica, *share) on all replicas in parallel; set the gradients of `model` to their sums.
+        """Call work(replica, *share) on all replicas in parallel; sum their gradients into those of `model`.
 
         Returns the results in order. The order of addition is fixed, so the sums are the same bit for bit. Raises the
         error of a replica when all are done, and LostRankError if a process has ended.
@@ -84,7 +84,7 @@ class Replicas:
 
     def close(self) -> None:
         for process in self.processes:
-            process.kill()  # it may still be computing after an error
+            process.kill()  # it ignores SIGTERM; after an error, it may still be computing
             process.join()
 
 
@@ -99,10 +99,10 @@ def shared(x: Tensor) -> Tensor:
 def serve(connection: Connection, other_end: Connection, model: nn.Module, gradients: list[Tensor], n: int) -> None:
     """Compute gradients with n torch threads until the parent ends or closes the pipe."""
     other_end.close()  # the parent's end: with this copy open, the pipe would outlive the parent
-    if sys.platform == "linux":  # the kernel kills this process when its parent ends: a fork holds the lock of the run
+    if sys.platform == "linux":  # exit with the parent, even within a step: a fork also holds the lock of the run
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent finishes the step
+    for number in SIGNALS:  # Ctrl-C is sent to all processes, and the parent still has to finish the step
+        signal.signal(number, signal.SIG_IGN)
 
     def loop() -> None:
         torch.set_num_threads(n)
@@ -119,6 +119,6 @@ def serve(connection: Connection, other_end: Connection, model: nn.Module, gradi
                     answer = error
                 connection.send_bytes(pickle.dumps(answer))
 
-    thread = threading.Thread(target=loop)  # OpenMP hangs in a thread that used it before the fork
+    thread = threading.Thread(target=loop)  # a new one: after a fork, OpenMP hangs in a thread that has used it
     thread.start()
     thread.join()

@@ -24,7 +24,7 @@ def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: fl
 
 
 def prediction_rate(settings: TrainSettings, progress: float) -> float:
-    """The probability that the decoder reads the model's prediction instead of the true token.
+    """Return the probability that the decoder reads the model's own prediction instead of the true token.
 
     In scheduled sampling it rises linearly with `progress`, 0-1 (Bengio et al. 2015, section 2.4).
     """

@@ -89,7 +89,7 @@ def train_step(
 
 
 def norm_of(gradients: Sequence[Tensor]) -> Tensor:
-    """Return the L2 norm of all gradients together, computed from the norms of the rows of matrices.
+    """Return the L2 norm over all gradients. The norm of a matrix is computed from the norms of its rows.
 
     On a CPU, torch's norm of a whole matrix takes twice as long, and its error is 0.2 % for 30M float32 elements.
     """
@@ -127,7 +127,7 @@ def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossS
 
 
 def shares_of(micro_batches: Sequence[Batch], n_replicas: int) -> list[list[Batch]]:
-    """Return each replica's share: whole micro-batches if `n_replicas` divides their number, else a part of each."""
+    """Return each replica's share: whole micro-batches, or a part of each if their number is not divisible."""
     if len(micro_batches) % n_replicas == 0:
         return [list(micro_batches[i::n_replicas]) for i in range(n_replicas)]
     return [list(parts) for parts in zip(*(batch.split(n_replicas) for batch in micro_batches), strict=True)]

@@ -250,7 +250,7 @@ def load_export(
         check_loadable("ctranslate2", f"the export {path}", contents(path), str(path))
     kind, _, index = device.partition(":")
     on_cpu = kind == "cpu" or (kind == "auto" and not ctranslate2.get_cuda_device_count())
-    set_environment_variables()  # replaces an invalid OMP_NUM_THREADS and keeps a valid one
+    set_environment_variables()  # replaces OMP_NUM_THREADS if it is invalid
     n_threads = int(os.environ.get("OMP_NUM_THREADS", "0").split(",")[0]) or usable_cores()
     try:
         engine = ctranslate2.Translator(
