@@ -58,7 +58,7 @@ def test_hostile_lines_come_out_as_many_as_they_went_in(five_run: FiveRun) -> No
     assert out.count(b"\n") == len(lines)
     assert out.endswith(b"\n")
     out.decode()  # all of it is UTF-8
-    assert all(line.startswith("nmt: warning: ") for line in messages)
+    assert [line for line in messages if not line.startswith("nmt: warning: ")] == []
     assert all(line.isprintable() for line in messages)
     *_, one = translated(five_run.run, SOURCE[0].encode(), *options)
     print(f"peak {peak} MB, of one line {one} MB")
