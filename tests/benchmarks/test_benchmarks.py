@@ -118,12 +118,12 @@ for config in sys.argv[1:]:
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The corpus grows by 10,000 distinct pairs; in lists they would take about 14 MB. The allocator grows by 8 MB."""
+    """The corpus grows by 20,000 distinct pairs; in lists they would take about 28 MB. The allocator grows by 8 MB."""
     monkeypatch.setattr(measure, "LOOK_EVERY_S", 0.1)
     draw, configs = random.Random(1), [tmp_path / "small.yaml", tmp_path / "large.yaml"]
     for side in ("a", "b"):
-        lines = [f"{n} {' '.join(draw.choices(WORDS, k=draw.randint(5, 15)))}\n" for n in range(30_000)]
-        for config, n in zip(configs, (20_000, 30_000), strict=True):
+        lines = [f"{n} {' '.join(draw.choices(WORDS, k=draw.randint(5, 15)))}\n" for n in range(40_000)]
+        for config, n in zip(configs, (20_000, 40_000), strict=True):
             config.with_suffix(f".{side}").write_text("".join(lines[:n]))
     for config in configs:
         files = f"{{source: {config.stem}.a, target: {config.stem}.b}}"
@@ -134,4 +134,4 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, monkeypatch: pytes
         assert run.process.stdout.readline()
         small_mb = run.figures()["memory_mb"]
         run.wait()
-        assert 0 < small_mb <= run.figures()["memory_mb"] < small_mb + 10
+        assert 0 < small_mb <= run.figures()["memory_mb"] < small_mb + 20
