@@ -31,14 +31,14 @@ class Measurement:
 
 
 def measure(session: Session, n_replicas: int | None = None) -> Measurement:
-    """Time two steps with the largest batch on `n_replicas` replicas; None chooses the number as `nmt train` does."""
+    """Time two steps with the largest batch on `n_replicas` replicas; None: as many as `nmt train` would use."""
     settings, model, data = session.config.train, session.model, session.data
     batches = list(islice(data.batches(0), MAX_BATCHES))
     largest = max(batches, key=lambda batch: batch.n_positions)
     bf16 = uses_bf16(settings, model.device)
     optimizers = make_optimizers(model, settings)
     n_replicas = n_replicas or n_fitting_replicas(model, len(session.tokenizers.target), settings)
-    inherited = peak_memory(model.device)  # what a forked replica shares with this process
+    inherited = peak_memory(model.device)  # also counted in the peak of a forked replica, which shares it
     replicas = Replicas(model.train(), n_replicas)
     batch_s, max_positions = math.inf, 0
     for seed in range(2):  # the first step is slower, because it also allocates memory
