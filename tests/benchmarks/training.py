@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from string import Template
@@ -218,9 +218,9 @@ def throughput(options: Options) -> list[Table]:
 
 
 def scaling(options: Options) -> list[Table]:
-    """Compare two processes that share each batch with one: the cost of sharing."""
-    task = prepare(options)
-    alone = trainers(options, task)["nmt train"]
-    base = [*alone.command, "train.precision=bf16"]
-    contestants = {f"by {n}": replace(alone, command=[*base, "--replicas", n, "--threads", n]) for n in (1, 2)}
-    return [windows("Training by processes, bf16", contestants, options, task.flops_per_token)]
+    """Train a recipe with one process, and with two that share each batch: the cost of sharing."""
+    task = prepare(options, ())
+    run = RunDirectory(task.config.run)
+    base = [*NMT, "train", options.config, f"run={run.path}", "train.precision=bf16", "train.validate_every=1000000"]
+    by = {n: Trainer([*base, "--replicas", n, "--threads", n], run.metrics_file, counted) for n in ("1", "2")}
+    return [windows("Training by processes, bf16", by, options, task.flops_per_token)]
