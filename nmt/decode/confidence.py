@@ -30,7 +30,7 @@ from nmt.text.words import WordText, bare_span
 log = logging.getLogger("nmt")
 
 N_NEWTON = 25  # steps of Newton's method, which needs about 6
-MAX_FIGURE = 1e9  # upper limit of the absolute values of a calibration's coefficients
+MAX_FIGURE = 1e9  # a calibration is ignored if a coefficient has this absolute value or more
 LEAST_P = 1e-6  # probabilities are at least this, and at most 1 - LEAST_P, so that their logits are finite
 # On Tatoeba de-en, 2 % of 5,000 translations have a lower coverage: their chrF is 30, that of all others 60. Where a
 # translation leaves out one of two sentences, its coverage is lower in two cases of three.

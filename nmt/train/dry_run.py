@@ -31,14 +31,14 @@ class Measurement:
 
 
 def measure(session: Session, n_replicas: int | None = None) -> Measurement:
-    """Time two steps with the largest batch on `n_replicas` replicas; None: as many as `nmt train` would use."""
+    """Time two steps with the largest batch. If `n_replicas` is None, use as many replicas as `nmt train` would."""
     settings, model, data = session.config.train, session.model, session.data
     batches = list(islice(data.batches(0), MAX_BATCHES))
     largest = max(batches, key=lambda batch: batch.n_positions)
     bf16 = uses_bf16(settings, model.device)
     optimizers = make_optimizers(model, settings)
     n_replicas = n_replicas or n_fitting_replicas(model, len(session.tokenizers.target), settings)
-    inherited = peak_memory(model.device)  # also counted in the peak of a forked replica, which shares it
+    inherited = peak_memory(model.device)  # the peak of a forked replica includes the memory of this process
     replicas = Replicas(model.train(), n_replicas)
     batch_s, max_positions = math.inf, 0
     for seed in range(2):  # the first step is slower, because it also allocates memory

@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 SMALLER_MODEL = "lower model.d_model, model.d_ff, the number of layers or tokenizer.vocab_size"  # hint of errors
 
-MIN_REPLICA_TOKENS = 384  # fewest per replica in a step; with fewer, the overhead of each operation dominates
+MIN_REPLICA_TOKENS = 384  # minimum tokens per replica and step; below it, the overhead of operations dominates
 
 
 def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -> None:

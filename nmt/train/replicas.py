@@ -35,7 +35,7 @@ class Replicas:
 
     def __init__(self, model: nn.Module, n: int = 1) -> None:
         self.model, self.n = model, n
-        self.n_torch_threads = torch.get_num_threads()  # between calls of `backward`: optimizer, validation
+        self.n_torch_threads = torch.get_num_threads()  # for the optimizer and for validation
         self.n_torch_threads_each = max(self.n_torch_threads // n, 1)
         self.trained = [p for p in model.parameters() if p.requires_grad]
         for parameter in model.parameters() if n > 1 else ():
@@ -55,7 +55,7 @@ class Replicas:
             self.processes.append(process)
 
     def backward(self, work: Callable[..., Tensor], shares: Sequence[tuple[Any, ...]]) -> list[Tensor]:
-        """Call work(replica, *share) on all replicas in parallel; sum their gradients into `.grad` of `model`.
+        """Call work(replica, *share) on all replicas in parallel, and set each parameter's `.grad` to the sum.
 
         Returns the results in order. The order of addition is fixed, so the sums are the same bit for bit. Raises the
         error of a replica when all are done, and LostRankError if a process has ended.
@@ -84,7 +84,7 @@ class Replicas:
 
     def close(self) -> None:
         for process in self.processes:
-            process.kill()  # not terminate(), because the process ignores SIGTERM
+            process.kill()  # not terminate(), which sends SIGTERM: the process ignores it
             process.join()
 
 
@@ -99,7 +99,7 @@ def shared(x: Tensor) -> Tensor:
 def serve(connection: Connection, other_end: Connection, model: nn.Module, gradients: list[Tensor], n: int) -> None:
     """Compute gradients with n torch threads until the parent ends or closes the pipe."""
     other_end.close()  # the parent's end: with this copy open, the pipe would outlive the parent
-    if sys.platform == "linux":  # end with the parent: a forked process would keep the run locked
+    if sys.platform == "linux":  # a replica that outlives its parent would keep the run locked
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     for number in SIGNALS:  # Ctrl-C is sent to all processes, and the parent still has to finish the step
         signal.signal(number, signal.SIG_IGN)
@@ -119,6 +119,6 @@ def serve(connection: Connection, other_end: Connection, model: nn.Module, gradi
                     answer = error
                 connection.send_bytes(pickle.dumps(answer))
 
-    thread = threading.Thread(target=loop)  # OpenMP hangs in the main thread if it was used there before the fork
+    thread = threading.Thread(target=loop)  # in the main thread, OpenMP hangs if it was used before the fork
     thread.start()
     thread.join()

@@ -127,7 +127,7 @@ def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossS
 
 
 def shares_of(micro_batches: Sequence[Batch], n_replicas: int) -> list[list[Batch]]:
-    """Return each replica's share: whole micro-batches if `n_replicas` divides their number, else parts of each."""
+    """Distribute micro-batches over the replicas; split each one if `n_replicas` does not divide their number."""
     if len(micro_batches) % n_replicas == 0:
         return [list(micro_batches[i::n_replicas]) for i in range(n_replicas)]
     return [list(parts) for parts in zip(*(batch.split(n_replicas) for batch in micro_batches), strict=True)]

@@ -118,7 +118,7 @@ for config in sys.argv[1:]:
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The corpus grows by 20,000 distinct pairs, which take 28 MB as Python lists; malloc's steps are 8 MB."""
+    """The corpus grows by 20,000 distinct pairs, 28 MB as Python lists. malloc grows the heap by 8 MB at a time."""
     monkeypatch.setattr(measure, "LOOK_EVERY_S", 0.1)
     draw, configs = random.Random(1), [tmp_path / "small.yaml", tmp_path / "large.yaml"]
     for side in ("a", "b"):

@@ -218,9 +218,9 @@ def throughput(options: Options) -> list[Table]:
 
 
 def scaling(options: Options) -> list[Table]:
-    """Train a recipe with one process, and with two that share each batch: the cost of sharing."""
+    """Compare the training speed of a recipe with one process and with two."""
     task = prepare(options, ())
     run = RunDirectory(task.config.run)
     base = [*NMT, "train", options.config, f"run={run.path}", "train.precision=bf16", "train.validate_every=1000000"]
-    by = {n: Trainer([*base, "--replicas", n, "--threads", n], run.metrics_file, counted) for n in ("1", "2")}
-    return [windows("Training by processes, bf16", by, options, task.flops_per_token)]
+    contestants = {n: Trainer([*base, "--replicas", n, "--threads", n], run.metrics_file, counted) for n in ("1", "2")}
+    return [windows("Training by number of processes, bf16", contestants, options, task.flops_per_token)]

@@ -103,7 +103,7 @@ def honest() -> list[bytes]:
 
 
 def hostile(draw: random.Random) -> list[tuple[bytes, str]]:
-    """Requests and the statuses that may answer them; 0 is no answer: we do not finish it, or the server resets it."""
+    """Requests and their valid statuses. 0: no response (an incomplete request, or the connection is reset)."""
 
     def bad(
         status: str, *headers: str, path: str = "/translate", host: str = "", raw: bytes = b"", **body: Any
