@@ -55,6 +55,8 @@ def check(
 
         for one in repair.fix(report, corpora, fix):
             counts = f"{one.n_pairs:,} pairs, {one.n_changed:,} of them changed; {one.n_dropped:,} dropped"
+            if one.n_realigned:
+                counts += f"; {one.n_realigned:,} are of lines with different numbers"
             streams.log.info("%s: %s -> %s and %s", one.files.name, counts, *one.paths)
         streams.log.info("%s names all changed and dropped lines; the originals are as they were", fix / repair.CHANGES)
     if any(finding.severity == "error" for finding in report.findings):

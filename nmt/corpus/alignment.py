@@ -4,7 +4,7 @@ A lexicon of words that occur together is learned from the corpus itself; names 
 sides, count without having been learned. The agreement of a pair is the mean, over target words, of the strongest link
 to a source word. Each pair has a log-likelihood ratio, estimated from the distributions of agreement and length ratio
 in the pairs of the corpus and in pairs of lines far apart. A two-state Viterbi search over these ratios finds blocks.
-`nmt.corpus.blocks` then finds the offset of the translations of a block.
+`nmt.corpus.pairing` then finds the lines that the lines of a block belong to.
 
 The ratio of a single pair is weak evidence, since short sentences share few words; `nmt score` ranks pairs.
 """
@@ -42,9 +42,32 @@ STRENGTHS = (np.arange(256) * (MAX_LINK / 255)).astype(np.float32)
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
-    """Links between words: a hash table of fingerprint (24 bits) and strength (8 bits)."""
+    """Links between words, as a list and as a hash table of fingerprint (24 bits) and strength (8 bits)."""
 
+    sources: Words  # (N,) source words of the links, ascending
+    targets: Words  # (N,)
+    strengths: NDArray[np.float32]  # (N,)
     table: NDArray[np.uint32]  # (2^TABLE_BITS,)
+
+    def links(self, words: Words) -> tuple[NDArray[np.int64], Words, NDArray[np.float32]]:
+        """List the links of source words.
+
+        Args:
+            words: (n,) hashes of source words.
+        Returns:
+            Indices into words, target words and strengths, (m,) each. A word that has no learned link to itself is
+            linked to itself, as a name or a number is.
+        """
+        first = np.searchsorted(self.sources, words, "left")
+        last = np.searchsorted(self.sources, words, "right")
+        index, entries = ranges(first, last)
+        linked_to_itself = self.sources[self.sources == self.targets]
+        same = np.flatnonzero(~np.isin(words, linked_to_itself))
+        return (
+            np.concatenate([index, same]),
+            np.concatenate([self.targets[entries], words[same]]),
+            np.concatenate([self.strengths[entries], np.full(len(same), SAME_WORD, np.float32)]),
+        )
 
     def strength(self, source: Words, target: Words) -> NDArray[np.float32]:
         """The link between each source word and each target word of a line, given their hashes: (n, S, T)."""
@@ -106,12 +129,24 @@ def learn(source: Words, target: Words) -> Lexicon:
     frequent = np.intersect1d(own[own_counts > max(3, FREQUENT * n)], other[other_counts > max(3, FREQUENT * n)])
     left, right = np.concatenate([frequent, left[kept]]), np.concatenate([frequent, right[kept]])
     links = np.concatenate([np.zeros(len(frequent)), links[kept]])
+    left, right = left.astype(np.uint32), right.astype(np.uint32)
     order = np.argsort(links, kind="stable")  # the strongest of the links in a slot overwrites the others
     keys = _keys(left[order]) ^ _keys(right[order]).byteswap()
     table = np.zeros(2**TABLE_BITS, np.uint32)
     levels = np.clip(links[order] * (255 / MAX_LINK), 0, 255).astype(np.uint32)
     table[_slots(keys)] = keys << np.uint32(8) | levels
-    return Lexicon(table)
+    order = np.argsort(left, kind="stable")
+    strengths = np.minimum(links[order], MAX_LINK).astype(np.float32)
+    return Lexicon(left[order], right[order], strengths, table)
+
+
+def ranges(first: NDArray[np.int64], last: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The integers of the ranges [first, last), concatenated: for each, the index of its range and its value."""
+    counts = last - first
+    index = np.repeat(np.arange(len(counts)), counts)
+    begins = np.cumsum(counts) - counts  # of each range, in the concatenation
+    values = np.arange(len(index)) - begins[index] + first[index]
+    return index, values
 
 
 def distinct(rows: NDArray[Any]) -> NDArray[Any]:
@@ -204,6 +239,7 @@ def blocks(ratios: NDArray[np.float64]) -> list[tuple[int, int]]:
 
 
 def place_edge(before: NDArray[np.float64], after: NDArray[np.float64]) -> int:
-    """The index i at which one state gives way to another: it minimizes sum(before[:i]) + sum(after[i:])."""
-    totals = np.concatenate([[0.0], np.cumsum(before)]) + np.concatenate([np.cumsum(after[::-1])[::-1], [0.0]])
-    return int(totals.argmin())
+    """The index i at which one state gives way to another: it maximizes sum(before[:i]) + sum(after[i:])."""
+    sums_before = np.concatenate([[0.0], np.cumsum(before)])
+    sums_after = np.concatenate([np.cumsum(after[::-1])[::-1], [0.0]])
+    return int((sums_before + sums_after).argmax())

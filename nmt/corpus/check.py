@@ -1,25 +1,28 @@
 """`nmt check`: find the faults of parallel text.
 
-    sample of train -> what is usual -> every pair of test, dev and train, in several processes -> findings
+    sample of train -> what is usual -> every pair of test, dev and train, in several processes -> runs -> findings
 
+If the lines of train with the same number do not belong together, what is usual is learned again, from those that do.
 Every file is read a few times, in chunks. Memory grows by 48 bytes per pair, five 8-byte digests and two float32
 features, and by more per faulty line.
 """
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nmt.corpus import blocks, findings
-from nmt.corpus.blocks import Span
-from nmt.corpus.examine import Gathered, gather, learn
+from nmt.corpus import findings, pairing
+from nmt.corpus.alignment import Evidence
+from nmt.corpus.examine import Gathered, Usual, gather, learn
 from nmt.corpus.findings import Draft
 from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding
+from nmt.corpus.pairing import Comparison, Run
 from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, survey
 
 N_EXAMPLES = 5
+MAX_UNRELATED = 0.05  # of the lines of train; if it is more, the lexicon has learned too much from wrong pairs
 OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds without lines
 
 
@@ -28,7 +31,7 @@ class Report:
     corpora: list[Survey]
     languages: tuple[str, str]  # of the text, "" if unknown
     findings: list[Finding]  # the worst first
-    spans: dict[str, list[Span]]  # by corpus: lines that are not paired with their translations
+    runs: dict[str, list[Run]]  # by corpus: lines that belong together
     seconds: float
 
 
@@ -39,18 +42,57 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
     """
     began = time.monotonic()
     surveys = [survey(files) for files in corpora]
-    usual = learn(surveys[0].source, surveys[0].target)
-    gathered = [gather(surveyed, usual, quiet) for surveyed in surveys]
-    evidence = findings.evidence_of(gathered[0])
-    finished = with_examples(gathered[0], findings.of_languages(usual, declared))
-    spans: dict[str, list[Span]] = {}
+    usual, train, evidence = learn_from(surveys[0], quiet)
+    gathered = [train, *(gather(surveyed, usual, quiet) for surveyed in surveys[1:])]
+    finished = with_examples(train, findings.of_languages(usual, declared))
+    runs: dict[str, list[Run]] = {}
     for i, found in enumerate(gathered):
-        own = spans[found.survey.files.name] = blocks.find(found, usual, evidence) if evidence is not None else []
-        drafts = findings.of_lines(found) + findings.of_alignment(found, own, evidence)
+        runs_of_corpus = runs[found.survey.files.name] = runs_of(found, usual, evidence)
+        drafts = findings.of_lines(found, runs_of_corpus) + findings.of_alignment(found, runs_of_corpus, evidence)
         drafts += findings.of_repetition(found) + findings.of_overlap(found, gathered[:i])
         finished += with_examples(found, drafts)
-    finished.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.share))
-    return Report(surveys, usual.languages.names, finished, spans, time.monotonic() - began)
+    finished.sort(key=lambda finding: (SEVERITIES.index(finding.severity), -finding.share))
+    return Report(surveys, usual.languages.names, finished, runs, time.monotonic() - began)
+
+
+def learn_from(train: Survey, quiet: bool) -> tuple[Usual, Gathered, Evidence | None]:
+    """Learn what is usual, and how to tell translations from unrelated lines (None if train cannot teach that)."""
+    usual = learn(train.source, train.target)
+    found = gather(train, usual, quiet)
+    evidence = findings.evidence_of(found)
+    if evidence is not None:
+        n_unrelated = sum(end - start for start, end in findings.unrelated_blocks(found, evidence))
+        if n_unrelated <= MAX_UNRELATED * train.n_pairs:
+            return usual, found, evidence
+    # Most lines with the same number do not belong together: find lines that do.
+    learned = pairing.learn_pairs(train) if train.n_pairs >= pairing.MIN_PAIRS else None
+    if learned is None:
+        return usual, found, evidence
+    pairs, evidence = learned
+    train = with_sample(train, pairs)
+    usual = learn(train.source, train.target)
+    return usual, gather(train, usual, quiet), evidence
+
+
+def with_sample(train: Survey, pairs: Sequence[tuple[int, int]]) -> Survey:
+    """A survey whose sample has these pairs of lines, numbered from 0."""
+    numbers = [source + 1 for source, _ in pairs], [target + 1 for _, target in pairs]
+    texts = []
+    for paths, wanted in zip(train.files.sides, numbers, strict=True):
+        raw = lines_at(paths, wanted)
+        texts.append([decode(raw[number]) for number in wanted])
+    return replace(train, source=texts[0], target=texts[1])
+
+
+def runs_of(found: Gathered, usual: Usual, evidence: Evidence | None) -> list[Run]:
+    """The runs of a corpus; if nothing tells which lines belong together, those with the same number, or none."""
+    survey = found.survey
+    if evidence is not None:
+        comparison = Comparison(usual.lexicon, usual.lengths, evidence)
+        return pairing.find_runs(survey, findings.unrelated_blocks(found, evidence), comparison)
+    if survey.n_source != survey.n_target or findings.is_unrelated(found):
+        return []
+    return [Run(0, survey.n_pairs)]
 
 
 def with_examples(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from nmt.corpus import alignment, characters, language, lengths, pairs
-from nmt.corpus.alignment import BATCH, Feature, Lexicon, Words
+from nmt.corpus.alignment import Feature, Lexicon, Words
 from nmt.corpus.language import Languages
 from nmt.corpus.lengths import Lengths
 from nmt.corpus.reading import CHUNK, Chunk, Survey, chunks, decode, is_utf8
 from nmt.corpus.split import key_of
 from nmt.text.corpus import digests_of, in_parallel
 
+N_UNRELATED = 2_000  # lines of a chunk that are compared with unrelated lines
 NONE = np.zeros(0, np.int64)
 Hits = dict[str, NDArray[np.int64]]  # indices of lines by kind of fault
 # A line with the fault on the left is not reported for the faults on the right, which follow from it.
@@ -57,7 +58,7 @@ def learn(source: list[str], target: list[str]) -> Usual:
     return Usual(
         languages=language.learn(source, target),
         without_stop=(share_without_stop(source), share_without_stop(target)),
-        lengths=lengths.learn(source, target),
+        lengths=lengths.learn(*(np.array([len(text) for text in side], np.int64) for side in (source, target))),
         lexicon=alignment.learn(alignment.words_of(source), alignment.words_of(target)),
     )
 
@@ -81,8 +82,8 @@ def examine(usual: Usual, chunk: Chunk) -> Examined:
     for name, others_of in EXPLAINS.items():
         for other in others_of:
             hits[other] = np.setdiff1d(hits[other], hits[name], assume_unique=True)
-    n = min(BATCH, len(source))
-    far = (np.arange(n) + n // 2) % n  # for each line, the index of an unrelated line half a batch away
+    some = np.linspace(0, len(source) - 1, min(N_UNRELATED, len(source))).astype(int)
+    far = (some + len(source) // 2) % len(source)  # for each of these lines, an unrelated line half a chunk away
     encoded = [digests_of(text.encode("utf-8", "replace") for text in side) for side in sides]
     pair = encoded[0] * np.uint64(0x9E3779B97F4A7C15) + encoded[1]
     keys = [digests_of(map(key_of, side)) for side in sides]
@@ -90,7 +91,7 @@ def examine(usual: Usual, chunk: Chunk) -> Examined:
         hits={name: chunk.first + found for name, found in hits.items() if len(found)},
         digests=np.stack([*encoded, pair, *keys]),
         paired=paired,
-        unrelated=usual.compare((words[0][: len(far)], words[1][far]), (sizes[0][: len(far)], sizes[1][far])),
+        unrelated=usual.compare((words[0][some], words[1][far]), (sizes[0][some], sizes[1][far])),
     )
 
 

@@ -7,19 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.config import base_language
-from nmt.corpus import alignment
+from nmt.corpus import alignment, pairing
 from nmt.corpus.alignment import Evidence
-from nmt.corpus.blocks import Span
 from nmt.corpus.examine import NONE, Gathered, Usual
 from nmt.corpus.language import identifier
+from nmt.corpus.pairing import MIN_PAIRS, Run
 from nmt.corpus.reading import is_utf8, lines_at
 from nmt.text.corpus import SIDES, first_occurrences
 
 SWAPPED_SHARE = 0.5  # share of exchanged lines above which the paths were probably exchanged
 N_RAW = 200  # lines from which an encoding is guessed
 MISMATCH = 4.0  # log-likelihood ratio in nats, unrelated against translated, above which a pair is a mismatch
-MIN_PAIRS = 200  # with fewer pairs the alignment cannot be judged
-MIN_CORRELATION = 0.2  # between the lengths of both sides
+OF_PAIRS = ("copy", "numbers", "placeholders", "repetition", "truncated", "ratio")  # kinds that compare both sides
+MIN_CORRELATION = 0.4  # between the lengths of both sides; unrelated lines whose lengths have a trend reach 0.36
 SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "ms"})  # easily confused
 TWO_LETTERS = {"deu": "de", "eng": "en", "fra": "fr", "ces": "cs", "zho": "zh", "cmn": "zh", "spa": "es"}
 
@@ -49,9 +49,18 @@ def evidence_of(train: Gathered) -> Evidence | None:
     return alignment.weigh(train.paired, train.unrelated, is_true) if is_true.sum() >= MIN_PAIRS else evidence
 
 
-def of_lines(found: Gathered) -> list[Draft]:
-    """The faults that were found in single pairs."""
+def unrelated_blocks(found: Gathered, evidence: Evidence) -> list[tuple[int, int]]:
+    """Blocks [start, end) of lines that do not belong to the lines with the same number."""
+    ratios = evidence(found.paired)
+    ratios[found.lines_of("exchanged") - 1] = 0  # the lexicon has a direction
+    return alignment.blocks(ratios)
+
+
+def of_lines(found: Gathered, runs: Sequence[Run]) -> list[Draft]:
+    """The faults that were found in single pairs; differences between sides only if the lines belong together."""
     drafts = {name: Draft(name, found.lines_of(name)) for name in found.hits}
+    for name in drafts.keys() & set(OF_PAIRS):
+        drafts[name] = Draft(name, np.setdiff1d(drafts[name].lines, misplaced_lines(found, runs)))
     if "encoding" in drafts:
         chosen = drafts["encoding"].lines[:N_RAW].tolist()
         raw = [line for paths in found.survey.files.sides for line in lines_at(paths, chosen).values()]
@@ -71,38 +80,55 @@ def guess_encoding(lines: Sequence[bytes]) -> str:
     return found if found and not found.startswith(("ascii", "utf-8")) else ""
 
 
-def of_alignment(found: Gathered, spans: Sequence[Span], evidence: Evidence | None) -> list[Draft]:
+def misplaced_lines(found: Gathered, runs: Sequence[Run]) -> NDArray[np.int64]:
+    """The numbers of the lines that do not belong to the line with the same number."""
+    is_misplaced = np.ones(found.survey.n_pairs, bool)
+    for run in runs:
+        is_misplaced[run.start : run.end] = run.offset != 0
+    return np.flatnonzero(is_misplaced) + 1
+
+
+def gaps(runs: Sequence[Run], n_lines: int) -> list[Run]:
+    """The stretches of source lines between the runs."""
+    bounds = [0, *(bound for run in runs for bound in (run.start, run.end)), n_lines]
+    return [Run(start, end) for start, end in zip(bounds[::2], bounds[1::2], strict=True) if start < end]
+
+
+def of_alignment(found: Gathered, runs: Sequence[Run], evidence: Evidence | None) -> list[Draft]:
     """Different numbers of lines, blocks that are shifted or shuffled, and single pairs that do not belong together."""
     drafts = []
-    n_source, n_target = found.survey.n_source, found.survey.n_target
-    if n_source != n_target:
-        detail = f"{n_source:,} source lines, {n_target:,} target lines"
+    survey = found.survey
+    shifted = [run for run in runs if run.offset]
+    if survey.n_source != survey.n_target:
+        detail = f"{survey.n_source:,} source lines, {survey.n_target:,} target lines"
         where = "the longer side goes on after the end of the other"
-        if spans and spans[-1].end == found.survey.n_pairs:
-            where = f"they part at about line {spans[-1].start + 1:,}"
+        if shifted:
+            where = f"they part at about line {' and '.join(f'{run.start + 1:,}' for run in shifted[:3])}"
         drafts.append(Draft("counts", NONE, f"{detail}; {where}"))
-    for name, has_offset in (("shifted", True), ("shuffled", False)):
-        chosen = [span for span in spans if bool(span.offset) == has_offset]
-        if chosen:
-            detail = "; ".join(map(str, chosen[:3])) + (f"; and {len(chosen) - 3} more" if len(chosen) > 3 else "")
-            lines = np.concatenate([np.arange(span.start + 1, span.end + 1) for span in chosen])
-            drafts.append(Draft(name, lines, detail))
     if evidence is None:
         return [*drafts, Draft("unrelated" if is_unrelated(found) else "unchecked", NONE)]
+    for name, stretches in (("shifted", shifted), ("shuffled", gaps(runs, survey.n_source))):
+        lines = np.concatenate([NONE, *(np.arange(run.start + 1, run.end + 1) for run in stretches)])
+        lines = lines[lines <= survey.n_pairs]
+        if len(lines):
+            n_more = len(stretches) - 3
+            detail = "; ".join(map(str, stretches[:3])) + (f"; and {n_more} more" if n_more > 0 else "")
+            drafts.append(Draft(name, lines, detail))
     is_odd = (evidence(found.paired) > MISMATCH) & ~np.isnan(found.paired[0])
-    for span in spans:
-        is_odd[span.start : span.end] = False
+    is_odd[misplaced_lines(found, runs) - 1] = False
     explained = found.lines_of("exchanged", "untranslated", "language", "ratio", "copy")
     return [*drafts, Draft("mismatch", np.setdiff1d(np.flatnonzero(is_odd) + 1, explained))]
 
 
 def is_unrelated(found: Gathered) -> bool:
-    """Whether not even the lengths of the two sides are correlated."""
+    """Whether neither the lengths nor the words of the two sides depend on each other."""
     sides = found.survey.source, found.survey.target
     source, target = (np.log1p(np.array([*map(len, side)], np.float64)) for side in sides)
     if found.survey.n_pairs < MIN_PAIRS or not source.std() or not target.std():
         return False
-    return float(np.corrcoef(source, target)[0, 1]) < MIN_CORRELATION
+    if float(np.corrcoef(source, target)[0, 1]) >= MIN_CORRELATION:
+        return False
+    return not pairing.are_related(found.survey.source, found.survey.target)
 
 
 def of_repetition(found: Gathered) -> list[Draft]:

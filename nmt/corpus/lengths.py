@@ -1,7 +1,6 @@
 """How long translations usually are: the distribution of log(target length / source length), in characters."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,11 +26,10 @@ class Lengths:
         return np.asarray(np.where((source == 0) | (target == 0), np.nan, z), np.float32)
 
 
-def learn(source: Sequence[str], target: Sequence[str]) -> Lengths:
-    """Learn the usual lengths from a sample of pairs."""
-    lengths = tuple(np.array([len(text) for text in texts]) for texts in (source, target))
-    kept = (lengths[0] > 0) & (lengths[1] > 0)
-    group, ratio = _features(lengths[0][kept], lengths[1][kept])
+def learn(source: NDArray[np.int64], target: NDArray[np.int64]) -> Lengths:
+    """Learn the usual lengths from a sample of pairs, given the characters of their texts: (n,) each."""
+    kept = (source > 0) & (target > 0)
+    group, ratio = _features(source[kept], target[kept])
     median, spread = np.zeros(N_GROUPS), np.ones(N_GROUPS)
     usual = _robust(ratio)
     for i in range(N_GROUPS):

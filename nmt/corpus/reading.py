@@ -71,8 +71,12 @@ class Survey:
     target: list[str]
 
     @property
+    def n_lines(self) -> tuple[int, int]:
+        return self.n_source, self.n_target
+
+    @property
     def n_pairs(self) -> int:
-        return min(self.n_source, self.n_target)
+        return min(self.n_lines)
 
 
 def survey(files: CorpusFiles) -> Survey:
@@ -101,6 +105,11 @@ def chunks(files: CorpusFiles) -> Iterator[Chunk]:
     while part := list(itertools.islice(pairs, CHUNK)):
         yield Chunk(first, [source for source, _ in part], [target for _, target in part])
         first += len(part)
+
+
+def lines_between(paths: Sequence[Path], start: int, end: int) -> Iterator[bytes]:
+    """The lines [start, end) of a side, counted from 0."""
+    return itertools.islice(side_lines(paths), start, end)
 
 
 def lines_at(paths: Sequence[Path], numbers: Sequence[int]) -> dict[int, bytes]:

@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from nmt.corpus.blocks import Span
 from nmt.corpus.characters import MENDED, TESTS
 from nmt.corpus.check import Report
 from nmt.corpus.kinds import KINDS
-from nmt.corpus.reading import CorpusFiles, decode, is_utf8, side_lines
-from nmt.errors import OutputError, os_errors_as
+from nmt.corpus.pairing import Run
+from nmt.corpus.reading import CorpusFiles, Survey, decode, is_utf8, side_lines
+from nmt.errors import DataError, OutputError, os_errors_as
 from nmt.files import atomic_writer
 from nmt.text.corpus import SIDES
 from nmt.text.lines import is_blank, one_line
 
 MAX_ROUNDS = 9  # of mending a line: &am\0p; becomes &amp; and then &
+MIN_PAIRED = 0.5  # share of the lines of a corpus that must have a partner
 CHANGES = "changes.jsonl"
 UNUSABLE = ("blank", "encoding")  # the kinds of fault for which a pair is dropped from dev and test, too
 Texts = tuple[set[str], set[str]]  # of both sides
@@ -39,8 +40,11 @@ def fix(report: Report, corpora: Sequence[CorpusFiles], directory: Path) -> list
 
     What is written is compared: a pair of train is dropped if it repeats an earlier pair, or shares a side with dev or
     test. From dev and test, pairs are dropped only if they are `UNUSABLE` or have no partner.
-    Raises OutputError if the directory exists and is not empty, or cannot be written.
+    Raises OutputError if the directory exists and is not empty, or cannot be written; DataError, before anything is
+    written, if most lines of a corpus have no partner.
     """
+    for survey in report.corpora:
+        refuse_unrelated(survey, report.runs[survey.files.name])
     with os_errors_as(OutputError, f"write {directory}", hint="choose another directory with --fix DIR"):
         if directory.exists() and any(directory.iterdir()):
             raise OutputError(f"{directory} is not empty", hint="choose another directory with --fix DIR")
@@ -51,6 +55,19 @@ def fix(report: Report, corpora: Sequence[CorpusFiles], directory: Path) -> list
         for repair in [*repairs[1:], repairs[0]]:  # train last, without what dev and test now contain
             repair.write(directory)
     return repairs
+
+
+def refuse_unrelated(survey: Survey, runs: Sequence[Run]) -> None:
+    """Raise DataError if most lines of a corpus have no partner: what would be written is no parallel text."""
+    n_paired = sum(len(run) for run in runs)
+    if n_paired >= MIN_PAIRED * survey.n_pairs:
+        return
+    source, target = (" + ".join(map(str, paths)) for paths in survey.files.sides)
+    raise DataError(
+        f"nothing is written: {survey.n_pairs - n_paired:,} of {survey.n_pairs:,} lines of {source} and {target} "
+        "have no translation in the other file that --fix could find",
+        hint="find the file that belongs to the other one, or mend the lines where they part by hand",
+    )
 
 
 class Repair:
@@ -64,7 +81,7 @@ class Repair:
         self.changes = changes
         self.is_train = is_train
         self.written: set[int] = set()  # hashes of the pairs of train that were written
-        self.shift = next((span for span in report.spans[files.name] if span.offset), Span(0, 0))
+        self.runs = report.runs[files.name]
         self.kinds: dict[int, list[str]] = {}  # to drop or exchange, by line number; texts are cleaned if they need it
         for finding in report.findings:
             name, repair = finding.kind.name, finding.kind.repair
@@ -75,6 +92,7 @@ class Repair:
         self.paths: tuple[Path, ...] = ()  # of the cleaned copy
         self.n_pairs = self.n_changed = 0
         self.n_dropped = 0  # pairs, and lines without a partner
+        self.n_realigned = 0  # pairs of lines with different numbers
 
     def write(self, directory: Path) -> None:
         self.paths = output_paths(self.files, directory)
@@ -85,16 +103,21 @@ class Repair:
                     self.note("dropped", ["no partner"], source, target)
                 elif (texts := self.mended(source, target)) is not None:
                     self.n_pairs += 1
+                    self.n_realigned += source.number != target.number
                     for output, text in zip(outputs, texts, strict=True):
                         output.write(text.encode() + b"\n")
 
     def paired(self) -> Iterator[tuple[Line | None, Line | None]]:
-        """All lines of both sides with their partners: from `shift.start` on, these are `shift.offset` lines below."""
+        """All lines of both sides, with their partners or with none, in order."""
         sources, targets = (itertools.starmap(Line, enumerate(side_lines(paths), 1)) for paths in self.files.sides)
-        yield from itertools.islice(zip(sources, targets, strict=False), self.shift.start)
-        yield from ((line, None) for line in itertools.islice(sources, max(-self.shift.offset, 0)))
-        yield from ((None, line) for line in itertools.islice(targets, max(self.shift.offset, 0)))
-        yield from itertools.zip_longest(sources, targets)
+        n_sources = n_targets = 0  # lines that were read
+        for run in self.runs:
+            yield from ((line, None) for line in itertools.islice(sources, run.start - n_sources))
+            yield from ((None, line) for line in itertools.islice(targets, run.start + run.offset - n_targets))
+            yield from zip(itertools.islice(sources, len(run)), itertools.islice(targets, len(run)), strict=True)
+            n_sources, n_targets = run.end, run.end + run.offset
+        yield from ((line, None) for line in sources)
+        yield from ((None, line) for line in targets)
 
     def mended(self, source: Line, target: Line) -> tuple[str, str] | None:
         """The cleaned texts of a pair; None if the pair is dropped. Adds to the list of changes."""

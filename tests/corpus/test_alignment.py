@@ -68,7 +68,7 @@ def test_blocks_are_the_likeliest_path(ratios: np.ndarray) -> None:
 
 
 def test_an_edge_is_placed_where_one_state_fits_better() -> None:
-    before, after = np.array([-3.0, -3, 4, 4]), np.array([4.0, 4, -3, -3])
+    before, after = np.array([3.0, 3, -4, -4]), np.array([-4.0, -4, 3, 3])
     assert place_edge(before, after) == 2
-    assert place_edge(np.array([-1.0, -1]), np.zeros(2)) == 2
+    assert place_edge(np.array([1.0, 1]), np.zeros(2)) == 2
     assert place_edge(np.zeros(0), np.zeros(0)) == 0

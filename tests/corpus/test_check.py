@@ -11,6 +11,7 @@ import pytest
 from nmt.corpus.check import Report, check
 from nmt.corpus.findings import guess_encoding
 from nmt.corpus.kinds import KINDS
+from nmt.corpus.pairing import Run
 from nmt.corpus.reading import CorpusFiles
 from nmt.errors import DataError
 
@@ -133,10 +134,11 @@ def test_blocks_that_are_not_paired_with_their_translations_are_found(clean: lis
     random.Random(1).shuffle(shuffled)
     targets[3000:3100] = shuffled
     pairs = [(source, target) for (source, _), target in zip(clean, targets, strict=True)]
-    found = findings_by_kind(check([write(tmp_path, "train", pairs, ("a", "b"))]))["shuffled"]
-    planted = {*range(1001, 1201), *range(3001, 3101)}
-    assert len(planted & found) >= FOUND * len(planted)
-    assert len(found - planted) <= 5
+    found = findings_by_kind(check([write(tmp_path, "train", pairs, ("a", "b"))]))
+    planted = {"shifted": {*range(1004, 1201)}, "shuffled": {*range(1001, 1004), *range(3001, 3101)}}
+    for kind, lines in planted.items():
+        assert len(lines & found[kind]) >= FOUND * len(lines)
+        assert len(found[kind] - lines) <= 5
 
 
 def test_some_single_pairs_that_do_not_belong_together_are_found(clean: list[Texts], tmp_path: Path) -> None:
@@ -152,7 +154,7 @@ def test_some_single_pairs_that_do_not_belong_together_are_found(clean: list[Tex
 
 @pytest.mark.parametrize("longer", [0, 1])
 def test_missing_lines_are_located(clean: list[Texts], tmp_path: Path, longer: int) -> None:
-    """One side lacks lines 2500 and 3200; where the last lines of both sides go on together, the offset is known."""
+    """One side lacks lines 2500 and 3200."""
     files = write(tmp_path, "train", clean, ("a", "b"))
     (shorter,) = files.sides[1 - longer]
     lines = shorter.read_bytes().split(b"\n")
@@ -161,14 +163,26 @@ def test_missing_lines_are_located(clean: list[Texts], tmp_path: Path, longer: i
     by_kind = {finding.kind.name: finding for finding in report.findings}
     assert by_kind["counts"].severity == by_kind["shifted"].severity == "error"
     assert report.findings[0].severity == "error"
-    between, after = report.spans["train"]
-    assert (between.offset, after.offset) == (0, -2 if longer == 0 else 2)
-    assert abs(between.start + 1 - 2500) <= 3
-    assert after.start == 3198
-    assert after.end == len(clean) - 2
-    assert f"part at about line {after.start + 1:,}" in by_kind["counts"].detail
-    where = "2 lines below" if longer else "2 lines above"
-    assert by_kind["shifted"].detail == f"lines {after.start + 1}-{after.end}: the translation is {where}"
+    before, between, after = report.runs["train"]
+    if longer == 0:
+        assert [before.end, between.start, between.end, after.start, after.end] == [2499, 2500, 3199, 3200, len(clean)]
+        assert [before.offset, between.offset, after.offset] == [0, -1, -2]
+        where = "1 line above", "2 lines above"
+    else:
+        assert [before.end, between.start, between.end, after.start, after.end] == [
+            2499,
+            2499,
+            3198,
+            3198,
+            len(clean) - 2,
+        ]
+        assert [before.offset, between.offset, after.offset] == [0, 1, 2]
+        where = "1 line below", "2 lines below"
+    assert f"part at about line {between.start + 1:,} and {after.start + 1:,}" in by_kind["counts"].detail
+    assert by_kind["shifted"].detail == (
+        f"lines {between.start + 1}-{between.end}: the translation is {where[0]}; "
+        f"lines {after.start + 1}-{after.end}: the translation is {where[1]}"
+    )
 
 
 def test_a_line_too_many_at_the_end_moves_nothing(clean: list[Texts], tmp_path: Path) -> None:
@@ -176,7 +190,7 @@ def test_a_line_too_many_at_the_end_moves_nothing(clean: list[Texts], tmp_path: 
     files.target[0].write_bytes(files.target[0].read_bytes() + b"One more.\n")
     report = check([files])
     assert set(findings_by_kind(report)) >= {"counts"}
-    assert report.spans["train"] == []
+    assert report.runs["train"] == [Run(0, 1000)]
 
 
 def test_sides_that_have_nothing_to_do_with_each_other(clean: list[Texts], tmp_path: Path) -> None:

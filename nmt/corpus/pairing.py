@@ -1,0 +1,408 @@
+"""Find which lines of two files belong together where lines are missing or were added, on either side.
+
+A run is a stretch of source lines whose translations are all the same number of lines further down, its offset. The
+likeliest runs come from a hidden Markov model over the source lines. It has a state per offset and one for lines
+without a partner, a cost for each change of state, and as evidence the agreement and the length ratio of the lines that
+a state pairs. Hunalign (Varga et al. 2005, "Parallel corpora for medium density languages") also combines a learned
+lexicon with lengths.
+
+The lexicon is learned from pairs. If a line is missing near the beginning, hardly any lines of the same number belong
+together. The first pairs are then those of the offset at which the words of both sides depend on each other most;
+lexicon and pairs improve each other in a few rounds.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.corpus import alignment, lengths
+from nmt.corpus.alignment import SWITCH, Evidence, Lexicon, Words
+from nmt.corpus.lengths import Lengths
+from nmt.corpus.reading import Survey, decode, lines_between
+
+MARGIN = 500  # offsets that are tried below 0 and beyond the difference of the numbers of lines
+MAX_OFFSETS = 10_000  # if the numbers of lines differ by more, only lines of the same number are compared
+AROUND = 60  # lines before and after a block of unrelated lines that are paired together with it
+TOUCHING = 3  # two runs have a common edge if at most so many lines more than necessary lie between them
+N_CELLS = 500_000  # pairs of lines that are compared at once
+IMPOSSIBLE = -1e6  # score of a pair whose target line does not exist
+N_WINDOWS, WINDOW = 8, 1_000  # stretches of source lines from which a lexicon is learned without known pairs
+N_BUCKETS = 256  # of words, when the strongest offset is looked for
+MIN_SPREAD = 0.02  # standard deviation of a bucket: rare words must not dominate
+N_TESTED, N_OTHERS = 4_000, 200  # lines, and offsets that they are compared at, to see whether both sides are related
+MIN_DEPENDENCE = 6.0  # standard deviations; with 200 pairs of real corpora 5.8 and more, of unrelated lines up to 3.4
+MAX_ROUNDS = 5  # of learning a lexicon and pairing lines by it
+MIN_PAIRS = 200  # with fewer pairs, too little can be learned
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive source lines whose translations are `offset` lines further down."""
+
+    start: int  # from 0
+    end: int  # exclusive
+    offset: int = 0
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        n = abs(self.offset)
+        where = "below" if self.offset > 0 else "above"
+        place = f": the translation is {n} {'line' if n == 1 else 'lines'} {where}" if n else ""
+        return f"lines {self.start + 1}-{self.end}{place}"
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """Consecutive lines of one side, as words and lengths."""
+
+    first: int  # number of the first line, from 0
+    words: Words  # (n, MAX_WORDS)
+    sizes: NDArray[np.int64]  # (n,) characters
+
+
+def read_lines(paths: Sequence[Path], start: int, end: int) -> Lines:
+    """Read the lines [start, end) of a side; fewer if it is shorter."""
+    first = max(start, 0)
+    texts = [decode(raw) for raw in lines_between(paths, first, max(end, first))]
+    sizes = np.array([len(text) for text in texts], np.int64)
+    return Lines(first, alignment.words_of(texts), sizes)
+
+
+class Window:
+    """Consecutive source lines, and all target lines that they are compared with.
+
+    `occurrences` holds word and line number of every target word in one integer, ascending, so that the lines with a
+    word are found by bisection.
+    """
+
+    def __init__(self, source: Lines, target: Lines) -> None:
+        self.source = source
+        self.target = target
+        self.n_words = (target.words != 0).sum(1)
+        rows, columns = np.nonzero(target.words)
+        self.occurrences = np.sort(_keys(target.words[rows, columns], rows))
+
+    @property
+    def lines(self) -> range:
+        return range(self.source.first, self.source.first + len(self.source.sizes))
+
+    def agreement(self, lines: range, offsets: range, lexicon: Lexicon) -> NDArray[np.float32]:
+        """Compare source lines with the target lines at all offsets.
+
+        Returns:
+            (n, W): the mean over target words of the strongest link to a word of the source line, as
+            `alignment.agreement` has it; NaN if either line has no words, or if there is no such target line.
+        """
+        first_source, first_target = self.source.first, self.target.first
+        source = self.source.words[lines.start - first_source : lines.stop - first_source]
+        # The target words that each line is linked to, each with its strongest link.
+        rows, columns = np.nonzero(source)
+        index, targets, strengths = lexicon.links(source[rows, columns])
+        rows = rows[index]
+        order = np.lexsort((strengths, targets, rows))
+        rows, targets, strengths = rows[order], targets[order], strengths[order]
+        is_strongest = np.ones(len(rows), bool)
+        is_strongest[:-1] = (rows[1:] != rows[:-1]) | (targets[1:] != targets[:-1])
+        rows, targets, strengths = rows[is_strongest], targets[is_strongest], strengths[is_strongest]
+        # Where these words occur in the target lines that are compared.
+        lowest = rows + lines.start + offsets.start - first_target  # index of a target line
+        begins = np.searchsorted(self.occurrences, _keys(targets, np.maximum(lowest, 0)))
+        ends = np.searchsorted(self.occurrences, _keys(targets, np.maximum(lowest + len(offsets), 0)))
+        index, places = alignment.ranges(begins, ends)
+        found_in = (self.occurrences[places] & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        cells = rows[index] * len(offsets) + found_in - lowest[index]
+        sums = np.bincount(cells, strengths[index], len(lines) * len(offsets)).reshape(len(lines), len(offsets))
+        exists, partners = self.partners(lines, offsets)
+        n_words = self.n_words[partners]
+        has_words = exists & (n_words > 0) & (source[:, :1] != 0)
+        return np.where(has_words, sums / np.maximum(n_words, 1), np.nan).astype(np.float32)
+
+    def partners(self, lines: range, offsets: range) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Whether the target lines at all offsets exist, and their indices in `target`, clipped: (n, W) each."""
+        indices = np.arange(lines.start, lines.stop)[:, None] + np.array(offsets) - self.target.first
+        last = len(self.target.sizes) - 1
+        return (indices >= 0) & (indices <= last), np.clip(indices, 0, last)
+
+
+def _keys(words: Words, lines: NDArray[np.int64]) -> NDArray[np.uint64]:
+    return (words.astype(np.uint64) << np.uint64(32)) | lines.astype(np.uint64)
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What tells translations from unrelated lines."""
+
+    lexicon: Lexicon
+    lengths: Lengths
+    evidence: Evidence
+
+    def scores(self, window: Window, lines: range, offsets: range) -> NDArray[np.float64]:
+        """Log-likelihood ratios, translated against unrelated, of source lines with those at all offsets: (n, W)."""
+        agreement = window.agreement(lines, offsets, self.lexicon)
+        exists, partners = window.partners(lines, offsets)
+        sizes = window.source.sizes[lines.start - window.source.first : lines.stop - window.source.first]
+        z = self.lengths.z(np.broadcast_to(sizes[:, None], partners.shape), window.target.sizes[partners])
+        ratios = self.evidence(np.stack([agreement.reshape(-1), z.reshape(-1)])).reshape(partners.shape)
+        return np.where(exists, -ratios, IMPOSSIBLE)
+
+    def runs(self, window: Window, offsets: range) -> list[Run]:
+        """The runs of a window, in order; no line is in two of them."""
+        if not len(window.target.sizes):
+            return []
+        step = max(N_CELLS // len(offsets), 1)
+        lines = window.lines
+        parts = (lines[i : i + step] for i in range(0, len(lines), step))
+        scores = (self.scores(window, part, offsets) for part in parts)
+        runs = without_crossings(likeliest_runs(scores, lines.start, offsets))
+        return self.with_exact_edges(runs, window)
+
+    def with_exact_edges(self, runs: list[Run], window: Window) -> list[Run]:
+        """Move the common edge of two runs to where the scores of both sum up to the most."""
+        placed = runs[:1]
+        for after in runs[1:]:
+            before = placed[-1]
+            n_between = max(before.offset - after.offset, 0)  # source lines whose partners are missing
+            if after.start - before.end <= n_between + TOUCHING:
+                lines = range(max(before.start, before.end - AROUND), min(after.end, after.start + AROUND))
+                scores = [
+                    self.scores(window, lines, range(run.offset, run.offset + 1))[:, 0] for run in (before, after)
+                ]
+                end = lines.start + alignment.place_edge(scores[0][: len(lines) - n_between], scores[1][n_between:])
+                placed[-1] = replace(before, end=end)
+                after = replace(after, start=end + n_between)
+            placed.append(after)
+        return [run for run in placed if run.start < run.end]
+
+
+def likeliest_runs(scores: Iterable[NDArray[np.float64]], first: int, offsets: range) -> list[Run]:
+    """The runs of the likeliest path through the states of all lines, by the Viterbi algorithm.
+
+    Args:
+        scores: log-likelihood ratios, translated against unrelated, (n, W) each, of consecutive lines.
+        first: the number of the first line.
+        offsets: W offsets, in ascending steps of 1.
+    """
+    no_partner = len(offsets)  # this state pairs a line with none and has the score 0
+    totals = np.zeros(len(offsets) + 1)  # of the best path that ends in each state
+    since = np.full(len(offsets) + 1, first)  # the line at which that path entered the state
+    best_states: list[int] = []  # after each line: the state in which the best path ends, and since when
+    best_since: list[int] = []
+    for row in (row for part in scores for row in part):
+        # A state is entered from the best of all states.
+        entered = totals < totals.max() - SWITCH
+        totals[entered] = totals.max() - SWITCH
+        since[entered] = first + len(best_states)
+        totals[:no_partner] += row
+        best = int(totals.argmax())
+        best_states.append(best)
+        best_since.append(int(since[best]))
+    # Follow the best path back from the last line.
+    runs = []
+    end = len(best_states)
+    while end > 0:
+        state, start = best_states[end - 1], best_since[end - 1]
+        if state != no_partner:
+            runs.append(Run(start, first + end, offsets[state]))
+        end = start - first
+    return runs[::-1]
+
+
+def without_crossings(runs: Sequence[Run]) -> list[Run]:
+    """Leave out or shorten runs so that each target line has one partner and lines ascend; keep the most pairs."""
+    totals: list[int] = []  # pairs, at most, in runs up to this one and with it
+    previous: list[int] = []  # the run before this one, or -1
+    for i, run in enumerate(runs):
+        totals.append(len(run))
+        previous.append(-1)
+        for j in range(i):
+            n_kept = len(run) - overlap(runs[j], run)
+            if n_kept > 0 and totals[j] + n_kept > totals[i]:
+                totals[i], previous[i] = totals[j] + n_kept, j
+    kept: list[Run] = []
+    i = int(np.argmax(totals)) if totals else -1
+    while i >= 0:
+        before = previous[i]
+        shared = overlap(runs[before], runs[i]) if before >= 0 else 0
+        kept.append(replace(runs[i], start=runs[i].start + shared))
+        i = before
+    return kept[::-1]
+
+
+def overlap(before: Run, after: Run) -> int:
+    """How many lines `after` must begin later so that all its lines, on both sides, come after those of `before`."""
+    return max(before.end - after.start, before.end + before.offset - after.start - after.offset, 0)
+
+
+def joined(runs: Sequence[Run]) -> list[Run]:
+    """Join runs that follow each other without a gap and have the same offset."""
+    result: list[Run] = []
+    for run in runs:
+        if result and result[-1].end == run.start and result[-1].offset == run.offset:
+            result[-1] = replace(result[-1], end=run.end)
+        else:
+            result.append(run)
+    return result
+
+
+def offsets_of(survey: Survey) -> range:
+    """The offsets that are tried."""
+    difference = survey.n_target - survey.n_source
+    margin = min(MARGIN, survey.n_pairs // 2)
+    offsets = range(min(difference, 0) - margin, max(difference, 0) + margin + 1)
+    return offsets if len(offsets) <= MAX_OFFSETS else range(1)
+
+
+def find_runs(survey: Survey, unrelated: Sequence[tuple[int, int]], comparison: Comparison) -> list[Run]:
+    """All runs of a corpus, in order.
+
+    Args:
+        unrelated: blocks [start, end) of lines that do not belong to the lines with the same number.
+    """
+    suspicious = list(unrelated)
+    if survey.n_source != survey.n_target:
+        suspicious.append((survey.n_pairs, survey.n_source))
+    offsets = offsets_of(survey)
+    runs = []
+    done = 0  # lines
+    for start, end in widened(suspicious, survey.n_source):
+        runs.append(Run(done, min(start, survey.n_pairs)))
+        source = read_lines(survey.files.source, start, end)
+        target = read_lines(survey.files.target, start + offsets.start, end + offsets.stop)
+        runs += comparison.runs(Window(source, target), offsets)
+        done = end
+    runs.append(Run(done, survey.n_pairs))
+    return joined(without_crossings([run for run in runs if run.start < run.end]))
+
+
+def widened(blocks: Sequence[tuple[int, int]], n_lines: int) -> Iterator[tuple[int, int]]:
+    """Blocks with `AROUND` lines before and after them; those that then touch are joined."""
+    start = end = -1
+    for block_start, block_end in blocks:
+        if block_start - AROUND > end:
+            if end > 0:
+                yield start, end
+            start = max(block_start - AROUND, 0)
+        end = min(block_end + AROUND, n_lines)
+    if end > 0:
+        yield start, end
+
+
+def windows_of(survey: Survey, offsets: range) -> list[Window]:
+    """The whole corpus as a window or, of a long one, windows at equal distances."""
+    if survey.n_source <= N_WINDOWS * WINDOW:
+        return [Window(*(read_lines(paths, 0, n) for paths, n in zip(survey.files.sides, survey.n_lines, strict=True)))]
+    windows = []
+    for start in np.linspace(0, survey.n_source - WINDOW, N_WINDOWS).astype(int).tolist():
+        source = read_lines(survey.files.source, start, start + WINDOW)
+        target = read_lines(survey.files.target, start + offsets.start, start + WINDOW + offsets.stop)
+        windows.append(Window(source, target))
+    return windows
+
+
+def dependence(windows: Sequence[Window], offsets: range) -> NDArray[np.float64]:
+    """How much the words of both sides depend on each other at each offset: (W,).
+
+    If lines are unrelated, the covariance matrix of the words of both sides is near zero. The measure is its squared
+    Frobenius norm, times the number of lines (with linear kernels, the Hilbert-Schmidt independence criterion of
+    Gretton et al. 2005). It needs no lexicon. Words count by buckets of their hashes.
+    """
+    sides = [(buckets_of(window.source.words), buckets_of(window.target.words)) for window in windows]
+    norms = []
+    for offset in offsets:
+        covariance = np.zeros((N_BUCKETS, N_BUCKETS), np.float32)
+        n_lines = 0
+        for window, (source, target) in zip(windows, sides, strict=True):
+            shift = window.source.first + offset - window.target.first  # of indices
+            start, end = max(0, -shift), min(len(source), len(target) - shift)
+            if start < end:
+                covariance += source[start:end].T @ target[start + shift : end + shift]
+                n_lines += end - start
+        norms.append(float((covariance**2).sum()) / max(n_lines, 1))
+    return np.array(norms)
+
+
+def are_related(source: Sequence[str], target: Sequence[str]) -> bool:
+    """Whether the words of lines with the same number depend on each other more than those of other lines."""
+    sides = []
+    for texts in (source[:N_TESTED], target[:N_TESTED]):
+        sizes = np.array([len(text) for text in texts], np.int64)
+        sides.append(Lines(0, alignment.words_of(texts), sizes))
+    reach = min(len(source) // 4, N_OTHERS // 2)
+    norms = dependence([Window(*sides)], range(-reach, reach + 1))
+    others = np.delete(norms, reach)
+    median = np.median(others)
+    spread = lengths.NORMAL * np.median(np.abs(others - median))
+    return bool(norms[reach] - median > MIN_DEPENDENCE * spread)
+
+
+def buckets_of(words: Words) -> NDArray[np.float32]:
+    """Which buckets the words of each line are in, standardized over the lines: (n, N_BUCKETS)."""
+    counts = np.zeros((len(words), N_BUCKETS), np.float32)
+    rows, columns = np.nonzero(words)
+    counts[rows, words[rows, columns] % N_BUCKETS] = 1
+    counts -= counts.mean(0)
+    return np.asarray(counts / np.maximum(counts.std(0), MIN_SPREAD), np.float32)
+
+
+def learn_pairs(survey: Survey) -> tuple[list[tuple[int, int]], Evidence] | None:
+    """Find lines that belong together without knowing any.
+
+    Returns:
+        Pairs of line numbers from 0, in all windows of the corpus, and the evidence of the lexicon that they teach;
+        None if the two sides seem to be unrelated.
+    """
+    offsets = offsets_of(survey)
+    windows = windows_of(survey, offsets)
+    offset = offsets[int(dependence(windows, offsets).argmax())]
+    runs = [[clipped(Run(window.lines.start, window.lines.stop, offset), window)] for window in windows]
+    comparison = learn_comparison(windows, runs)
+    for _ in range(MAX_ROUNDS):
+        if comparison is None:
+            return None
+        before, runs = runs, [comparison.runs(window, offsets) for window in windows]
+        if runs == before:
+            break
+        comparison = learn_comparison(windows, runs)
+    if comparison is None or comparison.evidence.contrast < alignment.MIN_CONTRAST:
+        return None
+    pairs = [(line, line + run.offset) for of_window in runs for run in of_window for line in range(run.start, run.end)]
+    return pairs, comparison.evidence
+
+
+def clipped(run: Run, window: Window) -> Run:
+    """The part of a run whose target lines are in the window."""
+    start = max(run.start, window.target.first - run.offset)
+    end = min(run.end, window.target.first + len(window.target.sizes) - run.offset)
+    return replace(run, start=start, end=max(start, end))
+
+
+def learn_comparison(windows: Sequence[Window], runs: Sequence[Sequence[Run]]) -> Comparison | None:
+    """Learn from the pairs of the runs of each window; None if they are too few."""
+    words: tuple[list[Words], list[Words]] = ([], [])
+    sizes: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
+    for window, runs_of_window in zip(windows, runs, strict=True):
+        for run in runs_of_window:
+            for side, lines, offset in ((0, window.source, 0), (1, window.target, run.offset)):
+                start = run.start + offset - lines.first
+                words[side].append(lines.words[start : start + len(run)])
+                sizes[side].append(lines.sizes[start : start + len(run)])
+    if sum(len(part) for part in words[0]) < MIN_PAIRS:
+        return None
+    source, target = np.concatenate(words[0]), np.concatenate(words[1])
+    source_sizes, target_sizes = np.concatenate(sizes[0]), np.concatenate(sizes[1])
+    lexicon = alignment.learn(source, target)
+    usual = lengths.learn(source_sizes, target_sizes)
+    half = len(source) // 2  # a line and one half a corpus away are unrelated
+    paired, unrelated = (
+        np.stack([alignment.agreement(source, other, lexicon), usual.z(source_sizes, other_sizes)])
+        for other, other_sizes in (
+            (target, target_sizes),
+            (np.roll(target, half, 0), np.roll(target_sizes, half)),
+        )
+    )
+    return Comparison(lexicon, usual, alignment.weigh(paired, unrelated))
