@@ -1,12 +1,16 @@
-"""BLEU, chrF and TER by sacreBLEU, with signature and confidence interval; and perplexity.
+"""BLEU, chrF and TER by sacreBLEU, with signature and confidence interval; paired comparison; and perplexity.
 
-Several systems are compared by sacreBLEU's paired bootstrap. Hypotheses are detokenized text. Imports no torch.
+All scores, those of resamples included, are sacreBLEU's. The intervals are quantiles of resampled scores (the bootstrap
+percentile interval of Efron and Tibshirani 1993, chapter 13), for one system as for the difference of two. Hypotheses
+are detokenized text. Language and script of the references choose the settings, see `choose_settings`.
 """
 
-import functools
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +18,33 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
-from sacrebleu.significance import PairedTest
 
 from nmt.config import base_language
 from nmt.errors import ConfigError, DataError
+from nmt.text.scripts import REGIONAL_CHINESE, Script, main_script
 
-BLEU_TOKENIZERS = dict.fromkeys(("zh", "zho", "cmn", "yue"), "zh") | dict.fromkeys(("ja", "jpn", "ko", "kor"), "char")
 DEFAULT_TOKENIZER = "13a"
+QUANTILES = (0.025, 0.975)  # of a 95 % interval
+N_TOKENIZED = 100  # lines that end in " ." from which on text counts as tokenized, as in sacreBLEU
+
+# TER's tokens: words; or words, and single Han characters (sacreBLEU's `normalized` with `asian_support`).
+TerTokens = Literal["words", "characters"]
+
+
+@dataclass(frozen=True)
+class ScoreSettings:
+    """How translations are scored; the default is that for languages with spaces between words."""
+
+    tokenize: str = DEFAULT_TOKENIZER  # sacreBLEU's tokenizer for BLEU
+    ter: TerTokens | None = "words"  # None: TER makes no sense and is left out
+    lowercase: bool = False
+
+    @property
+    def left_out(self) -> str:
+        """A statement that TER is left out and why; empty if it is not."""
+        if self.ter is not None:
+            return ""
+        return "TER is left out: it counts words, and the references have no spaces between words"
 
 
 @dataclass(frozen=True)
@@ -45,7 +69,7 @@ class Difference:
     value: float
     low: float  # 95 % interval by paired bootstrap over sentences
     high: float
-    p_value: float  # of sacreBLEU's paired bootstrap; null hypothesis: the systems are equally good
+    p_value: float  # see `paired_p_value`; null hypothesis: the systems are equally good
 
 
 @dataclass(frozen=True)
@@ -65,9 +89,57 @@ class PairedScore:
     systems: list[SystemScore]  # the baseline first
 
 
-def bleu_tokenizer(language: str) -> str:
-    """Return sacreBLEU's tokenizer for a target language: 13a, or characters for Chinese, Japanese and Korean."""
-    return BLEU_TOKENIZERS.get(base_language(language), DEFAULT_TOKENIZER)
+def choose_settings(
+    language: str,
+    references: Sequence[Sequence[str]],
+    *,
+    tokenize: str | None = None,
+    lowercase: bool = False,
+) -> ScoreSettings:
+    """Choose how to score translations into a language, by its code and by the script of the references.
+
+    The script goes first, because a code may be unknown or wrong: file names such as test.tgt look like one. The code
+    decides what the script leaves open: Han is Chinese or Japanese; and a text with some letters of an unspaced script
+    may be one in this script with many foreign names, or one in a spaced script with a few.
+
+    Args:
+        language: a code such as zh, th-TH, my_Mymr or zho_Hans; empty if unknown.
+        references: one or several lists of lines; without letters in them, only the code decides.
+        tokenize: sacreBLEU's tokenizer that the user asks for. With `none`, tokens are what spaces separate, for TER
+            as well as for BLEU.
+        lowercase: whether BLEU and chrF ignore case.
+    """
+    if tokenize == "none":
+        return ScoreSettings("none", "words", lowercase)
+    code = base_language(language)
+    script = main_script(code, chain.from_iterable(references))
+    by_script: dict[Script, ScoreSettings] = {
+        "spaced": ScoreSettings(),
+        # Korean has spaces between words, which writers place differently: BLEU by characters, TER by words.
+        "Hangul": ScoreSettings("char"),
+        # sacreBLEU's tokenizer `zh` is made for modern Chinese: it does not separate the ideographs beyond the Basic
+        # Multilingual Plane, which regional and literary Chinese use.
+        "Han": ScoreSettings("char" if code in REGIONAL_CHINESE else "zh", "characters"),
+        "kana": ScoreSettings("char", "characters"),
+        # sacreBLEU's TER has no setting that separates letters of these scripts.
+        "unspaced": ScoreSettings("char", None),
+    }
+    chosen = by_script[script]
+    return ScoreSettings(tokenize or chosen.tokenize, chosen.ter, lowercase)
+
+
+def bleu_tokenizer(language: str, references: Sequence[Sequence[str]] = ()) -> str:
+    """Return sacreBLEU's tokenizer for a target language and, if they are known, the script of the references."""
+    return choose_settings(language, references).tokenize
+
+
+def tokenized_warning(lines: Sequence[str], name: str, tokenize: str) -> str:
+    """Return a warning if text is tokenized, as sacreBLEU's: 100 lines end in " .". Empty with `--tokenize none`."""
+    n_tokenized = sum(line.endswith(" .") for line in lines)
+    if n_tokenized < N_TOKENIZED or tokenize == "none":
+        return ""
+    facts = f"{n_tokenized:,} of {len(lines):,} {name} end in ' .', as in tokenized text"
+    return f"{facts}: BLEU is defined for detokenized text; to score tokens as they are, `nmt eval --tokenize none`"
 
 
 def score(
@@ -77,23 +149,30 @@ def score(
     *,
     tokenize: str = DEFAULT_TOKENIZER,
     lowercase: bool = False,
+    ter: TerTokens | None = "words",
     n_bootstrap: int = 0,
 ) -> list[Score]:
     """Score translations by any of bleu, chrf and ter, against one or several lists of references.
+
+    Without `ter`, that metric is left out. `tokenize`, `lowercase` and `ter` are fields of `ScoreSettings`.
 
     Raises DataError if the numbers of lines differ, or there are none, and ConfigError as `sacrebleu_metrics`.
     """
     check_references(references, hypotheses, "hypotheses")
     if not hypotheses:
         raise DataError("nothing to score: the files are empty", hint="give at least one line")
-    known = sacrebleu_metrics(tokenize=tokenize, lowercase=lowercase)
-    return [_score(known[name], hypotheses, references, n_bootstrap) for name in metrics]
+    known = sacrebleu_metrics(references, tokenize=tokenize, lowercase=lowercase, ter=ter)
+    return [score_by(known[name], hypotheses, n_bootstrap) for name in metrics if name in known]
 
 
 def sacrebleu_metrics(
-    references: Sequence[Sequence[str]] | None = None, *, tokenize: str = DEFAULT_TOKENIZER, lowercase: bool = False
+    references: Sequence[Sequence[str]],
+    *,
+    tokenize: str = DEFAULT_TOKENIZER,
+    lowercase: bool = False,
+    ter: TerTokens | None = "words",
 ) -> dict[str, Metric]:
-    """Return sacreBLEU's metrics by name: bleu, chrf, ter. References are processed once, if they are given here.
+    """Return sacreBLEU's metrics by name: bleu, chrf, ter. They process the references once.
 
     TER always ignores case, as in sacreBLEU's command. Raises ConfigError if sacreBLEU has no such tokenizer, or a
     library that it needs is missing.
@@ -101,49 +180,127 @@ def sacrebleu_metrics(
     if tokenize not in BLEU.TOKENIZERS:
         raise ConfigError(f"no sacreBLEU tokenizer '{tokenize}'", hint=f"one of {', '.join(sorted(BLEU.TOKENIZERS))}")
     try:
-        bleu = BLEU(lowercase=lowercase, tokenize=tokenize, references=references)
+        # `force` only turns off sacreBLEU's warning about tokenized text; ours is `tokenized_warning`.
+        bleu = BLEU(lowercase=lowercase, tokenize=tokenize, force=True, references=references)
     except (RuntimeError, ImportError, OSError) as error:
         message = f"sacreBLEU's tokenizer '{tokenize}' cannot be used here: {' '.join(str(error).split())}"
         raise ConfigError(message, hint="choose another with --tokenize") from error
-    chrf = CHRF(lowercase=lowercase, references=references)
-    return {"bleu": bleu, "chrf": chrf, "ter": TER(references=references)}
+    metrics: dict[str, Metric] = {"bleu": bleu, "chrf": CHRF(lowercase=lowercase, references=references)}
+    if ter is not None:
+        by_character = ter == "characters"
+        metrics["ter"] = TER(normalized=by_character, asian_support=by_character, references=references)
+    return metrics
+
+
+def score_by(metric: Metric, hypotheses: Sequence[str], n_bootstrap: int) -> Score:
+    """Score translations by a metric that has the references; the interval needs at least 2 resamples."""
+    statistics = line_statistics(metric, hypotheses)
+    value = score_of(metric, statistics.sum(0))
+    low = high = None
+    n_trials = n_bootstrap if n_bootstrap > 1 else 0
+    if n_trials:
+        (resampled,) = resampled_scores(metric, [statistics], n_trials)
+        low, high = interval(resampled)
+    return Score(name_of(metric), value, low, high, signature_of(metric, n_trials))
 
 
 def paired_scores(
     systems: Sequence[Sequence[str]], metrics: Mapping[str, Metric], *, n_trials: int = 1000
 ) -> list[PairedScore]:
-    """Score systems and compare each with the first one, as `sacrebleu --paired-bs` does (Koehn 2004).
+    """Score systems and compare each with the first one on the same resamples of the lines (Koehn 2004).
 
-    Scores and p-values are sacreBLEU's. The interval of a difference is a bootstrap interval from the same resamples.
     The metrics, from `sacrebleu_metrics`, have the references.
     """
-    named: list[tuple[str, Sequence[str]]] = [(str(i), tuple(lines)) for i, lines in enumerate(systems)]
-    for metric in metrics.values():  # cache the slowest part, which sacreBLEU's test and the intervals need
-        metric._extract_corpus_statistics = functools.cache(metric._extract_corpus_statistics)  # type: ignore[method-assign]
-    paired = PairedTest(named, metrics, references=None, test_type="bs", n_samples=n_trials)
-    signatures, results = paired()
-    n_lines = len(named[0][1])
-    draws = np.random.default_rng(paired._seed).choice(n_lines, size=(n_trials, n_lines), replace=True)
-    found = []
-    for name, metric in paired.metrics.items():
-        resampled = [_resampled(metric, lines, draws) for _, lines in named]
-        scores: list[SystemScore] = []
-        for i, result in enumerate(results[name]):
-            assert not isinstance(result, str)  # only the names of the systems are strings
-            difference = None
-            if result.p_value is not None:
-                low, high = np.quantile(resampled[i] - resampled[0], (0.025, 0.975)).tolist()
-                difference = Difference(float(result.score) - scores[0].value, low, high, float(result.p_value))
-            scores.append(SystemScore(float(result.score), difference))
-        found.append(PairedScore(name, str(signatures[name]), scores))
-    return found
+    return [_paired_score(systems, metric, n_trials) for metric in metrics.values()]
 
 
-def _resampled(metric: Metric, lines: Sequence[str], draws: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the score of each resample: a row of `draws` (resamples, lines), which holds indices of lines."""
-    statistics = np.array(metric._extract_corpus_statistics(lines, None), dtype=float)  # (lines, statistics)
-    sums = (statistics[row].sum(0).tolist() for row in draws)
-    return np.array([metric._compute_score_from_stats(total).score for total in sums])
+def _paired_score(systems: Sequence[Sequence[str]], metric: Metric, n_trials: int) -> PairedScore:
+    statistics = [line_statistics(metric, lines) for lines in systems]
+    values = [score_of(metric, of_system.sum(0)) for of_system in statistics]
+    resampled = resampled_scores(metric, statistics, n_trials)  # (systems, n_trials)
+    scores = [SystemScore(values[0], None)]
+    for value, of_system in zip(values[1:], resampled[1:], strict=True):
+        difference = value - values[0]
+        differences = of_system - resampled[0]
+        low, high = interval(differences)
+        p_value = paired_p_value(difference, differences, len(systems[0]))
+        scores.append(SystemScore(value, Difference(difference, low, high, p_value)))
+    return PairedScore(name_of(metric), signature_of(metric, n_trials), scores)
+
+
+def paired_p_value(difference: float, resampled: NDArray[np.float64], n_lines: int) -> float:
+    """Return the p-value of a difference of two systems, given the differences on resamples of the lines.
+
+    A p-value is the probability of a result at least as extreme as the observed one if the systems are equally good.
+    As in sacreBLEU and in Riezler and Maxwell (2005), resampled absolute differences minus their mean are the results
+    under this hypothesis, and the observed one counts as one of them. Ties count, which sacreBLEU leaves out: for equal
+    systems, it finds 1 / (number of resamples + 1).
+    """
+    if difference == 0:  # every result is at least as extreme
+        return 1.0
+    absolute = np.abs(resampled)
+    n_extreme = int(np.sum(absolute - absolute.mean() >= abs(difference)))
+    p_value = (n_extreme + 1) / (len(resampled) + 1)
+    # n lines have at most n^n different resamples, so no smaller p-value means anything: one line shows nothing.
+    smallest = float(n_lines) ** -n_lines
+    return max(p_value, smallest)
+
+
+def line_statistics(metric: Metric, hypotheses: Sequence[str]) -> NDArray[np.float64]:
+    """Return what sacreBLEU counts in each line, such as matching n-grams: (lines, statistics).
+
+    The metric has the references. This method is not public, but sacreBLEU's public ones return no counts for chrF,
+    and no resampled scores.
+    """
+    return np.array(metric._extract_corpus_statistics(hypotheses, None), dtype=float)
+
+
+def score_of(metric: Metric, statistics: NDArray[np.float64]) -> float:
+    """Return sacreBLEU's score of a text, given the sums of the statistics of its lines: (statistics,)."""
+    value = float(metric._compute_score_from_stats(statistics.tolist()).score)
+    # By rounding, BLEU of a perfect translation is 100.00000000000004.
+    return value if isinstance(metric, TER) else min(value, 100.0)
+
+
+def resampled_scores(metric: Metric, statistics: Sequence[NDArray[np.float64]], n_trials: int) -> NDArray[np.float64]:
+    """Return the scores of systems on the same resamples of their lines: (systems, n_trials).
+
+    A resample draws as many lines as there are, with replacement; sacreBLEU draws the same.
+    """
+    n_lines = len(statistics[0])
+    seed = sacrebleu_seed()
+    generator = np.random.default_rng(None if seed == "none" else int(seed))
+    scores = np.empty((len(statistics), n_trials))
+    for trial in range(n_trials):
+        lines = generator.choice(n_lines, size=n_lines, replace=True)
+        for system, of_system in enumerate(statistics):
+            scores[system, trial] = score_of(metric, of_system[lines].sum(0))
+    return scores
+
+
+def sacrebleu_seed() -> str:
+    """The seed of sacreBLEU's resamples, as it stands in signatures; `none` is another one at every call."""
+    return os.environ.get("SACREBLEU_SEED", "12345").lower()
+
+
+def interval(resampled: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the 95 % interval of resampled values: lower and upper bound."""
+    low, high = np.quantile(resampled, QUANTILES).tolist()
+    return low, high
+
+
+def name_of(metric: Metric) -> str:
+    """The name of a metric as sacreBLEU prints it."""
+    return f"chrF{metric.beta}" if isinstance(metric, CHRF) else type(metric).__name__
+
+
+def signature_of(metric: Metric, n_trials: int) -> str:
+    """Return sacreBLEU's signature, with the number of resamples if there are any."""
+    signature = metric.get_signature()
+    if n_trials:
+        signature.update("bs", n_trials)
+        signature.update("seed", sacrebleu_seed())
+    return str(signature)
 
 
 def check_references(references: Sequence[Sequence[str]], lines: Sequence[str], name: str) -> None:
@@ -152,18 +309,6 @@ def check_references(references: Sequence[Sequence[str]], lines: Sequence[str], 
         if len(reference) != len(lines):
             message = f"{len(lines)} {name} but {len(reference)} lines in reference {number}"
             raise DataError(message, hint="line N of a reference must translate line N of the source")
-
-
-def _score(metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], n_bootstrap: int) -> Score:
-    # sacreBLEU's bootstrap computes some scores in float and some in numpy.float32; statistics.mean refuses the mix.
-    # Its public API neither converts them nor returns the interval's bounds as numbers.
-    compute = metric._compute_score_from_stats
-    metric._compute_score_from_stats = lambda stats: compute([float(x) for x in stats])  # type: ignore[method-assign]
-    result = metric.corpus_score(hypotheses, references, n_bootstrap=n_bootstrap or 1)
-    low = high = None
-    if n_bootstrap > 1:  # with n_bootstrap=1, sacreBLEU does not resample
-        low, high = float(result._mean - result._ci), float(result._mean + result._ci)
-    return Score(result.name, float(result.score), low, high, str(metric.get_signature()))
 
 
 def sentence_bleu(text: str, reference: str, *, tokenize: str = DEFAULT_TOKENIZER) -> float:
@@ -175,3 +320,8 @@ def perplexity(log_probs: Sequence[Sequence[float]]) -> float:
     """Return exp of the mean negative log-probability per piece, EOS included, over all lines."""
     nll = -sum(map(sum, log_probs)) / max(sum(map(len, log_probs)), 1)
     return math.exp(nll) if nll < 709 else math.inf
+
+
+def shown_perplexity(value: float, digits: int = 2) -> str:
+    """Write a perplexity for people; from a million on, it says only that a model diverged: 2.69e+43."""
+    return f"{value:.{digits}e}" if value >= 1e6 else f"{value:.{digits}f}"

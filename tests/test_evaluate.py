@@ -9,7 +9,17 @@ import sacrebleu
 from sacrebleu.significance import PairedTest, Result
 
 from nmt.errors import DataError, InputError
-from nmt.evaluate import bleu_tokenizer, paired_scores, perplexity, sacrebleu_metrics, score
+from nmt.evaluate import (
+    ScoreSettings,
+    bleu_tokenizer,
+    choose_settings,
+    paired_scores,
+    perplexity,
+    sacrebleu_metrics,
+    score,
+    shown_perplexity,
+    tokenized_warning,
+)
 
 HYPOTHESES = ["The cat sat on the mat.", "A dog runs through the park", "Two birds fly over the house!", ""]
 REFERENCES = ["The cat is on the mat.", "A dog runs in a park.", "two birds fly over the house!", "It rains."]
@@ -59,9 +69,39 @@ def test_the_target_language_picks_the_tokenizer() -> None:
     for tokenizer, languages in {
         "13a": ["en", "de", "", "xx"],
         "zh": ["zh", "ZH", "zh-TW", "cmn", "yue", "zho", "zh_CN", "zho_Hans"],  # ISO 639-3, locales, FLORES codes
-        "char": ["ja", "jpn", "ja_JP", "ko", "ko-KR"],
+        "char": ["ja", "jpn", "ja_JP", "ko", "ko-KR", "th-TH", "lao", "km", "my_Mymr", "bo_Tibt", "dz", "lzh", "wuu"],
     }.items():
         assert {language: bleu_tokenizer(language) for language in languages} == dict.fromkeys(languages, tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "tokenizer", "ter"),
+    [
+        ("tgt", "他今天在学校。", "zh", "characters"),  # the suffix of a file name is taken for a code
+        ("en", "ຂ້ອຍຢູ່ເຮືອນ", "char", None),
+        ("zh", "今日は学校にいます。", "char", "characters"),  # kana: Japanese
+        ("ja", "東京大学", "char", "characters"),  # Japanese without kana
+        ("nan", "I chit-má tī ha̍k-hāu.", "13a", "words"),  # Min Nan in Latin letters
+        ("nan", "伊這馬佇學校。", "char", "characters"),
+        ("th", "I am at home.", "13a", "words"),
+        ("th", "ใช้ Kubernetes กับ PostgreSQL และ Prometheus", "char", None),  # many foreign names
+        ("en", "The word 学校 means school.", "13a", "words"),
+        ("ko", "그는 학교에 있다.", "char", "words"),
+        ("my", "123", "char", None),  # no letter
+        ("", "", "13a", "words"),
+    ],
+)
+def test_the_script_of_the_references_picks_the_settings(
+    language: str, text: str, tokenizer: str, ter: str | None
+) -> None:
+    settings = choose_settings(language, [[text]])
+    assert (settings.tokenize, settings.ter) == (tokenizer, ter)
+
+
+def test_an_option_picks_the_tokenizer() -> None:
+    thai = [["ฉันอยู่บ้าน"]]
+    assert choose_settings("th", thai, tokenize="13a") == ScoreSettings("13a", None)
+    assert choose_settings("th", thai, tokenize="none") == ScoreSettings("none", "words"), "spaces separate words"
 
 
 @pytest.mark.parametrize("reference", [[*REFERENCES, "one more"], []])
@@ -111,6 +151,64 @@ def test_paired_tests_are_those_of_sacrebleu() -> None:
                 assert own.difference.p_value == other.p_value
                 assert own.difference.value == own.value - paired.systems[0].value
                 assert own.difference.low < own.difference.high
+
+
+def p_values(systems: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> dict[str, float]:
+    """The p-value of the second system by each metric."""
+    found = {}
+    for paired in paired_scores(systems, sacrebleu_metrics(references)):
+        difference = paired.systems[1].difference
+        assert difference is not None
+        found[paired.name] = difference.p_value
+    return found
+
+
+@pytest.mark.parametrize("references", [[REFERENCES], [REFERENCES, OTHERS]])
+def test_equal_systems_have_a_p_value_of_1(references: list[list[str]]) -> None:
+    assert p_values([HYPOTHESES, HYPOTHESES], references) == {"BLEU": 1, "chrF2": 1, "TER": 1}
+    in_capitals = [line.upper() for line in HYPOTHESES]
+    found = p_values([HYPOTHESES, in_capitals], references)
+    assert found["TER"] == 1, "TER ignores case"
+    assert found["chrF2"] < 0.1
+
+
+def test_lines_that_make_up_for_each_other_are_no_difference() -> None:
+    """Each system has another line wrong, in the same way."""
+    lines = [f"the number {n} is one of many numbers here" for n in range(10, 50)]
+    first = ["the sum 10 is one of many numbers here", *lines[1:]]
+    last = [*lines[:-1], "the sum 49 is one of many numbers here"]
+    assert p_values([first, last], [lines]) == {"BLEU": 1, "chrF2": 1, "TER": 1}
+
+
+def test_one_line_shows_no_difference() -> None:
+    assert p_values([["a dog runs in it"], ["a cat sat on it"]], [["a dog runs in the park"]]) == {
+        "BLEU": 1,
+        "chrF2": 1,
+        "TER": 1,
+    }
+
+
+def test_a_clear_difference_has_a_small_p_value() -> None:
+    lines = [f"the number {n} is one of many numbers here" for n in range(40)]
+    worse = [line.replace("many", "some") for line in lines]
+    assert max(p_values([lines, worse], [lines]).values()) < 0.01
+
+
+@pytest.mark.parametrize("text", ["the dog runs .", "the dog runs."])
+def test_only_tokenized_text_is_warned_of(text: str) -> None:
+    is_tokenized = text.endswith(" .")
+    assert bool(tokenized_warning([text] * 100, "lines", "13a")) == is_tokenized
+    assert not tokenized_warning([text] * 99, "lines", "13a"), "a few lines may end so"
+    assert not tokenized_warning([text] * 100, "lines", "none")
+
+
+def test_a_large_perplexity_is_written_with_an_exponent() -> None:
+    assert [shown_perplexity(value) for value in (1.5, 9999.0, math.exp(100), math.inf)] == [
+        "1.50",
+        "9999.00",
+        "2.69e+43",
+        "inf",
+    ]
 
 
 def test_the_interval_of_a_difference_is_that_of_paired_resamples() -> None:

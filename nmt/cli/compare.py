@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -33,11 +34,11 @@ def compare(
 ) -> None:
     """Say which of several systems translates better.
 
-    Prints differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value; BLEU and wins by
-    length; and the lines that differ most.
+    Prints differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value (1: no difference);
+    BLEU and wins by length; and the lines that differ most.
     """
     from nmt.config import directed, directions, language_of
-    from nmt.evaluate import bleu_tokenizer, check_references
+    from nmt.evaluate import check_references, choose_settings, tokenized_warning
     from nmt.insight import compare as comparing
     from nmt.run.directory import RunDirectory
 
@@ -65,8 +66,11 @@ def compare(
             lines = list(iter_lines([path]))
         check_references(references, lines, f"lines in {path}")
         outputs.append(lines)
-    tokenize = tokenize or bleu_tokenizer(language)
-    test_set = comparing.EvaluationSet(names[0], sources or None, references, tokenize, lowercase)
+    settings = choose_settings(language, references, tokenize=tokenize, lowercase=lowercase)
+    all_lines = list(chain.from_iterable(outputs))
+    if warning := tokenized_warning(all_lines, "translations", settings.tokenize):
+        streams.log.warning("%s", warning)
+    test_set = comparing.EvaluationSet(names[0], sources or None, references, settings)
     found = comparing.compare(list(map(str, systems)), outputs, test_set)
     if html is not None:
         streams.write_text(html, comparing.as_page(found))

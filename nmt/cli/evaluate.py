@@ -1,7 +1,11 @@
 """`nmt eval`."""
 
 import json
+import math
 import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,9 +20,19 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.decode.options import SearchOptions
     from nmt.decode.translator import Translator
+    from nmt.evaluate import Score
     from nmt.run.directory import RunDirectory
 
     Tested = dict[str, tuple[Translator | None, list[Config]]]  # by direction; of one direction, by an empty text
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of scoring."""
+
+    tokenize: str | None  # sacreBLEU's tokenizer; None: by language and script
+    lowercase: bool
+    n_bootstrap: int
 
 
 def evaluate(
@@ -40,13 +54,14 @@ def evaluate(
 ) -> None:
     """Score translations: BLEU, chrF, TER.
 
-    Prints each score with sacreBLEU's signature and 95 % interval, and the perplexity of the references.
+    Prints each score with sacreBLEU's signature and 95 % interval, and the perplexity of the references. TER counts
+    words: it is left out for Thai, Lao, Khmer, Burmese and Tibetan, which have no spaces between them.
 
     By default, the newest run translates its config's test set; of several languages, all directions or those of -l.
     -m names another model. --src and --ref name another test set. --hyp scores a file of translations without a model.
     """
     from nmt.config import language_of
-    from nmt.evaluate import bleu_tokenizer, score
+    from nmt.evaluate import DEFAULT_TOKENIZER, tokenized_warning
 
     tested: Tested = {"": (None, [])}
     if hyp is not None:
@@ -59,6 +74,8 @@ def evaluate(
         if ref and not src:
             raise InputError("--ref needs --src", hint="give both, or neither for the run's data.test")
         tested = directions_to_test(loaded, languages, is_given=src is not None)
+    asked = Asked(tokenize, lowercase, bootstrap)
+    all_hypotheses: list[str] = []
     found: dict[str, dict[str, Any]] = {}  # figures by direction
     for direction, (translator, configs) in tested.items():
         test, about = options.read_test_set(src, ref, configs), dict[str, Any]()
@@ -68,22 +85,35 @@ def evaluate(
             chosen = translator.with_options(**options.search_options(beam=beam, scores=False))
             hypotheses, about = translated(translator, test, chosen, batch_size)
             about["models"], language = list(map(str, paths)), translator.target_language
-        scoring: dict[str, Any] = {"tokenize": tokenize or bleu_tokenizer(language), "lowercase": lowercase}
-        scores = score(hypotheses, test.references, ("bleu", "chrf", "ter"), **scoring, n_bootstrap=bootstrap)
+        scores = scored(hypotheses, test.references, language, asked, direction)
+        all_hypotheses += hypotheses
         figures = {"n_lines": len(hypotheses), **about, "scores": [vars(one) for one in scores]}
         found[direction] = figures
         if translator is not None and translator.run is not None and len(paths) == 1:
             keep_scores(translator.run, model_hash, test, figures)
         if not json_lines:
             print_examples(test, hypotheses, show)
-            print(*[f"{direction}:"] * (len(tested) > 1), *scores, sep="\n")
-            if translator is not None:
-                print(f"engine = {figures['engine']}")
-                print(f"perplexity of the references = {figures['perplexity']:.3f} per piece")
+            print_scores(direction if len(tested) > 1 else "", scores, figures)
+    if warning := tokenized_warning(all_hypotheses, "translations", tokenize or DEFAULT_TOKENIZER):
+        streams.log.warning("%s", warning)
     if json_lines:
         print(json.dumps({"directions": found} if len(tested) > 1 else figures, ensure_ascii=False))
     elif len(tested) > 1:
         print("", *of_directions(found), sep="\n")
+
+
+def scored(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str, asked: Asked, direction: str
+) -> "list[Score]":
+    """Score the translations of a direction; log it if TER is left out."""
+    from nmt.evaluate import choose_settings, score
+
+    settings = choose_settings(language, references, tokenize=asked.tokenize, lowercase=asked.lowercase)
+    if settings.left_out:
+        where = f"{direction}: " if direction else ""
+        streams.log.info("%s%s", where, settings.left_out)
+    metrics = ("bleu", "chrf", "ter")
+    return score(hypotheses, references, metrics, **asdict(settings), n_bootstrap=asked.n_bootstrap)
 
 
 def translated(
@@ -96,7 +126,23 @@ def translated(
     hypotheses = [found.text for found in streams.with_bar(translations, len(test.sources))]
     log_probs = translator.reference_log_probs(test.sources, test.references[0])
     engine = translator.engine_for(search).name
-    return hypotheses, {"beam": search.beam, "engine": engine, "perplexity": perplexity(log_probs)}
+    per_piece = perplexity(log_probs)
+    finite = per_piece if math.isfinite(per_piece) else None  # JSON has no infinity
+    return hypotheses, {"beam": search.beam, "engine": engine, "perplexity": finite}
+
+
+def print_scores(title: str, scores: "Sequence[Score]", figures: dict[str, Any]) -> None:
+    """Print the scores of a direction, and the figures that need a model if there is one."""
+    from nmt.evaluate import shown_perplexity
+
+    if title:
+        print(f"{title}:")
+    print(*scores, sep="\n")
+    if "engine" in figures:
+        per_piece = figures["perplexity"]
+        shown = "infinite" if per_piece is None else shown_perplexity(per_piece, 3)
+        print(f"engine = {figures['engine']}")
+        print(f"perplexity of the references = {shown} per piece")
 
 
 def print_examples(test: options.TestSet, hypotheses: list[str], n: int) -> None:
@@ -118,13 +164,25 @@ def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) 
 
 
 def of_directions(found: dict[str, dict[str, Any]]) -> list[str]:
-    """Return a table of the scores of each direction, and their means."""
+    """Return a table of the scores of each direction, and their means.
+
+    A direction may lack TER; then the mean, which would be that of other directions, is left out, too.
+    """
     from nmt.insight.tables import columns
 
-    names = [score["name"] for score in next(iter(found.values()))["scores"]]
-    values = [[score["value"] for score in figures["scores"]] for figures in found.values()]
-    values.append([sum(column) / len(values) for column in zip(*values, strict=True)])
-    rows = [[direction, *(f"{x:.2f}" for x in row)] for direction, row in zip([*found, "mean"], values, strict=True)]
+    values = {
+        direction: {score["name"]: score["value"] for score in figures["scores"]}
+        for direction, figures in found.items()
+    }
+    names = list(dict.fromkeys(chain.from_iterable(values.values())))
+    means = {}
+    for name in names:
+        known = [scores[name] for scores in values.values() if name in scores]
+        if len(known) == len(values):
+            means[name] = sum(known) / len(known)
+    rows = []
+    for title, scores in {**values, "mean": means}.items():
+        rows.append([title, *(f"{scores[name]:.2f}" if name in scores else "–" for name in names)])
     return columns(["direction", *names], rows, numbers=names)
 
 

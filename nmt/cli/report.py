@@ -42,6 +42,7 @@ def report(
 def evaluation_of(run: "RunDirectory", languages: str, beam: int | None, device: str) -> dict[str, Any] | None:
     """Translate and score the run's test set, else its dev set; None if its config has neither."""
     from nmt.config import corpora_of, directed, directions
+    from nmt.evaluate import DEFAULT_TOKENIZER, tokenized_warning
     from nmt.insight.report import evaluated
     from nmt.text.lines import iter_pairs
     from nmt.train.corpora import corpus_paths
@@ -58,4 +59,7 @@ def evaluation_of(run: "RunDirectory", languages: str, beam: int | None, device:
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     search = translator.with_options(**options.search_options(beam=beam))
     translations = streams.with_bar(translator.translate_lines(sources, search), len(sources))
-    return evaluated(name, sources, references, [found.text for found in translations], config)
+    texts = [translation.text for translation in translations]
+    if warning := tokenized_warning(texts, "translations", DEFAULT_TOKENIZER):
+        streams.log.warning("%s", warning)
+    return evaluated(name, sources, references, texts, config)

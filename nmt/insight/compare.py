@@ -7,7 +7,7 @@ from string import ascii_uppercase
 
 from sacrebleu.metrics.chrf import CHRF
 
-from nmt.evaluate import PairedScore, paired_scores, sacrebleu_metrics, score
+from nmt.evaluate import PairedScore, ScoreSettings, paired_scores, sacrebleu_metrics, score
 from nmt.insight.tables import columns
 
 # The groups of lines by length, see `n_words`: the longest line of each, and its name.
@@ -23,8 +23,7 @@ class EvaluationSet:
     name: str
     sources: list[str] | None  # None if unknown
     references: list[list[str]]  # one or several lists
-    tokenize: str  # sacreBLEU's tokenizer
-    lowercase: bool = False
+    settings: ScoreSettings
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,7 @@ class Comparison:
     corpus: str
     n_lines: int
     scores: list[PairedScore]
+    left_out: str  # that TER is left out, and why; empty if it is not
     groups: dict[str, list[Group]]  # key: what the lines are grouped by
     differing: list[dict[str, list[ComparedLine]]]  # of each system but the baseline: better and worse lines
 
@@ -73,13 +73,14 @@ def compare(
     names: Sequence[str], systems: Sequence[Sequence[str]], test_set: EvaluationSet, *, n_trials: int = 1000
 ) -> Comparison:
     """Compare two or more systems by their translations of a test set; the first is the baseline."""
-    metrics = sacrebleu_metrics(test_set.references, tokenize=test_set.tokenize, lowercase=test_set.lowercase)
+    metrics = sacrebleu_metrics(test_set.references, **asdict(test_set.settings))
     lines = compared_lines(systems, test_set)
     return Comparison(
         systems=list(names),
         corpus=test_set.name,
         n_lines=len(lines),
         scores=paired_scores(systems, metrics, n_trials=n_trials),
+        left_out=test_set.settings.left_out,
         groups={f"words of the {'reference' if test_set.sources is None else 'source'}": by_length(lines, test_set)},
         differing=[most_differing(lines, i) for i in range(1, len(systems))],
     )
@@ -92,7 +93,7 @@ def n_words(text: str) -> int:
 
 def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) -> list[ComparedLine]:
     """Return all lines with the sentence chrF of each translation."""
-    chrf = CHRF(lowercase=test_set.lowercase)
+    chrf = CHRF(lowercase=test_set.settings.lowercase)
     sources = test_set.sources or [""] * len(test_set.references[0])
     lines = zip(sources, zip(*test_set.references, strict=True), zip(*systems, strict=True), strict=True)
     found = []
@@ -113,9 +114,7 @@ def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Gr
         references = [[side[line.number - 1] for line in own] for side in test_set.references]
         bleu, wins = [], []
         for s, hypotheses in enumerate(zip(*(line.translations for line in own), strict=True)):
-            (of_group,) = score(
-                hypotheses, references, ("bleu",), tokenize=test_set.tokenize, lowercase=test_set.lowercase
-            )
+            (of_group,) = score(hypotheses, references, ("bleu",), **asdict(test_set.settings))
             bleu.append(of_group.value)
             if s:
                 gains = [line.chrf[s] - line.chrf[0] for line in own]
@@ -173,7 +172,9 @@ def _score_table(comparison: Comparison, letters: str) -> Iterator[str]:
             told = [f"{d.value:+.2f}", f"{d.low:+.2f} to {d.high:+.2f}", f"{d.p_value:.4f}"] if d else [""] * 3
             rows.append([paired.name, letter, f"{system.value:.2f}", *told])
     yield from columns(["score", "", "", "difference", "95 % interval", "p"], rows)
-    yield "p by paired bootstrap, as sacreBLEU computes it; intervals by bootstrap"
+    if comparison.left_out:
+        yield comparison.left_out
+    yield "p by paired bootstrap, as sacreBLEU computes it, but ties count: 1 for equal systems; intervals by bootstrap"
     yield from (f"{paired.name}: {paired.signature}" for paired in comparison.scores)
 
 

@@ -293,7 +293,8 @@ class Sentence:
         scored = self.tokens(tokens, self.log_probs(self.tgt_in(tokens)))
         pairs = enumerate(zip(tokens, greedy.tokens, strict=False))
         first = next((i for i, (own, other) in pairs if own != other), None)
-        bleu = sentence_bleu(translation.text, text, tokenize=bleu_tokenizer(self.translator.target_language))
+        tokenize = bleu_tokenizer(self.translator.target_language, [[text]])
+        bleu = sentence_bleu(translation.text, text, tokenize=tokenize)
         return Reference(text, scored, math.fsum(token.log_prob for token in scored), first, bleu)
 
     def padding_mask(self) -> list[bool]:

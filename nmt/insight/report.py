@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from nmt.config import Config, language
-from nmt.evaluate import bleu_tokenizer, score
+from nmt.evaluate import choose_settings, score
 from nmt.insight import pages
 from nmt.insight.compare import EvaluationSet, by_length, compared_lines
 from nmt.insight.curves import CHARTS, read_figures
@@ -41,14 +42,15 @@ def evaluated(
     corpus: str, sources: Sequence[str], references: Sequence[str], translations: Sequence[str], config: Config
 ) -> dict[str, Any]:
     """Return scores, best and worst lines, and groups by length; the config names the target language."""
-    tokenize = bleu_tokenizer(language(config.data, "target"))
-    test_set = EvaluationSet(corpus, list(sources), [list(references)], tokenize)
+    settings = choose_settings(language(config.data, "target"), [references])
+    test_set = EvaluationSet(corpus, list(sources), [list(references)], settings)
     lines = compared_lines([translations], test_set)
     by_score = sorted(lines, key=lambda line: line.chrf)
     return {
         "corpus": corpus,
         "n_lines": len(lines),
-        "scores": score(translations, [references], ("bleu", "chrf", "ter"), tokenize=tokenize, n_bootstrap=1000),
+        "scores": score(translations, [references], ("bleu", "chrf", "ter"), **asdict(settings), n_bootstrap=1000),
+        "left_out": settings.left_out,
         "best": by_score[::-1][:N_EXAMPLES],
         "worst": by_score[:N_EXAMPLES],
         "lengths": by_length(lines, test_set),

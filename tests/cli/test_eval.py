@@ -10,7 +10,7 @@ import pytest
 from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_lines, run_nmt
 from sacrebleu.metrics.bleu import BLEU
 
-from nmt.cli.evaluate import evaluate
+from nmt.cli.evaluate import evaluate, of_directions
 from nmt.decode.translator import Translator
 from nmt.files import atomic_write, hash_file
 from nmt.run.directory import RunDirectory
@@ -18,7 +18,7 @@ from nmt.run.directory import RunDirectory
 SIGNATURES = {
     "BLEU": "nrefs:{n}|{bs}case:{case}|eff:no|tok:{tok}|smooth:exp|version:",
     "chrF2": "nrefs:{n}|{bs}case:{case}|eff:yes|nc:6|nw:0|space:no|version:",
-    "TER": "nrefs:{n}|{bs}case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:",
+    "TER": "nrefs:{n}|{bs}case:lc|tok:tercom|norm:{han}|punct:yes|asian:{han}|version:",
 }
 
 
@@ -33,7 +33,7 @@ def test_eval_scores_the_newest_run_on_its_test_set(five_run: FiveRun) -> None:
     perfect = {"BLEU": ("100.00", "100.0"), "chrF2": ("100.00", "100.0"), "TER": ("0.00", "0.0")}
     for line, (name, signature) in zip(lines[:3], SIGNATURES.items(), strict=True):
         value, bound = perfect[name]
-        recipe = signature.format(n=1, bs="bs:1000|seed:12345|", case="mixed", tok="13a")
+        recipe = signature.format(n=1, bs="bs:1000|seed:12345|", case="mixed", tok="13a", han="no")
         assert line.startswith(f"{name} = {value}  (95 %: {bound} to {bound})  {recipe}")
     assert lines[3].startswith("engine = CTranslate2 4.")
     assert lines[4].startswith("perplexity of the references = 1.")
@@ -95,7 +95,7 @@ def test_eval_of_given_translations_imports_no_torch(tmp_path: Path) -> None:
     assert err_lines(done) == []
     for line, (name, signature) in zip(out_lines(done), SIGNATURES.items(), strict=True):
         assert re.match(rf"{name} = [\d.]+  ", line)
-        assert signature.format(n=2, bs="", case="lc", tok="char") in line
+        assert signature.format(n=2, bs="", case="lc", tok="char", han="yes") in line
 
 
 def test_test_sets_that_are_unclear_incomplete_or_unequal_are_refused(five_run: FiveRun, tmp_path: Path) -> None:
@@ -111,3 +111,38 @@ def test_test_sets_that_are_unclear_incomplete_or_unequal_are_refused(five_run: 
         (model, ["no run names a data.test"]),
     ):
         one_clear_error(run_nmt("eval", *args, cwd=tmp_path), 2, *fragments)
+
+
+def write_lines(file: Path, lines: list[str]) -> Path:
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return file
+
+
+def test_intervals_lie_within_the_scale(tmp_path: Path) -> None:
+    references = [f"line {n} has a few more words than the others" for n in range(60)]
+    nearly = write_lines(tmp_path / "nearly", ["no word of it", *references[1:]])
+    done = run_nmt("eval", "--hyp", nearly, "--ref", write_lines(tmp_path / "ref", references), "--json")
+    bleu, chrf, ter = json.loads(done.stdout)["scores"]
+    assert 90 < bleu["low"] < bleu["value"] < bleu["high"] == 100, "a resample without the first line is perfect"
+    assert 90 < chrf["low"] < chrf["value"] < chrf["high"] == 100
+    assert 0 == ter["low"] < ter["value"] < ter["high"] < 10
+
+
+def test_tokenized_text_is_warned_of_once(tmp_path: Path) -> None:
+    lines = write_lines(tmp_path / "lines", [f"it is number {n} ." for n in range(120)])
+    files = ["eval", "--hyp", lines, "--ref", lines, "--bootstrap", 0]
+    (warning,) = err_lines(run_nmt(*files))
+    assert warning.startswith("nmt: warning: 120 of 120 translations end in ' .', as in tokenized text: ")
+    assert "--tokenize none" in warning
+    assert err_lines(run_nmt(*files, "--tokenize", "none")) == []
+
+
+def test_directions_without_ter_have_none_in_the_table() -> None:
+    bleu, ter = {"name": "BLEU", "value": 20.0}, {"name": "TER", "value": 60.0}
+    found = of_directions({"en-de": {"scores": [bleu, ter]}, "en-th": {"scores": [bleu]}})
+    assert [line.split() for line in found] == [
+        ["direction", "BLEU", "TER"],
+        ["en-de", "20.00", "60.00"],
+        ["en-th", "20.00", "–"],
+        ["mean", "20.00", "–"],
+    ]

@@ -14,6 +14,7 @@ from nmt.corpus.check import check
 from nmt.corpus.reading import CorpusFiles
 from nmt.corpus.render import as_plain
 from nmt.decode.translator import load
+from nmt.evaluate import ScoreSettings
 from nmt.insight import compare, growth, pages, report
 from nmt.insight.compare import EvaluationSet
 from nmt.insight.explain import Choice, Explanation, Token, as_page, explain
@@ -64,7 +65,7 @@ def test_the_report_is_accessible(browser: Any, five_run: FiveRun, tmp_path: Pat
 
 @pytest.mark.parametrize("screen", SCREENS)
 def test_the_comparison_is_drawn_and_accessible(browser: Any, tmp_path: Path, screen: dict[str, Any]) -> None:
-    lines = EvaluationSet("the five pairs", SOURCE, [TARGET], "13a")
+    lines = EvaluationSet("the five pairs", SOURCE, [TARGET], ScoreSettings())
     systems = [[*TARGET[:4], "4"], ["I read <b>books</b> yesterday .", *TARGET[1:]], TARGET[::-1]]
     text = compare.as_page(compare.compare(["runs/a", "b", "c"], systems, lines, n_trials=50))
     with opened_text(browser, tmp_path, text, **screen) as page:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 from conftest import data_of_page
 
+from nmt.evaluate import ScoreSettings, choose_settings
 from nmt.insight.compare import EvaluationSet, Wins, as_page, as_text, compare
 
 SOURCES = ["der Hund läuft", "er hat 3 Katzen", "2 mal 4", "das ist ein sehr langer Satz über Aardvarks", "ja"]
@@ -12,7 +13,7 @@ REFERENCES = ["the dog runs", "he has 3 cats", "2 times 4", "this is a very long
 BASELINE = ["the dog runs", "he has 5 cats", "2 times 4", "this is a very long sentence about animals", "no"]
 OTHER = ["a hound runs", "he has 3 cats", "2 times 7", "this is a very long sentence about Aardvarks!", "no"]
 
-TEST_SET = EvaluationSet("five lines", SOURCES, [REFERENCES], "13a")
+TEST_SET = EvaluationSet("five lines", SOURCES, [REFERENCES], ScoreSettings())
 
 
 def test_wins_are_counted_by_sentence_chrf_in_each_group() -> None:
@@ -34,7 +35,7 @@ def test_the_lines_that_differ_most_come_first() -> None:
 
 
 def test_sources_may_be_unknown() -> None:
-    plain = EvaluationSet("lines", None, [["a b c", "d e"], ["a b", "d"]], "13a")
+    plain = EvaluationSet("lines", None, [["a b c", "d e"], ["a b", "d"]], ScoreSettings())
     found = compare(["a", "b", "c"], [["a b", "d e"], ["a c", "e"], ["", ""]], plain, n_trials=20)
     assert list(found.groups) == ["words of the reference"]
     assert len(found.differing) == 2
@@ -53,3 +54,13 @@ def test_text_json_and_page_hold_the_same_figures() -> None:
     page = as_page(found)
     assert data_of_page(page) == tree
     assert "runs/<a>" not in page
+
+
+def test_thai_is_compared_without_ter() -> None:
+    lines = ["รถไฟออกเก้าโมง", "เธอมีสุนัขสองตัว"]
+    test_set = EvaluationSet("Thai", None, [lines], choose_settings("", [lines]))
+    found = compare(["a", "b"], [lines, lines[::-1]], test_set, n_trials=20)
+    assert [score.name for score in found.scores] == ["BLEU", "chrF2"]
+    assert "|tok:char|" in found.scores[0].signature
+    assert any(line.startswith("TER is left out: ") for line in as_text(found))
+    assert "TER is left out: " in as_page(found)

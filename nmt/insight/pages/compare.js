@@ -19,9 +19,11 @@ function titleSection() {
 
 function verdict(score, i) {
   const { value, p_value: p } = score.systems[i].difference;
+  if (value === 0) return `${score.name}: no difference between ${letterOf(i)} and A.`;
   if (p >= 0.05) return `${score.name}: no significant difference between ${letterOf(i)} and A (p = ${p.toFixed(3)}).`;
   const isBetter = (value > 0) !== LOWER_IS_BETTER.includes(score.name);
-  return `${score.name}: ${letterOf(i)} is ${isBetter ? "better" : "worse"} than A by ${Math.abs(value).toFixed(2)} (p = ${p.toFixed(3)}).`;
+  const size = Math.abs(value) < 0.005 ? "less than 0.01" : Math.abs(value).toFixed(2);
+  return `${score.name}: ${letterOf(i)} is ${isBetter ? "better" : "worse"} than A by ${size} (p = ${p.toFixed(3)}).`;
 }
 
 // A bar per score and system for the confidence interval of the difference, with a dot at the difference.
@@ -43,12 +45,14 @@ function differenceFigure() {
 }
 
 function scoresSection() {
-  put("verdict", ...data.scores.flatMap((score) => others.map((i) => html("span", { style: "display:block" }, verdict(score, i)))));
+  const verdicts = data.scores.flatMap((score) => others.map((i) => verdict(score, i)));
+  if (data.left_out) verdicts.push(`${data.left_out}.`);
+  put("verdict", ...verdicts.map((text) => html("span", { style: "display:block" }, text)));
   put("difference-figure", differenceFigure());
   const bounds = (d) => `${signed(d.low)} to ${signed(d.high)}`;
   put("score-table", table(["score", "system", "value", "difference", "95 % interval", "p"], data.scores.flatMap((score) =>
     score.systems.map(({ value, difference: d }, i) => [score.name, letterOf(i), value.toFixed(2), ...(d ? [signed(d.value), bounds(d), d.p_value.toFixed(4)] : ["–", "–", "–"])]))));
-  put("signatures", ...["The p-values are sacreBLEU's, by paired bootstrap.", ...data.scores.map((score) => html("code", {}, `${score.name} ${score.signature}`))]
+  put("signatures", ...["The p-values are by paired bootstrap, as in sacreBLEU, but ties count: equal systems have p = 1.", ...data.scores.map((score) => html("code", {}, `${score.name} ${score.signature}`))]
     .map((line) => html("span", { style: "display:block;overflow-wrap:anywhere" }, line)));
 }
 
