@@ -101,13 +101,13 @@ def best_of(config: Config) -> tuple[int, float | None]:
     return found["best_step"], found["best"]
 
 
-def script(monkeypatch: pytest.MonkeyPatch, *figures: tuple[float, float]) -> None:
-    """Replace the results of the next validations by these figures: (BLEU, loss)."""
+def script(monkeypatch: pytest.MonkeyPatch, *figures: tuple[float, float], signature: str = "signature") -> None:
+    """Replace the results of the next validations by these figures: (BLEU, loss); `signature` is that of BLEU."""
     left = list(figures)
 
     def scripted(*args: Any, **kwargs: Any) -> Validation:
         bleu, loss = left.pop(0)
-        score = Score("BLEU", bleu, None, None, "signature")
+        score = Score("BLEU", bleu, None, None, signature)
         return Validation(loss, loss, score, score, [], ("a", 0.01), Calibration())
 
     monkeypatch.setattr("nmt.train.loop.validate", scripted)

@@ -202,6 +202,13 @@ def test_only_tokenized_text_is_warned_of(text: str) -> None:
     assert not tokenized_warning([text] * 100, "lines", "none")
 
 
+def test_sacrebleu_says_nothing_itself(caplog: pytest.LogCaptureFixture) -> None:
+    lines = ["the dog runs ."] * 200
+    score(lines, [lines], ALL, n_bootstrap=10)
+    paired_scores([lines, lines], sacrebleu_metrics([lines]), n_trials=10)
+    assert caplog.records == []
+
+
 def test_a_large_perplexity_is_written_with_an_exponent() -> None:
     assert [shown_perplexity(value) for value in (1.5, 9999.0, math.exp(100), math.inf)] == [
         "1.50",

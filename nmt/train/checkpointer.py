@@ -19,7 +19,14 @@ from nmt.run.directory import RunDirectory
 from nmt.run.header import read_header
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.optimizer import STATE, make_optimizers
-from nmt.train.progress import OR_ANEW, Progress, is_validation, parse_progress, ranking
+from nmt.train.progress import (
+    OR_ANEW,
+    Progress,
+    has_comparable_bleu,
+    is_validation,
+    parse_progress,
+    ranking,
+)
 from nmt.train.validation import Validation
 
 log = logging.getLogger("nmt")
@@ -73,9 +80,12 @@ class Checkpointer:
         """Copy the model for the next save if it is better than the best one so far; return whether it is."""
         progress, metric = self.state.progress, self.config.train.metric
         figures = {"step": progress.step, **validation.figures()}
+        if progress.best_figures and not has_comparable_bleu(figures, progress.best_figures):
+            metric = "loss"  # which is comparable
         if progress.best_figures and ranking(figures, metric) <= ranking(progress.best_figures, metric):
             return False
-        progress.best, progress.best_step = ranking(figures, metric)[0], progress.step
+        progress.best = ranking(figures, self.config.train.metric)[0]
+        progress.best_step = progress.step
         progress.best_figures = figures
         if rank() == 0:
             tensors = {f"model.{name}": x.to("cpu", copy=True) for name, x in weights_of(model).items()}

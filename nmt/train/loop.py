@@ -36,7 +36,7 @@ from nmt.train.report import Report
 from nmt.train.schedule import learning_rate, prediction_rate
 from nmt.train.signals import Interrupted, StopRequest, stop_signals
 from nmt.train.step import StepFigures, StepOptions, train_step
-from nmt.train.validation import validate, warnings_about
+from nmt.train.validation import validate, warn_of_tokenized, warnings_about
 
 log = logging.getLogger("nmt")
 
@@ -125,6 +125,8 @@ class Trainer:
         """
         self._synchronize(n_ranks() * n_replicas)
         report = Report(self.spent(), quiet=self.quiet)
+        if not self.quiet:
+            warn_of_tokenized(self.dev)
         replicas = Replicas(parallel(self.state.model), n_replicas)
         started = time.monotonic() - self.progress.elapsed_s
         with stop_signals() as self.stop, contextlib.closing(report), contextlib.closing(replicas):
@@ -187,7 +189,8 @@ class Trainer:
             spent = self.spent()
             self.checkpointer.snapshot_if_due(spent)
             report.step(progress.step, progress.epoch, options.lr, figures, spent)
-            line = {"step": progress.step, "elapsed_s": progress.elapsed_s, "lr": options.lr, **asdict(figures)}
+            elapsed_s = time.monotonic() - started  # at the end of the step: speeds are counted from end to end
+            line = {"step": progress.step, "elapsed_s": elapsed_s, "lr": options.lr, **asdict(figures)}
             self.checkpointer.append_metrics("step", line)
             self.validate_if_due(report)
         raise AssertionError("epochs have no end")

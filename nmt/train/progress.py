@@ -1,6 +1,7 @@
 """The progress of a training, which every checkpoint saves, and the limits on its length."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,19 @@ def ranking(line: Mapping[str, Any] | None, metric: str, loss: str = "dev_loss")
     if line is None:
         return (-math.inf, -math.inf)
     return (float(line["dev_bleu"]), -float(line[loss])) if metric == "bleu" else (-float(line[loss]),)
+
+
+def has_comparable_bleu(line: Mapping[str, Any], earlier: Mapping[str, Any]) -> bool:
+    """Whether BLEU of two validations was computed alike, as far as their signatures are known.
+
+    A run may go on with another version of nmt, which chooses another tokenizer for its target language.
+    """
+    signatures = [figures.get("bleu_signature") for figures in (line, earlier)]
+    if not all(signatures):
+        return True
+    # sacreBLEU's version does not change scores.
+    settings = {re.sub(r"version:[^|,]*", "", str(signature)) for signature in signatures}
+    return len(settings) == 1
 
 
 def checked(line: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from typing import Never
 
 from tqdm import tqdm
 
+from nmt.evaluate import shown_perplexity
 from nmt.train.step import StepFigures
-from nmt.train.validation import Validation
+from nmt.train.validation import MAX_NLL, Validation
 
 log = logging.getLogger("nmt")
 
@@ -40,9 +41,10 @@ class Report:
             return
         n_tokens = sum(x.n_tokens for x in self.recent)
         loss, nll = (sum(getattr(x, name) * x.n_tokens for x in self.recent) / n_tokens for name in ("loss", "nll"))
+        perplexity = math.exp(min(nll, MAX_NLL))
         non_padding = sum(x.n_real for x in self.recent) / sum(x.n_positions for x in self.recent)
         text = (
-            f"step {step} epoch {epoch + 1} loss {loss:.3f} ppl {math.exp(min(nll, 100)):.2f} "
+            f"step {step} epoch {epoch + 1} loss {loss:.3f} ppl {shown_perplexity(perplexity)} "
             f"{n_tokens / (now - self.since):,.0f} tok/s {non_padding:.0%} non-padding lr {lr:.2e}"
         )
         if self.lines:
@@ -54,11 +56,13 @@ class Report:
         self.since, self.recent = now, []
 
     def validation(self, step: int, found: Validation, *, best: bool) -> None:
-        of_each = ", ".join(f"{languages} {bleu:.2f}" for languages, bleu in found.bleu_by_direction.items())
-        log.info(
-            f"step {step}: dev loss {found.loss:.3f} ppl {found.perplexity:.2f} BLEU {found.bleu.value:.2f} "
-            f"{f'({of_each}) ' * bool(of_each)}chrF {found.chrf.value:.2f}{' (best so far)' if best else ''}"
-        )
+        bleu = f"BLEU {found.bleu.value:.2f}"
+        if found.bleu_by_direction:
+            directions = (f"{languages} {value:.2f}" for languages, value in found.bleu_by_direction.items())
+            bleu = f"{bleu} ({', '.join(directions)})"
+        losses = f"dev loss {found.loss:.3f} ppl {shown_perplexity(found.perplexity)}"
+        marked = " (best so far)" if best else ""
+        log.info(f"step {step}: {losses} {bleu} chrF {found.chrf.value:.2f}{marked}")
         for source, reference, translation in found.samples:
             for name, text in (("source", source), ("reference", reference), ("translation", translation)):
                 log.info("    %-11s  %s", name, text)

@@ -1,10 +1,11 @@
 """Validation on dev: loss, perplexity, BLEU and chrF of greedy decoding, and warnings about these figures."""
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import torch
@@ -16,14 +17,19 @@ from nmt.decode.segments import Line
 from nmt.decode.translator import Translator
 from nmt.distributed import gather_items, mine, summed
 from nmt.errors import ModelError
-from nmt.evaluate import Score, bleu_tokenizer, score
+from nmt.evaluate import DEFAULT_TOKENIZER, Score, bleu_tokenizer, score, tokenized_warning
 from nmt.model.base import Seq2Seq
 from nmt.text.batches import pair_batches
 from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.step import batch_loss
 
+log = logging.getLogger("nmt")
+
 N_SAMPLES = 3
+MAX_NLL = 100.0  # nats per token: a perplexity of 2.7e+43, above which the numbers say no more
+FAR_ABOVE = 2.0  # times the loss of guessing: label smoothing keeps a model that has not diverged below that
+SLOW_RISE = 1.5  # from one validation to the next
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ class Validation:
 
     @property
     def perplexity(self) -> float:
-        return math.exp(min(self.nll, 100.0))
+        return math.exp(min(self.nll, MAX_NLL))
 
     def figures(self) -> dict[str, Any]:
         """The figures, by their keys in metrics.jsonl."""
@@ -76,8 +82,7 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
     pairs = zip(translations, mine(references), strict=True)
     samples = gather_items([samples_of(translator, found.hypotheses[0], reference) for found, reference in pairs])
     by_direction = scores_by_direction(dev, hypotheses, config)
-    of_metrics = zip(*by_direction.values(), strict=True)
-    bleu, chrf = (replace(of[0], value=sum(one.value for one in of) / len(of)) for of in of_metrics)
+    bleu, chrf = (mean_score(scores) for scores in zip(*by_direction.values(), strict=True))
     most_frequent, count = Counter(hypotheses).most_common(1)[0]
     shown = [i * len(dev) // N_SAMPLES for i in range(min(N_SAMPLES, len(dev)))]
     return Validation(
@@ -85,7 +90,7 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
         nll=nll / n_tokens,
         bleu=bleu,
         chrf=chrf,
-        bleu_by_direction={name: found[0].value for name, found in by_direction.items() if name},
+        bleu_by_direction={name: scores[0].value for name, scores in by_direction.items() if name},
         samples=[(sources[i], references[i], hypotheses[i]) for i in shown],
         repeated=(most_frequent, count / len(hypotheses)),
         confidence=Calibration.fit(chain(*samples)),
@@ -94,20 +99,34 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
 
 def scores_by_direction(dev: Sequence[Pair], hypotheses: Sequence[str], config: Config) -> dict[str, list[Score]]:
     """Return BLEU and chrF by direction, such as de-en; a model of one direction has the key ""."""
-    found = {}
+    scores = {}
     for languages in dict.fromkeys(pair.languages for pair in dev):
-        own = [i for i, pair in enumerate(dev) if pair.languages == languages]
+        indices = [i for i, pair in enumerate(dev) if pair.languages == languages]
         target = languages.partition("-")[2] or language(config.data, "target")
-        lines, references = [hypotheses[i] for i in own], [dev[i].target for i in own]
-        found[languages] = score(lines, [references], tokenize=bleu_tokenizer(target))
-    return found
+        references = [[dev[i].target for i in indices]]
+        tokenize = bleu_tokenizer(target, references)
+        scores[languages] = score([hypotheses[i] for i in indices], references, tokenize=tokenize)
+    return scores
+
+
+def warn_of_tokenized(dev: Sequence[Pair]) -> None:
+    """Log a warning if BLEU on dev is that of tokenized text; call it once, not at every validation."""
+    if warning := tokenized_warning([pair.target for pair in dev], "dev references", DEFAULT_TOKENIZER):
+        log.warning("%s", warning)
+
+
+def mean_score(scores: Sequence[Score]) -> Score:
+    """Return the mean of the same score of several directions, with all their different signatures."""
+    mean = sum(score.value for score in scores) / len(scores)
+    signatures = dict.fromkeys(score.signature for score in scores)
+    return replace(scores[0], value=mean, signature=", ".join(signatures))
 
 
 def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:
     """Return warnings if the figures suggest that something is wrong.
 
     `history` has the figures of all validations, the latest last. A model that has learned nothing has a loss of
-    log `n_vocab`.
+    log `n_vocab`, which is that of guessing.
     """
     messages = []
     text, share = latest.repeated
@@ -115,14 +134,35 @@ def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_voca
         alike = f"{share:.0%} of the dev lines are translated alike ('{text:.40}')"
         messages.append(f"{alike}: the model ignores its source; train longer, or lower train.lr")
     losses = [line["dev_nll"] for line in history]
-    if len(losses) >= 4 and losses[-1] > losses[-2] > losses[-3] > losses[-4]:
+    chance = math.log(n_vocab)
+    reached = f"dev loss is {losses[-1]:.2f} after {history[-1]['step']} steps"
+    if has_diverged(losses, chance):
+        cure = "lower train.lr or raise train.warmup"
+        return [*messages, f"{reached}, far above chance ({chance:.2f}): the training diverged; {cure}"]
+    if len(losses) >= 4 and is_rising(losses[-4:]):
         cure = "raise model.dropout or end earlier (train.patience)"
         messages.append(f"dev loss has risen three times running: the model learns train by heart; {cure}")
     elif len(losses) >= 6 and min(losses[-3:]) >= min(losses[:-3]):
         stalled = f"dev loss has not fallen in three validations (best {min(losses):.2f})"
         messages.append(f"{stalled}: more steps will bring little")
-    chance = math.log(n_vocab)
     if len(losses) >= 3 and min(losses) > 0.8 * chance:
-        high = f"dev loss is {losses[-1]:.2f} after {history[-1]['step']} steps, hardly below chance ({chance:.2f})"
-        messages.append(f"{high}: check that the two sides belong together, or change train.lr")
+        is_worse = losses[-1] >= chance
+        place = "above chance" if is_worse else "hardly below chance"
+        cure = "lower train.lr" if is_worse else "change train.lr"
+        messages.append(f"{reached}, {place} ({chance:.2f}): check that the two sides belong together, or {cure}")
     return messages
+
+
+def has_diverged(losses: Sequence[float], chance: float) -> bool:
+    """Whether the last loss is far above chance, and not because the model learns train by heart.
+
+    A model that learns by heart may become worse than guessing, too, but its loss creeps there.
+    """
+    limit = FAR_ABOVE * chance
+    crept = losses[0] <= limit and all(after < SLOW_RISE * before for before, after in pairwise(losses))
+    return losses[-1] > limit and not crept
+
+
+def is_rising(losses: Sequence[float]) -> bool:
+    """Whether each loss is higher than the one before."""
+    return all(after > before for before, after in pairwise(losses))

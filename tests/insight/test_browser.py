@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from nmt.corpus.check import check
 from nmt.corpus.reading import CorpusFiles
 from nmt.corpus.render import as_plain
 from nmt.decode.translator import load
-from nmt.evaluate import ScoreSettings
+from nmt.evaluate import Difference, PairedScore, ScoreSettings, SystemScore, choose_settings
 from nmt.insight import compare, growth, pages, report
 from nmt.insight.compare import EvaluationSet
 from nmt.insight.explain import Choice, Explanation, Token, as_page, explain
@@ -61,6 +62,52 @@ def test_the_report_is_accessible(browser: Any, five_run: FiveRun, tmp_path: Pat
         page.locator("#charts svg").first.press("ArrowRight")
         assert page.locator("#charts output").first.inner_text().startswith("minute ")
         check_accessible(page)
+
+
+def test_values_that_would_flatten_a_curve_are_cut_off(browser: Any, five_run: FiveRun, tmp_path: Path) -> None:
+    """A model that diverges has a perplexity of 44 digits; runs of older versions begin with an endless speed."""
+    found = read_report(five_run.run)
+    found["curves"]["tokens_per_s"][0] = 1e9
+    first = found["validations"][0]
+    found["validations"] = [{**first, "step": step, "dev_perplexity": 5.0} for step in range(1, 9)]
+    found["validations"] += [{**first, "step": 9, "dev_perplexity": math.exp(100)}]
+    with opened_text(browser, tmp_path, report.as_page([found])) as page:
+        notes = dict(
+            zip(page.locator("#charts h3").all_inner_texts(), page.locator("#charts output").all(), strict=True)
+        )
+        assert notes["Dev perplexity"].inner_text() == "1 is perfect; highest value, above the chart: 2.7e43"
+        assert notes["Speed"].inner_text().endswith("highest value, above the chart: 1.0e9")
+        page.locator("summary").first.click()
+        assert "2.688e+43" in page.locator("details table").first.inner_text()
+
+
+def verdict_of(browser: Any, tmp_path: Path, systems: list[list[str]], references: list[str]) -> str:
+    settings = choose_settings("", [references])
+    found = compare.compare(["a", "b"], systems, EvaluationSet("x", None, [references], settings), n_trials=200)
+    with opened_text(browser, tmp_path, compare.as_page(found)) as page:
+        text: str = page.locator("#verdict").inner_text()
+    return text
+
+
+def test_equal_systems_are_not_called_worse(browser: Any, tmp_path: Path) -> None:
+    lines = [f"the number {n} is one of many numbers" for n in range(40)]
+    text = verdict_of(browser, tmp_path, [lines, [line.upper() for line in lines]], lines)
+    assert "BLEU: B is worse than A by 99.65" in text
+    assert "TER: no difference between B and A." in text
+
+
+def test_a_small_difference_is_not_called_0(browser: Any, tmp_path: Path) -> None:
+    found = compare.compare(["a", "b"], [TARGET, TARGET], EvaluationSet("x", None, [TARGET], ScoreSettings()))
+    difference = Difference(value=0.004, low=0.001, high=0.006, p_value=0.01)
+    systems = [SystemScore(40.0, None), SystemScore(40.004, difference)]
+    scores = [PairedScore("BLEU", "signature", systems)]
+    with opened_text(browser, tmp_path, compare.as_page(replace(found, scores=scores))) as page:
+        assert page.locator("#verdict").inner_text() == "BLEU: B is better than A by less than 0.01 (p = 0.010)."
+
+
+def test_the_page_says_that_ter_is_left_out(browser: Any, tmp_path: Path) -> None:
+    lines = ["รถไฟออกเก้าโมง", "เธอมีสุนัขสองตัว"]
+    assert "TER is left out: it counts words" in verdict_of(browser, tmp_path, [lines, lines], lines)
 
 
 @pytest.mark.parametrize("screen", SCREENS)

@@ -27,6 +27,26 @@ def test_an_older_checkpoint_lacks_the_best_figures(corpus: Path, monkeypatch: p
     assert best_of(config) == (11 if loss < 2.5 else 10, 10.0)
 
 
+@pytest.mark.parametrize(("loss", "best_step"), [(2.4, 10), (2.6, 5)])
+def test_models_whose_bleu_was_computed_otherwise_are_compared_by_loss(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, loss: float, best_step: int
+) -> None:
+    """A resumed run may be one of a version that chose another tokenizer, with which BLEU was 0."""
+    script(monkeypatch, (0.0, 2.5), signature="nrefs:1|tok:13a|version:2.5.1")
+    run_training(config_of(corpus, train__max_steps=5))
+    script(monkeypatch, (30.0, loss), signature="nrefs:1|tok:char|version:2.6.0")
+    run_training(config_of(corpus, train__max_steps=10))
+    assert best_of(config_of(corpus))[0] == best_step
+
+
+def test_another_version_of_sacrebleu_computes_the_same_bleu(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(monkeypatch, (20.0, 2.5), signature="nrefs:1|tok:13a|version:2.5.1")
+    run_training(config_of(corpus, train__max_steps=5))
+    script(monkeypatch, (30.0, 2.6), signature="nrefs:1|tok:13a|version:2.6.0")
+    run_training(config_of(corpus, train__max_steps=10))
+    assert best_of(config_of(corpus)) == (10, 30.0)
+
+
 @pytest.mark.parametrize("settings", [{"train__max_steps": 2}, {"train__average": "none"}], ids=str)
 def test_a_kill_between_the_first_checkpoint_and_the_model_file_loses_nothing(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import signal
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -152,6 +153,38 @@ def test_quiet_hides_the_steps(corpus: Path, monkeypatch: pytest.MonkeyPatch, ca
         trainer.train()
         assert caplog.text.count(" tok/s") == n_shown
         caplog.clear()
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_tokenized_dev_references_are_warned_of_once(
+    corpus: Path, caplog: pytest.LogCaptureFixture, quiet: bool
+) -> None:
+    """Not at each validation, and not by sacreBLEU."""
+    for side, word in (("zh", "今天"), ("en", "today")):
+        (corpus / f"tokenized.{side}").write_text("".join(f"{n} {word} .\n" for n in range(110)))
+    dev = {"source": "tokenized.zh", "target": "tokenized.en"}
+    config = config_of(corpus, data__dev=dev, train__max_steps=3, train__validate_every=1)
+    trainer = Trainer(session.prepare(config), quiet=quiet)
+    trainer.checkpointer.run.create()
+    caplog.clear()
+    trainer.train()
+    warnings = [message for message in caplog.messages if "tokenize" in message]
+    assert len(warnings) == (not quiet)
+    assert all(message.startswith("110 of 110 dev references end in ' .'") for message in warnings)
+
+
+def test_the_time_of_a_step_is_that_of_its_end(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the first step would have taken no time."""
+
+    def slow_step(*args: Any, **kwargs: Any) -> Any:
+        time.sleep(0.05)
+        return train_step(*args, **kwargs)
+
+    monkeypatch.setattr(loop, "train_step", slow_step)
+    config = config_of(corpus, train__max_steps=3)
+    run_training(config)
+    elapsed_s = [line["elapsed_s"] for line in RunDirectory(config.run).read_metrics() if "grad_norm" in line]
+    assert all(seconds >= 0.05 * n for n, seconds in enumerate(elapsed_s, 1))
 
 
 def test_another_number_of_replicas_than_before_is_told(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:

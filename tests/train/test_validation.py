@@ -2,10 +2,12 @@
 
 import pytest
 
+from nmt.config import Config
 from nmt.decode.confidence import Calibration
 from nmt.evaluate import Score
+from nmt.text.lines import Pair
 from nmt.train.report import clock
-from nmt.train.validation import Validation, warnings_about
+from nmt.train.validation import Validation, mean_score, scores_by_direction, warnings_about
 
 SCORE = Score("BLEU", 10.0, None, None, "signature")
 
@@ -18,7 +20,12 @@ SCORE = Score("BLEU", 10.0, None, None, "signature")
         ([3.0, 2.9], 0.9, "90% of the dev lines are translated alike ('the the the')"),
         ([2.0, 1.5, 1.6, 1.7, 1.8], 0.0, "dev loss has risen three times running"),
         ([2.0, 1.5, 1.6, 1.7], 0.0, ""),
-        ([9.0, 8.9, 8.95], 0.0, "hardly below chance (8.99)"),
+        ([9.0, 8.9, 8.95], 0.0, "dev loss is 8.95 after 300 steps, hardly below chance (8.99)"),
+        ([9.3, 9.6, 9.5], 0.0, "dev loss is 9.50 after 300 steps, above chance (8.99)"),
+        ([40_000.0], 0.0, "dev loss is 40000.00 after 100 steps, far above chance (8.99): the training diverged"),
+        ([3.0, 2.5, 19.0], 0.0, "the training diverged; lower train.lr"),
+        ([3.0, 4.0, 90.0, 900.0], 0.0, "the training diverged; lower train.lr"),
+        ([5.0, 7.0, 10.0, 14.0, 19.0], 0.0, "the model learns train by heart"),
         ([2.0, 3.0, 2.5, 2.6, 2.7], 0.0, ""),
         ([6.0] * 6, 0.0, "has not fallen in three validations"),
     ],
@@ -29,6 +36,27 @@ def test_advice(losses: list[float], repeated: float, expected: str) -> None:
     words = "\n".join(warnings_about(history, latest, 8000))
     assert expected in words
     assert bool(words) == bool(expected)
+
+
+def test_a_model_that_diverged_is_not_told_to_go_on() -> None:
+    history = [{"step": 100 * i, "dev_nll": loss} for i, loss in enumerate([2.0, 3.0, 50.0, 60.0, 70.0, 80.0], 1)]
+    latest = Validation(80.0, 80.0, SCORE, SCORE, [], ("the the the", 0.01), Calibration())
+    (warning,) = warnings_about(history, latest, 100)
+    assert "diverged" in warning
+
+
+@pytest.mark.parametrize("target", ["tgt", "th"])
+def test_the_references_pick_the_tokenizer(target: str) -> None:
+    config = Config.model_validate({"run": "run", "data": {"train": {"source": "t.en", "target": f"t.{target}"}}})
+    dev = [Pair(1, "I am at home", "ฉันอยู่บ้าน")]
+    bleu, _ = scores_by_direction(dev, ["ฉันอยู่บ้าน"], config)[""]
+    assert "|tok:char|" in bleu.signature
+    assert bleu.value == pytest.approx(100)
+
+
+def test_the_mean_of_directions_has_all_signatures() -> None:
+    scores = [Score("BLEU", value, None, None, signature) for value, signature in ((10, "a"), (20, "b"), (60, "a"))]
+    assert mean_score(scores) == Score("BLEU", 30.0, None, None, "a, b")
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(5.4, "5 s"), (65, "1 min 05 s"), (3600 + 120, "1 h 02 min")])

@@ -3,7 +3,13 @@
 const data = JSON.parse(byId("data").textContent);
 const runs = data.runs;
 const colorOf = (i) => `var(--run-${i % 6})`;
-const round = (value, digits = 3) => (value === null || value === undefined ? "–" : Number(value.toPrecision(digits)));
+// Numbers from a million on, such as the perplexity of a model that diverged, are written with an exponent.
+const LARGE = 1e6;
+
+function round(value, digits = 3) {
+  if (value === null || value === undefined) return "–";
+  return Math.abs(value) >= LARGE ? value.toExponential(digits - 1) : Number(value.toPrecision(digits));
+}
 
 function clock(seconds) {
   const minutes = Math.round(seconds / 60);
@@ -43,16 +49,27 @@ function ticks(low, high, n = 4) {
 function short(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
+  if (size >= LARGE) return value.toExponential(1).replace("+", ""); // 2.7e43: there is little room beside the chart
   return size < 0.01 ? value.toExponential(0) : size >= 10000 ? `${Number((value / 1000).toFixed(1))}k` : String(Number(value.toPrecision(3)));
+}
+
+// The largest value that a chart has room for, as a multiple of a value that 60 % of its points do not exceed: a few
+// extreme points would flatten the rest.
+const ROOM = { dev_perplexity: 4, grad_norm: 4, tokens_per_s: 4, loss: 10, dev_loss: 10 };
+
+function upperEnd(name, values) {
+  const sorted = [...values].sort((a, b) => a - b), largest = sorted.at(-1);
+  if (!(name in ROOM)) return largest;
+  return Math.min(largest, ROOM[name] * sorted[Math.floor(sorted.length * 0.6)] + 1e-9);
 }
 
 function lineChart(name, title, unit, series) {
   const width = 380, height = 210, left = 46, bottom = 26, top = 8, right = 8;
   const all = series.flatMap((one) => one.points);
   const xs = all.map(([x]) => x), ys = all.map(([, y]) => y);
-  const xLow = Math.min(0, ...xs), xHigh = Math.max(...xs), sorted = [...ys].sort((a, b) => a - b);
-  let yLow = Math.min(...ys), yHigh = Math.max(...ys);
-  if (name.includes("perplexity") || name === "grad_norm") yHigh = Math.min(yHigh, 4 * sorted[Math.floor(sorted.length * 0.6)] + 1e-9); // the first values are much larger
+  const xLow = Math.min(0, ...xs), xHigh = Math.max(...xs), yMax = Math.max(...ys);
+  let yLow = Math.min(...ys), yHigh = upperEnd(name, ys);
+  const cutOff = yMax > yHigh ? `highest value, above the chart: ${short(yMax)}` : "";
   if (yHigh === yLow) { yHigh += Math.abs(yHigh) * 0.1 || 1; yLow -= Math.abs(yLow) * 0.1; }
   const x = (value) => left + ((value - xLow) / (xHigh - xLow || 1)) * (width - left - right);
   const y = (value) => top + (1 - (Math.min(value, yHigh) - yLow) / (yHigh - yLow)) * (height - top - bottom);
@@ -64,13 +81,13 @@ function lineChart(name, title, unit, series) {
   one.points.length < 40 ? one.points.map(([px, py]) => svg("circle", { cx: x(px), cy: y(py), r: 2.2, fill: one.color })) : null]);
   const cursor = svg("line", { y1: top, y2: height - bottom, stroke: "var(--text)", "stroke-dasharray": "3 3", visibility: "hidden" });
   const figure = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0, "aria-label": `${title} by ${axis === "step" ? "step" : "minutes"}` }, grid, below, lines, cursor);
-  const out = html("output", { class: "muted" }, unit);
+  const out = html("output", { class: "muted" }, [unit, cutOff].filter(Boolean).join("; "));
   let at = xLow;
   const show = () => {
     fill(cursor, { x1: x(at), x2: x(at), visibility: "visible" }, []);
     out.replaceChildren(`${axis === "step" ? "step" : "minute"} ${short(at)}: `, ...series.map((one, i) => {
       const near = one.points.reduce((a, b) => (Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a));
-      return html("span", { style: `color:${one.color}` }, `${i ? ", " : ""}${series.length > 1 ? `${one.name} ` : ""}${Number(near[1].toPrecision(4))}`);
+      return html("span", { style: `color:${one.color}` }, `${i ? ", " : ""}${series.length > 1 ? `${one.name} ` : ""}${round(near[1], 4)}`);
     }));
   };
   const grided = [...new Set(xs)].sort((a, b) => a - b);
@@ -161,7 +178,10 @@ function lengthFigure(found) {
 function scoresSection() {
   const found = runs.filter((run) => run.evaluation);
   if (!found.length) return drop("scores");
-  byId("scores-text").textContent = found.map((run) => `${run.name}: ${run.evaluation.n_lines} lines of ${run.evaluation.corpus}.`).join(" ");
+  byId("scores-text").textContent = found.map(({ name, evaluation }) => {
+    const leftOut = evaluation.left_out ? ` ${evaluation.left_out}.` : "";
+    return `${name}: ${evaluation.n_lines} lines of ${evaluation.corpus}.${leftOut}`;
+  }).join(" ");
   put("score-table", table(["run", "score", "", "95 % interval", "signature"], found.flatMap((run) => run.evaluation.scores.map((score) => [
     run.name, score.name, score.value.toFixed(2), score.low === null ? "–" : `${score.low.toFixed(1)} to ${score.high.toFixed(1)}`, html("code", {}, score.signature)]))));
   put("length-figure", lengthFigure(found));

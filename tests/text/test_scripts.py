@@ -1,0 +1,35 @@
+"""The script of a text tells whether it has spaces between words."""
+
+import pytest
+
+from nmt.text.scripts import count_scripts, main_script
+
+
+@pytest.mark.parametrize(
+    ("letters", "script"),
+    [
+        ("aßЖשـحहத", "spaced"),
+        ("ก", "unspaced"),
+        ("ກ", "unspaced"),
+        ("ក", "unspaced"),
+        ("က", "unspaced"),
+        ("ཀ", "unspaced"),
+        ("中〇々𠮷", "Han"),
+        ("あアーｱ", "kana"),
+        ("한ㄱ", "Hangul"),
+    ],
+)
+def test_letters_have_a_script(letters: str, script: str) -> None:
+    counts = count_scripts([letters])
+    assert set(counts) <= {script, "spaced"}
+    assert counts[script] > 0  # type: ignore[index]
+
+
+def test_marks_digits_and_punctuation_are_no_letters() -> None:
+    assert count_scripts(["1 ๒ 、。！ ็"]).total() == 0
+
+
+def test_a_language_in_an_unspaced_script_needs_only_some_of_its_letters() -> None:
+    text = ["iPhone รุ่นใหม่ Samsung Galaxy"]
+    assert main_script("th", text) == "unspaced"
+    assert main_script("", text) == "spaced", "most letters are Latin"
