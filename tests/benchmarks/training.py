@@ -17,6 +17,7 @@ import torch
 from measure import NMT, PROGRAMS, Options, Sample, Table, Watched, interleaved, shown, started
 
 from nmt.config import Config, load_config
+from nmt.model.kernels import bf16_is_faster
 from nmt.run.directory import RunDirectory
 from nmt.train.preparation import drop_lengths, read_corpus, train_tokenizers
 
@@ -32,7 +33,7 @@ RECIPE = (
 # nmt splits the same positions per step into two micro-batches of different lengths. They have less padding and half
 # as many tokens again, so an epoch has fewer steps. The warm-up is the same in tokens, and the rate is adapted.
 OWN = ["train.batch_tokens=2048", "train.accumulate=2", "train.warmup=200", "train.lr=3e-3"]
-BASELINE = "torch.nn.Transformer, plain loop, fp32"
+BASELINE, PLAIN_BF16 = "torch.nn.Transformer, plain loop, fp32", "the same, bf16"
 PEERS = MARIAN, JOEY = "Hugging Face Marian, the same loop, fp32", "JoeyNMT, its command, fp32"
 
 
@@ -109,6 +110,12 @@ def training_flops(sizes: dict[str, Any], n_source: int, n_target: int) -> float
     return float(6 * (layers + n_target * d * sizes["vocab_size"]))
 
 
+@cache
+def cpu_precision() -> str:
+    """The precision that `nmt train` chooses on this machine with train.precision=auto: bf16 unless it is emulated."""
+    return "bf16" if bf16_is_faster(torch.device("cpu")) else "fp32"
+
+
 def peak_flops(dtype: torch.dtype, device: str = "cpu", size: int = 2048) -> float:
     """The machine's FLOP/s in the fastest of several large matmuls."""
     a = torch.randn(size, size, device=device).to(dtype)
@@ -131,12 +138,12 @@ def trainers(options: Options, task: Task) -> dict[str, Trainer]:
         command = [python, PROGRAMS / "plain_loop.py", home / "task.json", metrics, model, precision]
         return Trainer(command, metrics, counted)
 
-    nmt = [*NMT, "train", options.config, *RECIPE, *OWN, f"run={run.path}"]
-    found = {
-        BASELINE: plain(sys.executable, "torch", "fp32"),
-        "the same, bf16": plain(sys.executable, "torch", "bf16"),
-        "nmt train": Trainer(nmt, run.metrics_file, counted),
-    }
+    precision = cpu_precision()
+    found = {BASELINE: plain(sys.executable, "torch", "fp32")}
+    if precision == "bf16":
+        found[PLAIN_BF16] = plain(sys.executable, "torch", "bf16")
+    nmt = [*NMT, "train", options.config, *RECIPE, *OWN, "train.precision=auto", f"run={run.path}"]
+    found[f"nmt train, {precision}"] = Trainer(nmt, run.metrics_file, counted)
     if options.peers:
         found[MARIAN] = plain(options.peers, "marian", "fp32")
         template = Template((PROGRAMS / "joeynmt.yaml").read_text())
@@ -198,7 +205,9 @@ def window(trainer: Trainer, options: Options, flops_per_token: float, peak: flo
 
 def windows(title: str, contestants: Mapping[str, Trainer], options: Options, flops_per_token: float) -> Table:
     """Measure the speed of all programs in turn; compare them with the first, and with those of `options.peers`."""
-    peaks = {name: peak_flops(dtype) for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16))}
+    peaks = {"fp32": peak_flops(torch.float32)}
+    if cpu_precision() == "bf16":
+        peaks["bf16"] = peak_flops(torch.bfloat16)
     peak = max(peaks.values())
     measures = {name: partial(window, one, options, flops_per_token, peak) for name, one in contestants.items()}
     told = " and ".join(f"{shown('', peak / 1e9)} GFLOP/s in {name}" for name, peak in peaks.items())
@@ -221,6 +230,10 @@ def scaling(options: Options) -> list[Table]:
     """Compare the training speed of a recipe with one process and with two."""
     task = prepare(options, ())
     run = RunDirectory(task.config.run)
-    base = [*NMT, "train", options.config, f"run={run.path}", "train.precision=bf16", "train.validate_every=1000000"]
-    contestants = {n: Trainer([*base, "--replicas", n, "--threads", n], run.metrics_file, counted) for n in ("1", "2")}
-    return [windows("Training by number of processes, bf16", contestants, options, task.flops_per_token)]
+    settings = [f"run={run.path}", "train.precision=auto", "train.validate_every=1000000"]
+    contestants = {}
+    for n in ("1", "2"):
+        command = [*NMT, "train", options.config, *settings, "--replicas", n, "--threads", n]
+        contestants[n] = Trainer(command, run.metrics_file, counted)
+    title = f"Training by number of processes, {cpu_precision()}"
+    return [windows(title, contestants, options, task.flops_per_token)]
