@@ -279,8 +279,14 @@ def resampled_scores(metric: Metric, statistics: Sequence[NDArray[np.float64]], 
 
 
 def sacrebleu_seed() -> str:
-    """The seed of sacreBLEU's resamples, as it stands in signatures; `none` is another one at every call."""
-    return os.environ.get("SACREBLEU_SEED", "12345").lower()
+    """Return the seed of sacreBLEU's resamples, as it stands in signatures; `none` draws others at every call.
+
+    Raises ConfigError if the environment variable that sets it has no number.
+    """
+    seed = os.environ.get("SACREBLEU_SEED", "12345").lower()
+    if seed != "none" and not seed.isdecimal():
+        raise ConfigError(f"SACREBLEU_SEED is {seed}, not a whole number", hint="set a number, or `none`, or unset it")
+    return seed
 
 
 def interval(resampled: NDArray[np.float64]) -> tuple[float, float]:

@@ -8,7 +8,7 @@ import pytest
 import sacrebleu
 from sacrebleu.significance import PairedTest, Result
 
-from nmt.errors import DataError, InputError
+from nmt.errors import ConfigError, DataError, InputError
 from nmt.evaluate import (
     ScoreSettings,
     bleu_tokenizer,
@@ -200,6 +200,14 @@ def test_only_tokenized_text_is_warned_of(text: str) -> None:
     assert bool(tokenized_warning([text] * 100, "lines", "13a")) == is_tokenized
     assert not tokenized_warning([text] * 99, "lines", "13a"), "a few lines may end so"
     assert not tokenized_warning([text] * 100, "lines", "none")
+
+
+def test_a_seed_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", "twelve")
+    with pytest.raises(ConfigError, match=r"^SACREBLEU_SEED is twelve, not a whole number$"):
+        score(HYPOTHESES, [REFERENCES], n_bootstrap=10)
+    monkeypatch.setenv("SACREBLEU_SEED", "none")
+    assert "|seed:none|" in score(HYPOTHESES, [REFERENCES], n_bootstrap=10)[0].signature
 
 
 def test_sacrebleu_says_nothing_itself(caplog: pytest.LogCaptureFixture) -> None:

@@ -38,7 +38,9 @@ GlossaryFile = Annotated[Path | None, typer.Option("--glossary", help="Terms to 
 Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 References = Annotated[list[Path] | None, typer.Option(help="Reference lines; repeat it for several.")]
 Lowercase = Annotated[bool, typer.Option(help="Ignore case.")]
-Tokenize = Annotated[str | None, typer.Option(help="sacreBLEU's: 13a, zh, char, ... [default: by language]")]
+Tokenize = Annotated[
+    str | None, typer.Option(help="sacreBLEU's: 13a, zh, char, none, ... [default: by language and script]")
+]
 
 
 def checked_minutes(minutes: float | None) -> float | None:
