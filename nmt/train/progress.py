@@ -105,16 +105,28 @@ def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[
     """The limits that are set: steps, epochs of about `n_batches` batches, minutes, and validations without a gain."""
     # n_batches is an estimate; the epoch ends with its last batch.
     epochs = progress.epoch + min(progress.batch / n_batches, 1 - 1e-9)
-    used = {"max_steps": progress.step, "max_epochs": epochs, "max_minutes": progress.elapsed_s / 60}
-    used["patience"] = progress.n_worse
-    return [Limit(name, n, most) for name, n in used.items() if (most := getattr(settings, name)) is not None]
+    used = {
+        "max_steps": progress.step,
+        "max_epochs": epochs,
+        "max_minutes": progress.elapsed_s / 60,
+        "patience": progress.n_worse,
+    }
+    found = []
+    for name, n in used.items():
+        most = getattr(settings, name)
+        if most is not None:
+            found.append(Limit(name, n, most))
+    return found
 
 
 def ending(settings: TrainSettings, progress: Progress, n_batches: int) -> str:
     """A message that names the limits that ended a training, and how far it came towards the other limits."""
-    found = limits(settings, progress, n_batches)
-    reached = [limit for limit in found if limit.share >= 1]
-    ended_by = " and ".join(f"train.{one.name}={one.most}" for one in reached)
-    others = ", ".join(f"train.{one.name}: {round(one.used, 1):,} of {one.most:,}" for one in found if one.share < 1)
-    cure = f"raise {' and '.join(f'train.{one.name}' for one in reached)} to go on"
-    return f"ended by {ended_by}{f' ({others})' if others else ''}: {cure}"
+    all_limits = limits(settings, progress, n_batches)
+    reached = [limit for limit in all_limits if limit.share >= 1]
+    ended_by = " and ".join(f"train.{limit.name}={limit.most}" for limit in reached)
+    unreached = [limit for limit in all_limits if limit.share < 1]
+    if unreached:
+        shares = (f"train.{limit.name}: {round(limit.used, 1):,} of {limit.most:,}" for limit in unreached)
+        ended_by += f" ({', '.join(shares)})"
+    names = " and ".join(f"train.{limit.name}" for limit in reached)
+    return f"ended by {ended_by}: raise {names} to go on"

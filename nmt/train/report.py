@@ -4,6 +4,7 @@ import logging
 import math
 import sys
 import time
+from collections.abc import Sequence
 from typing import Never
 
 from tqdm import tqdm
@@ -37,23 +38,21 @@ class Report:
         """Add a step's figures; show their means once a second in the bar, or every 30 s as a line."""
         self.recent.append(figures)
         now = time.monotonic()
-        if now - self.since < (LINE_EVERY_S if self.lines else 1.0):
+        interval_s = LINE_EVERY_S if self.lines else 1.0
+        if now - self.since < interval_s:
             return
-        n_tokens = sum(x.n_tokens for x in self.recent)
-        loss, nll = (sum(getattr(x, name) * x.n_tokens for x in self.recent) / n_tokens for name in ("loss", "nll"))
-        perplexity = math.exp(min(nll, MAX_NLL))
-        non_padding = sum(x.n_real for x in self.recent) / sum(x.n_positions for x in self.recent)
-        text = (
-            f"step {step} epoch {epoch + 1} loss {loss:.3f} ppl {shown_perplexity(perplexity)} "
-            f"{n_tokens / (now - self.since):,.0f} tok/s {non_padding:.0%} non-padding lr {lr:.2e}"
-        )
+        text = f"step {step} epoch {epoch + 1} {means_of(self.recent, now - self.since)} lr {lr:.2e}"
         if self.lines:
             done = progress - self.initial
-            left = f", {clock((1 - progress) * (now - self.start) / done)} left" if done > 0 else ""
+            left = ""
+            if done > 0:
+                left_s = (1 - progress) * (now - self.start) / done
+                left = f", {clock(left_s)} left"
             log.info("%s, %.0f %% done%s", text, 100 * progress, left)
         self.bar.set_postfix_str(text, refresh=False)
         self.bar.update(max(0.0, progress - self.bar.n))
-        self.since, self.recent = now, []
+        self.since = now
+        self.recent = []
 
     def validation(self, step: int, found: Validation, *, best: bool) -> None:
         bleu = f"BLEU {found.bleu.value:.2f}"
@@ -66,14 +65,30 @@ class Report:
         for source, reference, translation in found.samples:
             for name, text in (("source", source), ("reference", reference), ("translation", translation)):
                 log.info("    %-11s  %s", name, text)
-        self.since, self.recent = time.monotonic(), []
+        self.since = time.monotonic()
+        self.recent = []
 
     def close(self) -> None:
         self.bar.close()
+
+
+def means_of(steps: Sequence[StepFigures], seconds: float) -> str:
+    """The figures of several steps, which took so many seconds, in words: means over tokens, and speed."""
+    n_tokens = sum(figures.n_tokens for figures in steps)
+    loss = sum(figures.loss * figures.n_tokens for figures in steps) / n_tokens
+    nll = sum(figures.nll * figures.n_tokens for figures in steps) / n_tokens
+    perplexity = math.exp(min(nll, MAX_NLL))
+    non_padding = sum(figures.n_real for figures in steps) / sum(figures.n_positions for figures in steps)
+    speed = f"{n_tokens / seconds:,.0f} tok/s {non_padding:.0%} non-padding"
+    return f"loss {loss:.3f} ppl {shown_perplexity(perplexity)} {speed}"
 
 
 def clock(seconds: float) -> str:
     """A human-readable duration: "2 h 05 min", "3 min 07 s", "12 s"."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    if minutes:
+        return f"{minutes} min {seconds:02} s"
+    return f"{seconds} s"

@@ -49,7 +49,7 @@ class Validation:
 
     def figures(self) -> dict[str, Any]:
         """The figures, by their keys in metrics.jsonl."""
-        return {
+        figures = {
             "dev_loss": self.loss,
             "dev_nll": self.nll,
             "dev_perplexity": self.perplexity,
@@ -57,44 +57,68 @@ class Validation:
             "bleu_signature": self.bleu.signature,
             "dev_chrf": self.chrf.value,
             "chrf_signature": self.chrf.signature,
-            **({"dev_bleu_by_direction": self.bleu_by_direction} if self.bleu_by_direction else {}),
             "confidence": list(self.confidence),
         }
+        if self.bleu_by_direction:
+            figures["dev_bleu_by_direction"] = self.bleu_by_direction
+        return figures
 
 
 def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config: Config, *, bf16: bool) -> Validation:
-    """Measure a model in eval mode on the dev pairs; each rank computes its share."""
-    own = mine(sorted(dev, key=lambda pair: len(pair.target)))  # so that all ranks get equally long sentences
+    """Measure a model in eval mode on the dev pairs; each rank computes its share.
+
+    Raises ModelError if the loss is NaN or infinite.
+    """
     translator = Translator(TorchEngine(model), tokenizers, config)
-    src, tgt = translator.encode_pairs([pair.tagged_source for pair in own], [pair.target for pair in own])
-    loss = nll = n_tokens = 0.0
-    with torch.inference_mode(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
-        for batch in pair_batches(src, tgt, config.train.batch_tokens):
-            sums = batch_loss(model, batch.to(model.device), config.train)
-            loss, nll, n_tokens = loss + float(sums.loss), nll + float(sums.nll), n_tokens + sums.n_tokens
-    loss, nll, n_tokens = summed(loss, nll, n_tokens)
-    if not math.isfinite(loss):  # on all ranks alike: a rank that raised alone would leave the others waiting
-        raise ModelError(f"the loss is {loss}", hint="check the loss of its training")
-    sources, references = [pair.tagged_source for pair in dev], [pair.target for pair in dev]
+    loss, nll = mean_losses(translator, model, dev, config, bf16=bf16)
+    sources = [pair.tagged_source for pair in dev]
+    references = [pair.target for pair in dev]
+
+    # Translate this rank's share, then gather what all ranks have.
     lines = [Line(number, source) for number, source in enumerate(mine(sources), 1)]  # with their context, if any
     translations = translator.start(lines, translator.with_options(beam=1), config.decode.batch_size)()
-    hypotheses = gather_items([found.text for found in translations])
-    pairs = zip(translations, mine(references), strict=True)
-    samples = gather_items([samples_of(translator, found.hypotheses[0], reference) for found, reference in pairs])
+    hypotheses = gather_items([translation.text for translation in translations])
+    own_samples = []
+    for translation, reference in zip(translations, mine(references), strict=True):
+        own_samples.append(samples_of(translator, translation.hypotheses[0], reference))
+    confidence_samples = gather_items(own_samples)
+
     by_direction = scores_by_direction(dev, hypotheses, config)
     bleu, chrf = (mean_score(scores) for scores in zip(*by_direction.values(), strict=True))
     most_frequent, count = Counter(hypotheses).most_common(1)[0]
-    shown = [i * len(dev) // N_SAMPLES for i in range(min(N_SAMPLES, len(dev)))]
+    n_shown = min(N_SAMPLES, len(dev))
+    shown = [i * len(dev) // N_SAMPLES for i in range(n_shown)]
     return Validation(
-        loss=loss / n_tokens,
-        nll=nll / n_tokens,
+        loss=loss,
+        nll=nll,
         bleu=bleu,
         chrf=chrf,
         bleu_by_direction={name: scores[0].value for name, scores in by_direction.items() if name},
         samples=[(sources[i], references[i], hypotheses[i]) for i in shown],
         repeated=(most_frequent, count / len(hypotheses)),
-        confidence=Calibration.fit(chain(*samples)),
+        confidence=Calibration.fit(chain(*confidence_samples)),
     )
+
+
+def mean_losses(
+    translator: Translator, model: Seq2Seq, dev: Sequence[Pair], config: Config, *, bf16: bool
+) -> tuple[float, float]:
+    """Return loss with and without label smoothing over the pairs of all ranks, nats per token."""
+    own = mine(sorted(dev, key=lambda pair: len(pair.target)))  # so that all ranks get equally long sentences
+    sources = [pair.tagged_source for pair in own]
+    src, tgt = translator.encode_pairs(sources, [pair.target for pair in own])
+    loss = nll = 0.0
+    n_tokens = 0
+    with torch.inference_mode(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+        for batch in pair_batches(src, tgt, config.train.batch_tokens):
+            sums = batch_loss(model, batch.to(model.device), config.train)
+            loss += float(sums.loss)
+            nll += float(sums.nll)
+            n_tokens += sums.n_tokens
+    loss, nll, n_all_tokens = summed(loss, nll, n_tokens)
+    if not math.isfinite(loss):  # on all ranks alike: a rank that raised alone would leave the others waiting
+        raise ModelError(f"the loss is {loss}", hint="check the loss of its training")
+    return loss / n_all_tokens, nll / n_all_tokens
 
 
 def scores_by_direction(dev: Sequence[Pair], hypotheses: Sequence[str], config: Config) -> dict[str, list[Score]]:
@@ -137,18 +161,21 @@ def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_voca
     chance = math.log(n_vocab)
     reached = f"dev loss is {losses[-1]:.2f} after {history[-1]['step']} steps"
     if has_diverged(losses, chance):
+        # Nothing that the losses say otherwise is true then, such as that the model learns by heart.
         cure = "lower train.lr or raise train.warmup"
-        return [*messages, f"{reached}, far above chance ({chance:.2f}): the training diverged; {cure}"]
+        messages.append(f"{reached}, far above chance ({chance:.2f}): the training diverged; {cure}")
+        return messages
     if len(losses) >= 4 and is_rising(losses[-4:]):
         cure = "raise model.dropout or end earlier (train.patience)"
         messages.append(f"dev loss has risen three times running: the model learns train by heart; {cure}")
     elif len(losses) >= 6 and min(losses[-3:]) >= min(losses[:-3]):
         stalled = f"dev loss has not fallen in three validations (best {min(losses):.2f})"
         messages.append(f"{stalled}: more steps will bring little")
-    if len(losses) >= 3 and min(losses) > 0.8 * chance:
-        is_worse = losses[-1] >= chance
-        place = "above chance" if is_worse else "hardly below chance"
-        cure = "lower train.lr" if is_worse else "change train.lr"
+    has_learned_nothing = min(losses) > 0.8 * chance
+    if len(losses) >= 3 and has_learned_nothing:
+        place, cure = "hardly below chance", "change train.lr"
+        if losses[-1] >= chance:
+            place, cure = "above chance", "lower train.lr"
         messages.append(f"{reached}, {place} ({chance:.2f}): check that the two sides belong together, or {cure}")
     return messages
 

