@@ -65,9 +65,7 @@ def evaluate(
 
     tested: Tested = {"": (None, [])}
     if hyp is not None:
-        of_model = {"-m": model, "-l": languages, "--beam": beam}
-        if needing := [name for name, value in of_model.items() if value]:
-            raise InputError(f"--hyp uses no model, but {needing[0]} needs one", hint="leave out one of them")
+        refuse_with_hyp({"-m": model, "-l": languages, "--beam": beam})
     else:
         paths, loaded = options.load_translator(model, device, precision, engine, languages=None, always_log=True)
         model_hash = hash_file(loaded.run.model_file) if loaded.run else ""  # a training may replace the file
@@ -78,16 +76,19 @@ def evaluate(
     all_hypotheses: list[str] = []
     found: dict[str, dict[str, Any]] = {}  # figures by direction
     for direction, (translator, configs) in tested.items():
-        test, about = options.read_test_set(src, ref, configs), dict[str, Any]()
+        test = options.read_test_set(src, ref, configs)
+        about: dict[str, Any] = {}
         if hyp is not None:
-            hypotheses, language = list(iter_lines([hyp])), language_of(Path(test.reference_names[0]))
+            hypotheses = list(iter_lines([hyp]))
+            language = language_of(Path(test.reference_names[0]))
         elif translator is not None:
             chosen = translator.with_options(**options.search_options(beam=beam, scores=False))
             hypotheses, about = translated(translator, test, chosen, batch_size)
-            about["models"], language = list(map(str, paths)), translator.target_language
+            about["models"] = [str(path) for path in paths]
+            language = translator.target_language
         scores = scored(hypotheses, test.references, language, asked, direction)
         all_hypotheses += hypotheses
-        figures = {"n_lines": len(hypotheses), **about, "scores": [vars(one) for one in scores]}
+        figures = {"n_lines": len(hypotheses), **about, "scores": [asdict(score) for score in scores]}
         found[direction] = figures
         if translator is not None and translator.run is not None and len(paths) == 1:
             keep_scores(translator.run, model_hash, test, figures)
@@ -100,6 +101,13 @@ def evaluate(
         print(json.dumps({"directions": found} if len(tested) > 1 else figures, ensure_ascii=False))
     elif len(tested) > 1:
         print("", *of_directions(found), sep="\n")
+
+
+def refuse_with_hyp(of_model: dict[str, Any]) -> None:
+    """Raise InputError if an option that needs a model is given together with --hyp."""
+    for name, value in of_model.items():
+        if value:
+            raise InputError(f"--hyp uses no model, but {name} needs one", hint="leave out one of them")
 
 
 def scored(
@@ -146,9 +154,13 @@ def print_scores(title: str, scores: "Sequence[Score]", figures: dict[str, Any])
 
 
 def print_examples(test: options.TestSet, hypotheses: list[str], n: int) -> None:
-    for i in [k * len(hypotheses) // n for k in range(min(n, len(hypotheses)))]:
+    """Print n translations from all over the test set."""
+    for k in range(min(n, len(hypotheses))):
+        i = k * len(hypotheses) // n
         source = test.sources[i] if test.sources else ""
-        print(f"source       {source}\nreference    {test.references[0][i]}\ntranslation  {hypotheses[i]}\n")
+        print(f"source       {source}")
+        print(f"reference    {test.references[0][i]}")
+        print(f"translation  {hypotheses[i]}\n")
 
 
 def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) -> "Tested":
@@ -170,10 +182,9 @@ def of_directions(found: dict[str, dict[str, Any]]) -> list[str]:
     """
     from nmt.insight.tables import columns
 
-    values = {
-        direction: {score["name"]: score["value"] for score in figures["scores"]}
-        for direction, figures in found.items()
-    }
+    values: dict[str, dict[str, float]] = {}
+    for direction, figures in found.items():
+        values[direction] = {score["name"]: score["value"] for score in figures["scores"]}
     names = list(dict.fromkeys(chain.from_iterable(values.values())))
     means = {}
     for name in names:
@@ -182,13 +193,15 @@ def of_directions(found: dict[str, dict[str, Any]]) -> list[str]:
             means[name] = sum(known) / len(known)
     rows = []
     for title, scores in {**values, "mean": means}.items():
-        rows.append([title, *(f"{scores[name]:.2f}" if name in scores else "–" for name in names)])
+        cells = [f"{scores[name]:.2f}" if name in scores else "–" for name in names]
+        rows.append([title, *cells])
     return columns(["direction", *names], rows, numbers=names)
 
 
 def keep_scores(run: "RunDirectory", model_hash: str, test: options.TestSet, figures: dict[str, Any]) -> None:
     """Add the scores of a run's model to its scores.jsonl, which `nmt info` shows, if the run can be written to."""
-    source_hash, *reference_hashes = (sha256("\n".join(side).encode()) for side in (test.sources, *test.references))
+    sides = [test.sources, *test.references]
+    source_hash, *reference_hashes = (sha256("\n".join(side).encode()) for side in sides)
     line = {
         "source": test.source_name,
         "references": test.reference_names,
@@ -196,8 +209,10 @@ def keep_scores(run: "RunDirectory", model_hash: str, test: options.TestSet, fig
         "references_sha256": reference_hashes,
         "time": round(time.time(), 3),
         "model_sha256": model_hash,
-        "search": {key: figures[key] for key in ("beam", "engine")},
-        **{key: figures[key] for key in ("n_lines", "perplexity", "scores")},
+        "search": {"beam": figures["beam"], "engine": figures["engine"]},
+        "n_lines": figures["n_lines"],
+        "perplexity": figures["perplexity"],
+        "scores": figures["scores"],
     }
     try:
         run.append_scores(line)

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from string import ascii_uppercase
 
 from sacrebleu.metrics.chrf import CHRF
@@ -75,14 +75,15 @@ def compare(
     """Compare two or more systems by their translations of a test set; the first is the baseline."""
     metrics = sacrebleu_metrics(test_set.references, **asdict(test_set.settings))
     lines = compared_lines(systems, test_set)
+    side = "reference" if test_set.sources is None else "source"
     return Comparison(
         systems=list(names),
         corpus=test_set.name,
         n_lines=len(lines),
         scores=paired_scores(systems, metrics, n_trials=n_trials),
         left_out=test_set.settings.left_out,
-        groups={f"words of the {'reference' if test_set.sources is None else 'source'}": by_length(lines, test_set)},
-        differing=[most_differing(lines, i) for i in range(1, len(systems))],
+        groups={f"words of the {side}": by_length(lines, test_set)},
+        differing=[most_differing(lines, system) for system in range(1, len(systems))],
     )
 
 
@@ -95,12 +96,13 @@ def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) ->
     """Return all lines with the sentence chrF of each translation."""
     chrf = CHRF(lowercase=test_set.settings.lowercase)
     sources = test_set.sources or [""] * len(test_set.references[0])
-    lines = zip(sources, zip(*test_set.references, strict=True), zip(*systems, strict=True), strict=True)
-    found = []
-    for number, (source, own, texts) in enumerate(lines, 1):
-        scores = [float(chrf.sentence_score(text, list(own)).score) for text in texts]
-        found.append(ComparedLine(number, source, own[0], list(texts), scores))
-    return found
+    lines = []
+    for i, source in enumerate(sources):
+        references = [side[i] for side in test_set.references]
+        translations = [system[i] for system in systems]
+        scores = [float(chrf.sentence_score(text, references).score) for text in translations]
+        lines.append(ComparedLine(i + 1, source, references[0], translations, scores))
+    return lines
 
 
 def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Group]:
@@ -108,31 +110,39 @@ def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Gr
     members: dict[int, list[ComparedLine]] = {}
     for line in lines:
         length = n_words(line.reference if test_set.sources is None else line.source)
-        members.setdefault(next(most for most in GROUPS if length <= most), []).append(line)
-    groups = []
-    for most, own in sorted(members.items()):
-        references = [[side[line.number - 1] for line in own] for side in test_set.references]
-        bleu, wins = [], []
-        for s, hypotheses in enumerate(zip(*(line.translations for line in own), strict=True)):
-            (of_group,) = score(hypotheses, references, ("bleu",), **asdict(test_set.settings))
-            bleu.append(of_group.value)
-            if s:
-                gains = [line.chrf[s] - line.chrf[0] for line in own]
-                n_better, n_worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
-                wins.append(Wins(n_better, len(gains) - n_better - n_worse, n_worse))
-        groups.append(Group(GROUPS[most], len(own), bleu, wins))
-    return groups
+        longest = next(most for most in GROUPS if length <= most)
+        members.setdefault(longest, []).append(line)
+    return [group_of(GROUPS[longest], members[longest], test_set) for longest in sorted(members)]
+
+
+def group_of(name: str, lines: Sequence[ComparedLine], test_set: EvaluationSet) -> Group:
+    """Score each system on some lines, and count the lines that it translates better and worse than the baseline."""
+    references = [[side[line.number - 1] for line in lines] for side in test_set.references]
+    bleu, wins = [], []
+    for system in range(len(lines[0].translations)):
+        hypotheses = [line.translations[system] for line in lines]
+        (score_of_group,) = score(hypotheses, references, ("bleu",), **asdict(test_set.settings))
+        bleu.append(score_of_group.value)
+        if system > 0:
+            gains = [gain(line, system) for line in lines]
+            n_better = sum(x > 0 for x in gains)
+            n_worse = sum(x < 0 for x in gains)
+            wins.append(Wins(n_better, len(gains) - n_better - n_worse, n_worse))
+    return Group(name, len(lines), bleu, wins)
+
+
+def gain(line: ComparedLine, system: int) -> float:
+    """The sentence chrF of a system minus that of the baseline."""
+    return line.chrf[system] - line.chrf[0]
 
 
 def most_differing(lines: Sequence[ComparedLine], system: int) -> dict[str, list[ComparedLine]]:
     """Return the lines in which a system is better and worse than the baseline by most, in sentence chrF."""
-
-    def gain(line: ComparedLine) -> float:
-        return line.chrf[system] - line.chrf[0]
-
-    best, worst = sorted(lines, key=gain, reverse=True)[:N_DIFFERING], sorted(lines, key=gain)[:N_DIFFERING]
-    better = [line for line in best if gain(line) > 0]
-    return {"better": better, "worse": [line for line in worst if gain(line) < 0]}
+    better = [line for line in lines if gain(line, system) > 0]
+    worse = [line for line in lines if gain(line, system) < 0]
+    better.sort(key=lambda line: gain(line, system), reverse=True)
+    worse.sort(key=lambda line: gain(line, system))
+    return {"better": better[:N_DIFFERING], "worse": worse[:N_DIFFERING]}
 
 
 def as_page(comparison: Comparison) -> str:
@@ -143,24 +153,20 @@ def as_page(comparison: Comparison) -> str:
 
 def as_text(comparison: Comparison) -> list[str]:
     letters = ascii_uppercase[: len(comparison.systems)]
-    lines = [
-        f"{letter}  {name}{'' if i else '  (baseline)'}"
-        for i, (letter, name) in enumerate(zip(letters, comparison.systems, strict=True))
-    ]
-    lines += [f"{comparison.n_lines} lines of {comparison.corpus}", "", *_score_table(comparison, letters)]
-    others = letters[1:]
-    verdicts = [title for letter in others for title in (f"{letter} better", "equal", "worse")]
+    lines = []
+    for letter, name in zip(letters, comparison.systems, strict=True):
+        baseline = "  (baseline)" if letter == "A" else ""
+        lines.append(f"{letter}  {name}{baseline}")
+    lines.append(f"{comparison.n_lines} lines of {comparison.corpus}")
+    lines += ["", *_score_table(comparison, letters)]
     for title, groups in comparison.groups.items():
-        rows = [
-            [g.name, g.n_lines, *(f"{x:.2f}" for x in g.bleu), *(n for w in g.wins for n in asdict(w).values())]
-            for g in groups
-        ]
-        lines += ["", *columns([title, "lines", *(f"BLEU {letter}" for letter in letters), *verdicts], rows)]
-    for letter, differing in zip(others, comparison.differing, strict=True):
+        lines += ["", *_group_table(title, groups, letters)]
+    for letter, differing in zip(letters[1:], comparison.differing, strict=True):
         for name, some in differing.items():
             if some:
                 lines += ["", f"Lines in which {letter} is {name} than A by most (sentence chrF):"]
-                lines += [text for line in some for text in _told(line, letters)]
+            for line in some:
+                lines += _told(line, letters)
     return lines
 
 
@@ -168,14 +174,29 @@ def _score_table(comparison: Comparison, letters: str) -> Iterator[str]:
     rows: list[list[str]] = []
     for paired in comparison.scores:
         for letter, system in zip(letters, paired.systems, strict=True):
-            d = system.difference
-            told = [f"{d.value:+.2f}", f"{d.low:+.2f} to {d.high:+.2f}", f"{d.p_value:.4f}"] if d else [""] * 3
-            rows.append([paired.name, letter, f"{system.value:.2f}", *told])
+            row = [paired.name, letter, f"{system.value:.2f}", "", "", ""]
+            if system.difference is not None:
+                value, low, high, p_value = astuple(system.difference)
+                row[3:] = [f"{value:+.2f}", f"{low:+.2f} to {high:+.2f}", f"{p_value:.4f}"]
+            rows.append(row)
     yield from columns(["score", "", "", "difference", "95 % interval", "p"], rows)
     if comparison.left_out:
         yield comparison.left_out
     yield "p by paired bootstrap, as sacreBLEU computes it, but ties count: 1 for equal systems; intervals by bootstrap"
     yield from (f"{paired.name}: {paired.signature}" for paired in comparison.scores)
+
+
+def _group_table(title: str, groups: Sequence[Group], letters: str) -> list[str]:
+    names = [title, "lines", *(f"BLEU {letter}" for letter in letters)]
+    for letter in letters[1:]:
+        names += [f"{letter} better", "equal", "worse"]
+    rows = []
+    for group in groups:
+        row = [group.name, str(group.n_lines), *(f"{value:.2f}" for value in group.bleu)]
+        for wins in group.wins:
+            row += map(str, astuple(wins))
+        rows.append(row)
+    return columns(names, rows)
 
 
 def _told(line: ComparedLine, letters: str) -> Iterator[str]:
