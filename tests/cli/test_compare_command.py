@@ -65,3 +65,13 @@ def test_what_cannot_be_compared_is_refused(five_run: FiveRun, systems: Path, tm
     done = run_together(*(["compare", *words] for words in refused.values()), cwd=systems)
     for message, one in zip(refused, done, strict=True):
         one_clear_error(one, 2, message)
+
+
+def test_equal_translations_show_no_difference(systems: Path) -> None:
+    (systems / "capitals.en").write_text((systems / "a.en").read_text(encoding="utf-8").upper(), encoding="utf-8")
+    done = run_nmt("compare", "a.en", "a.en", "capitals.en", "--ref", "ref.en", cwd=systems)
+    rows = [line.split() for line in out_lines(done) if line.startswith(("BLEU   ", "chrF2  ", "TER    "))]
+    p_values = {(name, system): float(cells[-1]) for name, system, *cells in rows if system != "A"}
+    assert {p_values[name, "B"] for name in ("BLEU", "chrF2", "TER")} == {1.0}
+    assert p_values["TER", "C"] == 1.0, "TER ignores case"
+    assert p_values["BLEU", "C"] < 0.01
