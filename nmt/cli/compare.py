@@ -44,6 +44,7 @@ def compare(
 
     if not 2 <= len(systems) <= comparing.MAX_SYSTEMS:
         raise InputError(f"systems to compare: {len(systems)}", hint=f"give 2 to {comparing.MAX_SYSTEMS}")
+    # 1) The test set: that of the runs, or the given one.
     configs = [RunDirectory(path).read_config() for path in systems if path.is_dir()]
     if any(directions(config.data) for config in configs) and not languages:
         raise InputError("a model translates in several directions", hint="choose one with -l")
@@ -53,7 +54,9 @@ def compare(
         raise DataError(f"nothing to compare: {names[0]} is empty", hint="give at least one line")
     if not sources and any(map(is_model, systems)):
         raise InputError("a model needs the source lines", hint="add --src FILE")
-    outputs, language = [], language_of(ref[0]) if ref else ""
+    # 2) The translations of each system. A model knows its target language; else the name of the reference tells it.
+    outputs = []
+    language = language_of(ref[0]) if ref else ""
     for path in systems:
         if is_model(path):
             _, translator = options.load_translator([path], device, engine=engine, languages=None, always_log=True)
@@ -66,6 +69,7 @@ def compare(
             lines = list(iter_lines([path]))
         check_references(references, lines, f"lines in {path}")
         outputs.append(lines)
+    # 3) Compare them.
     settings = choose_settings(language, references, tokenize=tokenize, lowercase=lowercase)
     all_lines = list(chain.from_iterable(outputs))
     if warning := tokenized_warning(all_lines, "translations", settings.tokenize):

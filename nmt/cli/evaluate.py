@@ -63,6 +63,7 @@ def evaluate(
     from nmt.config import language_of
     from nmt.evaluate import DEFAULT_TOKENIZER, tokenized_warning
 
+    # What to test: a file of translations, or a model in one or several directions.
     tested: Tested = {"": (None, [])}
     if hyp is not None:
         refuse_with_hyp({"-m": model, "-l": languages, "--beam": beam})
@@ -76,6 +77,7 @@ def evaluate(
     all_hypotheses: list[str] = []
     found: dict[str, dict[str, Any]] = {}  # figures by direction
     for direction, (translator, configs) in tested.items():
+        # 1) Read or make the translations.
         test = options.read_test_set(src, ref, configs)
         about: dict[str, Any] = {}
         if hyp is not None:
@@ -86,10 +88,12 @@ def evaluate(
             hypotheses, about = translated(translator, test, chosen, batch_size)
             about["models"] = [str(path) for path in paths]
             language = translator.target_language
+        # 2) Score them.
         scores = scored(hypotheses, test.references, language, asked, direction)
         all_hypotheses += hypotheses
         figures = {"n_lines": len(hypotheses), **about, "scores": [asdict(score) for score in scores]}
         found[direction] = figures
+        # 3) Keep the scores of a run's model, not those of an ensemble; print them.
         if translator is not None and translator.run is not None and len(paths) == 1:
             keep_scores(translator.run, model_hash, test, figures)
         if not json_lines:
@@ -156,6 +160,7 @@ def print_scores(title: str, scores: "Sequence[Score]", figures: dict[str, Any])
 def print_examples(test: options.TestSet, hypotheses: list[str], n: int) -> None:
     """Print n translations from all over the test set."""
     for k in range(min(n, len(hypotheses))):
+        # Equally spaced, the first line included.
         i = k * len(hypotheses) // n
         source = test.sources[i] if test.sources else ""
         print(f"source       {source}")
@@ -185,7 +190,7 @@ def of_directions(found: dict[str, dict[str, Any]]) -> list[str]:
     values: dict[str, dict[str, float]] = {}
     for direction, figures in found.items():
         values[direction] = {score["name"]: score["value"] for score in figures["scores"]}
-    names = list(dict.fromkeys(chain.from_iterable(values.values())))
+    names = list(dict.fromkeys(chain.from_iterable(values.values())))  # without repetitions, in order
     means = {}
     for name in names:
         known = [scores[name] for scores in values.values() if name in scores]

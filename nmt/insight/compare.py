@@ -97,7 +97,7 @@ def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) ->
     chrf = CHRF(lowercase=test_set.settings.lowercase)
     sources = test_set.sources or [""] * len(test_set.references[0])
     lines = []
-    for i, source in enumerate(sources):
+    for i, source in enumerate(sources):  # all lists have the same length
         references = [side[i] for side in test_set.references]
         translations = [system[i] for system in systems]
         scores = [float(chrf.sentence_score(text, references).score) for text in translations]
@@ -107,7 +107,7 @@ def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) ->
 
 def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Group]:
     """Group the lines by the number of words of the source, or of the reference if the source is unknown."""
-    members: dict[int, list[ComparedLine]] = {}
+    members: dict[int, list[ComparedLine]] = {}  # by the key of `GROUPS`
     for line in lines:
         length = n_words(line.reference if test_set.sources is None else line.source)
         longest = next(most for most in GROUPS if length <= most)
@@ -123,7 +123,7 @@ def group_of(name: str, lines: Sequence[ComparedLine], test_set: EvaluationSet) 
         hypotheses = [line.translations[system] for line in lines]
         (score_of_group,) = score(hypotheses, references, ("bleu",), **asdict(test_set.settings))
         bleu.append(score_of_group.value)
-        if system > 0:
+        if system > 0:  # 0 is the baseline
             gains = [gain(line, system) for line in lines]
             n_better = sum(x > 0 for x in gains)
             n_worse = sum(x < 0 for x in gains)
@@ -174,7 +174,7 @@ def _score_table(comparison: Comparison, letters: str) -> Iterator[str]:
     rows: list[list[str]] = []
     for paired in comparison.scores:
         for letter, system in zip(letters, paired.systems, strict=True):
-            row = [paired.name, letter, f"{system.value:.2f}", "", "", ""]
+            row = [paired.name, letter, f"{system.value:.2f}", "", "", ""]  # the baseline has no difference
             if system.difference is not None:
                 value, low, high, p_value = astuple(system.difference)
                 row[3:] = [f"{value:+.2f}", f"{low:+.2f} to {high:+.2f}", f"{p_value:.4f}"]
