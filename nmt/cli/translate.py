@@ -51,7 +51,9 @@ def translate(
     beam: options.Beam = None,
     n_best: Annotated[int, typer.Option(help="Hypotheses per line, with --json.")] = 1,
     alpha: options.Alpha = None,
-    max_length: Annotated[int | None, typer.Option(help="Maximum pieces. [default: 1.5 x source + 10]")] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="Maximum pieces. [default: by the source's, as fitted in training]")
+    ] = None,
     prefix: Annotated[str, typer.Option(help="Text that every translation begins with.")] = "",
     sample: options.Sample = False,
     temperature: options.Temperature = 1.0,
@@ -200,6 +202,8 @@ def as_json(
     for found in translation.hypotheses:
         pieces = [{"piece": p, "log_prob": log_prob} for p, log_prob in zip(found.pieces, found.log_probs, strict=True)]
         tree: dict[str, Any] = {"text": found.text, "score": found.score, "log_prob": found.log_prob, "pieces": pieces}
+        if found.is_cut:
+            tree["cut"] = True  # at the length limit
         if translator:
             from nmt.decode.confidence import confidence_of, words_of
 

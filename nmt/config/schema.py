@@ -120,7 +120,7 @@ class Data(Section):
     source_lang: Language = Field("", description="language code; default: the suffix of the file name")
     target_lang: Language = Field("", description="language code, selects BLEU's tokenizer; default: the file's suffix")
     max_length: int = Field(200, ge=1, le=100_000, description="drop training pairs with a longer side, pieces")
-    max_ratio: float = Field(9.0, ge=1, description="drop training pairs with a greater ratio of lengths in pieces")
+    max_ratio: float = Field(9.0, ge=1, description="drop training pairs at so many times the usual ratio of lengths")
     drop_blank: bool = Field(True, description="drop pairs with a blank side")
     drop_duplicates: bool = Field(True, description="drop pairs that repeat an earlier pair")
     allow_bad_utf8: bool = Field(False, description="accept files with over 1 % bad UTF-8 lines; bytes become U+FFFD")
@@ -167,6 +167,11 @@ class TokenizerSettings(Section):
     byte_fallback: bool = Field(True, description="spell unknown characters in UTF-8 bytes: nothing is unknown")
     character_coverage: float = Field(1.0, gt=0.9, le=1, description="fraction of characters in the vocabulary")
     symbols: str = Field("", pattern=r"^[^\x00]*$", description="tags, each always one piece: <BT> <NEWS>")
+
+    @property
+    def teaches_bytes(self) -> bool:
+        """Whether training from nothing spells rare characters in bytes, because no piece has them."""
+        return self.byte_fallback and self.character_coverage < 1
 
 
 class ModelSettings(Section):
@@ -257,8 +262,10 @@ class SearchSettings(Section):  # can be set in a config and for a single transl
     beam: int = Field(5, ge=1, le=1000, description="beam size; 1 is greedy search")
     length_penalty: Literal["average", "gnmt"] = Field("average", description="S / L^alpha, or S / ((5+L)/6)^alpha")
     alpha: float = Field(1.0, ge=0, le=10, description="strength of the length penalty; 0 is off")
-    max_length_a: float = Field(1.5, ge=0, le=100, description="maximum output length: a x source length + b, pieces")
-    max_length_b: int = Field(10, ge=1, le=100_000, description="see max_length_a")
+    max_length_a: float = Field(
+        1.5, ge=0, le=100, description="maximum output length: a x source length + b, pieces [fitted]"
+    )
+    max_length_b: int = Field(10, ge=1, le=100_000, description="see max_length_a [fitted]")
     min_length: int = Field(1, ge=0, le=100_000, description="minimum number of pieces before EOS")
 
 

@@ -51,8 +51,10 @@ def start_masked(
 
 
 def masked(translator: Translator, text: str, symbols: Sequence[str]) -> Masked:
-    """Mask a line. Combining characters are composed if that makes them known."""
-    text = unicodedata.normalize("NFC", text) if translator.unknown(text) else text
+    """Mask a line. Unknown characters are first replaced by known ones that mean the same, as Unicode has them."""
+    if translator.unknown(text):
+        composed = unicodedata.normalize("NFC", text)
+        text = translator.tokenizers.source.with_compatible(composed)
     known_number = translator.tokenizers.source.has_word
     return Masked.of(text, translator.protected, symbols, translator.unknown(text), known_number)
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,6 +45,8 @@ class SearchOptions(SearchSettings):
     def limit(self, source_length: int, prefix_length: int = 0, model_limit: int = LARGEST) -> int:
         """Maximum target tokens for a source of S tokens, ⌈aS⌉ + b; EOS counts on both sides.
 
+        Training fits a and b to its pairs, and the config in the model file has them.
+
         At least the prefix (and terms, if any) and EOS, at most `model_limit`. Raises ConfigError if it is too long.
         """
         if prefix_length >= model_limit:
@@ -83,6 +85,9 @@ class Hypothesis:
     tokens: list[int]  # target ids, EOS last, without BOS
     log_probs: list[float]  # log-probability of each token given the previous tokens, in nats
     score: float  # sum of log_probs / length penalty
+    is_cut: bool = field(
+        default=False, kw_only=True
+    )  # EOS was forced at the length limit: the model would have gone on
 
     @property
     def log_prob(self) -> float:

@@ -116,6 +116,7 @@ def search(
     for length in range(1, max(max_lengths) + 1):
         logits, state = decoder.step(tokens, state)
         log_probs = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))  # (B, K, V)
+        is_cut = _cut(log_probs, [length >= max_lengths[s] for s in sentences])
         _ban(log_probs, [_required(options, max_lengths[s], length, prefixes[s]) for s in sentences])
         if sampler:
             candidates = Candidates(*sampler.continuations(log_probs, live.log_prob, sentences))
@@ -123,7 +124,7 @@ def search(
             candidates = _best_continuations(log_probs, live.log_prob.to(log_probs), 2 * options.beam)
         for row, s in enumerate(sentences):
             constraints[s].choose(candidates, log_probs, live, row, max_lengths[s], options.beam)
-        for row, hypothesis in _ended(candidates, live, options, length):
+        for row, hypothesis in _ended(candidates, live, is_cut, options, length):
             finished[sentences[row]].append(hypothesis)
         live, parent_beams = _continue(candidates, live, options)
         if trace:
@@ -169,6 +170,17 @@ def _required(options: SearchOptions, limit: int, length: int, prefix: Sequence[
     return NOT_EOS if length <= options.min_length else None
 
 
+def _cut(log_probs: Tensor, at_limit: list[bool]) -> Tensor:
+    """Return which hypotheses are cut off in this step, (B, K): at the limit, if the likeliest token is not EOS.
+
+    `log_probs` (B, K, V) are those of the model, before EOS is forced. PAD, UNK and BOS do not count.
+    """
+    limited = torch.tensor(at_limit, device=log_probs.device)[:, None]  # (B, 1)
+    if not any(at_limit):
+        return limited.expand(log_probs.shape[:2])
+    return limited & (log_probs[..., EOS] < log_probs[..., EOS:].amax(-1))
+
+
 def _ban(log_probs: Tensor, required: list[int | None]) -> None:
     """Set the log-probabilities (B, K, V) of forbidden tokens to -inf, in place.
 
@@ -192,8 +204,13 @@ def _best_continuations(log_probs: Tensor, live: Tensor, n: int) -> Candidates:
     return Candidates(best, index // n_vocab, index % n_vocab, log_probs.flatten(1).gather(1, index))
 
 
-def _ended(candidates: Candidates, live: Beams, options: SearchOptions, length: int) -> list[tuple[int, Hypothesis]]:
-    """Return the candidates that end in EOS and rank among the best K, as (batch row, hypothesis)."""
+def _ended(
+    candidates: Candidates, live: Beams, is_cut: Tensor, options: SearchOptions, length: int
+) -> list[tuple[int, Hypothesis]]:
+    """Return the candidates that end in EOS and rank among the best K, as (batch row, hypothesis).
+
+    `is_cut` is that of their parent beams, (B, K).
+    """
     best = slice(options.beam)
     accepted = (candidates.tokens[:, best] == EOS) & (candidates.log_prob[:, best] > -math.inf)
     if not accepted.any():
@@ -206,11 +223,13 @@ def _ended(candidates: Candidates, live: Beams, options: SearchOptions, length: 
         live.token_log_probs[beams],
         candidates.token_log_probs[rows, ranks],
         candidates.log_prob[rows, ranks],
+        is_cut[beams],
     )
-    return [
-        (row, Hypothesis([*tokens, EOS], [*before, last], log_prob / options.length_divisor(length)))
-        for row, tokens, before, last, log_prob in zip(*(x.tolist() for x in columns), strict=True)
-    ]
+    ended = []
+    for row, tokens, before, last, log_prob, cut in zip(*(x.tolist() for x in columns), strict=True):
+        score = log_prob / options.length_divisor(length)
+        ended.append((row, Hypothesis([*tokens, EOS], [*before, last], score, is_cut=cut)))
+    return ended
 
 
 def _continue(candidates: Candidates, live: Beams, options: SearchOptions) -> tuple[Beams, Tensor]:

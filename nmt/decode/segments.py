@@ -14,6 +14,7 @@ from nmt.text.tokenizer import Tokenizer
 log = logging.getLogger("nmt")
 
 SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？；])(?![。！？；”’」』）])\s*|(?<=[。！？；][”’」』）])\s*")
+N_NAMED = 10  # cut lines that a warning names
 UNSPACED = frozenset(["zh", "zho", "cmn", "yue", "ja", "jpn"])  # languages without a space between sentences
 
 
@@ -46,6 +47,25 @@ class Translation:
     @property
     def text(self) -> str:
         return self.hypotheses[0].text
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the translation reached the length limit before the model ended it."""
+        return bool(self.hypotheses) and self.hypotheses[0].is_cut
+
+
+def warn_of_cut(numbers: Sequence[int]) -> None:
+    """Log one warning that names the lines whose translations are cut off, if there are any."""
+    if not numbers:
+        return
+    named = ", ".join(map(str, numbers[:N_NAMED]))
+    if len(numbers) > N_NAMED:
+        named += f" and {len(numbers) - N_NAMED:,} more"
+    lines = f"line {named}" if len(numbers) == 1 else f"{len(numbers):,} lines ({named})"
+    message = (
+        "translation cut off at the length limit, before the model ended it: %s; nmt translate --max-length raises it"
+    )
+    log.warning(message, lines)
 
 
 def split(lines: Sequence[Line], tokenizer: Tokenizer, max_length: int) -> list[list[Segment]]:
@@ -115,5 +135,6 @@ def join(
         score = chosen[0][0].score if len(chosen) == 1 else sum(log_probs) / options.length_divisor(len(tokens))
         pieces = tokenizer.pieces(tokens) if options.scores else []
         text = one_line(joiner.join(text for _, text in chosen))
-        joined.append(TextHypothesis(tokens, log_probs, score, pieces, text))
+        is_cut = any(h.is_cut for h, _ in chosen)
+        joined.append(TextHypothesis(tokens, log_probs, score, pieces, text, is_cut=is_cut))
     return joined

@@ -22,7 +22,7 @@ from nmt.config import Config, base_language, chosen_direction, directed, direct
 from nmt.decode import EngineName, Precision
 from nmt.decode.constraints import Constraint
 from nmt.decode.options import Engine, SearchOptions
-from nmt.decode.segments import UNSPACED, Line, Translation, join, split
+from nmt.decode.segments import UNSPACED, Line, Translation, join, split, warn_of_cut
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.files import hash_file
 from nmt.processes import prepare_torch
@@ -94,10 +94,11 @@ class Translator:
         return self.options.changed(**changes)
 
     def unknown(self, text: str) -> set[str]:
-        """The characters of a text that the model cannot read; none if it has learned to read bytes in training."""
-        settings, tokenizer = self.config.tokenizer, self.tokenizers.source
-        reads_bytes = settings.byte_fallback and settings.character_coverage < 1
-        return set() if reads_bytes else tokenizer.unknown(tokenizer.split_tag(text)[1])
+        """The characters of a text that the model cannot read; see `Tokenizer.unknown`."""
+        tokenizer = self.tokenizers.source
+        if tokenizer.learned is None and self.config.tokenizer.teaches_bytes:
+            return set()  # an older model, which has not recorded what it has learned
+        return tokenizer.unknown(tokenizer.split_tag(text)[1])
 
     def engine_for(self, options: SearchOptions, *, watched: bool = False) -> Engine:
         """Return the engine, or if these options need it, that of torch. Raises ConfigError if there is none."""
@@ -142,6 +143,7 @@ class Translator:
             window: maximum lines of a window; with 1, each line is translated as soon as it is read.
             first: number of the first line, for messages and random seeds.
             after_window: called after each window, once all its translations have been consumed.
+        At the end, a warning names the lines that were cut off at the length limit; with a window of 1, at once.
         Raises:
             ConfigError: the prefix is too long.
             InputError: a line is not a string.
@@ -159,9 +161,17 @@ class Translator:
         searches = start_windows(start, lines, first, batch_size, window)
         if window > 1 and self.engine_for(options).in_background:
             searches = (search for search, _ in pairwise(chain(searches, [list])))  # starts the next one before this
+        cut_lines: list[int] = []
         for finish in searches:
-            yield from finish()
+            for translation in finish():
+                if translation.is_cut:
+                    cut_lines.append(translation.number)
+                yield translation
             after_window()
+            if window == 1:  # somebody waits for each line
+                warn_of_cut(cut_lines)
+                cut_lines = []
+        warn_of_cut(cut_lines)
 
     def start(
         self, lines: Sequence[Line], options: SearchOptions, batch_size: int, watch: Watch | None = None

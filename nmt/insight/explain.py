@@ -278,8 +278,8 @@ class Sentence:
 
     def translated(self, hypothesis: Hypothesis) -> Translated:
         tokens = self.tokens(hypothesis.tokens, self.log_probs(self.tgt_in(hypothesis.tokens)))
-        is_cut = len(tokens) == self.options.limit(self.src.size(1), len(self.prefix), self.model.max_length)
-        return Translated(self.text_of(hypothesis.tokens), tokens, hypothesis.log_prob, hypothesis.score, is_cut)
+        text = self.text_of(hypothesis.tokens)
+        return Translated(text, tokens, hypothesis.log_prob, hypothesis.score, hypothesis.is_cut)
 
     def one_pass(self, length: int) -> OnePass:
         """Predict `length` tokens in one pass over BOS and padding."""

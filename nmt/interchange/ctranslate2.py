@@ -3,6 +3,7 @@
     config.json, model.bin, shared_vocabulary.json (or source_, target_)    for CTranslate2
     vmap.txt                                                                for CTranslate2, if there is a shortlist
     config.yaml, tokenizer.model (or tokenizer.src.model, .tgt.model)       for nmt, as in a run
+    characters.txt                                                          for nmt: what is learned in bytes
 
 `nmt.decode.engines.ctranslate2_engine` translates with it, and lists how CTranslate2's search differs from ours.
 """
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt.decode.engines.ctranslate2_engine import SHORTLIST, SUPPORTED, import_ctranslate2
+from nmt.decode.engines.ctranslate2_engine import CHARACTERS, SHORTLIST, SUPPORTED, import_ctranslate2
 from nmt.decode.translator import Translator
 from nmt.errors import InputError
 from nmt.files import atomic_directory
@@ -30,7 +31,7 @@ log = logging.getLogger("nmt")
 # differs by about 1e-6; the other limits allow for rounding.
 QUANTIZATIONS = {"float32": 1e-3, "float16": 0.1, "bfloat16": 1.0, "int8": 1.0}
 FILES = {  # all files that an export can have
-    *("config.yaml", "config.json", "model.bin"),
+    *("config.yaml", "config.json", "model.bin", CHARACTERS),
     *("tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model"),
     *("shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json", SHORTLIST),
 }
@@ -59,6 +60,8 @@ def to_ctranslate2(
         run = RunDirectory(directory)
         run.write_config(config)
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
+        if tokenizers.source.learned is not None:
+            (directory / CHARACTERS).write_bytes(tokenizers.source.learned.encode())
         differences = []
         for kind in dict.fromkeys(["float32", quantization]):  # float32 first, because its check is the strictest
             spec = _model_spec(model)

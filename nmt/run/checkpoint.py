@@ -120,6 +120,8 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         tensors[f"tokenizer.{side}"] = torch.frombuffer(model, dtype=torch.uint8)
     header: dict[str, Any] = {"format_version": FORMAT_VERSION, "config": without_paths(checkpoint.config)}
     header["progress"] = checkpoint.progress
+    if (learned := checkpoint.tokenizers.source.learned) is not None:
+        header["learned_characters"] = learned
     header["header_sha256"] = hash_of(header)
     header["tensors_sha256"] = _hash_parts(tensors)
     atomic_write(path, safetensors.torch.save(tensors, {"nmt": json.dumps(header, ensure_ascii=False)}))
@@ -200,6 +202,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
             contents = {name: x.flatten().view(torch.uint8).numpy().tobytes() for name, x in models.items()}
             source = contents["tokenizer.source"]
             options = config.data.model_dump(include={"nfkc_source", "target_tag"})
+            options["learned"] = header.get("learned_characters")
             tokenizers = Tokenizers.from_models(source, contents.get("tokenizer.target", source), **options)
             if config.tokenizer.joint and not tokenizers.one_vocabulary:
                 raise ConfigError("tokenizer.joint=true, but there are two vocabularies")

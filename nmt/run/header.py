@@ -2,6 +2,7 @@
 
 A safetensors file begins with the length of its header (8 bytes, little-endian) and the header, which is JSON. Its
 `__metadata__` has the entry "nmt", again JSON: format_version, config, progress, hashes of these and of the tensors.
+If the model was trained since nmt counts characters, it also has learned_characters: see `Tokenizer.learned_in_bytes`.
 """
 
 import contextlib
@@ -65,6 +66,8 @@ def parse(text: Any) -> dict[str, Any]:
     is_ours = isinstance(header, dict) and keys <= header.keys()
     if not is_ours or not isinstance(header["progress"], dict) or not isinstance(header["tensors_sha256"], dict):
         raise ModelError("not written by nmt", hint=HINT)
+    if not isinstance(header.get("learned_characters", ""), str):
+        raise ModelError("not written by nmt", hint=HINT)
     if (version := header["format_version"]) != FORMAT_VERSION:
         raise ModelError(f"format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt")
     if header["header_sha256"] != hash_of(header):
@@ -73,5 +76,6 @@ def parse(text: Any) -> dict[str, Any]:
 
 
 def hash_of(header: Mapping[str, Any]) -> str:
-    covered = {key: header[key] for key in ("format_version", "config", "progress")}
+    keys = ("format_version", "config", "progress", "learned_characters")
+    covered = {key: header[key] for key in keys if key in header}  # older models have no characters
     return sha256(json.dumps(covered, sort_keys=True).encode())

@@ -5,15 +5,19 @@ own sign for a space. The tokenizer of an imported model has that model's normal
 (`nmt.text.vocabulary`). Special ids are added where batches are collated, not here. Imports no torch.
 """
 
+import codecs
 import functools
 import io
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
-from typing import NamedTuple
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, NamedTuple
 
+import numpy as np
 import sentencepiece
+from numpy.typing import NDArray
 
 from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, InputError, ModelError
@@ -29,6 +33,10 @@ MAX_TRAINER_BYTES = 16_384  # per line; SentencePiece's default is 4,192
 SPECIAL_IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
 UNCHANGED_TEXT = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False}
 MAX_MODEL_BYTES = 100_000_000  # five times the size of a model with a million pieces, our maximum
+MIN_OCCURRENCES = 5  # in the training text, of a character that is learned in bytes; see `learned_in_bytes`
+COUNTED_IDS = 10_000_000  # token ids that are searched for bytes at once: limits memory
+# Decompositions that keep what a character says. Others do not: a trade mark sign is no "TM", a footnote 2 no 2.
+SAME_MEANING = ("compat", "wide", "narrow", "font", "square", "vertical", "initial", "medial", "final", "isolated")
 
 
 @dataclass
@@ -46,6 +54,7 @@ class Tokenizer:
     _: KW_ONLY
     nfkc: bool = False  # apply NFKC before encoding; for the source side only
     target_tag: str | None = None  # tag of all texts: fra for >>fra<<; empty: each brings its own; None: no tags
+    learned: str | None = field(default=None, compare=False)  # see `learned_in_bytes`; None: an older or imported model
 
     def __post_init__(self) -> None:
         check_loadable("sentencepiece", "the tokenizer", self.model)
@@ -55,6 +64,7 @@ class Tokenizer:
         self._pieces: list[str] = self._vocabulary or list(map(self._processor.id_to_piece, range(n_pieces)))
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
         self._known = {" ", *"".join(piece for piece in self._pieces if not SYMBOL.fullmatch(piece))}  # characters
+        self._known |= {*(self.learned or "")}
         self._forms: dict[str, str] = {}  # cache of `_form`
         self.separator = self._ids.get(SEPARATOR)  # of a model that was trained with data.context
         ids = tuple(getattr(self._processor, name)() for name in SPECIAL_IDS)
@@ -82,8 +92,41 @@ class Tokenizer:
         return word in self._ids or SPACE + word in self._ids
 
     def unknown(self, text: str) -> set[str]:
-        """Characters that encode to UNK or byte pieces, also in lower case, without accents, or as a space."""
+        """Characters that the model cannot read: they encode to UNK, or to bytes that training has not taught.
+
+        Those that it can read in lower case, without accents, or as a space are left out.
+        """
         return {one for one in {*text.replace(SEPARATOR, "")} - self._known if not self._form(one)}
+
+    def with_compatible(self, text: str) -> str:
+        """Replace unknown characters by known ones that mean the same (NFKC), such as U+FB01 by "fi"."""
+        return text.translate({ord(one): self._compatible(one) for one in self.unknown(text)})
+
+    def _compatible(self, character: str) -> str:
+        """Return the known characters that a character stands for, or the character itself."""
+        kind = unicodedata.decomposition(character).partition(">")[0].removeprefix("<")
+        if kind not in SAME_MEANING:
+            return character
+        normalized = unicodedata.normalize("NFKC", character)
+        return character if self.unknown(normalized) else normalized
+
+    def learned_in_bytes(self, ids: NDArray[Any]) -> str:
+        """The characters that training on these token ids teaches, although no piece has them, sorted.
+
+        They are spelled in byte pieces at least `MIN_OCCURRENCES` times. A rarer one is copied from the source instead,
+        because its bytes have hardly been learned. Empty without byte pieces.
+        """
+        byte_of = np.full(len(self), -1, np.int16)  # token id -> byte, -1 for other pieces
+        for i, piece in enumerate(self._pieces):
+            if self._vocabulary is None and self._processor.is_byte(i):
+                byte_of[i] = int(piece[1:-1], 16)
+        counts: Counter[str] = Counter()
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")  # keeps a character that the end of a part cuts
+        for start in range(0, len(ids), COUNTED_IDS):
+            part = byte_of[ids[start : start + COUNTED_IDS]]
+            spelled = part[part >= 0].astype(np.uint8).tobytes()
+            counts.update(decoder.decode(spelled))
+        return "".join(sorted(one for one, n in counts.items() if n >= MIN_OCCURRENCES))
 
     def with_known_characters(self, text: str) -> str:
         """Replace unknown white space by spaces, and unknown letters by those in lower case or without accents."""
@@ -203,8 +246,14 @@ class Tokenizers(NamedTuple):
         return self.source._pieces == self.target._pieces
 
     @classmethod
-    def from_models(cls, source: bytes, target: bytes, *, nfkc_source: bool, target_tag: str = "") -> "Tokenizers":
-        return cls(Tokenizer(source, nfkc=nfkc_source, target_tag=target_tag), Tokenizer(target))
+    def from_models(
+        cls, source: bytes, target: bytes, *, nfkc_source: bool, target_tag: str = "", learned: str | None = None
+    ) -> "Tokenizers":
+        return cls(Tokenizer(source, nfkc=nfkc_source, target_tag=target_tag, learned=learned), Tokenizer(target))
+
+    def with_learned(self, characters: str) -> "Tokenizers":
+        """The tokenizers of a model that has learned these characters of the source in bytes."""
+        return Tokenizers(replace(self.source, learned=characters), self.target)
 
 
 class Trained(NamedTuple):

@@ -9,12 +9,12 @@ import json
 import logging
 import shutil
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,8 @@ DEV_SHARE = 0.02
 FEW_DEV_PAIRS = 100
 SAMPLE_PAIRS = 200_000  # the tokenizer is trained on at most this many pairs: its trainer's memory grows with them
 LEXICON_PAIRS = 50_000  # at most this many pairs of the sample link words
-FORMAT = 4  # of the corpus in the cache; raise it when the content of these files changes
+RATIO_PAIRS = 10_000  # at most this many pairs of a corpus tell the usual ratio of lengths
+FORMAT = 5  # of the corpus in the cache; raise it when the content of these files changes
 
 
 @dataclass
@@ -214,10 +215,10 @@ def n_shared(pairs: list[Pair], source: Digests, target: Digests) -> int:
     return int(is_shared.sum())
 
 
-def sample(pairs: Pairs) -> list[Pair]:
-    """A random sample of at most `SAMPLE_PAIRS` pairs, in the order of the corpus."""
-    n = len(pairs)
-    chosen = np.arange(n) if n <= SAMPLE_PAIRS else np.sort(disk.shuffled(np.arange(SAMPLE_PAIRS), n, seed=0))
+def sample(pairs: Pairs, size: int | None = None) -> list[Pair]:
+    """A random sample of at most `size` pairs, by default `SAMPLE_PAIRS`, in the order of the corpus."""
+    n, size = len(pairs), size or SAMPLE_PAIRS
+    chosen = np.arange(n) if n <= size else np.sort(disk.shuffled(np.arange(size), n, seed=0))
     return [pairs[i] for i in chosen]
 
 
@@ -293,19 +294,19 @@ def train_tokenizers(corpus: Corpus) -> Tokenizers:
 
 
 def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[RaggedArray, RaggedArray]]:
-    """Drop training pairs that are too long or whose lengths differ too much; return the others and their token ids."""
+    """Drop training pairs that are too long or of unlikely lengths; return the others and their token ids.
+
+    A pair's ratio of lengths is compared with the usual one of its direction (`usual_ratios`), because a side may have
+    much coarser pieces: a Chinese menu item of one piece may be a German one of six.
+    """
     data, texts, n_pairs = corpus.config.data, corpus.train.directory, len(corpus.train)
-    if any(UNK in side.ids(reserved_symbols(data)) for side in tokenizers):
-        message = "data.placeholders, data.glossary and data.context need a tokenizer that was trained with them"
-        raise ConfigError(message, hint="train a new one: another run=PATH, without train.init_from; or leave them out")
-    if unknown := {*targets_of(data)} - {*tokenizers.source.targets}:
-        hint = "train a new one, with all target languages: another run=PATH, without train.init_from"
-        raise ConfigError(f"the tokenizer has no tag of {', '.join(sorted(unknown))}", hint=hint)
+    check_pieces(tokenizers, data)
     open_pairs = partial(Pairs, texts, corpora=corpus.train.corpora)
-    encode = partial(_encode, open_pairs, tokenizers, data.max_length, data.max_ratio)
 
     def write(directory: Path) -> None:
         n_dropped = np.zeros(2, int)
+        ratios = usual_ratios(corpus, tokenizers)
+        encode = partial(_encode, open_pairs, tokenizers, data.max_length, data.max_ratio, ratios)
         spans = (range(start, min(start + disk.CHUNK, n_pairs)) for start in range(0, n_pairs, disk.CHUNK))
         for lines, sides, dropped in disk.in_parallel(encode, spans):
             disk.append(directory / "lines", lines)
@@ -313,7 +314,11 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
                 disk.append_rows(directory / side, rows)
             n_dropped += dropped
         if n_dropped.sum() == n_pairs:
-            raise DataError("no training pair is left", hint="raise data.max_length or data.max_ratio")
+            n_long, n_unlikely = n_dropped.tolist()
+            reasons = f"{n_long:,} over {data.max_length} pieces (data.max_length)"
+            reasons += f", {n_unlikely:,} of unlikely lengths (data.max_ratio)" if n_unlikely else ""
+            hint = "split the lines into sentences; a config can also raise data.max_length"
+            raise DataError(f"none of the {n_pairs:,} training pairs is left: {reasons}", hint=hint)
         (directory / "dropped.json").write_text(json.dumps(n_dropped.tolist()))
 
     models = [[sha256(side.model), side.nfkc, side.target_tag] for side in tokenizers]
@@ -328,18 +333,50 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
     return open_pairs(directory / "lines"), (source, target)
 
 
+def check_pieces(tokenizers: Tokenizers, data: Data) -> None:
+    """Raise ConfigError if a tokenizer lacks pieces that these settings of the data need."""
+    if any(UNK in side.ids(reserved_symbols(data)) for side in tokenizers):
+        message = "data.placeholders, data.glossary and data.context need a tokenizer that was trained with them"
+        raise ConfigError(message, hint="train a new one: another run=PATH, without train.init_from; or leave them out")
+    if unknown := {*targets_of(data)} - {*tokenizers.source.targets}:
+        hint = "train a new one, with all target languages: another run=PATH, without train.init_from"
+        raise ConfigError(f"the tokenizer has no tag of {', '.join(sorted(unknown))}", hint=hint)
+
+
+def usual_ratios(corpus: Corpus, tokenizers: Tokenizers) -> dict[str, float]:
+    """The usual ratio of target to source length, by direction such as de-en; "" if there is one direction.
+
+    It is the median of a sample, so that misaligned pairs hardly move it. Lengths are in tokens and count EOS, so that
+    the ratios of very short pairs are less extreme: 1 piece and 2 pieces make 1.5.
+    """
+    max_length, ratios = corpus.config.data.max_length, dict[str, list[float]]()
+    for span in spans(corpus.train, corpus.n_lines):
+        for pair in sample(corpus.train.part(*span), RATIO_PAIRS):
+            n_source = len(tokenizers.source.encode(pair.tagged_source))
+            n_target = len(tokenizers.target.encode(pair.target))
+            if max(n_source, n_target) <= max_length:
+                ratios.setdefault(pair.languages, []).append((n_target + 1) / (n_source + 1))
+    return {languages: median(of_direction) for languages, of_direction in ratios.items()}
+
+
 def _encode(
-    open_pairs: Callable[[], Pairs], tokenizers: Tokenizers, max_length: int, max_ratio: float, span: range
+    open_pairs: Callable[[], Pairs],
+    tokenizers: Tokenizers,
+    max_length: int,
+    max_ratio: float,
+    ratios: Mapping[str, float],
+    span: range,
 ) -> tuple[NDArray[np.int64], list[RaggedArray], NDArray[np.int64]]:
     """Encode a range of pairs; return line numbers and token ids of kept pairs, and (n_too_long, n_unlikely): (2,)."""
     pairs = open_pairs()
     chunk = [pairs[i] for i in span]
     source = tokenizers.source.encode_all([pair.tagged_source for pair in chunk])
     target = tokenizers.target.encode_all([pair.target for pair in chunk])
-    lengths = np.maximum([[*map(len, source)], [*map(len, target)]], 1)  # (2, n)
-    shorter, longer = np.sort(lengths, axis=0)
-    too_long = longer > max_length
-    unlikely = ~too_long & (longer > max_ratio * shorter)
+    n_source, n_target = np.array([*map(len, source)]), np.array([*map(len, target)])  # (n,) each
+    too_long = np.maximum(n_source, n_target) > max_length
+    usual = np.array([ratios.get(pair.languages, 1.0) for pair in chunk])
+    deviation = (n_target + 1) / (n_source + 1) / usual  # as in `usual_ratios`; 1 for the usual ratio
+    unlikely = ~too_long & (np.maximum(deviation, 1 / deviation) > max_ratio)
     kept = np.flatnonzero(~(too_long | unlikely))
     rows = [
         RaggedArray.from_lists([ids[i] for i in kept], np.min_scalar_type(len(tokenizer)))

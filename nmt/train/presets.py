@@ -1,7 +1,10 @@
 """Presets: settings that a config leaves out, chosen for its training pairs by the rules of `nmt init`."""
 
+import math
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from nmt.config import Config
@@ -10,6 +13,11 @@ from nmt.corpus.split import Facts
 from nmt.errors import ConfigError
 
 ADAMW_LR = 2e-3  # the highest rate with optimizer=adamw
+SLACK = 1.5  # the slope of the length limit is at least so many times the usual ratio of lengths
+MIN_ROOM = 10  # least intercept of the length limit, tokens
+MARGIN = 5  # tokens by which a translation may exceed what the training pairs need
+OUTLIERS = 100_000  # of so many pairs, one may be longer than the limit
+MAX_SLOPE, MAX_INTERCEPT = 100.0, 100_000  # the largest values of the settings
 
 
 def fit_config(config: Config, n_pairs: int, n_words: int, n_characters: int) -> Config:
@@ -32,6 +40,35 @@ def fit_config(config: Config, n_pairs: int, n_words: int, n_characters: int) ->
 def fit_validation(config: Config, steps_per_epoch: int) -> Config:
     """Return the config. If validate_every is unset, it becomes one epoch, within 100 to 4000 steps."""
     return with_unset(config, {"train": {"validate_every": min(max(steps_per_epoch, 100), 4000)}})
+
+
+def fit_limit(config: Config, n_source: NDArray[Any], n_target: NDArray[Any], base: Config | None) -> Config:
+    """Return the config. If the maximum output length ⌈a·S⌉ + b is unset, it is fitted to the training pairs.
+
+    The slope a is 1.5 times the ratio of all target to all source tokens, and at least 1.5. The intercept b is the
+    least with which all references can be written, and some tokens more, because new text may be a little longer than
+    any that was seen. A limit costs time only where a model does not end a translation by itself. But then it costs
+    much: one misaligned pair of 20 and 180 pieces would let every such translation go on for 150 steps more. So in a
+    corpus of 100,000 pairs or more, one reference in 100,000 may exceed the limit: so few are more often misaligned
+    than right. They stay in the training data.
+
+    Args:
+        n_source, n_target: (n,) pieces of the training pairs of all directions, without EOS.
+        base: the config of the model from which training starts, whose limit is the least for this one.
+    """
+    n_source, n_target = n_source + 1, n_target + 1  # EOS counts on both sides
+    slope = SLACK * max(float(n_target.sum() / n_source.sum()), 1.0)
+    slope = min(math.ceil(100 * slope) / 100, MAX_SLOPE)
+    least = base.decode.max_length_b if base else MIN_ROOM
+    if base:
+        slope = max(slope, base.decode.max_length_a)
+    if "max_length_a" in config.decode.model_fields_set:
+        slope = config.decode.max_length_a
+    # Sort the tokens that each pair needs beyond the slope; the last are those of the outliers.
+    needed = np.sort(n_target - np.ceil(slope * n_source))
+    most = int(needed[-1 - len(needed) // OUTLIERS])
+    intercept = min(max(most + MARGIN, least), MAX_INTERCEPT)
+    return with_unset(config, {"decode": {"max_length_a": slope, "max_length_b": intercept}})
 
 
 def with_unset(config: Config, values: dict[str, Any], *, what: str = "sizes chosen for this corpus") -> Config:

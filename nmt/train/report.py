@@ -61,6 +61,8 @@ class Report:
             bleu = f"{bleu} ({', '.join(directions)})"
         losses = f"dev loss {found.loss:.3f} ppl {shown_perplexity(found.perplexity)}"
         marked = " (best so far)" if best else ""
+        if found.n_cut:
+            marked += f", {found.n_cut} lines cut off at the length limit"
         log.info(f"step {step}: {losses} {bleu} chrF {found.chrf.value:.2f}{marked}")
         for source, reference, translation in found.samples:
             for name, text in (("source", source), ("reference", reference), ("translation", translation)):

@@ -9,6 +9,7 @@ import os
 import re
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 import torch
 
@@ -21,12 +22,13 @@ from nmt.run.checkpoint import Checkpoint, first_layers, load_weights, new_model
 from nmt.run.directory import RunDirectory, new_manifest
 from nmt.seeds import seed_of
 from nmt.text.batches import TrainingData
+from nmt.text.corpus import RaggedArray
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.corpora import training_corpora
 from nmt.train.loop import Session, Trainer
 from nmt.train.memory import check_memory, n_fitting_replicas
 from nmt.train.preparation import Corpus, drop_lengths, read_corpus, train_tokenizers
-from nmt.train.presets import fit_validation, with_unset
+from nmt.train.presets import fit_limit, fit_validation, with_unset
 from nmt.train.progress import OR_ANEW, Progress, ending
 from nmt.train.report import clock
 
@@ -85,7 +87,10 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Confi
         before = checkpoint.config
     else:
         return config, None, False
-    known = before.model_dump(include={"model": True, "tokenizer": True, "data": INHERITED_DATA})
+    from_before: dict[str, Any] = {"model": True, "tokenizer": True, "data": INHERITED_DATA}
+    if newest is not None:  # else the limit is fitted to the new corpus
+        from_before["decode"] = {"max_length_a", "max_length_b"}
+    known = before.model_dump(include=from_before)
     inherited = with_unset(config, known, what=f"the settings of {name} and those changed")
     own, asked = (one.tokenizer.model_dump() for one in (before, inherited))
     changes = [f"tokenizer.{key} is {own[key]}, not {asked[key]}" for key in own if own[key] != asked[key]]
@@ -108,7 +113,7 @@ def log_chosen(why: str, before: Config, after: Config) -> None:
 def encode(
     corpus: Corpus, checkpoint: Checkpoint | None, run: RunDirectory, *, fresh: bool
 ) -> tuple[Tokenizers, TrainingData]:
-    """Return the tokenizers and the training data; fit settings of `corpus.config` to the number of batches."""
+    """Return the tokenizers and the training data; fit settings of `corpus.config` to these data."""
     config = corpus.config
     if checkpoint is not None:  # the checkpoint's pieces, with the normalization of this config
         models = [side.model for side in checkpoint.tokenizers]
@@ -119,6 +124,7 @@ def encode(
     else:
         tokenizers = train_tokenizers(corpus)
     pairs, ids = drop_lengths(corpus, tokenizers)
+    tokenizers = with_learned(tokenizers, checkpoint, ids[0])
     data = TrainingData(
         pairs,
         ids,
@@ -128,9 +134,27 @@ def encode(
         mixture=corpus.mixture(pairs),
     )
     n_steps = math.ceil(data.n_batches / config.train.accumulate)
+    source, target = ids
+    corpus.config = fit_limit(config, source.lengths, target.lengths, checkpoint.config if checkpoint else None)
+    log_chosen("chosen for the lengths of the pairs", config, corpus.config)
+    config = corpus.config
     corpus.config = fit_validation(config, n_steps)
     log_chosen(f"chosen for {n_steps:,} steps an epoch", config, corpus.config)
     return tokenizers, data
+
+
+def with_learned(tokenizers: Tokenizers, checkpoint: Checkpoint | None, source: RaggedArray) -> Tokenizers:
+    """Return the tokenizers, which know the characters that training teaches in bytes on the source side.
+
+    These are those of the token ids `source`, and those of the model from which training starts.
+    """
+    inherited: str | None = ""
+    if checkpoint is not None:
+        inherited = checkpoint.tokenizers.source.learned
+        if inherited is None and checkpoint.config.tokenizer.teaches_bytes:
+            return tokenizers  # an older model: which characters it has learned in bytes is not known
+    learned = tokenizers.source.learned_in_bytes(source.values)
+    return tokenizers.with_learned("".join(sorted({*learned, *(inherited or "")})))
 
 
 def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:

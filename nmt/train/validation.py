@@ -42,6 +42,7 @@ class Validation:
     repeated: tuple[str, float]  # the most frequent translation and its share of the lines, 0-1
     confidence: Calibration
     bleu_by_direction: dict[str, float] = field(default_factory=dict)  # empty if there is one
+    n_cut: int = 0  # dev lines whose translation was cut off at the length limit
 
     @property
     def perplexity(self) -> float:
@@ -57,6 +58,7 @@ class Validation:
             "bleu_signature": self.bleu.signature,
             "dev_chrf": self.chrf.value,
             "chrf_signature": self.chrf.signature,
+            "dev_cut": self.n_cut,
             "confidence": list(self.confidence),
         }
         if self.bleu_by_direction:
@@ -82,6 +84,7 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
     for translation, reference in zip(translations, mine(references), strict=True):
         own_samples.append(samples_of(translator, translation.hypotheses[0], reference))
     confidence_samples = gather_items(own_samples)
+    n_cut = sum(gather_items([translation.is_cut for translation in translations]))
 
     by_direction = scores_by_direction(dev, hypotheses, config)
     bleu, chrf = (mean_score(scores) for scores in zip(*by_direction.values(), strict=True))
@@ -97,6 +100,7 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
         samples=[(sources[i], references[i], hypotheses[i]) for i in shown],
         repeated=(most_frequent, count / len(hypotheses)),
         confidence=Calibration.fit(chain(*confidence_samples)),
+        n_cut=n_cut,
     )
 
 

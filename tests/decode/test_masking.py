@@ -100,3 +100,28 @@ def test_unknown_words_are_copied_and_known_letters_are_composed() -> None:
     mask = Masked.of("Donau\u00addampf und*oder", [], SYMBOLS, "\u00ad*")
     assert (mask.text, mask.marks) == ("Donaudampf und oder", ["", ""])
     assert Masked.of("x" * 100_000 + " Ж*", [], [], "Ж*").originals == ["Ж", "*"], "in linear time"
+
+
+def test_a_character_that_training_taught_in_bytes_is_not_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = small_translator()
+    assert translator.unknown("5 €") == {"5", "€"}
+    translator.tokenizers = translator.tokenizers.with_learned("5€")
+    monkeypatch.setattr("nmt.decode.masking.start_masked", None)
+    assert translator.unknown("5 €") == set()
+    assert len(translator.translate(["5 €"])) == 1
+
+
+def test_a_ligature_is_read_as_its_letters() -> None:
+    translator = translator_without_bytes()
+    (expected,) = translator.translate(["the small stone"])
+    assert translator.translate(["the small \ufb06one"]) == [expected]
+
+
+def test_older_models_with_rare_characters_in_bytes_read_all_of_them() -> None:
+    """They have not recorded which ones. Newer models know those that were in their training text."""
+    translator = small_translator()
+    settings = translator.config.tokenizer.model_copy(update={"character_coverage": 0.99})
+    translator.config = translator.config.model_copy(update={"tokenizer": settings})
+    assert translator.unknown("€") == set()
+    translator.tokenizers = translator.tokenizers.with_learned("ə")
+    assert translator.unknown("€ə") == {"€"}

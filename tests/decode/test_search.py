@@ -173,3 +173,28 @@ def test_score_is_teacher_forcings_and_neighbours_do_not_matter(choices: dict[st
                 log_probs = model(sources(row), torch.tensor([[BOS, *hypothesis.tokens[:-1]]])).log_softmax(-1)[0]
                 forced = log_probs[range(len(hypothesis.tokens)), hypothesis.tokens].tolist()
                 assert hypothesis.log_probs == pytest.approx(forced, abs=1e-9)
+
+
+def ends_after(n: int) -> Table:
+    """A model whose translations have n words: EOS is its likeliest token only after them."""
+    return lambda _, prefix: (
+        [0.0, 0.0, 0.0, 0.7, 0.1, 0.1, 0.1] if len(prefix) >= n else [0.0, 0, 0, 0.1, 0.7, 0.1, 0.1]
+    )
+
+
+@pytest.mark.parametrize("narrowed", [{"beam": 1}, {"beam": 3}, {"sample": True, "beam": 1}], ids=str)
+@pytest.mark.parametrize(("n_words", "is_cut"), [(3, False), (4, True), (9, True)])
+def test_a_hypothesis_is_cut_if_the_model_would_go_on_at_the_limit(
+    narrowed: dict[str, Any], n_words: int, is_cut: bool
+) -> None:
+    """The limit is 4 tokens: three words and EOS, which is forced either way."""
+    options = SearchOptions(max_length_a=0, max_length_b=4, min_length=3, **narrowed)
+    (best, *_), *_ = search(TableModel(ends_after(n_words)), sources((A,)), options)
+    assert len(best.tokens) == 4
+    assert best.is_cut is is_cut
+
+
+def test_a_hypothesis_that_ends_before_the_limit_is_not_cut() -> None:
+    options = SearchOptions(beam=1, max_length_a=0, max_length_b=9)
+    (best,) = search(TableModel(ends_after(3)), sources((A,)), options)[0]
+    assert (len(best.tokens), best.is_cut) == (4, False)

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from models import LINES, small_translator
 
 from nmt.decode import translator as module
-from nmt.decode.options import SearchOptions, Segment
-from nmt.decode.segments import Line, Translation
+from nmt.decode.options import Hypothesis, SearchOptions, Segment
+from nmt.decode.segments import Line, Translation, join
 from nmt.decode.translator import TARGET_S, load, read_window
 from nmt.errors import ConfigError, InputError, ModelError
+from nmt.text import EOS
 from nmt.text.lines import Pause, is_blank
 
 TRANSLATOR = small_translator()
@@ -185,3 +186,49 @@ def test_a_window_is_finished_after_the_next_was_started() -> None:
     events.clear()
     assert len(list(translator.translate_lines("ab", window=1))) == 2
     assert events == ["start a", "finish a", "start b", "finish b"]
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def cut_lines(caplog: pytest.LogCaptureFixture, is_cut: Callable[[int], bool], n: int, **options: Any) -> list[str]:
+    """Translate n lines, of which some are cut off; return the warnings."""
+    translator = small_translator()
+
+    def start(segments: Sequence[Segment], *_: object, **__: object) -> object:
+        return lambda: [[Hypothesis([EOS], [], 0.0, is_cut=is_cut(segment.place[0]))] for segment in segments]
+
+    translator.engine.start = start  # type: ignore[method-assign, assignment]
+    assert len(list(translator.translate_lines(["dog"] * n, **options))) == n
+    return warnings_of(caplog)
+
+
+@pytest.mark.parametrize(
+    ("n", "named"),
+    [
+        (2, []),
+        (5, ["line 3"]),
+        (20, ["6 lines (3, 6, 9, 12, 15, 18)"]),
+        (999, ["333 lines (3, 6, 9, 12, 15, 18, 21, 24, 27, 30 and 323 more)"]),
+    ],
+)
+def test_one_warning_names_the_lines_that_were_cut_off(
+    caplog: pytest.LogCaptureFixture, n: int, named: list[str]
+) -> None:
+    start = "translation cut off at the length limit, before the model ended it: "
+    warnings = cut_lines(caplog, lambda number: number % 3 == 0, n)
+    assert warnings == [f"{start}{lines}; nmt translate --max-length raises it" for lines in named]
+
+
+def test_line_by_line_each_cut_line_is_told_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    warnings = cut_lines(caplog, lambda number: number > 1, 3, window=1)
+    assert ["line 2" in warnings[0], "line 3" in warnings[1], len(warnings)] == [True, True, 2]
+
+
+@pytest.mark.parametrize("parts_cut", [(), (0,), (1,), (0, 1)], ids=str)
+def test_a_line_of_several_parts_is_cut_if_one_of_them_is(parts_cut: tuple[int, ...]) -> None:
+    options, target = SearchOptions(), TRANSLATOR.tokenizers.target
+    segments = [[Hypothesis([EOS], [], 0.0, is_cut=part in parts_cut)] for part in (0, 1)]
+    (joined,) = join(segments, iter(["a", "b"]), target, options, " ")
+    assert joined.is_cut is bool(parts_cut)

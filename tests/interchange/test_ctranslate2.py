@@ -11,7 +11,8 @@ from models import fresh_translator as fresh
 from models import random_translator as make
 from models import search_with_bans
 
-from nmt.errors import InputError, NmtError
+from nmt.decode.translator import load
+from nmt.errors import InputError, ModelError, NmtError
 from nmt.interchange import ctranslate2 as module
 from nmt.interchange.ctranslate2 import QUANTIZATIONS, to_ctranslate2
 from nmt.text import EOS
@@ -92,3 +93,23 @@ def test_the_command_says_what_it_has_checked_and_written(five_run: FiveRun, tmp
     assert (done.stdout, written) == (b"", f"written to {tmp_path}/out")
     assert not any(str(five_run.home).encode() in content for content in file_bytes(tmp_path).values())
     one_clear_error(run_nmt(*export, "tflite", "-o", tmp_path / "other"), 2, "'tflite' is not one of")
+
+
+def test_an_export_knows_the_learned_characters_and_the_limit(tmp_path: Path) -> None:
+    translator = make(decode={"max_length_a": 4.25, "max_length_b": 33})
+    translator.tokenizers = translator.tokenizers.with_learned("€ə\r")
+    to_ctranslate2(translator, tmp_path / "out")
+    exported = load(tmp_path / "out")
+    assert exported.unknown("€ə₪") == {"₪"}
+    assert exported.options.limit(10) == 43 + 33
+    to_ctranslate2(make(), tmp_path / "out")
+    assert load(tmp_path / "out").tokenizers.source.learned is None
+
+
+def test_characters_of_an_export_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    translator = make()
+    translator.tokenizers = translator.tokenizers.with_learned("€")
+    to_ctranslate2(translator, tmp_path / "out")
+    (tmp_path / "out" / "characters.txt").write_bytes(b"\xff")
+    with pytest.raises(ModelError, match=r"characters\.txt is damaged$"):
+        load(tmp_path / "out")

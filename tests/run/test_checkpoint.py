@@ -125,6 +125,28 @@ def test_a_replaced_file_is_read_whole(checkpoint: Checkpoint, tmp_path: Path, m
     assert all(torch.equal(x, checkpoint.tensors[name]) for name, x in found.tensors.items())
 
 
+def test_learned_characters_are_kept(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    taught = replace(checkpoint, tokenizers=checkpoint.tokenizers.with_learned('€ə"\u2028'))
+    save_checkpoint(tmp_path / "taught", taught)
+    assert read_checkpoint(tmp_path / "taught").tokenizers.source.learned == '€ə"\u2028'
+
+
+def test_an_older_file_has_no_learned_characters_and_the_usual_limit(written: Path, tmp_path: Path) -> None:
+    tensors, header = Parts.of(written)
+    assert "learned_characters" not in header
+    header["config"]["decode"] = {}  # the limit was not fitted yet
+    (tmp_path / "older").write_bytes(Parts(tensors, header).joined())
+    older = read_checkpoint(tmp_path / "older")
+    assert older.tokenizers.source.learned is None
+    assert (older.config.decode.max_length_a, older.config.decode.max_length_b) == (1.5, 10)
+
+
+def test_learned_characters_that_are_no_text_are_refused(written: Path, scratch: Path) -> None:
+    tensors, header = Parts.of(written)
+    scratch.write_bytes(Parts(tensors, {**header, "learned_characters": ["€"]}).joined())
+    assert str(refused(scratch)) == f"{scratch}: not written by nmt"
+
+
 def test_only_tensors_with_the_given_prefixes_are_read(checkpoint: Checkpoint, written: Path) -> None:
     names = {name.removeprefix("model.") for name in checkpoint.tensors if name.startswith("model.")}
     assert set(checkpoint.part("model")) == set(checkpoint.part("average")) == names

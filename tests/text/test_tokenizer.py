@@ -6,6 +6,7 @@ import re
 import unicodedata
 from typing import get_args
 
+import numpy as np
 import pytest
 import sentencepiece
 from hypothesis import HealthCheck, example, given
@@ -16,7 +17,8 @@ from models import n_bytes
 from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.text import BOS, EOS, PAD, UNK
-from nmt.text.tokenizer import MAX_TRAINER_BYTES, SPACE, Tokenizer, Tokenizers, train_tokenizer
+from nmt.text import tokenizer as module
+from nmt.text.tokenizer import MAX_TRAINER_BYTES, MIN_OCCURRENCES, SPACE, Tokenizer, Tokenizers, train_tokenizer
 
 TYPES: tuple[str, ...] = get_args(TokenizerSettings.model_fields["type"].annotation)
 LINES = [
@@ -219,3 +221,60 @@ def test_pieces_of_words(text: str, nfkc: bool, kind: str) -> None:
         expected = text[start:end]
         assert tokenizer.decode(own).strip() == (unicodedata.normalize("NFKC", expected) if nfkc else expected)
     assert tokenizer.encode_words(text, [])[1] == [[] for _ in tokens]
+
+
+def learned(tokenizer: Tokenizer, text: str) -> str:
+    """The characters that a tokenizer's model learns in bytes from a text."""
+    return tokenizer.learned_in_bytes(np.array(tokenizer.encode(text)))
+
+
+def test_a_frequent_character_without_a_piece_is_learned_in_bytes(unigram: Tokenizer) -> None:
+    text = "the ə cat ₪" * MIN_OCCURRENCES + " ж" * (MIN_OCCURRENCES - 1)
+    assert learned(unigram, text) == "ə₪"
+
+
+@pytest.mark.parametrize("part", [1, 2, 3, 1000])
+def test_characters_are_counted_alike_in_parts(unigram: Tokenizer, monkeypatch: pytest.MonkeyPatch, part: int) -> None:
+    monkeypatch.setattr(module, "COUNTED_IDS", part)
+    assert learned(unigram, "ə₪👩ж " * MIN_OCCURRENCES) == "əж₪👩"
+
+
+def test_characters_of_symbols_are_not_learned() -> None:
+    """The parts of a symbol never reach the model by themselves."""
+    tokenizer = Tokenizer(train_tokenizer(LINES, settings(symbols="⟦1⟧")).model)
+    assert learned(tokenizer, "the ⟦1⟧ cat" * MIN_OCCURRENCES) == ""
+    assert learned(tokenizer, "the ⟦ cat" * MIN_OCCURRENCES) == "⟦"
+
+
+def test_without_byte_fallback_nothing_is_learned_in_bytes() -> None:
+    tokenizer = Tokenizer(train_tokenizer(LINES, settings(byte_fallback=False)).model)
+    assert learned(tokenizer, "ə" * 99) == ""
+
+
+def test_characters_that_are_learned_are_known(unigram: Tokenizer) -> None:
+    assert unigram.unknown("kız ₪") == {"ı", "₪"}
+    taught = Tokenizer(unigram.model, learned="ı₪")
+    assert taught.unknown("kız ₪ €") == {"€"}
+    assert taught.with_known_characters("ı") == "ı"
+    assert taught == unigram  # it encodes texts alike
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("ﬁne", "fine"),
+        ("ｒｅｄ", "ｒｅｄ"),  # single letters are replaced without a change of the length, by with_known_characters
+        ("３", "３"),  # "3" is unknown, too
+        ("the ㎏", "the kg"),
+        ("cat™", "cat™"),  # as a sign
+        ("x²", "x²"),
+        ("א", "א"),
+        ("ﬡ", "ﬡ"),  # U+FB21, a wide alef: alef is unknown, too
+    ],
+)
+def test_what_stands_for_known_characters_is_replaced_by_them(unigram: Tokenizer, text: str, read: str) -> None:
+    assert unigram.with_compatible(text) == read
+
+
+def test_a_learned_ligature_stays(unigram: Tokenizer) -> None:
+    assert Tokenizer(unigram.model, learned="ﬁ").with_compatible("ﬁne ﬂy") == "ﬁne fly"

@@ -236,7 +236,7 @@ def prepared(config: Config, caplog: pytest.LogCaptureFixture) -> tuple[list[Pai
     return list(pairs), [rows[i] for rows in ids for i in range(len(rows))], notes_of(caplog)
 
 
-@pytest.mark.parametrize("new", [{"drop_blank": False}, {"max_length": 19}, {"max_ratio": 1.22}, {"seed": 2}], ids=str)
+@pytest.mark.parametrize("new", [{"drop_blank": False}, {"max_length": 19}, {"max_ratio": 1.02}, {"seed": 2}], ids=str)
 def test_what_differs_is_prepared_anew_and_what_is_equal_once(
     files: Files, new: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -402,17 +402,19 @@ def characters() -> Tokenizers:
 
 
 def test_pairs_of_wrong_lengths_are_dropped_and_told(characters: Tokenizers, caplog: pytest.LogCaptureFixture) -> None:
-    """Lengths are in pieces, one more than characters; a blank side counts as one piece."""
+    """Lengths are in pieces, one more than characters, and EOS; those of a blank side are 1. The usual ratio is 1."""
     lengths = [(9, 9), (10, 1), (1, 10), (9, 2), (9, 1), (1, 9), (5, 1), (4, 1), (1, 1), (0, 0), (0, 1), (2, 0)]
+    lengths += [(3, 3), (5, 5), (7, 7)]
     corpus = corpus_of([("a" * s, "b" * t) for s, t in lengths], data={"max_length": 10, "max_ratio": 2.5})
     kept, ids = drop_lengths(corpus, characters)
-    assert [(len(pair.source), len(pair.target)) for pair in kept] == [(9, 9), (4, 1), (1, 1), (0, 0), (0, 1)]
+    right = [(9, 9), (5, 1), (4, 1), (1, 1), (0, 0), (3, 3), (5, 5), (7, 7)]
+    assert [(len(pair.source), len(pair.target)) for pair in kept] == right
     for side, rows in zip(SIDES, ids, strict=True):
         texts = [characters.target.decode(rows[i]) for i in range(len(rows))]
         assert texts == [getattr(pair, side) for pair in kept]
     assert notes_of(caplog) == [
         "2 pairs over 10 pieces dropped (data.max_length)",
-        "5 pairs of unlikely lengths dropped (data.max_ratio=2.5)",
+        "5 pairs of unlikely lengths dropped (data.max_ratio=2.5)",  # (9, 2), (9, 1), (1, 9), (0, 1) and (2, 0)
     ]
     caplog.clear()
     assert len(drop_lengths(corpus_of([("a", "b")]), characters)[0]) == 1
@@ -422,5 +424,26 @@ def test_pairs_of_wrong_lengths_are_dropped_and_told(characters: Tokenizers, cap
 def test_where_lengths_leave_no_pair_it_is_refused(characters: Tokenizers) -> None:
     with pytest.raises(DataError) as caught:
         drop_lengths(corpus_of([("a" * 20, "b")], data={"max_length": 10}), characters)
-    assert str(caught.value) == "no training pair is left"
-    assert (caught.value.exit_code, caught.value.hint) == (2, "raise data.max_length or data.max_ratio")
+    assert str(caught.value) == "none of the 1 training pairs is left: 1 over 10 pieces (data.max_length)"
+    assert caught.value.exit_code == 2
+    assert caught.value.hint == "split the lines into sentences; a config can also raise data.max_length"
+
+
+def kept_lines(corpus: Corpus, tokenizers: Tokenizers) -> list[int]:
+    pairs, _ = drop_lengths(corpus, tokenizers)
+    return [pair.line for pair in pairs]
+
+
+def test_right_pairs_stay_where_one_side_has_coarse_pieces(characters: Tokenizers) -> None:
+    """A source of one or two pieces has a target of nine times as many; one pair is misaligned."""
+    right = [("a" * n, "b" * (12 * n)) for n in (1, 2, 1, 2, 1, 2)]
+    corpus = corpus_of([*right, ("a" * 60, "b")], data={"max_ratio": 9})
+    assert kept_lines(corpus, characters) == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_usual_ratio_is_that_of_the_kept_lengths(characters: Tokenizers) -> None:
+    """A few misaligned or too long pairs do not move it."""
+    right = [("a" * n, "b" * (2 * n + 1)) for n in range(5, 20)]
+    corpus = corpus_of([*right, ("a", "b" * 90), ("a" * 999, "b")], data={"max_length": 100})
+    assert preparation.usual_ratios(corpus, characters) == {"": pytest.approx(1.9, abs=0.1)}
+    assert kept_lines(corpus, characters) == [*range(1, 16)]

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -11,12 +12,14 @@ from hypothesis import strategies as st
 from nmt.config import Config, check_config, load_config, settings, values
 from nmt.corpus import init
 from nmt.corpus.split import Facts
+from nmt.decode.options import SearchOptions
 from nmt.errors import ConfigError
-from nmt.train.presets import fit_config, fit_validation
+from nmt.train.presets import MARGIN, fit_config, fit_limit, fit_validation
 
 FITTED: dict[str, float] = {"tokenizer.vocab_size": 5000, "model.d_model": 96, "model.n_heads": 6, "model.d_ff": 200}
 FITTED |= {"model.dropout": 0.25, "model.n_encoder_layers": 5, "model.n_decoder_layers": 1, "train.lr": 4e-4}
 FITTED |= {"train.batch_tokens": 3000, "train.warmup": 17, "train.max_epochs": 3}
+LIMIT = {"decode.max_length_a", "decode.max_length_b"}
 
 
 def config_of(tree: dict[str, Any] | None = None) -> Config:
@@ -84,4 +87,65 @@ def test_validations_come_once_an_epoch_within_limits(steps: int, every: int) ->
 
 def test_the_list_of_settings_says_which_are_fitted() -> None:
     marked = {key for key, _, _, meaning in settings() if "[fitted]" in meaning}
-    assert marked == {*FITTED, "train.validate_every"}
+    assert marked == {*FITTED, *LIMIT, "train.validate_every"}
+
+
+def limit_of(
+    lengths: list[tuple[int, int]], decode: dict[str, Any] | None = None, base: Config | None = None
+) -> Config:
+    """The config with a limit that is fitted to pairs of these lengths, in pieces without EOS."""
+    n_source, n_target = np.array(lengths).T
+    return fit_limit(config_of({"decode": decode or {}}), n_source, n_target, base)
+
+
+def longest(config: Config, n_source: int) -> int:
+    """The most pieces, without EOS, that a translation of so many pieces can have."""
+    options = SearchOptions(max_length_a=config.decode.max_length_a, max_length_b=config.decode.max_length_b)
+    return options.limit(n_source + 1) - 1
+
+
+LENGTHS = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200)), min_size=1, max_size=30)
+
+
+@hypothesis_settings(max_examples=100)
+@given(LENGTHS)
+def test_every_training_pair_can_be_written_with_room_to_spare(lengths: list[tuple[int, int]]) -> None:
+    config = limit_of(lengths)
+    for n_source, n_target in lengths:
+        assert longest(config, n_source) >= n_target + MARGIN
+
+
+@hypothesis_settings(max_examples=50)
+@given(LENGTHS)
+def test_a_fitted_limit_is_never_below_the_default(lengths: list[tuple[int, int]]) -> None:
+    decode = limit_of(lengths).decode
+    assert decode.max_length_a >= 1.5
+    assert decode.max_length_b >= 10
+
+
+def test_coarse_source_pieces_raise_the_slope() -> None:
+    assert limit_of([(1, 9), (3, 19)]).decode.max_length_a == 7.5  # 30 target and 6 source tokens, EOS counted
+    assert limit_of([(9, 1), (19, 3)]).decode.max_length_a == 1.5
+
+
+def test_one_pair_of_a_hundred_thousand_may_be_longer_than_the_limit() -> None:
+    usual = [(10, 10)] * 99_998
+    one_odd, two_odd = [*usual, (3, 199), (10, 10)], [*usual, (3, 199), (3, 198)]
+    assert limit_of(one_odd).decode.max_length_b == 10
+    assert longest(limit_of(two_odd), 3) == 198 + MARGIN
+    assert longest(limit_of(one_odd[1:-1]), 3) == 199 + MARGIN  # of fewer pairs, each one counts
+
+
+def test_a_limit_that_was_set_is_not_fitted() -> None:
+    lengths = [(1, 100)]
+    assert longest(limit_of(lengths, {"max_length_a": 0.0, "max_length_b": 7}), 50) == 6
+    assert limit_of(lengths, {"max_length_b": 7}).decode.max_length_b == 7
+    assert longest(limit_of(lengths, {"max_length_a": 2.0}), 1) == 100 + MARGIN
+
+
+def test_the_limit_of_the_model_that_training_starts_from_is_the_least() -> None:
+    base = limit_of([(1, 80), (10, 90)])
+    tuned = limit_of([(10, 10)], base=base)
+    assert tuned.decode == base.decode
+    longer = limit_of([(1, 150)], base=base)
+    assert longest(longer, 1) >= 150

@@ -9,6 +9,7 @@ How CTranslate2's search differs from `nmt.decode.search`:
   piece of the batch, so that a translation can depend on the other sentences of its batch.
 - At `max_decoding_length` it truncates a hypothesis, while we force EOS: our limit L corresponds to its limit L - 1. A
   batch has one limit, the largest of its segments; a translation that exceeds its own limit is searched for again.
+  Whether the model itself would end at L, and so is not cut off, the next token of greedy search tells (`_goes_on`).
 What it lacks, the torch engine of the same model does (see `Translator.engine_for` and `score`): sampling, the length
 penalty gnmt, steps to watch, and scores of references with UNK. The engine of an export has no torch engine.
 """
@@ -31,8 +32,8 @@ from nmt.config import Config, ModelSettings
 from nmt.decode import Precision
 from nmt.decode.options import Engine, Hypothesis, NBest, SearchOptions, Segment, WatchStep
 from nmt.distributed import LAUNCH_VARIABLES, launched
-from nmt.errors import ConfigError, InputError, ModelError
-from nmt.files import cached, hash_file
+from nmt.errors import ConfigError, InputError, ModelError, os_errors_as
+from nmt.files import cached, hash_file, read_capped
 from nmt.processes import child_variables, set_environment_variables, usable_cores
 from nmt.run.directory import RunDirectory
 from nmt.sandbox import check_loadable, is_known, mark_loadable
@@ -48,6 +49,8 @@ EXTRA_FINISHED = 3
 MAX_HYPOTHESES = 192  # beams x segments per batch; 320 is no faster, and needs 30 to 50 MB more with two threads
 SCORED_PAIRS, ALIGNED_PAIRS = 16, 64  # batch sizes; larger logits would not fit into the CPU cache
 SHORTLIST = "vmap.txt"  # the file's name is fixed by CTranslate2
+CHARACTERS = "characters.txt"  # those that the model has learned in bytes, in UTF-8 without separators
+MAX_CHARACTERS_BYTES = 5_000_000  # more than all characters of Unicode take
 # The supported values of settings; other settings may have any value.
 SUPPORTED: dict[str, tuple[object, ...]] = {
     "architecture": ("transformer",),
@@ -94,15 +97,18 @@ class CTranslate2Engine:
         results = [self._search([segments[i] for i in batch], options, limits[batch[0]]) for batch in batches]
 
         def finish() -> list[NBest]:
-            found: list[list[list[int]]] = [[] for _ in segments]  # tokens without EOS of the hypotheses, best first
+            found: list[NBest] = [[] for _ in segments]  # best first
             for i, result in zip(order, chain(*results), strict=True):
-                found[i] = self._tokens(result.result())
+                found[i] = self._hypotheses(result.result())
                 if limits[i] == 1:  # only EOS fits
-                    found[i] = [[]]
-                elif max(map(len, found[i]), default=0) >= limits[i]:  # exceeds the segment's own limit
+                    found[i] = [Hypothesis([EOS], [], 0.0, is_cut=True)]
+                elif any(len(hypothesis.tokens) > limits[i] for hypothesis in found[i]):  # the segment's own limit
                     (alone,) = self._search([segments[i]], options, limits[i])
-                    found[i] = self._tokens(alone.result())
-            return self._with_scores(segments, found, options)
+                    found[i] = self._hypotheses(alone.result())
+            self._check_cut(segments, found)
+            if options.scores:
+                found = self._with_scores(segments, found, options)
+            return found
 
         return finish
 
@@ -124,28 +130,65 @@ class CTranslate2Engine:
             use_vmap=self.has_shortlist,
         )
 
-    def _tokens(self, result: Any) -> list[list[int]]:
-        """The tokens of each hypothesis, without EOS."""
-        hypotheses = map(self.tokenizers.target.ids, result.hypotheses)
-        return [tokens[:-1] if tokens[-1:] == [EOS] else tokens for tokens in hypotheses]
+    def _hypotheses(self, result: Any) -> NBest:
+        """The hypotheses of a segment, without scores. Those that CTranslate2 has truncated get EOS and are cut."""
+        hypotheses = []
+        for pieces in result.hypotheses:
+            tokens = self.tokenizers.target.ids(pieces)
+            is_truncated = tokens[-1:] != [EOS]
+            if is_truncated:
+                tokens.append(EOS)
+            hypotheses.append(Hypothesis(tokens, [], 0.0, is_cut=is_truncated))
+        return hypotheses
 
-    def _with_scores(
-        self, segments: Sequence[Segment], found: Sequence[list[list[int]]], options: SearchOptions
-    ) -> list[NBest]:
-        """Return hypotheses, with scores if `options.scores`.
+    def _check_cut(self, segments: Sequence[Segment], found: Sequence[NBest]) -> None:
+        """Let a truncated hypothesis count as ended if the model would have ended it at the limit."""
+        truncated = [
+            (segment.tokens, hypothesis)
+            for segment, n_best in zip(segments, found, strict=True)
+            for hypothesis in n_best
+            if hypothesis.is_cut
+        ]
+        sources = [tokens for tokens, _ in truncated]
+        targets = [hypothesis.tokens[:-1] for _, hypothesis in truncated]
+        for (_, hypothesis), is_cut in zip(truncated, self._goes_on(sources, targets), strict=True):
+            hypothesis.is_cut = is_cut
+
+    def _goes_on(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[bool]:
+        """Whether the likeliest token after each target is not EOS."""
+        if not source:
+            return []
+        results = self.engine.translate_batch(
+            [self.tokenizers.source.pieces(tokens) for tokens in source],
+            [self.tokenizers.target.pieces(tokens) for tokens in target],
+            max_batch_size=SCORED_PAIRS,
+            beam_size=1,
+            max_input_length=0,
+            max_decoding_length=max(map(len, target)) + 1,
+            min_decoding_length=0,
+            return_end_token=True,
+            use_vmap=self.has_shortlist,
+        )
+        end = self.tokenizers.target.pieces([EOS])[0]
+        return [result.hypotheses[0][len(tokens)] != end for result, tokens in zip(results, target, strict=True)]
+
+    def _with_scores(self, segments: Sequence[Segment], found: Sequence[NBest], options: SearchOptions) -> list[NBest]:
+        """Return hypotheses with scores, the best first.
 
         CTranslate2's search returns no log-probabilities of single tokens, so a second pass computes them.
         """
-        if not options.scores:
-            return [[Hypothesis([*tokens, EOS], [], 0.0) for tokens in of_segment] for of_segment in found]
-        sources = [segment.tokens for segment, of_segment in zip(segments, found, strict=True) for _ in of_segment]
-        rows = iter(self._log_probs(sources, [*chain(*found)]))
-        n_best = []
-        for of_segment in found:
-            pairs = [(tokens, next(rows)) for tokens in of_segment]
-            scored = [Hypothesis([*ids, EOS], row, sum(row) / options.length_divisor(len(row))) for ids, row in pairs]
-            n_best.append(sorted(scored, key=lambda h: -h.score))
-        return n_best
+        sources, targets = list[list[int]](), list[list[int]]()
+        for segment, n_best in zip(segments, found, strict=True):
+            sources += [segment.tokens] * len(n_best)
+            targets += [hypothesis.tokens[:-1] for hypothesis in n_best]
+        rows = iter(self._log_probs(sources, targets))
+        scored = []
+        for n_best in found:
+            for hypothesis in n_best:
+                hypothesis.log_probs = next(rows)
+                hypothesis.score = hypothesis.log_prob / options.length_divisor(len(hypothesis.tokens))
+            scored.append(sorted(n_best, key=lambda h: -h.score))
+        return scored
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """By torch if possible and a target contains UNK, whose probability is 0 in an export."""
@@ -236,6 +279,16 @@ def contents(export: Path) -> bytes:
     return "".join(f"{file.name} {hash_file(file)}\n" for file in files).encode()
 
 
+def read_characters(file: Path) -> str:
+    """Read the characters that a model has learned in bytes. Raises ModelError if the file is damaged."""
+    with os_errors_as(ModelError, f"read {file}", hint="export the model again"):
+        content = read_capped(file, MAX_CHARACTERS_BYTES)
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{file} is damaged", hint="export the model again") from error
+
+
 def load_export(
     path: Path, device: str, precision: Precision | None, load_torch: Callable[[], Engine] | None = None
 ) -> tuple[CTranslate2Engine, Tokenizers, Config]:
@@ -246,6 +299,8 @@ def load_export(
     tokenizers = run.read_tokenizers(config)
     if tokenizers is None:
         raise ModelError(f"{path} has no tokenizer", hint="export the model again")
+    if (path / CHARACTERS).is_file():  # an older export has none
+        tokenizers = tokenizers.with_learned(read_characters(path / CHARACTERS))
     if load_torch is None:  # not from the cache, which `converted` has checked; loading a damaged export may crash
         check_loadable("ctranslate2", f"the export {path}", contents(path), str(path))
     kind, _, index = device.partition(":")

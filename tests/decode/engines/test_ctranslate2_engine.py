@@ -243,3 +243,22 @@ def test_command_translates_without_importing_torch(exported: Path) -> None:
     done = run_nmt("translate", "-m", exported, SOURCE[0], env={"PYTHONPROFILEIMPORTTIME": "1"})
     assert out_lines(done) == [TARGET[0]]
     assert not any(line.split("|")[-1].strip() == "torch" for line in err_lines(done))
+
+
+def test_both_engines_cut_the_same_lines(five_run: FiveRun, engine: Translator) -> None:
+    """At every limit from too short to long enough. A line that the model ends at the limit is not cut."""
+    reference = load(five_run.run, engine="torch")
+    n_tokens = [len(found.hypotheses[0].tokens) for found in reference.translate_lines(SOURCE)]
+    for limit in range(1, max(n_tokens) + 2):
+        cut = []
+        for translator in (reference, engine):
+            options = translator.with_options(beam=1, max_length_a=0.0, max_length_b=limit)
+            cut.append([found.is_cut for found in translator.translate_lines(SOURCE, options)])
+        assert cut[1] == cut[0] == [n > limit for n in n_tokens]
+
+
+def test_a_line_is_not_cut_by_the_limit_of_another_in_its_batch(five_run: FiveRun, engine: Translator) -> None:
+    """Each is searched for with its own limit."""
+    options = engine.with_options(beam=1, max_length_a=1.0, max_length_b=1)
+    lines = [SOURCE[0], "。"]  # the limits are over 9 tokens and 3 tokens
+    assert [found.is_cut for found in engine.translate_lines(lines, options)] == [False, True]
