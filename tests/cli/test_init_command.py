@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from random import Random
 
 from conftest import err_lines, one_clear_error, run_nmt
 
@@ -48,3 +49,15 @@ def test_wrong_arguments_are_told(tmp_path: Path) -> None:
     done = run_nmt("init", "a.de", "a.de", "--target-lang", "en", "-o", os.fsdecode(b"\xff.yaml"), cwd=tmp_path)
     one_clear_error(done, 2, "'data.root': input should be a path without NUL and lone surrogates", n_errors=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.de", "a.txt"]
+
+
+def test_lines_that_are_all_too_long_are_told_with_what_to_do(tmp_path: Path) -> None:
+    """`nmt init` takes no settings."""
+    for language, seed in (("th", 1), ("en", 2)):
+        letters = Random(seed)
+        lines = [" ".join("".join(letters.choices("abcdefgh", k=5)) for _ in range(90)) for _ in range(60)]
+        (tmp_path / f"l.{language}").write_text("\n".join(lines) + "\n")
+    done = run_nmt("init", "l.th", "l.en", "-o", "c.yaml", cwd=tmp_path)
+    one_clear_error(done, 2, "none of the 48 training pairs is left: 48 over 200 pieces (data.max_length)")
+    assert b"hint: split the lines into sentences" in done.stderr
+    assert not (tmp_path / "c.yaml").exists()

@@ -167,3 +167,14 @@ def test_doubtful_lines_are_named(five_run: FiveRun, tmp_path: Path) -> None:
 def test_the_best_model_keeps_its_calibration(five_run: FiveRun) -> None:
     found = [Calibration.of(nmt.load(five_run.run, "cpu", engine=one).progress) for one in ("torch", "ctranslate2")]
     assert found[0] == found[1] != Calibration()
+
+
+def test_lines_that_are_cut_off_are_named_once(five_run: FiveRun) -> None:
+    common = ["translate", "-m", five_run.run, "--max-length", 3]
+    text = "\n".join([SOURCE[0], "", SOURCE[1]]).encode()
+    plain, as_json = run_together(common, [*common, "--json"], input=text)
+    message = "translation cut off at the length limit, before the model ended it: 2 lines (1, 3)"
+    for done in (plain, as_json):
+        assert [message in line for line in err_lines(done) if "cut off" in line] == [True]
+    hypotheses = [json.loads(line)["hypotheses"][0] for line in out_lines(as_json)]
+    assert [hypothesis.get("cut") for hypothesis in hypotheses] == [True, None, True]

@@ -3,18 +3,20 @@
 import logging
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from conftest import file_bytes
-from small_run import MIX, config_of, final_hash, run_training
+from small_run import MIX, check_equal, config_of, final_hash, run_training
 
 from nmt.config import Config
-from nmt.decode.translator import load
+from nmt.decode.engines.torch_engine import TorchEngine
+from nmt.decode.translator import Translator, load
 from nmt.errors import ConfigError, DataError, ModelError
-from nmt.run.checkpoint import read_checkpoint
+from nmt.run.checkpoint import read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text.lines import iter_lines
 from nmt.train import session
@@ -227,3 +229,99 @@ def test_deterministic_is_torchs_deterministic_mode(corpus: Path, monkeypatch: p
     finally:
         torch.use_deterministic_algorithms(False)
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"  # a value set by the user is kept
+
+
+def rewritten(corpus: Path, name: str, old: str, new: str) -> dict[str, str]:
+    """A copy of the training corpus with a character of the source replaced by another, which the tokenizer lacks."""
+    source = (corpus / "train.zh").read_text(encoding="utf-8").replace(old, new)
+    (corpus / f"{name}.zh").write_text(source, encoding="utf-8")
+    return {"source": f"{name}.zh", "target": "train.en"}
+
+
+def test_the_length_limit_of_the_training_pairs_is_in_the_model_file(corpus: Path) -> None:
+    tokenizer = {"vocab_size": 340, "joint": False}
+    pieces: dict[str, Any] = {"tokenizer": tokenizer, "model__tied_embeddings": "decoder"}
+    prepared = session.prepare(config_of(corpus, "first", **pieces))
+    source, target = prepared.data.ids
+    assert (target.lengths > 1.5 * source.lengths + 11).any(), "the default would cut some"
+    config = finished(corpus, **pieces, train__max_steps=1)
+    translator = load(config.run, engine="torch")
+    for n_source, n_target in zip(source.lengths, target.lengths, strict=True):
+        assert translator.options.limit(int(n_source) + 1) > n_target
+
+
+def test_a_run_that_goes_on_keeps_its_length_limit(corpus: Path) -> None:
+    config = finished(corpus, train__max_steps=1)
+    run = RunDirectory(config.run)
+    before = run.read_config()
+    older = before.decode.model_copy(update={"max_length_a": 1.5, "max_length_b": 11})
+    newest = read_checkpoint(run.checkpoint_file(run.checkpoint_steps()[-1]))
+    run.write_config(before.model_copy(update={"decode": older}))
+    assert session.prepare(config_of(corpus, train__max_steps=2)).config.decode == older
+    run.write_config(before)
+    assert session.prepare(config_of(corpus, train__max_steps=2)).config.decode == newest.config.decode
+    asked = session.prepare(config_of(corpus, train__max_steps=2, decode__max_length_b=70)).config.decode
+    assert (asked.max_length_a, asked.max_length_b) == (newest.config.decode.max_length_a, 70)
+
+
+def test_characters_that_were_taught_in_bytes_are_kept_over_several_fine_tunings(corpus: Path) -> None:
+    base = finished(corpus, "base", train__max_steps=1)
+    once = finished(
+        corpus, "once", data__train=rewritten(corpus, "runes", "狗", "ᛋ"), train__init_from=base.run, train__max_steps=1
+    )
+    twice = finished(
+        corpus, "twice", data__train=rewritten(corpus, "more", "猫", "ᚠ"), train__init_from=once.run, train__max_steps=1
+    )
+    learned = [load(config.run, engine="torch").tokenizers.source.learned for config in (base, once, twice)]
+    assert learned == ["", "ᛋ", "ᚠᛋ"]
+    goes_on = config_of(corpus, "twice", data__train={"source": "more.zh", "target": "train.en"}, train__max_steps=2)
+    assert session.prepare(goes_on).tokenizers.source.learned == "ᚠᛋ"
+
+
+def test_new_characters_of_the_target_are_not_learned_as_source(corpus: Path) -> None:
+    base = finished(corpus, "base", train__max_steps=1)
+    target = (corpus / "train.en").read_text(encoding="utf-8").replace("dog", "ᛋ")
+    (corpus / "runes.en").write_text(target, encoding="utf-8")
+    tuned = config_of(
+        corpus, "tuned", data__train={"source": "train.zh", "target": "runes.en"}, train__init_from=base.run
+    )
+    assert session.prepare(tuned).tokenizers.source.learned == ""
+
+
+@pytest.mark.parametrize(("coverage", "learned"), [(1.0, ""), (0.98, None)])
+def test_an_older_model_that_read_all_bytes_still_does(corpus: Path, coverage: float, learned: str | None) -> None:
+    """Which characters it had in its training text is not known."""
+    tokenizer = {"vocab_size": 340, "character_coverage": coverage}
+    base = finished(corpus, "base", train__max_steps=1, tokenizer=tokenizer)
+    file = RunDirectory(base.run).model_file
+    checkpoint = read_checkpoint(file)
+    source = replace(checkpoint.tokenizers.source, learned=None)
+    save_checkpoint(file, replace(checkpoint, tokenizers=checkpoint.tokenizers._replace(source=source)))
+    tuned = session.prepare(config_of(corpus, "tuned", train__init_from=base.run))
+    assert tuned.tokenizers.source.learned == learned
+    assert Translator(TorchEngine(tuned.model), tuned.tokenizers, tuned.config).unknown("ᛋ") == (
+        {"ᛋ"} if coverage == 1 else set()
+    )
+
+
+def test_rare_characters_that_have_no_piece_are_learned_in_bytes(corpus: Path) -> None:
+    """With a coverage below 1, pieces have frequent characters only."""
+    tokenizer = {"vocab_size": 320, "character_coverage": 0.98}
+    source = session.prepare(config_of(corpus, tokenizer=tokenizer)).tokenizers.source
+    assert source.learned
+    text = (corpus / "train.zh").read_text(encoding="utf-8").replace("\n", "")
+    assert source.unknown(text) == set()
+    assert source.unknown("犬") == {"犬"}
+
+
+def test_a_resumed_run_has_the_same_learned_characters(corpus: Path) -> None:
+    base = finished(corpus, "base", train__max_steps=1)
+    changes: dict[str, Any] = {"data__train": rewritten(corpus, "runes", "狗", "ᛋ"), "train__init_from": base.run}
+    whole, parts = config_of(corpus, "whole", **changes), config_of(corpus, "parts", **changes)
+    run_training(whole)
+    run_training(config_of(corpus, "parts", **changes, train__max_steps=5))
+    run_training(parts)
+    check_equal(whole, parts)
+    models = [read_checkpoint(RunDirectory(config.run).model_file) for config in (whole, parts)]
+    assert models[0].tokenizers.source.learned == models[1].tokenizers.source.learned == "ᛋ"
+    assert models[0].config.decode == models[1].config.decode

@@ -1,13 +1,18 @@
 """Warnings about dev figures, only if the figures suggest that something is wrong."""
 
+import logging
+from pathlib import Path
+
 import pytest
+from small_run import config_of
 
 from nmt.config import Config
 from nmt.decode.confidence import Calibration
 from nmt.evaluate import Score
 from nmt.text.lines import Pair
-from nmt.train.report import clock
-from nmt.train.validation import Validation, mean_score, scores_by_direction, warnings_about
+from nmt.train.report import Report, clock
+from nmt.train.session import prepare
+from nmt.train.validation import Validation, mean_score, scores_by_direction, validate, warnings_about
 
 SCORE = Score("BLEU", 10.0, None, None, "signature")
 
@@ -62,3 +67,23 @@ def test_the_mean_of_directions_has_all_signatures() -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(5.4, "5 s"), (65, "1 min 05 s"), (3600 + 120, "1 h 02 min")])
 def test_clock(seconds: float, text: str) -> None:
     assert clock(seconds) == text
+
+
+def test_cut_dev_lines_are_counted(corpus: Path) -> None:
+    """A model that has learned nothing goes on to the limit; the limit of the data stays as it is."""
+    session = prepare(config_of(corpus))
+    model, dev = session.model.eval(), session.corpus.dev
+    short = session.config.decode.model_copy(update={"max_length_a": 0.0, "max_length_b": 1})
+    cut = validate(model, session.tokenizers, dev, session.config.model_copy(update={"decode": short}), bf16=False)
+    assert cut.n_cut == cut.figures()["dev_cut"] == len(dev)
+
+
+def test_the_figures_of_a_validation_say_how_many_lines_were_cut(caplog: pytest.LogCaptureFixture) -> None:
+    report = Report(0.0, quiet=True)
+    for n_cut in (0, 12):
+        latest = Validation(2.0, 1.9, SCORE, SCORE, [], ("the", 0.1), Calibration(), n_cut=n_cut)
+        with caplog.at_level(logging.INFO, "nmt"):
+            report.validation(7, latest, best=False)
+    plain, cut = [record.getMessage() for record in caplog.records]
+    assert cut == f"{plain}, 12 lines cut off at the length limit"
+    report.close()
