@@ -120,7 +120,11 @@ class Data(Section):
     source_lang: Language = Field("", description="language code; default: the suffix of the file name")
     target_lang: Language = Field("", description="language code, selects BLEU's tokenizer; default: the file's suffix")
     max_length: int = Field(200, ge=1, le=100_000, description="drop training pairs with a longer side, pieces")
-    max_ratio: float = Field(9.0, ge=1, description="drop training pairs at so many times the usual ratio of lengths")
+    max_ratio: float = Field(
+        9.0,
+        ge=1,
+        description="drop training pairs whose ratio of lengths differs from the usual one by a greater factor",
+    )
     drop_blank: bool = Field(True, description="drop pairs with a blank side")
     drop_duplicates: bool = Field(True, description="drop pairs that repeat an earlier pair")
     allow_bad_utf8: bool = Field(False, description="accept files with over 1 % bad UTF-8 lines; bytes become U+FFFD")

@@ -116,8 +116,7 @@ def search(
     for length in range(1, max(max_lengths) + 1):
         logits, state = decoder.step(tokens, state)
         log_probs = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))  # (B, K, V)
-        is_cut = _cut(log_probs, [length >= max_lengths[s] for s in sentences])
-        _ban(log_probs, [_required(options, max_lengths[s], length, prefixes[s]) for s in sentences])
+        is_cut = _ban(log_probs, [_required(options, max_lengths[s], length, prefixes[s]) for s in sentences])
         if sampler:
             candidates = Candidates(*sampler.continuations(log_probs, live.log_prob, sentences))
         else:
@@ -170,30 +169,24 @@ def _required(options: SearchOptions, limit: int, length: int, prefix: Sequence[
     return NOT_EOS if length <= options.min_length else None
 
 
-def _cut(log_probs: Tensor, at_limit: list[bool]) -> Tensor:
-    """Return which hypotheses are cut off in this step, (B, K): at the limit, if the likeliest token is not EOS.
-
-    `log_probs` (B, K, V) are those of the model, before EOS is forced. PAD, UNK and BOS do not count.
-    """
-    limited = torch.tensor(at_limit, device=log_probs.device)[:, None]  # (B, 1)
-    if not any(at_limit):
-        return limited.expand(log_probs.shape[:2])
-    return limited & (log_probs[..., EOS] < log_probs[..., EOS:].amax(-1))
-
-
-def _ban(log_probs: Tensor, required: list[int | None]) -> None:
+def _ban(log_probs: Tensor, required: list[int | None]) -> Tensor:
     """Set the log-probabilities (B, K, V) of forbidden tokens to -inf, in place.
 
-    Allowed tokens are not renormalized, so hypotheses have the log-probabilities of a teacher-forced pass.
+    Allowed tokens are not renormalized, so hypotheses have the log-probabilities of a teacher-forced pass. Returns
+    which hypotheses are cut off, (B, K): EOS is required, because of the length limit, but another token is likelier.
     """
     forced = {row: log_probs[row, :, token].clone() for row, token in enumerate(required) if token is not None}
     log_probs[..., :EOS] = -math.inf  # PAD, UNK and BOS
+    is_cut = torch.zeros(log_probs.shape[:2], dtype=torch.bool, device=log_probs.device)
     for row, token in enumerate(required):
+        if token == EOS:
+            is_cut[row] = log_probs[row].amax(-1) > forced[row]
         if token == NOT_EOS:
             log_probs[row, :, EOS] = -math.inf
         elif token is not None:
             log_probs[row] = -math.inf
             log_probs[row, :, token] = forced[row]
+    return is_cut
 
 
 def _best_continuations(log_probs: Tensor, live: Tensor, n: int) -> Candidates:

@@ -3,7 +3,6 @@
     window of lines -> segments -> engine -> hypotheses of segments -> translations of lines
 
 A window is translated as a whole before its first line is returned, so that lines of similar length can share a batch.
-Windows also limit memory. This module does not import torch, because CTranslate2 does not need it.
 """
 
 import functools
@@ -163,10 +162,9 @@ class Translator:
             searches = (search for search, _ in pairwise(chain(searches, [list])))  # starts the next one before this
         cut_lines: list[int] = []
         for finish in searches:
-            for translation in finish():
-                if translation.is_cut:
-                    cut_lines.append(translation.number)
-                yield translation
+            translations = finish()
+            yield from translations
+            cut_lines += [translation.number for translation in translations if translation.is_cut]
             after_window()
             if window == 1:  # somebody waits for each line
                 warn_of_cut(cut_lines)

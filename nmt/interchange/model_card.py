@@ -42,11 +42,13 @@ def model_card(translator: Translator, n_parameters: int, architecture: str, nam
     layers = f"{model.n_encoder_layers} + {model.n_decoder_layers} layers, width {model.d_model}, {model.n_heads} heads"
     sizes = f"{n_parameters:,} parameters; {n_source:,} source and {n_target:,} target pieces; "
     sizes += f"at most {model.max_positions:,} pieces a sentence"
+    decode = translator.config.decode
+    limit = f"{decode.max_length_a:g} x the pieces of the source + {decode.max_length_b}"
     parts = [
         "\n".join(["---", *metadata, "---"]),
         f"# {name}: translation {pairs}",
         f"A Transformer trained with nmt, as `{architecture}`: {layers}, feed-forward {model.d_ff}, {model.norm}-norm, "
-        f"{model.activation}; {sizes}.",
+        f"{model.activation}; {sizes}. In nmt, translations have at most {limit} pieces; here, all have one limit.",
         USE.format(name=name, tag="".join(map(tag_of, translator.tokenizers.source.targets[:1]))),
         "## Training data",
         "\n".join(corpora(translator)),
