@@ -75,6 +75,7 @@ DECODER_LAYER = LAYER | {
     "cross_attention_residual.norm": ("encoder_attn_layer_norm",),
 }
 READERS = ("query_key_value", "query", "key_value", "inner")  # they read the residual stream; all others write to it
+OURS = "nmt"  # key in tokenizer_config.json of what only `nmt import` reads
 N_CHECKED = 8  # texts that both tokenizers split
 TOLERANCE = 1e-3  # nats; rounding causes about 1e-6
 
@@ -237,6 +238,11 @@ def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) ->
         "model_max_length": config.model.max_positions,
         "split_special_tokens": True,  # "</s>" in a text is not parsed as EOS
         "clean_up_tokenization_spaces": False,
+        OURS: {
+            "max_length_a": config.decode.max_length_a,
+            "max_length_b": config.decode.max_length_b,
+            "learned_characters": source.learned,
+        },
     }
     _write_json(directory / "tokenizer_config.json", settings)
 

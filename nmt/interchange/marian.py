@@ -22,7 +22,7 @@ from nmt.config.yaml_file import Origins
 from nmt.errors import InputError, ModelError, os_errors_as
 from nmt.files import atomic_directory, hash_file, read_capped
 from nmt.interchange.export import CHECKED_LENGTHS, check_difference, random_pairs
-from nmt.interchange.huggingface import SETTINGS, import_transformers, layer_names, permuted, sines_first
+from nmt.interchange.huggingface import OURS, SETTINGS, import_transformers, layer_names, permuted, sines_first
 from nmt.interchange.marian_files import HINT, MarianSettings, read_json, read_settings, read_vocabulary, read_weights
 from nmt.run.checkpoint import Checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory, new_manifest
@@ -70,8 +70,10 @@ def import_marian(
     check_tag([piece for piece in sides[0].pieces if TAG.fullmatch(piece)], target_tag)
     files = zip(("source.spm", "target.spm"), sides, strict=True)
     models = [model_of(directory / file, side.pieces) for file, side in files]
-    tokenizers = Tokenizers.from_models(*models, nfkc_source=False, target_tag=target_tag)
+    limit, learned = of_our_export(tokenizer_config)
+    tokenizers = Tokenizers.from_models(*models, nfkc_source=False, target_tag=target_tag, learned=learned)
     tree = config_tree(settings, *sides)
+    tree["decode"] |= limit
     spoken = target_lang or (target_tag if is_language(target_tag) else "")
     tree["data"]["source_lang"] = source_lang or language_in(tokenizer_config, "source_lang")
     tree["data"]["target_lang"] = spoken or language_in(tokenizer_config, "target_lang")
@@ -89,6 +91,18 @@ def import_marian(
         origin["model.safetensors"] = hash_file(directory / "model.safetensors")
         run.write_manifest({**new_manifest({}, {}, config.seed, reproducible=True), "imported": origin})
         save_checkpoint(run.model_file, checkpoint)
+
+
+def of_our_export(tokenizer_config: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """Return what only `nmt export` writes: the length limit, as decode settings, and the learned characters."""
+    ours = tokenizer_config.get(OURS)
+    if not isinstance(ours, dict):
+        return {}, None
+    learned = ours.get("learned_characters")
+    limit = {key: ours[key] for key in ("max_length_a", "max_length_b") if key in ours}
+    if not isinstance(learned, str):
+        return limit, None
+    return limit, learned.encode(errors="ignore").decode()  # without lone surrogates, which no file can hold
 
 
 def read_sides(

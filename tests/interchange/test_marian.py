@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import SOAK, SOURCE, TARGET, err_lines, one_clear_error, out_lines, run_nmt
-from models import hostile_lines
+from models import hostile_lines, random_translator
 
 import nmt
 from nmt.decode.segments import Line, split
@@ -242,3 +242,26 @@ def test_export_of_an_import_is_the_original_to_transformers_and_ctranslate2(tra
     assert again.ours.translate(SOURCE, beam=1) == TARGET
     to_ctranslate2(trained.ours, tmp_path / "ct2")
     assert nmt.load(tmp_path / "ct2").translate(SOURCE, beam=1) == TARGET
+
+
+def test_the_limit_and_the_learned_characters_survive_an_export_and_an_import(tmp_path: Path) -> None:
+    translator = random_translator(norm="post", decode={"max_length_a": 3.5, "max_length_b": 21})
+    translator.tokenizers = translator.tokenizers.with_learned("ə€")
+    to_huggingface(translator, tmp_path / "hf")
+    import_marian(tmp_path / "hf", tmp_path / "run")
+    imported = nmt.load(tmp_path / "run", engine="torch")
+    assert imported.options.limit(10) == 35 + 21
+    assert imported.tokenizers.source.learned == "ə€"
+    assert imported.unknown("ə€₪") == {"₪"}
+    assert imported.translate(["书€"], beam=1) == translator.translate(["书€"], beam=1)
+
+
+@pytest.mark.parametrize("ours", [None, [], {"learned_characters": 7}, {"learned_characters": "€\ud800"}], ids=str)
+def test_what_others_wrote_in_place_of_our_settings_does_no_harm(tmp_path: Path, ours: object) -> None:
+    to_huggingface(random_translator(norm="post"), tmp_path / "hf")
+    file = tmp_path / "hf" / "tokenizer_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "nmt": ours}))
+    import_marian(tmp_path / "hf", tmp_path / "run")
+    imported = nmt.load(tmp_path / "run", engine="torch")
+    assert imported.tokenizers.source.learned in (None, "€")
+    assert imported.options.limit(10) == 25

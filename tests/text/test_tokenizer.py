@@ -276,5 +276,10 @@ def test_what_stands_for_known_characters_is_replaced_by_them(unigram: Tokenizer
     assert unigram.with_compatible(text) == read
 
 
+def test_what_nfkc_makes_a_learned_character_is_known(models: dict[str, bytes]) -> None:
+    assert Tokenizer(models["unigram"], nfkc=True, learned="ア").unknown("ｱ") == set()
+    assert Tokenizer(models["unigram"], nfkc=True, learned="").unknown("ｱ") == {"ｱ"}
+
+
 def test_a_learned_ligature_stays(unigram: Tokenizer) -> None:
     assert Tokenizer(unigram.model, learned="ﬁ").with_compatible("ﬁne ﬂy") == "ﬁne fly"

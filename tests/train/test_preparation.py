@@ -435,8 +435,8 @@ def kept_lines(corpus: Corpus, tokenizers: Tokenizers) -> list[int]:
 
 
 def test_right_pairs_stay_where_one_side_has_coarse_pieces(characters: Tokenizers) -> None:
-    """A source of one or two pieces has a target of nine times as many; one pair is misaligned."""
-    right = [("a" * n, "b" * (12 * n)) for n in (1, 2, 1, 2, 1, 2)]
+    """A target has ten to fifteen times the pieces of its source, EOS counted; one pair is misaligned."""
+    right = [("a" * n, "b" * (30 * n)) for n in (1, 2, 1, 2, 1, 2)]
     corpus = corpus_of([*right, ("a" * 60, "b")], data={"max_ratio": 9})
     assert kept_lines(corpus, characters) == [1, 2, 3, 4, 5, 6]
 
