@@ -53,7 +53,8 @@ def test_config_of_a_file_marks_what_training_chooses_and_training_says_what(fiv
     assert fine_tuned["model.norm"] == fine_tuned["model.d_ff"] == f"[as in {five_run.run}]"
     assert (fine_tuned["model.d_model"], fine_tuned["train.lr"]) == ("64", "[fitted]")
     lines = [line.partition(": ") for line in err_lines(dry) if line.startswith("chosen for")]
-    assert [why for why, _, _ in lines] == ["chosen for 5 pairs", "chosen for 1 steps an epoch"]
+    reasons = ["5 pairs", "the lengths of the pairs", "1 steps an epoch"]
+    assert [why for why, _, _ in lines] == [f"chosen for {reason}" for reason in reasons]
     chosen = dict(setting.split("=") for _, _, told in lines for setting in told.split())
     assert chosen.keys() == marked
     assert chosen["model.d_ff"] == "256"

@@ -143,15 +143,14 @@ class CTranslate2Engine:
 
     def _check_cut(self, segments: Sequence[Segment], found: Sequence[NBest]) -> None:
         """Let a truncated hypothesis count as ended if the model would have ended it at the limit."""
-        truncated = [
-            (segment.tokens, hypothesis)
-            for segment, n_best in zip(segments, found, strict=True)
-            for hypothesis in n_best
-            if hypothesis.is_cut
-        ]
-        sources = [tokens for tokens, _ in truncated]
-        targets = [hypothesis.tokens[:-1] for _, hypothesis in truncated]
-        for (_, hypothesis), is_cut in zip(truncated, self._goes_on(sources, targets), strict=True):
+        sources, truncated = list[list[int]](), list[Hypothesis]()
+        for segment, n_best in zip(segments, found, strict=True):
+            for hypothesis in n_best:
+                if hypothesis.is_cut:
+                    sources.append(segment.tokens)
+                    truncated.append(hypothesis)
+        targets = [hypothesis.tokens[:-1] for hypothesis in truncated]  # without the EOS that we have added
+        for hypothesis, is_cut in zip(truncated, self._goes_on(sources, targets), strict=True):
             hypothesis.is_cut = is_cut
 
     def _goes_on(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[bool]:
@@ -160,11 +159,11 @@ class CTranslate2Engine:
             return []
         results = self.engine.translate_batch(
             [self.tokenizers.source.pieces(tokens) for tokens in source],
-            [self.tokenizers.target.pieces(tokens) for tokens in target],
+            [self.tokenizers.target.pieces(tokens) for tokens in target],  # CTranslate2 goes on from these prefixes
             max_batch_size=SCORED_PAIRS,
             beam_size=1,
             max_input_length=0,
-            max_decoding_length=max(map(len, target)) + 1,
+            max_decoding_length=max(map(len, target)) + 1,  # at least one token more than each prefix
             min_decoding_length=0,
             return_end_token=True,
             use_vmap=self.has_shortlist,
