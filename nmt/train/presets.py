@@ -1,6 +1,7 @@
 """Presets: settings that a config leaves out, chosen for its training pairs by the rules of `nmt init`."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,23 +43,35 @@ def fit_validation(config: Config, steps_per_epoch: int) -> Config:
     return with_unset(config, {"train": {"validate_every": min(max(steps_per_epoch, 100), 4000)}})
 
 
-def fit_limit(config: Config, n_source: NDArray[Any], n_target: NDArray[Any], base: Config | None) -> Config:
+def fit_limit(
+    config: Config,
+    n_source: NDArray[Any],
+    n_target: NDArray[Any],
+    corpora: Sequence[tuple[int, int]],
+    base: Config | None,
+) -> Config:
     """Return the config. If the maximum output length ⌈a·S⌉ + b is unset, it is fitted to the training pairs.
 
-    The slope a is 1.5 times the ratio of all target to all source tokens, and at least 1.5. The intercept b is the
-    least with which all references can be written, and some tokens more, because new text may be a little longer than
-    any that was seen. A limit costs time only where a model does not end a translation by itself. But then it costs
-    much: one misaligned pair of 20 and 180 pieces would let every such translation go on for 150 steps more. So in a
-    corpus of 100,000 pairs or more, one reference in 100,000 may exceed the limit: so few are more often misaligned
-    than right. They stay in the training data.
+    The slope a is 1.5 times the ratio of all target to all source tokens, and at least 1.5; of several corpora, which
+    may be of several languages, the greatest ratio counts. The intercept b is the least with which all references can
+    be written, and some tokens more, because new text may be a little longer than any that was seen.
+
+    A limit costs time only where a model does not end a translation by itself. But then it costs much: one misaligned
+    pair of 20 and 180 pieces would let every such translation go on for 150 steps more. So in a corpus of 100,000 pairs
+    or more, one reference in 100,000 may exceed the limit: so few are more often misaligned than right. They stay in
+    the training data.
 
     Args:
-        n_source, n_target: (n,) pieces of the training pairs of all directions, without EOS.
+        n_source, n_target: (n,) pieces of the training pairs, without EOS.
+        corpora: the first pair of each training corpus, and the one after its last.
         base: the config of the model from which training starts, whose limit is the least for this one.
     """
     n_source, n_target = n_source + 1, n_target + 1  # EOS counts on both sides
-    slope = SLACK * max(float(n_target.sum() / n_source.sum()), 1.0)
-    slope = min(math.ceil(100 * slope) / 100, MAX_SLOPE)
+    ratio = 1.0
+    for start, end in corpora:
+        if start < end:
+            ratio = max(ratio, float(n_target[start:end].sum() / n_source[start:end].sum()))
+    slope = min(math.ceil(100 * SLACK * ratio) / 100, MAX_SLOPE)
     least = base.decode.max_length_b if base else MIN_ROOM
     if base:
         slope = max(slope, base.decode.max_length_a)

@@ -27,7 +27,7 @@ from nmt.text.tokenizer import Tokenizers
 from nmt.train.corpora import training_corpora
 from nmt.train.loop import Session, Trainer
 from nmt.train.memory import check_memory, n_fitting_replicas
-from nmt.train.preparation import Corpus, drop_lengths, read_corpus, train_tokenizers
+from nmt.train.preparation import Corpus, drop_lengths, read_corpus, spans, train_tokenizers
 from nmt.train.presets import fit_limit, fit_validation, with_unset
 from nmt.train.progress import OR_ANEW, Progress, ending
 from nmt.train.report import clock
@@ -135,7 +135,8 @@ def encode(
     )
     n_steps = math.ceil(data.n_batches / config.train.accumulate)
     source, target = ids
-    corpus.config = fit_limit(config, source.lengths, target.lengths, checkpoint.config if checkpoint else None)
+    base = checkpoint.config if checkpoint else None
+    corpus.config = fit_limit(config, source.lengths, target.lengths, spans(pairs, corpus.n_lines), base)
     log_chosen("chosen for the lengths of the pairs", config, corpus.config)
     config = corpus.config
     corpus.config = fit_validation(config, n_steps)

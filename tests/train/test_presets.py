@@ -1,5 +1,6 @@
 """Presets choose the sizes that the user did not set, by the rules of `nmt init`, and change no others."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +91,18 @@ def test_the_list_of_settings_says_which_are_fitted() -> None:
     assert marked == {*FITTED, *LIMIT, "train.validate_every"}
 
 
+Lengths = list[tuple[int, int]]  # of pairs: pieces of source and target, without EOS
+
+
 def limit_of(
-    lengths: list[tuple[int, int]], decode: dict[str, Any] | None = None, base: Config | None = None
+    lengths: Lengths,
+    decode: dict[str, Any] | None = None,
+    base: Config | None = None,
+    corpora: Sequence[tuple[int, int]] = (),
 ) -> Config:
-    """The config with a limit that is fitted to pairs of these lengths, in pieces without EOS."""
+    """The config with a limit that is fitted to pairs of these lengths."""
     n_source, n_target = np.array(lengths).T
-    return fit_limit(config_of({"decode": decode or {}}), n_source, n_target, base)
+    return fit_limit(config_of({"decode": decode or {}}), n_source, n_target, corpora or [(0, len(lengths))], base)
 
 
 def longest(config: Config, n_source: int) -> int:
@@ -109,7 +116,7 @@ LENGTHS = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200)), min_size
 
 @hypothesis_settings(max_examples=100)
 @given(LENGTHS)
-def test_every_training_pair_can_be_written_with_room_to_spare(lengths: list[tuple[int, int]]) -> None:
+def test_every_training_pair_can_be_written_with_room_to_spare(lengths: Lengths) -> None:
     config = limit_of(lengths)
     for n_source, n_target in lengths:
         assert longest(config, n_source) >= n_target + MARGIN
@@ -117,7 +124,7 @@ def test_every_training_pair_can_be_written_with_room_to_spare(lengths: list[tup
 
 @hypothesis_settings(max_examples=50)
 @given(LENGTHS)
-def test_a_fitted_limit_is_never_below_the_default(lengths: list[tuple[int, int]]) -> None:
+def test_a_fitted_limit_is_never_below_the_default(lengths: Lengths) -> None:
     decode = limit_of(lengths).decode
     assert decode.max_length_a >= 1.5
     assert decode.max_length_b >= 10
@@ -126,6 +133,14 @@ def test_a_fitted_limit_is_never_below_the_default(lengths: list[tuple[int, int]
 def test_coarse_source_pieces_raise_the_slope() -> None:
     assert limit_of([(1, 9), (3, 19)]).decode.max_length_a == 7.5  # 30 target and 6 source tokens, EOS counted
     assert limit_of([(9, 1), (19, 3)]).decode.max_length_a == 1.5
+
+
+def test_of_several_corpora_that_with_the_longest_translations_counts() -> None:
+    """A model of several languages has one limit."""
+    lengths = [(9, 1), (19, 3), (1, 9), (3, 19)]
+    assert limit_of(lengths, corpora=[(0, 2), (2, 4)]).decode.max_length_a == 7.5
+    assert limit_of(lengths, corpora=[(0, 2), (2, 2), (2, 4)]).decode.max_length_a == 7.5  # one has no pair left
+    assert limit_of(lengths).decode.max_length_a == 1.5
 
 
 def test_one_pair_of_a_hundred_thousand_may_be_longer_than_the_limit() -> None:
