@@ -1,8 +1,9 @@
 """Split source lines into segments that are short enough for the model; join the translations of a line's segments."""
 
+import contextlib
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -66,6 +67,28 @@ def warn_of_cut(numbers: Sequence[int]) -> None:
         "translation cut off at the length limit, before the model ended it: %s; nmt translate --max-length raises it"
     )
     log.warning(message, lines)
+
+
+@contextlib.contextmanager
+def naming_cut_lines(*, at_once: bool) -> Iterator[Callable[[Sequence[Translation]], None]]:
+    """Yield a function that takes note of translations. At the end, one warning names those that were cut off.
+
+    With `at_once`, because somebody waits for each line, the function warns itself.
+    """
+    numbers: list[int] = []
+
+    def take_note(translations: Sequence[Translation]) -> None:
+        for translation in translations:
+            if translation.is_cut and translation.number not in numbers[-1:]:  # a line of markup has several texts
+                numbers.append(translation.number)
+        if at_once:
+            warn_of_cut(numbers)
+            numbers.clear()
+
+    try:
+        yield take_note
+    finally:  # also if the caller takes no more translations than it needs
+        warn_of_cut(numbers)
 
 
 def split(lines: Sequence[Line], tokenizer: Tokenizer, max_length: int) -> list[list[Segment]]:

@@ -3,6 +3,7 @@
     window of lines -> segments -> engine -> hypotheses of segments -> translations of lines
 
 A window is translated as a whole before its first line is returned, so that lines of similar length can share a batch.
+Windows also limit memory. This module does not import torch, because CTranslate2 does not need it.
 """
 
 import functools
@@ -21,7 +22,7 @@ from nmt.config import Config, base_language, chosen_direction, directed, direct
 from nmt.decode import EngineName, Precision
 from nmt.decode.constraints import Constraint
 from nmt.decode.options import Engine, SearchOptions
-from nmt.decode.segments import UNSPACED, Line, Translation, join, split, warn_of_cut
+from nmt.decode.segments import UNSPACED, Line, Translation, join, naming_cut_lines, split
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.files import hash_file
 from nmt.processes import prepare_torch
@@ -133,7 +134,7 @@ class Translator:
         first: int = 1,
         after_window: Callable[[], object] = lambda: None,
     ) -> Iterator[Translation]:
-        """Translate a stream of lines, in order.
+        """Translate a stream of lines, in order. A warning names those that were cut off; see `naming_cut_lines`.
 
         Args:
             lines: read one window at a time; a `Pause` ends a window.
@@ -142,7 +143,6 @@ class Translator:
             window: maximum lines of a window; with 1, each line is translated as soon as it is read.
             first: number of the first line, for messages and random seeds.
             after_window: called after each window, once all its translations have been consumed.
-        At the end, a warning names the lines that were cut off at the length limit; with a window of 1, at once.
         Raises:
             ConfigError: the prefix is too long.
             InputError: a line is not a string.
@@ -160,16 +160,12 @@ class Translator:
         searches = start_windows(start, lines, first, batch_size, window)
         if window > 1 and self.engine_for(options).in_background:
             searches = (search for search, _ in pairwise(chain(searches, [list])))  # starts the next one before this
-        cut_lines: list[int] = []
-        for finish in searches:
-            translations = finish()
-            yield from translations
-            cut_lines += [translation.number for translation in translations if translation.is_cut]
-            after_window()
-            if window == 1:  # somebody waits for each line
-                warn_of_cut(cut_lines)
-                cut_lines = []
-        warn_of_cut(cut_lines)
+        with naming_cut_lines(at_once=window == 1) as take_note:
+            for finish in searches:
+                translations = finish()
+                take_note(translations)
+                yield from translations
+                after_window()
 
     def start(
         self, lines: Sequence[Line], options: SearchOptions, batch_size: int, watch: Watch | None = None

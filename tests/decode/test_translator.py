@@ -226,6 +226,13 @@ def test_line_by_line_each_cut_line_is_told_at_once(caplog: pytest.LogCaptureFix
     assert ["line 2" in warnings[0], "line 3" in warnings[1], len(warnings)] == [True, True, 2]
 
 
+def test_a_caller_that_takes_no_more_than_it_gave_is_warned(caplog: pytest.LogCaptureFixture) -> None:
+    translations = TRANSLATOR.translate_lines(["dog"], SearchOptions(beam=1, max_length_a=0, max_length_b=1))
+    assert next(translations).is_cut
+    del translations
+    assert "line 1;" in warnings_of(caplog)[0]
+
+
 @pytest.mark.parametrize("parts_cut", [(), (0,), (1,), (0, 1)], ids=str)
 def test_a_line_of_several_parts_is_cut_if_one_of_them_is(parts_cut: tuple[int, ...]) -> None:
     options, target = SearchOptions(), TRANSLATOR.tokenizers.target
