@@ -128,7 +128,8 @@ class Tokenizer:
             part = byte_of[ids[start : start + COUNTED_IDS]]
             spelled = part[part >= 0].astype(np.uint8).tobytes()
             counts.update(decoder.decode(spelled))
-        return "".join(sorted(one for one, n in counts.items() if n >= MIN_OCCURRENCES))
+        frequent = [character for character, n in counts.items() if n >= MIN_OCCURRENCES]
+        return "".join(sorted(frequent))
 
     def with_known_characters(self, text: str) -> str:
         """Replace unknown white space by spaces, and unknown letters by those in lower case or without accents."""
@@ -137,8 +138,9 @@ class Tokenizer:
     def _form(self, character: str) -> str:
         """Return what a character that is in no piece is read as, or "". Imported models may normalize characters."""
         if character not in self._forms:
-            is_known = {*self._prepared(character)} <= self._known  # in bytes, perhaps after NFKC
-            is_known |= not any(map(NO_PIECE.fullmatch, self.pieces(self.encode_untagged(character))))
+            is_learned = {*self._prepared(character)} <= self._known  # in bytes, after NFKC
+            has_pieces = not any(map(NO_PIECE.fullmatch, self.pieces(self.encode_untagged(character))))
+            is_known = is_learned or has_pieces
             letter = "".join(one for one in unicodedata.normalize("NFKD", character) if not unicodedata.combining(one))
             forms = [character.lower(), letter, letter.lower()] if character.isalpha() else [" "] * character.isspace()
             self._forms[character] = character if is_known else next((one for one in forms if one in self._known), "")

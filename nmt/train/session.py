@@ -149,13 +149,13 @@ def with_learned(tokenizers: Tokenizers, checkpoint: Checkpoint | None, source: 
 
     These are those of the token ids `source`, and those of the model from which training starts.
     """
-    inherited: str | None = ""
+    learned = {*tokenizers.source.learned_in_bytes(source.values)}
     if checkpoint is not None:
         inherited = checkpoint.tokenizers.source.learned
         if inherited is None and checkpoint.config.tokenizer.teaches_bytes:
             return tokenizers  # an older model: which characters it has learned in bytes is not known
-    learned = tokenizers.source.learned_in_bytes(source.values)
-    return tokenizers.with_learned("".join(sorted({*learned, *(inherited or "")})))
+        learned.update(inherited or "")
+    return tokenizers.with_learned("".join(sorted(learned)))
 
 
 def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
