@@ -26,6 +26,7 @@ MIN_LINK = 1.0  # nats of pointwise mutual information
 MAX_LINK = 7.0
 SAME_WORD = 4.0  # the link of two equal words that are not frequent
 FREQUENT = 0.001  # a word in a larger share of the lines of both sides is linked to itself only if learned
+FAR = 0.38  # distance of unrelated lines, as a share of all lines; halves of a file may have been exchanged
 TABLE_BITS = 20
 BATCH = 1_000  # pairs compared at once
 N_BINS = 24

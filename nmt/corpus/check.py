@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nmt.corpus import findings, pairing
+from nmt.corpus import bootstrap, findings, pairing
 from nmt.corpus.alignment import Evidence
 from nmt.corpus.examine import Gathered, Usual, gather, learn
 from nmt.corpus.findings import Draft
@@ -65,7 +65,7 @@ def learn_from(train: Survey, quiet: bool) -> tuple[Usual, Gathered, Evidence | 
         if n_unrelated <= MAX_UNRELATED * train.n_pairs:
             return usual, found, evidence
     # Most lines with the same number do not belong together: find lines that do.
-    learned = pairing.learn_pairs(train) if train.n_pairs >= pairing.MIN_PAIRS else None
+    learned = bootstrap.learn_pairs(train) if train.n_pairs >= bootstrap.MIN_PAIRS else None
     if learned is None:
         return usual, found, evidence
     pairs, evidence = learned

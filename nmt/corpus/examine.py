@@ -83,7 +83,7 @@ def examine(usual: Usual, chunk: Chunk) -> Examined:
         for other in others_of:
             hits[other] = np.setdiff1d(hits[other], hits[name], assume_unique=True)
     some = np.linspace(0, len(source) - 1, min(N_UNRELATED, len(source))).astype(int)
-    far = (some + len(source) // 2) % len(source)  # for each of these lines, an unrelated line half a chunk away
+    far = (some + int(alignment.FAR * len(source))) % len(source)  # for each of these lines, an unrelated line
     encoded = [digests_of(text.encode("utf-8", "replace") for text in side) for side in sides]
     pair = encoded[0] * np.uint64(0x9E3779B97F4A7C15) + encoded[1]
     keys = [digests_of(map(key_of, side)) for side in sides]

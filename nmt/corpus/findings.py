@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.config import base_language
-from nmt.corpus import alignment, pairing
+from nmt.corpus import alignment, bootstrap
 from nmt.corpus.alignment import Evidence
+from nmt.corpus.bootstrap import MIN_PAIRS
 from nmt.corpus.examine import NONE, Gathered, Usual
 from nmt.corpus.language import identifier
-from nmt.corpus.pairing import MIN_PAIRS, Run
+from nmt.corpus.pairing import Run
 from nmt.corpus.reading import is_utf8, lines_at
 from nmt.text.corpus import SIDES, first_occurrences
 
@@ -128,7 +129,7 @@ def is_unrelated(found: Gathered) -> bool:
         return False
     if float(np.corrcoef(source, target)[0, 1]) >= MIN_CORRELATION:
         return False
-    return not pairing.are_related(found.survey.source, found.survey.target)
+    return not bootstrap.are_related(found.survey.source, found.survey.target)
 
 
 def of_repetition(found: Gathered) -> list[Draft]:

@@ -6,9 +6,7 @@ without a partner, a cost for each change of state, and as evidence the agreemen
 a state pairs. Hunalign (Varga et al. 2005, "Parallel corpora for medium density languages") also combines a learned
 lexicon with lengths.
 
-The lexicon is learned from pairs. If a line is missing near the beginning, hardly any lines of the same number belong
-together. The first pairs are then those of the offset at which the words of both sides depend on each other most;
-lexicon and pairs improve each other in a few rounds.
+The lexicon is learned from pairs; where none are known yet, `nmt.corpus.bootstrap` finds some.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.corpus import alignment, lengths
+from nmt.corpus import alignment
 from nmt.corpus.alignment import SWITCH, Evidence, Lexicon, Words
 from nmt.corpus.lengths import Lengths
 from nmt.corpus.reading import Survey, decode, lines_between
@@ -29,13 +27,6 @@ AROUND = 60  # lines before and after a block of unrelated lines that are paired
 TOUCHING = 3  # two runs have a common edge if at most so many lines more than necessary lie between them
 N_CELLS = 500_000  # pairs of lines that are compared at once
 IMPOSSIBLE = -1e6  # score of a pair whose target line does not exist
-N_WINDOWS, WINDOW = 8, 1_000  # stretches of source lines from which a lexicon is learned without known pairs
-N_BUCKETS = 256  # of words, when the strongest offset is looked for
-MIN_SPREAD = 0.02  # standard deviation of a bucket: rare words must not dominate
-N_TESTED, N_OTHERS = 4_000, 200  # lines, and offsets that they are compared at, to see whether both sides are related
-MIN_DEPENDENCE = 6.0  # standard deviations; with 200 pairs of real corpora 5.8 and more, of unrelated lines up to 3.4
-MAX_ROUNDS = 5  # of learning a lexicon and pairing lines by it
-MIN_PAIRS = 200  # with fewer pairs, too little can be learned
 
 
 @dataclass(frozen=True)
@@ -290,119 +281,3 @@ def widened(blocks: Sequence[tuple[int, int]], n_lines: int) -> Iterator[tuple[i
         end = min(block_end + AROUND, n_lines)
     if end > 0:
         yield start, end
-
-
-def windows_of(survey: Survey, offsets: range) -> list[Window]:
-    """The whole corpus as a window or, of a long one, windows at equal distances."""
-    if survey.n_source <= N_WINDOWS * WINDOW:
-        return [Window(*(read_lines(paths, 0, n) for paths, n in zip(survey.files.sides, survey.n_lines, strict=True)))]
-    windows = []
-    for start in np.linspace(0, survey.n_source - WINDOW, N_WINDOWS).astype(int).tolist():
-        source = read_lines(survey.files.source, start, start + WINDOW)
-        target = read_lines(survey.files.target, start + offsets.start, start + WINDOW + offsets.stop)
-        windows.append(Window(source, target))
-    return windows
-
-
-def dependence(windows: Sequence[Window], offsets: range) -> NDArray[np.float64]:
-    """How much the words of both sides depend on each other at each offset: (W,).
-
-    If lines are unrelated, the covariance matrix of the words of both sides is near zero. The measure is its squared
-    Frobenius norm, times the number of lines (with linear kernels, the Hilbert-Schmidt independence criterion of
-    Gretton et al. 2005). It needs no lexicon. Words count by buckets of their hashes.
-    """
-    sides = [(buckets_of(window.source.words), buckets_of(window.target.words)) for window in windows]
-    norms = []
-    for offset in offsets:
-        covariance = np.zeros((N_BUCKETS, N_BUCKETS), np.float32)
-        n_lines = 0
-        for window, (source, target) in zip(windows, sides, strict=True):
-            shift = window.source.first + offset - window.target.first  # of indices
-            start, end = max(0, -shift), min(len(source), len(target) - shift)
-            if start < end:
-                covariance += source[start:end].T @ target[start + shift : end + shift]
-                n_lines += end - start
-        norms.append(float((covariance**2).sum()) / max(n_lines, 1))
-    return np.array(norms)
-
-
-def are_related(source: Sequence[str], target: Sequence[str]) -> bool:
-    """Whether the words of lines with the same number depend on each other more than those of other lines."""
-    sides = []
-    for texts in (source[:N_TESTED], target[:N_TESTED]):
-        sizes = np.array([len(text) for text in texts], np.int64)
-        sides.append(Lines(0, alignment.words_of(texts), sizes))
-    reach = min(len(source) // 4, N_OTHERS // 2)
-    norms = dependence([Window(*sides)], range(-reach, reach + 1))
-    others = np.delete(norms, reach)
-    median = np.median(others)
-    spread = lengths.NORMAL * np.median(np.abs(others - median))
-    return bool(norms[reach] - median > MIN_DEPENDENCE * spread)
-
-
-def buckets_of(words: Words) -> NDArray[np.float32]:
-    """Which buckets the words of each line are in, standardized over the lines: (n, N_BUCKETS)."""
-    counts = np.zeros((len(words), N_BUCKETS), np.float32)
-    rows, columns = np.nonzero(words)
-    counts[rows, words[rows, columns] % N_BUCKETS] = 1
-    counts -= counts.mean(0)
-    return np.asarray(counts / np.maximum(counts.std(0), MIN_SPREAD), np.float32)
-
-
-def learn_pairs(survey: Survey) -> tuple[list[tuple[int, int]], Evidence] | None:
-    """Find lines that belong together without knowing any.
-
-    Returns:
-        Pairs of line numbers from 0, in all windows of the corpus, and the evidence of the lexicon that they teach;
-        None if the two sides seem to be unrelated.
-    """
-    offsets = offsets_of(survey)
-    windows = windows_of(survey, offsets)
-    offset = offsets[int(dependence(windows, offsets).argmax())]
-    runs = [[clipped(Run(window.lines.start, window.lines.stop, offset), window)] for window in windows]
-    comparison = learn_comparison(windows, runs)
-    for _ in range(MAX_ROUNDS):
-        if comparison is None:
-            return None
-        before, runs = runs, [comparison.runs(window, offsets) for window in windows]
-        if runs == before:
-            break
-        comparison = learn_comparison(windows, runs)
-    if comparison is None or comparison.evidence.contrast < alignment.MIN_CONTRAST:
-        return None
-    pairs = [(line, line + run.offset) for of_window in runs for run in of_window for line in range(run.start, run.end)]
-    return pairs, comparison.evidence
-
-
-def clipped(run: Run, window: Window) -> Run:
-    """The part of a run whose target lines are in the window."""
-    start = max(run.start, window.target.first - run.offset)
-    end = min(run.end, window.target.first + len(window.target.sizes) - run.offset)
-    return replace(run, start=start, end=max(start, end))
-
-
-def learn_comparison(windows: Sequence[Window], runs: Sequence[Sequence[Run]]) -> Comparison | None:
-    """Learn from the pairs of the runs of each window; None if they are too few."""
-    words: tuple[list[Words], list[Words]] = ([], [])
-    sizes: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
-    for window, runs_of_window in zip(windows, runs, strict=True):
-        for run in runs_of_window:
-            for side, lines, offset in ((0, window.source, 0), (1, window.target, run.offset)):
-                start = run.start + offset - lines.first
-                words[side].append(lines.words[start : start + len(run)])
-                sizes[side].append(lines.sizes[start : start + len(run)])
-    if sum(len(part) for part in words[0]) < MIN_PAIRS:
-        return None
-    source, target = np.concatenate(words[0]), np.concatenate(words[1])
-    source_sizes, target_sizes = np.concatenate(sizes[0]), np.concatenate(sizes[1])
-    lexicon = alignment.learn(source, target)
-    usual = lengths.learn(source_sizes, target_sizes)
-    half = len(source) // 2  # a line and one half a corpus away are unrelated
-    paired, unrelated = (
-        np.stack([alignment.agreement(source, other, lexicon), usual.z(source_sizes, other_sizes)])
-        for other, other_sizes in (
-            (target, target_sizes),
-            (np.roll(target, half, 0), np.roll(target_sizes, half)),
-        )
-    )
-    return Comparison(lexicon, usual, alignment.weigh(paired, unrelated))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from nmt.corpus import alignment, pairing
+from nmt.corpus import alignment, bootstrap
 from nmt.corpus.alignment import SWITCH, words_of
 from nmt.corpus.check import check
 from nmt.corpus.pairing import Lines, Run, Window, likeliest_runs, without_crossings
@@ -175,7 +175,7 @@ def test_different_numbers_of_lines_that_are_too_few_to_be_paired_are_refused(tm
 
 
 def test_a_long_corpus_is_learned_from_windows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(pairing, "WINDOW", 150)
+    monkeypatch.setattr(bootstrap, "WINDOW", 150)
     source, target = map(list, zip(*grammar_pairs(3000), strict=True))
     del target[45:50]
     files = write_sides(tmp_path, source, target)
