@@ -6,6 +6,7 @@ csv, json, polib and translate-toolkit would write the whole file anew, with oth
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from nmt.documents.html import BLOCK, VOID, Parser, constructs
 from nmt.documents.markup import Format, Part, Segment
@@ -18,8 +19,8 @@ JSON_KEY = re.compile(r"\s*:")
 PO_STRING = r'"(?:[^"\\\r\n]|\\[^\r\n])*"'
 PO_LINE = re.compile(
     rf"""[ \t]*(?:(?P<comment>\#[^\n]*)?
-    | (?P<name>msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)[ \t]*
-      (?P<value>{PO_STRING}(?:[ \t]*\r?\n[ \t]*{PO_STRING})*)[ \t]*)
+    | (?P<name>domain|msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)[ \t]*
+      (?P<value>{PO_STRING}(?:[ \t\r\n]*{PO_STRING})*)[ \t]*)
     (?:\r?\n|\Z)""",
     re.VERBOSE,
 )
@@ -28,7 +29,6 @@ PO_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))")
 PO_ESCAPED = str.maketrans({character: f"\\{name}" for name, character in PO_ESCAPES.items()})
 TAG = re.compile(r"</?[^\s/>]+")
 HTML_NAMES = BLOCK | VOID  # of tags that need no partner
-FUZZY = re.compile(r"#,.*\bfuzzy\b")
 
 
 def parts_of(text: str, encode: Callable[[str], str]) -> list[Part]:
@@ -121,46 +121,80 @@ def parse_json(text: str) -> list[Part]:
     return [*parts, text[at:]]
 
 
+@dataclass
+class PoMessage:
+    """A message of a PO file: the comments before it, and its values such as msgid, as matches of `PO_LINE`."""
+
+    comments: list[str] = field(default_factory=list)
+    values: list[re.Match[str]] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self.values) and self.values[-1]["name"].startswith("msgstr")
+
+    @property
+    def is_fuzzy(self) -> bool:
+        """Whether one of its lines of flags has `fuzzy`; gettext 0.23 and later also write flags after `#=`."""
+        flags = [re.split(r"[\s,]+", comment[2:]) for comment in self.comments if comment.startswith(("#,", "#="))]
+        return any("fuzzy" in names for names in flags)
+
+
 def parse_po(text: str) -> list[Part]:
     """Return the parts of a PO file: each empty or fuzzy `msgstr` is translated from its `msgid`.
 
     Plural forms come from `msgid_plural`, the first of several from `msgid`. Raises ValueError for what is no PO file.
     """
     parts, at = list[Part](), 0
-    for entry in po_entries(text):
-        values = {found["name"]: po_text(found["value"]) for found in entry if found["name"]}
-        is_fuzzy = any(FUZZY.match(found["comment"] or "") for found in entry)
-        for found in entry:
-            name = found["name"] or ""
-            if name.startswith("msgstr") and values["msgid"] and (is_fuzzy or not values[name]):
-                is_plural = "msgid_plural" in values and (name != "msgstr[0]" or "msgstr[1]" not in values)
-                new = parts_of(values["msgid_plural" if is_plural else "msgid"], lambda s: s.translate(PO_ESCAPED))
-                parts += [text[at : found.start("value") + 1], *new, '"']
-                at = found.end("value")
+    for message in po_messages(text):
+        texts = {value["name"]: po_text(value["value"]) for value in message.values}
+        if not texts["msgid"]:  # the header of the file
+            continue
+        for value in message.values:
+            name = value["name"]
+            if name.startswith("msgstr") and (message.is_fuzzy or not texts[name]):
+                is_plural = "msgid_plural" in texts and (name != "msgstr[0]" or "msgstr[1]" not in texts)
+                source = texts["msgid_plural" if is_plural else "msgid"]
+                parts += [text[at : value.start("value") + 1], *parts_of(source, po_escaped), '"']
+                at = value.end("value")
     return [*parts, text[at:]]
 
 
-def po_entries(text: str) -> list[list[re.Match[str]]]:
-    """The comments and the named values of each message; it ends with its last msgstr."""
-    entries, at, is_complete = [list[re.Match[str]]()], int(text.startswith("\ufeff")), False
+def po_messages(text: str) -> list[PoMessage]:
+    """The messages of a PO file that are in use. A message ends with its last msgstr.
+
+    Comments belong to what follows: a message, an obsolete message, whose lines begin with `#~`, or a domain.
+    """
+    messages, at = [PoMessage()], int(text.startswith("\ufeff"))
     while at < len(text):
-        found = PO_LINE.match(text, at)
-        if not found:
+        line = PO_LINE.match(text, at)
+        if not line:
             raise ValueError(f"line {line_number(text, at)} is no comment, name or string")
-        at, name = found.end(), found["name"] or ""
-        if name or found["comment"]:
-            if is_complete and not name.startswith("msgstr["):
-                entries.append([])
-            entries[-1].append(found)
-            is_complete = name.startswith("msgstr")
-    entries = [entry for entry in entries if any(found["name"] for found in entry)]
-    if not entries and text.strip():
+        at = line.end()
+        name, comment = line["name"] or "", line["comment"] or ""
+        if name == "domain" or comment.startswith("#~"):
+            messages.append(PoMessage())  # the comments so far are not those of the next message
+            continue
+        if messages[-1].is_complete and (comment or name) and not name.startswith("msgstr["):
+            messages.append(PoMessage())
+        if comment:
+            messages[-1].comments.append(comment)
+        if name:
+            messages[-1].values.append(line)
+
+    messages = [message for message in messages if message.values]
+    if not messages and text.strip():
         raise ValueError("it has no msgid")
-    for entry in entries:
-        names = [found["name"] for found in entry if found["name"]]
-        if names.count("msgid") != 1 or not names[-1].startswith("msgstr"):
-            raise ValueError(f"the message at line {line_number(text, entry[0].start())} needs one msgid and a msgstr")
-    return entries
+    for message in messages:
+        names = [value["name"] for value in message.values]
+        if names.count("msgid") != 1 or not message.is_complete:
+            number = line_number(text, message.values[0].start("name"))
+            raise ValueError(f"the message at line {number} needs one msgid and a msgstr")
+    return messages
+
+
+def po_escaped(text: str) -> str:
+    """A text as the value of a PO file has it between its quotes."""
+    return text.translate(PO_ESCAPED)
 
 
 def po_text(value: str) -> str:

@@ -79,6 +79,8 @@ HEADER = '# Titel\nmsgid ""\nmsgstr ""\n"Plural-Forms: nplurals=2;\\n"\n\n'
             'msgstr[0] "TAG"\nmsgstr[1] "TAGE"\nmsgstr[2] "TAGE"\n',
         ),
         ('msgid "Tag"\nmsgid_plural "Tage"\nmsgstr[0] ""\n\n', 'msgstr[0] "TAGE"\n\n'),
+        ('msgid "not fuzzy"\nmsgstr "a"\n#, fuzzy', None),
+        ('#, fuzzy-range, no-fuzzy\n# this is fuzzy\nmsgid "da"\nmsgstr "there"\n', None),
     ],
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -90,6 +92,35 @@ def test_messages_of_po(source: str, expected: str | None, end: str) -> None:
     assert [line for line in found.splitlines() if line[0:1] in "#"] == [
         line for line in source.splitlines() if line[0:1] in "#"
     ]
+
+
+FINISHED = 'msgid "da"\nmsgstr "there"\n'
+STAYS = [  # entries of PO files in which nothing is translated
+    FINISHED,
+    f"#. seen\n#: a.c:1\n#, c-format\n{FINISHED}",
+    '#, fuzzy\n#~ msgid "da"\n#~ msgstr "gone"\n',
+    '# old\n#, fuzzy\n#~| msgid "older"\n#~ msgid "da"\n#~ msgid_plural "ds"\n#~ msgstr[0] ""\n',
+    '#, fuzzy\ndomain "menu"\n',
+    "# a note\n",
+]
+TRANSLATED = [  # entries before and after the translation
+    ('msgctxt "k"\nmsgid "da"\nmsgstr ""\n', 'msgctxt "k"\nmsgid "da"\nmsgstr "DA"\n'),
+    (f"#, c-format\n#, fuzzy\n{FINISHED}", '#, c-format\n#, fuzzy\nmsgid "da"\nmsgstr "DA"\n'),
+    ('#, fuzzy\n#| msgid "a"\nmsgid ""\n"b"\nmsgstr ""\n"x"\n', '#, fuzzy\n#| msgid "a"\nmsgid ""\n"b"\nmsgstr "B"\n'),
+    (
+        'msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\nmsgstr[1] "x"\n',
+        'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "A"\nmsgstr[1] "x"\n',
+    ),
+]
+ENTRIES = st.sampled_from([*((entry, entry) for entry in STAYS), *TRANSLATED])
+
+
+@given(st.lists(ENTRIES), st.sampled_from(["", "\n"]), st.sampled_from(["\n", "\r\n"]))
+def test_flags_of_po_belong_to_the_entry_after_them(entries: list[tuple[str, str]], blank: str, end: str) -> None:
+    """A finished message stays as it is, whatever fuzzy and obsolete entries are beside it."""
+    source = HEADER + blank.join(before for before, _ in entries)
+    expected = HEADER + blank.join(after for _, after in entries)
+    assert echoed(source.replace("\n", end), PO) == expected.replace("\n", end)
 
 
 @pytest.mark.parametrize(
