@@ -63,6 +63,7 @@ def set_environment_variables(threads: int = 0) -> None:
       variable is GOMP_SPINCOUNT (iterations) on Linux, KMP_BLOCKTIME (milliseconds) on macOS and Windows.
     - oneDNN and torch cache 128 compiled bf16 matmuls instead of 1,024; a step of training needs about 30.
     - OMP_NUM_THREADS is `threads`. With 0, only an invalid value is replaced, because CTranslate2 fails on it.
+    - MKL would lower `threads` to the number of cores, and torch does what MKL does.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "20000")
@@ -71,6 +72,8 @@ def set_environment_variables(threads: int = 0) -> None:
         os.environ.setdefault(name, "128")
     if threads or not os.environ.get("OMP_NUM_THREADS", "1").split(",")[0].isdecimal():
         os.environ["OMP_NUM_THREADS"] = str(threads or usable_cores())
+    if threads:
+        os.environ.setdefault("MKL_DYNAMIC", "FALSE")
 
 
 def prepare_torch() -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 from unittest import mock
 
 from nmt.decode.align import MIN_SHARE, Links
-from nmt.decode.segments import TextHypothesis, Translation
+from nmt.decode.segments import Line, TextHypothesis, Translation
 from nmt.decode.translator import Translator
 from nmt.documents.files import translate_path
 from nmt.documents.markup import Format, MarkupTranslator
@@ -23,10 +23,11 @@ class Echo:
         self.change = change
         self.sentences: list[str] = []  # that were translated
 
-    def translate_lines(self, lines: Iterable[str], **_: Any) -> Iterator[Translation]:
+    def translate_lines(self, lines: Iterable[str | Line], **_: Any) -> Iterator[Translation]:
         for line in lines:
-            self.sentences.append(line)
-            yield Translation(line, [TextHypothesis([], [], 0.0, [], self.change(line))])
+            sentence = line if isinstance(line, str) else line.text
+            self.sentences.append(sentence)
+            yield Translation(sentence, [TextHypothesis([], [], 0.0, [], self.change(sentence))])
 
 
 def in_order(

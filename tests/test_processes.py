@@ -11,7 +11,7 @@ from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun, environment, out_lines
 
 import nmt
 from nmt.cli.options import load_translator
-from nmt.processes import child_variables, prepare_torch, set_environment_variables
+from nmt.processes import child_variables, prepare_torch, set_environment_variables, usable_cores
 
 # Libraries that nmt, its children and Python's own machinery for children import.
 NAMES = ("sentencepiece", "uuid", "multiprocessing", "struct", "json", "numpy", "torch", "typer", "sitecustomize")
@@ -51,6 +51,15 @@ def test_a_policy_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     set_environment_variables(3)
     assert os.environ.items() >= {"LRU_CACHE_CAPACITY": "7", "OMP_NUM_THREADS": "3"}.items()
     assert "GOMP_SPINCOUNT" not in os.environ
+
+
+def test_threads_may_be_more_than_cores() -> None:
+    """Then three replicas can train where a run of three is resumed on two cores."""
+    n = usable_cores() + 1
+    program = "from nmt.processes import set_environment_variables\n"
+    program += f"set_environment_variables({n})\nimport torch\nprint(torch.get_num_threads())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == n
 
 
 @pytest.mark.parametrize("engine", ["ctranslate2", "torch"])

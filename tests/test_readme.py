@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+import zipfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -223,6 +224,12 @@ def desk(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(five_run.source_file, home / part)
     (home / "terms.tsv").write_text("Hund\thound\n")
     (home / "shop.csv").write_text("id,description\n1,Hund\n")
+    (home / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nHund\n")
+    (home / "app.po").write_text('msgid "Hund"\nmsgstr ""\n')
+    with zipfile.ZipFile(home / "report.docx", "w") as archive:
+        archive.writestr(
+            "word/document.xml", "<w:document xmlns:w='w'><w:p><w:r><w:t>Hund</w:t></w:r></w:p></w:document>"
+        )
     return home
 
 

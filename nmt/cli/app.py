@@ -136,8 +136,8 @@ def main() -> None:
                 print(f"\nNext: {printable(suggestion)}", file=sys.stderr)
             sys.exit(2)
         path = error.ctx.command_path if error.ctx else "nmt"
-        dash = "; put -- before a TEXT that begins with a dash" if path == "nmt translate" else ""
-        fail(InputError(" ".join(error.format_message().split()), hint=f"`{path} --help` lists what is allowed{dash}"))
+        message = " ".join(error.format_message().split())
+        fail(InputError(message, hint=usage_hint(path, message)))
     except BrokenPipeError:
         close_stdout()
     except NmtError as error:
@@ -148,6 +148,14 @@ def main() -> None:
         if error.filename is not None:  # for example a name that is too long, or no access
             fail(InputError(f"cannot use {error.filename}: {error.strerror}", hint="check the path and permissions"))
         fail(OutputError(f"cannot write the output: {error.strerror}", hint="check that the disk is not full"))
+
+
+def usage_hint(path: str, message: str) -> str:
+    """What to do about wrong arguments of a command, such as `nmt translate`, whose TEXT is easily mistaken."""
+    if path == "nmt translate" and "extra argument" in message:
+        return "put a sentence in quotes; to translate several documents, give their folder"
+    dash = "; put -- before a TEXT that begins with a dash" if path == "nmt translate" else ""
+    return f"`{path} --help` lists what is allowed{dash}"
 
 
 def fail(error: NmtError) -> NoReturn:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from nmt.cli import options, streams
+from nmt.cli.source import check_sentence
 from nmt.errors import InputError
 
 
@@ -33,6 +34,7 @@ def explain(
     RUN/growth.html, which shows the sentence along training (train.snapshots); -m may name several runs, to see them
     beside each other in growth.html.
     """
+    check_sentence(text)
     if as_json and open_page:
         raise InputError("--open shows the page, which --json does not write", hint="leave out one of them")
     if growth:

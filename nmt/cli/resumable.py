@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from nmt.decode.translator import Translator
     from nmt.documents.markup import MarkupTranslator
 
+WINDOW = 250  # lines that are translated together, and anew if the command is interrupted among them
+
 
 def checked_files(source: Path | None, output: Path | None) -> tuple[Path, Path]:
     """Return input and output. Raises InputError if one is no file: it could not be resumed."""
@@ -43,7 +45,7 @@ def rewrite(
 ) -> None:
     """Translate the lines of a file; `arguments` are those of `translate_lines`, `render` returns an output line.
 
-    With `n_before=1`, the model reads the last finished line before the next one.
+    With `n_before=1`, the model reads the line before each line, so the window before is translated again, too.
     `models` are the paths that the translator was loaded from; `settings` is what the output depends on besides files,
     models and search options, as JSON values.
     """
@@ -55,10 +57,13 @@ def rewrite(
     option = sha256(json.dumps({**arguments["options"].model_dump(), **settings}).encode())  # a glossary is long
     origin = {"input": hash_file(source), "model": " ".join(of_models), "option": option}
     with resumed_output(output, origin) as (out, n_done):
-        first = max(n_done - n_before, 0)
-        lines = islice(iter_lines([source]), first, None)
-        translations = translator.translate_lines(lines, first=first + 1, **arguments)
-        for translation in streams.with_bar(islice(translations, n_done - first, None), n_lines, n_done):
+        # The window that was interrupted is translated as a whole, because scores and bf16 depend on a line's batch.
+        window = arguments.get("window", WINDOW)
+        n_skipped = max(n_done // window - n_before, 0) * window
+        lines = islice(iter_lines([source]), n_skipped, None)
+        arguments = {**arguments, "window": window, "fixed_windows": True, "first": n_skipped + 1}
+        translations = islice(translator.translate_lines(lines, **arguments), n_done - n_skipped, None)
+        for translation in streams.with_bar(translations, n_lines, n_done):
             out.write(render(translation).encode() + b"\n")
             out.flush()  # so that --resume after a kill loses nothing
 

@@ -1,10 +1,10 @@
 """`nmt translate`."""
 
 import json
-import os
 import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -12,17 +12,57 @@ from pydantic_core import to_jsonable_python
 
 from nmt.cli import options, streams
 from nmt.cli.resumable import checked_files, rewrite
-from nmt.documents import SUFFIXES
+from nmt.cli.source import Source, source_of
+from nmt.documents import ZIPPED
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from nmt.decode.segments import Translation
+    from nmt.decode.segments import TextHypothesis, Translation
     from nmt.decode.translator import Translator
     from nmt.documents.markup import MarkupTranslator
+    from nmt.text.lines import Pause
 
 Markup = Literal["text", "html", "markdown"]
+
+
+@dataclass(frozen=True)
+class LineOptions:
+    """The options that lines and texts have, but documents have not; the fields are as in `translate`."""
+
+    markup: Markup
+    prefix: str
+    n_best: int
+    json_lines: bool
+    scores: bool
+    min_confidence: float | None
+    stream: bool
+
+    @property
+    def given(self) -> list[str]:
+        """The names of the options that are not as by default."""
+        is_given = {
+            "--format": self.markup != "text",
+            "--prefix": self.prefix != "",
+            "--n-best": self.n_best > 1,
+            "--json": self.json_lines,
+            "--scores": self.scores,
+            "--min-confidence": self.min_confidence is not None,
+            "--stream": self.stream,
+        }
+        return [name for name, given in is_given.items() if given]
+
+    @property
+    def needs_scores(self) -> bool:
+        return self.scores or self.json_lines or self.min_confidence is not None
+
+    def check(self) -> None:
+        """Raise InputError if they do not go together."""
+        if self.n_best > 1 and not self.json_lines:
+            raise InputError("several hypotheses do not fit on one line", hint="add --json")
+        plain_only = {"--json", "--scores", "--min-confidence", "--prefix"}
+        if self.markup != "text" and plain_only.intersection(self.given):
+            names = "--json, --scores, --min-confidence and --prefix"
+            raise InputError(f"--format {self.markup} goes with none of {names}", hint="leave them out")
 
 
 def translate(
@@ -78,22 +118,23 @@ def translate(
     .md, .html, .txt, subtitles (.srt, .vtt), or a table of strings (.csv, .json, .po, .xliff); of a folder, those in it
     and below. On a terminal, nmt translate shows a prompt.
     """
-    document = document_of(text)
-    text = checked_text(None if document else text, input_file)
-    others = [input_file, json_lines, scores, min_confidence is not None, prefix, markup != "text"]
-    others += [resume and not (document and document.is_dir())]
-    check_document(document, output, column, bilingual=bilingual, others=any(others))
-    if n_best > 1 and not json_lines:
-        raise InputError("several hypotheses do not fit on one line", hint="add --json")
-    if markup != "text" and (json_lines or scores or prefix or min_confidence is not None):
-        names = "--json, --scores, --min-confidence and --prefix"
-        raise InputError(f"--format {markup} goes with none of {names}", hint="leave them out")
-    protected: Sequence[re.Pattern[str]] = []
-    if protect or protect_placeholders:
-        from nmt.text.placeholders import patterns_of  # imported late: its expressions take 15 ms to compile
-
-        protected = patterns_of(protect or [])
-    files = checked_files(input_file, output) if resume and not document else None
+    # What the arguments mean, and whether they go together.
+    source = source_of(text, input_file, output)
+    of_lines = LineOptions(
+        markup=markup,
+        prefix=prefix,
+        n_best=n_best,
+        json_lines=json_lines,
+        scores=scores,
+        min_confidence=min_confidence,
+        stream=stream,
+    )
+    of_lines.check()
+    check_output(source, output)
+    check_documents(source, of_lines.given, column=column, bilingual=bilingual, resume=resume)
+    # Only a folder or a file of lines can be resumed.
+    resumed_files = checked_files(input_file, output) if resume and not source.is_document else None
+    protected = patterns_to_protect(protect or [], protect_placeholders)
     search = options.search_options(
         temperature=temperature,
         top_k=top_k,
@@ -102,54 +143,111 @@ def translate(
         beam=n_best if sample and beam is None else beam,
         sample=sample,
         n_best=n_best,
-        scores=scores or json_lines or min_confidence is not None,
+        scores=of_lines.needs_scores,
         alpha=alpha,
         max_length_a=None if max_length is None else 0.0,
         max_length_b=max_length,
     )
+
+    # The model, and the options that only a loaded model can check.
     paths, translator = options.load_translator(model, device, precision, engine, languages=languages)
     translator.encode_prefix(prefix)  # an invalid prefix raises before output is written
     translator.protected = protected or translator.protected
-    arguments: dict[str, Any] = {"batch_size": batch_size, "prefix": prefix} | ({"window": 1} if stream else {})
-    arguments["options"] = translator.with_options(**search, glossary=options.terms_of(glossary, translator, engine))
-    if document and output:
+    terms = options.terms_of(glossary, translator, engine)
+    arguments: dict[str, Any] = {"batch_size": batch_size, "options": translator.with_options(**search, glossary=terms)}
+
+    # A document or a folder: its reader and writer take over.
+    if source.path is not None and output is not None and source.is_document:
         from nmt.documents.files import translate_path
 
         arguments |= {"watch": streams.with_bar, "column": column, "bilingual": bilingual}
-        translate_path(translator, document, output, resume=resume, **arguments)
+        translate_path(translator, source.path, output, resume=resume, **arguments)
         return
+
+    # Lines: each is translated, rendered and written.
+    arguments["prefix"] = prefix
+    if stream:
+        arguments["window"] = 1
     writer = translator if markup == "text" else of_markup(translator, markup)
-    render = renderer(translator, min_confidence, json_lines=json_lines, scores=scores)
-    if files:
+    render = renderer(translator, of_lines)
+    if resumed_files:
+        # What the output depends on besides files, models and search options.
         settings = {"prefix": prefix, "json": json_lines, "scores": scores, "format": markup}
         settings |= {"precision": precision, "engine": engine, "min_confidence": min_confidence}
-        settings |= {"protect": [one.pattern for one in protected], "languages": languages}
-        rewrite(*files, paths, writer, translator.config.data.context, arguments, settings, render)
-        return
-    lines = streams.open_input(input_file) if text is None else text.split("\n")
-    n_lines = None if text is not None else streams.bar_length(input_file, output)
+        settings |= {"protect": [pattern.pattern for pattern in protected], "languages": languages}
+        rewrite(*resumed_files, paths, writer, translator.config.data.context, arguments, settings, render)
+    else:
+        write_lines(writer, source, output, arguments, render)
+
+
+def check_output(source: Source, output: Path | None) -> None:
+    """Raise InputError if a document has no output file, or if lines would be written to a document."""
+    if source.is_document and output in (None, streams.DASH):
+        name = f"FILE{source.path.suffix}" if source.path and source.kind == "document" else "FOLDER"
+        message = f"the translation of {source.path} needs a file or a folder"
+        raise InputError(message, hint=f"add -o {name}; to translate the name itself, pipe it in")
+    if not source.is_document and output is not None and output.suffix.lower() in ZIPPED:
+        message = f"{output} is named as a document, but lines of text would be written to it"
+        raise InputError(message, hint=f"nmt translate FILE{output.suffix} -o NEW{output.suffix}")
+
+
+def check_documents(source: Source, of_lines: list[str], *, column: str, bilingual: bool, resume: bool) -> None:
+    """Raise InputError for an option of documents without one, or for one `of_lines`, or --resume, with a document."""
+    is_csv = source.kind == "document" and source.path is not None and source.path.suffix.lower() == ".csv"
+    if bilingual and source.kind != "document":
+        raise InputError("--bilingual is for a document", hint="nmt translate FILE.docx -o FILE.tmx --bilingual")
+    if column and not is_csv and source.kind != "folder":
+        raise InputError("--column is for a .csv file", hint="nmt translate FILE.csv --column NAME -o NEW.csv")
+    if source.is_document and of_lines:
+        message = f"{source.path} is a {source.kind}: {', '.join(of_lines)} would have no effect"
+        raise InputError(message, hint="leave it out; to translate the lines of a file: -i FILE")
+    if source.kind == "document" and resume:
+        message = f"--resume is for lines and folders, and {source.path} is a document"
+        raise InputError(message, hint="leave it out: a document is translated as a whole")
+
+
+def patterns_to_protect(protect: list[str], protect_placeholders: bool) -> "Sequence[re.Pattern[str]]":
+    """Return the patterns of --protect and --protect-placeholders; none without these options."""
+    if not protect and not protect_placeholders:
+        return []
+    from nmt.text.placeholders import patterns_of  # imported late: its expressions take 15 ms to compile
+
+    return patterns_of(protect)
+
+
+def write_lines(
+    writer: "Translator | MarkupTranslator",
+    source: Source,
+    output: Path | None,
+    arguments: dict[str, Any],
+    render: "Callable[[Translation], str]",
+) -> None:
+    """Translate the lines of a text, of a file or of stdin; see `resumable.rewrite` for the arguments."""
+    lines: Iterable[str | Pause]
+    if source.kind == "text":
+        lines, n_lines = source.text.split("\n"), None
+    else:
+        lines, n_lines = streams.open_input(source.path), streams.bar_length(source.path, output)
     with streams.open_output(output) as out:
         # Flushed after each window, so that a pipe's reader gets the lines as soon as they are translated.
         translations = writer.translate_lines(lines, **arguments, after_window=out.flush)
-        for line in map(render, streams.with_bar(translations, n_lines)):
-            out.write(line.encode() + b"\n")
+        for translation in streams.with_bar(translations, n_lines):
+            out.write(render(translation).encode() + b"\n")
 
 
-def renderer(
-    translator: "Translator", min_confidence: float | None, *, json_lines: bool, scores: bool
-) -> "Callable[[Translation], str]":
-    """Return a function that formats a translation as a line; with `min_confidence`, it logs doubtful lines."""
+def renderer(translator: "Translator", of_lines: LineOptions) -> "Callable[[Translation], str]":
+    """Return a function that formats a translation as a line; with --min-confidence, it logs doubtful lines."""
 
-    def render(found: "Translation") -> str:
+    def render(translation: "Translation") -> str:
         reasons = None
-        if min_confidence is not None:
+        if of_lines.min_confidence is not None:
             from nmt.decode.confidence import doubts
 
-            reasons = doubts(translator, found, min_confidence)
-        if json_lines:
-            return as_json(found, translator, reasons)
-        best = found.hypotheses[0]
-        return f"{best.score:.4f}\t{best.text}" if scores else best.text
+            reasons = doubts(translator, translation, of_lines.min_confidence)
+        if of_lines.json_lines:
+            return as_json(translation, translator, reasons)
+        best = translation.hypotheses[0]
+        return f"{best.score:.4f}\t{best.text}" if of_lines.scores else best.text
 
     return render
 
@@ -163,53 +261,31 @@ def of_markup(translator: "Translator", markup: Markup) -> "MarkupTranslator":
     return MarkupTranslator(translator, HTML if markup == "html" else MARKDOWN)
 
 
-def document_of(text: str | None) -> Path | None:
-    """Return the document or the folder that TEXT names, if it is one."""
-    is_document = text is not None and text.lower().endswith(SUFFIXES) and os.path.isfile(text)  # noqa: PTH113
-    return Path(text) if text and (is_document or os.path.isdir(text)) else None  # noqa: PTH112
-
-
-def check_document(document: Path | None, output: Path | None, column: str, *, bilingual: bool, others: bool) -> None:
-    """Raise InputError if options do not go with a document or a folder, or if there is none for them."""
-    is_folder = document is not None and document.is_dir()
-    if bilingual and (document is None or is_folder):
-        raise InputError("--bilingual is for a document", hint="nmt translate FILE.docx -o FILE.tmx --bilingual")
-    if column and not is_folder and (document is None or document.suffix.lower() != ".csv"):
-        raise InputError("--column is for a .csv file", hint="nmt translate FILE.csv --column NAME -o NEW.csv")
-    if document and (output in (None, streams.DASH) or others):
-        hint = "-o says where; leave out --input, --json, --scores, --min-confidence and such; --resume is for folders"
-        raise InputError(f"the translation of {document} needs a file or a folder", hint=hint)
-
-
-def checked_text(text: str | None, input_file: Path | None) -> str | None:
-    """Return TEXT with bad UTF-8 replaced. Raises InputError if there is an input file too, or if TEXT names a file."""
-    if text is None:
-        return None
-    if input_file is not None:
-        raise InputError("both a TEXT and -i were given", hint="give one of them")
-    text = text.encode(errors="surrogateescape").decode(errors="replace")
-    if os.path.isfile(text):  # noqa: PTH113 - unlike Path.is_file, False if the text is too long for a file name
-        hint = f"nmt translate -i {quote(text)}; to translate the name itself, pipe it in"
-        raise InputError(f"'{text}' is a file, not a text", hint=hint)
-    return text
-
-
 def as_json(
     translation: "Translation", translator: "Translator | None" = None, reasons: list[str] | None = None
 ) -> str:
     """Format all hypotheses with scores and pieces as JSON; with a translator, also with words and confidences."""
-    hypotheses = []
-    for found in translation.hypotheses:
-        pieces = [{"piece": p, "log_prob": log_prob} for p, log_prob in zip(found.pieces, found.log_probs, strict=True)]
-        tree: dict[str, Any] = {"text": found.text, "score": found.score, "log_prob": found.log_prob, "pieces": pieces}
-        if found.is_cut:
-            tree["cut"] = True  # at the length limit
-        if translator:
-            from nmt.decode.confidence import confidence_of, words_of
-
-            words = words_of(translator, found)
-            tree |= {"confidence": confidence_of(words), "words": [word._asdict() for word in words]}
-        hypotheses.append(tree)
-    tree = {"source": translation.source, "hypotheses": hypotheses}
-    tree |= {} if reasons is None else {"doubtful": bool(reasons), "reasons": reasons}
+    hypotheses = [hypothesis_tree(hypothesis, translator) for hypothesis in translation.hypotheses]
+    tree: dict[str, Any] = {"source": translation.source, "hypotheses": hypotheses}
+    if reasons is not None:
+        tree |= {"doubtful": bool(reasons), "reasons": reasons}
+    # JSON has no infinity, which a log-probability may be.
     return json.dumps(to_jsonable_python(tree, inf_nan_mode="null"), ensure_ascii=False)
+
+
+def hypothesis_tree(hypothesis: "TextHypothesis", translator: "Translator | None") -> dict[str, Any]:
+    """A hypothesis as a JSON object, see `as_json`."""
+    pieces = []
+    for piece, log_prob in zip(hypothesis.pieces, hypothesis.log_probs, strict=True):
+        pieces.append({"piece": piece, "log_prob": log_prob})
+    tree: dict[str, Any] = {"text": hypothesis.text, "score": hypothesis.score, "log_prob": hypothesis.log_prob}
+    tree["pieces"] = pieces
+    if hypothesis.is_cut:
+        tree["cut"] = True  # at the length limit
+    if translator:
+        from nmt.decode.confidence import confidence_of, words_of
+
+        words = words_of(translator, hypothesis)
+        tree["confidence"] = confidence_of(words)
+        tree["words"] = [word._asdict() for word in words]
+    return tree

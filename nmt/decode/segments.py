@@ -25,7 +25,8 @@ class Line(NamedTuple):
     number: int
     text: str
     prefix: Sequence[int] = ()  # target tokens that its translation begins with
-    before: str = ""  # the line before it, for a model that was trained with `data.context`
+    before: str | None = None  # the line before it, for a model with `data.context`; None: that of the stream
+    part: int = 0  # number of this text within the line, from 0: a line of markup has several
 
 
 @dataclass
@@ -100,7 +101,7 @@ def split(lines: Sequence[Line], tokenizer: Tokenizer, max_length: int) -> list[
     found, texts = [], [as_read(line.text, tokenizer) for line in lines]
     inputs = [text for text, _ in texts]
     if tokenizer.separator is not None:
-        before = (as_read(line.before, tokenizer)[0] for line in lines)
+        before = (as_read(line.before or "", tokenizer)[0] for line in lines)
         inputs = [*map(in_context, before, inputs)]
     for line, (text, style), tokens in zip(lines, texts, tokenizer.encode_all(inputs), strict=True):
         if len(tokens) > max_length and tokenizer.separator is not None:
@@ -111,7 +112,11 @@ def split(lines: Sequence[Line], tokenizer: Tokenizer, max_length: int) -> list[
         if len(parts) > 1:
             message = "line %d has %d pieces, the model takes %d: translated in %d parts"
             log.warning(message, line.number, len(tokens), max_length, len(parts))
-        found.append([Segment(part, () if i else line.prefix, (line.number, i), style) for i, part in enumerate(parts)])
+        segments = []
+        for i, part in enumerate(parts):
+            prefix = () if i else line.prefix
+            segments.append(Segment(part, prefix, (line.number, line.part + i), style))
+        found.append(segments)
     return found
 
 

@@ -125,22 +125,24 @@ class Translator:
 
     def translate_lines(
         self,
-        lines: Iterable[str | Pause],
+        lines: Iterable[str | Line | Pause],
         options: SearchOptions | None = None,
         *,
         batch_size: int | None = None,
         prefix: str = "",
         window: int = MAX_LINES,
+        fixed_windows: bool = False,
         first: int = 1,
         after_window: Callable[[], object] = lambda: None,
     ) -> Iterator[Translation]:
         """Translate a stream of lines, in order. A warning names those that were cut off; see `naming_cut_lines`.
 
         Args:
-            lines: read one window at a time; a `Pause` ends a window.
+            lines: read one window at a time; a `Pause` ends one, a `Line` keeps its number.
             options, batch_size: the model's defaults if None.
             prefix: text that every translation must begin with.
             window: maximum lines of a window; with 1, each line is translated as soon as it is read.
+            fixed_windows: all windows have as many lines, however long they take, so that batches are always the same.
             first: number of the first line, for messages and random seeds.
             after_window: called after each window, once all its translations have been consumed.
         Raises:
@@ -153,11 +155,14 @@ class Translator:
 
         def start(chunk: list[Line]) -> Callable[[], list[Translation]]:
             nonlocal last
-            lines = [line._replace(prefix=tokens, before=one.text) for one, line in pairwise([last, *chunk])]
-            last = [last, *chunk][-1]
+            lines = list[Line]()
+            for line in chunk:
+                lines.append(line._replace(prefix=tokens, before=last.text if line.before is None else line.before))
+                last = line
             return self.start(lines, options, batch_size)
 
-        searches = start_windows(start, lines, first, batch_size, window)
+        least = window if fixed_windows else batch_size
+        searches = start_windows(start, lines, first, least, window)
         if window > 1 and self.engine_for(options).in_background:
             searches = (search for search, _ in pairwise(chain(searches, [list])))  # starts the next one before this
         with naming_cut_lines(at_once=window == 1) as take_note:
@@ -243,7 +248,7 @@ class Translator:
 
 
 def start_windows(
-    start: Callable[[list[Line]], T], lines: Iterable[str | Pause], first: int, least: int, most: int
+    start: Callable[[list[Line]], T], lines: Iterable[str | Line | Pause], first: int, least: int, most: int
 ) -> Iterator[T]:
     """Start to translate each window, and yield what `start` returns. Later windows take about `TARGET_S`.
 
@@ -259,7 +264,7 @@ def start_windows(
         first += len(window)
 
 
-def read_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list[Line] | None:
+def read_window(stream: Iterator[str | Line | Pause], first: int, n_lines: int) -> list[Line] | None:
     """Read at most `n_lines` lines, numbered from `first`; fewer if they arrive slowly, or at a `Pause`.
 
     None at the end of the stream. Empty if it begins with a `Pause`.
@@ -269,10 +274,13 @@ def read_window(stream: Iterator[str | Pause], first: int, n_lines: int) -> list
     for line in stream:
         if isinstance(line, Pause):
             return window
-        if not isinstance(line, str):
+        if isinstance(line, Line):
+            window.append(line)
+        elif isinstance(line, str):
+            window.append(Line(first + len(window), line))
+        else:
             message = f"text {first + len(window)} is {line!r:.40}, not a string"
             raise InputError(message, hint="decode bytes; leave out None")
-        window.append(Line(first + len(window), line))
         deadline = min(deadline, time.monotonic() + MAX_READ_S)
         if len(window) >= n_lines or time.monotonic() > deadline:
             break

@@ -1,3 +1,4 @@
 """Translation of text with markup and of documents."""
 
 SUFFIXES = (".csv", ".docx", ".htm", ".html", ".json", ".md", ".po", ".pptx", ".srt", ".txt", ".vtt", ".xlf", ".xliff")
+ZIPPED = (".docx", ".pptx")  # formats that are ZIP archives of XML files

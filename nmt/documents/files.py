@@ -6,7 +6,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from html import escape
 from io import BytesIO
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import language
-from nmt.decode.segments import Translation
+from nmt.decode.segments import Line, Translation
 from nmt.decode.translator import Translator
-from nmt.documents import SUFFIXES
+from nmt.documents import SUFFIXES, ZIPPED
 from nmt.documents.html import HTML, Parser
 from nmt.documents.markdown import MARKDOWN
 from nmt.documents.markup import Format, MarkupTranslator, Part, sentences_of
@@ -28,7 +28,6 @@ from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 from nmt.files import atomic_writer, check_deflated, read_capped
 
 log = logging.getLogger("nmt")
-ZIPPED = (".docx", ".pptx")
 # The members that have paragraphs. Comments and the layouts of slides are not the document's text.
 MEMBERS = re.compile(
     r"word/(document\d*|header\d*|footer\d*|footnotes|endnotes)\.xml|ppt/(slides/slide|notesSlides/notesSlide)\d+\.xml"
@@ -85,6 +84,8 @@ def translate_file(
     """
     suffix = source.suffix.lower()
     suffixes = (".tmx", ".tsv") if bilingual else (suffix,)
+    if output.is_dir():
+        raise InputError(f"{output} is a folder", hint=f"-o {output / source.with_suffix(suffixes[0]).name}")
     if output.suffix.lower() not in suffixes:
         raise InputError(f"{output} is not named as a {suffixes[0]} file", hint=f"-o {output.with_suffix(suffixes[0])}")
     with os_errors_as(InputError, f"read {source}", hint="check the path, and that you may read it"):
@@ -137,7 +138,11 @@ def translation_steps(
         for name, text in texts.items():
             with damages(title, name):
                 documents.append(markup.parse(text))
-        sentences = [sentence for parts in documents for sentence in sentences_of(parts)]
+        sentences: list[Line] | list[str]
+        if suffix == ".txt":
+            sentences = numbered_sentences(documents[0])
+        else:
+            sentences = [sentence for parts in documents for sentence in sentences_of(parts)]
         for found in watch(translator.translate_lines(sentences, **arguments), len(sentences)) if sentences else []:
             translations.append(found.text)
             yield found.source, found.text
@@ -196,6 +201,18 @@ def parse_lines(text: str) -> list[Part]:
         lines.write(line, line)
         lines.finish()
     return lines.parts
+
+
+def numbered_sentences(parts: Sequence[Part]) -> list[Line]:
+    """The sentences of plain text with the numbers of their lines, so that seeds and messages are those of lines."""
+    sentences, number = list[Line](), 1
+    for part in parts:
+        if isinstance(part, str):
+            number += part.count("\n")
+        else:
+            texts = sentences_of([part])
+            sentences += [Line(number, text, part=i) for i, text in enumerate(texts)]
+    return sentences
 
 
 TEXT, OOXML = [Format(parse_lines, str)], [BOXES, PARAGRAPHS]

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from nmt.decode.align import Links, Shares, align_for_markup
-from nmt.decode.segments import TextHypothesis, Translation
+from nmt.decode.segments import Line, TextHypothesis, Translation
 from nmt.decode.translator import Translator, read_window
 from nmt.text.lines import UNSPACED_SCRIPTS, Pause, Span
 from nmt.text.placeholders import SPAN
@@ -88,21 +88,32 @@ class MarkupTranslator:
         lines: Iterable[str | Pause],
         *,
         window: int = WINDOW,
+        fixed_windows: bool = False,
+        first: int = 1,
         after_window: Callable[[], object] = lambda: None,
         **arguments: Any,
     ) -> Iterator[Translation]:
         """Translate a stream of lines, each of them a piece of markup; see `Translator.translate_lines`."""
-        stream, n_lines, n_texts = iter(lines), 0, 0
-        while (found := read_window(stream, n_lines + 1, window)) is not None:
-            chunk = [line.text for line in found]
-            n_lines += len(chunk)
-            documents = [self.markup.parse(line) for line in chunk]
-            texts = [text for parts in documents for text in sentences_of(parts)]
-            # Sampling is seeded by the number of the text, so numbers go on from window to window.
-            translations = (one.text for one in self.translator.translate_lines(texts, first=n_texts + 1, **arguments))
-            n_texts += len(texts)
+        if fixed_windows:
+            arguments |= {"window": window, "fixed_windows": True}
+        stream, before = iter(lines), ""
+        while (chunk := read_window(stream, first, window)) is not None:
+            first += len(chunk)
+            documents = [self.markup.parse(line.text) for line in chunk]
+
+            # Each text keeps the number of its line, on which its random seed and its messages depend.
+            texts = list[Line]()
+            for line, parts in zip(chunk, documents, strict=True):
+                sentences = sentences_of(parts)
+                for part, sentence in enumerate(sentences):
+                    texts.append(Line(line.number, sentence, before=before, part=part))
+                    before = sentence
+                if not sentences:
+                    before = ""
+
+            translations = (found.text for found in self.translator.translate_lines(texts, **arguments))
             for line, text in zip(chunk, self.written(documents, translations), strict=True):
-                yield Translation(line, [TextHypothesis([], [], 0.0, [], text)])
+                yield Translation(line.text, [TextHypothesis([], [], 0.0, [], text)], line.number)
             after_window()
 
     def written(self, documents: Sequence[Sequence[Part]], translations: Iterable[str]) -> list[str]:

@@ -151,6 +151,7 @@ def parse_po(text: str) -> list[Part]:
             continue
         for value in message.values:
             name = value["name"]
+            # A finished msgstr is copied with the text around it.
             if name.startswith("msgstr") and (message.is_fuzzy or not texts[name]):
                 is_plural = "msgid_plural" in texts and (name != "msgstr[0]" or "msgstr[1]" not in texts)
                 source = texts["msgid_plural" if is_plural else "msgid"]
@@ -165,6 +166,8 @@ def po_messages(text: str) -> list[PoMessage]:
     Comments belong to what follows: a message, an obsolete message, whose lines begin with `#~`, or a domain.
     """
     messages, at = [PoMessage()], int(text.startswith("\ufeff"))
+
+    # Read line by line; a value with its strings counts as one line.
     while at < len(text):
         line = PO_LINE.match(text, at)
         if not line:
@@ -174,6 +177,7 @@ def po_messages(text: str) -> list[PoMessage]:
         if name == "domain" or comment.startswith("#~"):
             messages.append(PoMessage())  # the comments so far are not those of the next message
             continue
+        # Only further plural forms belong to a message with a msgstr.
         if messages[-1].is_complete and (comment or name) and not name.startswith("msgstr["):
             messages.append(PoMessage())
         if comment:
@@ -181,6 +185,7 @@ def po_messages(text: str) -> list[PoMessage]:
         if name:
             messages[-1].values.append(line)
 
+    # Comments alone, of obsolete messages or at the end of the file, are no message.
     messages = [message for message in messages if message.values]
     if not messages and text.strip():
         raise ValueError("it has no msgid")

@@ -11,8 +11,8 @@ from fastapi import Form, Request, UploadFile
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from nmt.documents import SUFFIXES
-from nmt.documents.files import ZIPPED, translation_steps
+from nmt.documents import SUFFIXES, ZIPPED
+from nmt.documents.files import translation_steps
 from nmt.serve import schema
 from nmt.serve.api import Api, ServedModel
 

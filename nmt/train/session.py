@@ -227,7 +227,7 @@ def check_replicas(n: int, device: torch.device) -> None:
     if n > 1 and (device.type != "cpu" or launched().n_ranks > 1):
         raise ConfigError("--replicas share a CPU", hint="for several GPUs: torchrun -m nmt train …")
     if n > (n_threads := torch.get_num_threads()):
-        raise ConfigError(f"--replicas {n} on {n_threads} threads", hint="fewer, or more --threads")
+        raise ConfigError(f"--replicas {n} on {n_threads} threads", hint=f"fewer, or --threads {n}")
 
 
 def log_training(session: Session, progress: Progress, n_replicas: int) -> None:

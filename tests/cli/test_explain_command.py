@@ -26,4 +26,6 @@ def test_explain_refuses_what_it_cannot_do(five_run: FiveRun, tmp_path: Path) ->
     one_clear_error(run_nmt("explain", "a", *model, "--json", "--open", cwd=tmp_path), 2, "--open shows the page")
     one_clear_error(run_nmt("explain", "a", *model, "--seed", 3, cwd=tmp_path), 2, "--seed applies only to sampling")
     one_clear_error(run_nmt("explain", "", *model, cwd=tmp_path), 2, "the sentence is blank")
+    one_clear_error(run_nmt("explain", "none.docx", *model, cwd=tmp_path), 2, "one sentence is needed, not the name of")
+    one_clear_error(run_nmt("explain", five_run.source_file, *model, cwd=tmp_path), 2, "one sentence is needed")
     assert not list(tmp_path.iterdir())

@@ -4,6 +4,7 @@ import random
 import re
 import zipfile
 from pathlib import Path
+from typing import Any
 from unittest import mock
 from xml.etree import ElementTree
 
@@ -13,7 +14,7 @@ from echo import echo_file
 from test_ooxml import A, B, r, root
 
 from nmt.decode.translator import Translator
-from nmt.documents import files
+from nmt.documents import ZIPPED, files
 from nmt.errors import InputError, NmtError
 
 SLIDE = f'<p:sld xmlns:p="x" xmlns:a="{A}"><a:p><a:r><a:t>{{}}</a:t></a:r></a:p></p:sld>'
@@ -54,7 +55,7 @@ def write(path: Path, members: dict[str, str]) -> None:
 
 def read(path: Path) -> list[tuple[object, ...]]:
     """The members of a document, with name, time, compression and content."""
-    if path.suffix not in files.ZIPPED:
+    if path.suffix not in ZIPPED:
         return [(path.read_bytes(),)]
     with zipfile.ZipFile(path) as archive:
         return [(one.filename, one.date_time, one.compress_type, archive.read(one)) for one in archive.infolist()]
@@ -136,7 +137,8 @@ def test_the_command_translates_documents(five_run: FiveRun, tmp_path: Path) -> 
     one_clear_error(run_nmt(*common[:3], tmp_path, "-o", tmp_path, "--bilingual"), 2, "--bilingual is for a document")
     one_clear_error(run_nmt(*common[:3], tmp_path, "-o", tmp_path), 2, "has no documents outside of")
     one_clear_error(run_nmt(*common), 2, "needs a file or a folder")
-    one_clear_error(run_nmt(*common, "-o", output, "--json"), 2, "needs a file or a folder")
+    one_clear_error(run_nmt(*common, "-o", output, "--json"), 2, "Text.TXT is a document: --json would have no effect")
+    one_clear_error(run_nmt(*common, "-o", output, "--resume"), 2, "Text.TXT is a document")
     one_clear_error(run_nmt(*common, "-o", source), 2, "would be overwritten")
     one_clear_error(run_nmt(*common, "-o", tmp_path / "a.docx"), 2, "is not named as a .txt file")
     assert out_lines(run_nmt(*common[:3], "--format", "markdown", input=b"# **12**\n")) == ["# **12**"]
@@ -164,3 +166,17 @@ def test_sentences_and_translations_are_written(translator: Translator, tmp_path
     assert first == [SOURCE[0], TARGET[0]]
     assert [segment.text for segment in ElementTree.parse(new).iter("seg")] == [*first, *second]
     assert 'srclang="zh"' in new.read_text()
+
+
+def test_samples_and_messages_of_plain_text_are_those_of_its_lines(
+    translator: Translator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = ["", SOURCE[0], "", "12", SOURCE[0], "我 昨天 " * 600]
+    (tmp_path / "a.txt").write_text("\r\n".join(lines))
+    options = translator.with_options(sample=True, beam=1, max_length_b=8)
+    arguments: dict[str, Any] = {"watch": lambda found, _: found, "options": options}
+    files.translate_file(translator, tmp_path / "a.txt", tmp_path / "b.txt", **arguments)
+    messages = [record.getMessage() for record in caplog.records]
+    expected = [found.text for found in translator.translate_lines(lines[:5], options)]
+    assert (tmp_path / "b.txt").read_text().split("\n")[:5] == expected
+    assert [message for message in messages if message.startswith("line 6 has ")]

@@ -181,3 +181,20 @@ def test_lines_without_text_are_copied_and_a_pause_is_nothing() -> None:
     found = translated([lines[0], Pause(), *lines[1:]], after_window=lambda: calls.append(1))
     assert [one.text for one in found] == lines
     assert calls == [1, 1], "a pause ends a window"
+
+
+@pytest.mark.parametrize("window", [1, 2, 10])
+def test_a_sample_depends_on_the_line_and_the_text_in_it_not_on_other_lines(window: int) -> None:
+    translator = small_translator()
+    options = translator.with_options(sample=True, beam=1, max_length_b=10)
+    plain = [one.text for one in translator.translate_lines(["a", "", "the red dog", "a cat"], options)]
+    tagged = ["<p>the dog</p><p>a cat</p>", "<hr>", "<p>the red dog</p><p>the red dog</p>", "a cat"]
+    found = [one.text for one in translated(tagged, options=options, window=window)]
+    first, second = re.fullmatch("<p>(.*)</p><p>(.*)</p>", found[2]).groups()  # type: ignore[union-attr]
+    assert first == HTML.escape(plain[2]) != second
+    assert found[3] == HTML.escape(plain[3])
+
+
+def test_messages_name_the_line_not_the_text(caplog: pytest.LogCaptureFixture) -> None:
+    translated([f"<p>a</p><p>{'the dog runs ' * 30}</p>", f"<p>{'a cat ' * 60}</p>"], first=7)
+    assert [record.getMessage()[:7] for record in caplog.records] == ["line 7 ", "line 8 "]

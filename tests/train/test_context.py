@@ -10,6 +10,8 @@ from small_run import config_of, run_training
 from nmt.config import Config, corpora_of
 from nmt.decode.segments import Translation
 from nmt.decode.translator import load
+from nmt.documents.html import HTML
+from nmt.documents.markup import MarkupTranslator
 from nmt.errors import NmtError
 from nmt.text.lines import SEPARATOR, in_context
 from nmt.train.corpora import pairs_of
@@ -46,6 +48,14 @@ def test_the_line_before_decides_what_a_pronoun_becomes(config: Config, engine: 
     lines = ["Die Frau kommt.", "Sie singt.", "", "Die Katze kommt.", "Sie singt."]
     expected = ["Die Frau comes.", "She sings.", "", "Die Katze comes.", "It sings."]
     translator = load(config.run, "cpu", engine=engine)  # type: ignore[arg-type]
+    for window in (1, 2, 100):
+        assert [found.text for found in translator.translate_lines(lines, window=window)] == expected
+
+
+def test_the_line_before_a_line_with_markup_is_read(config: Config) -> None:
+    lines = ["<p>Die Katze kommt.</p>", "Sie <b>singt</b>.", "<hr>", "<p>Die Frau kommt.</p><p>Sie singt.</p>"]
+    expected = ["<p>Die Katze comes.</p>", "It <b>sings</b>.", "<hr>", "<p>Die Frau comes.</p><p>She sings.</p>"]
+    translator = MarkupTranslator(load(config.run, "cpu"), HTML)
     for window in (1, 2, 100):
         assert [found.text for found in translator.translate_lines(lines, window=window)] == expected
 
