@@ -57,7 +57,7 @@ class Stage:
 
     part: str  # encoder, decoder or output
     name: str
-    section: str  # of the paper
+    section: str  # of the paper; empty for recurrent models
     text: str  # what happens here
     axes: str  # a letter per dimension: B, H, S, T, D, d (D/H), F (feed-forward), V
     shape: tuple[int, ...]
@@ -113,14 +113,16 @@ def record_stages(
         with Recorder(model) as seen:
             attention = model.attention(src, tgt_in)
         logits = model(src, tgt_in).float()  # (1, T, V)
-        stages = [*transformer_stages(model, seen, attention)] if isinstance(model, Transformer) else []
+        stages, section = list[Stage](), ""
+        if isinstance(model, Transformer):
+            stages, section = [*transformer_stages(model, seen, attention)], "3.4"
         probabilities = logits.softmax(-1)
         likely = probabilities[0].amax(0).topk(min(N_COLUMNS, logits.size(-1))).indices
         for name, x, text in (
             ("Logits", logits, "One number per token of the vocabulary: how well it fits as the next token."),
             ("Probabilities", probabilities, "Softmax turns the logits of each position into numbers that sum to 1."),
         ):
-            full = stage("output", name, "3.4", x, "BTV", text, pieces(likely.tolist()), name.lower())
+            full = stage("output", name, section, x, "BTV", text, pieces(likely.tolist()), name.lower())
             stages.append(replace(full, values=full.values[:, likely]))
     return stages, attention
 

@@ -161,6 +161,15 @@ def test_every_section_is_there(opened: Any) -> None:
     assert "(written)" in opened.locator("#choices tbody").inner_text()
 
 
+@pytest.mark.parametrize("opened", SCREENS, indirect=True)
+@pytest.mark.parametrize("part", ["Decoder to source", "Within the source", "Within the translation"])
+def test_no_head_of_the_overview_is_cut_off(opened: Any, part: str) -> None:
+    opened.get_by_role("button", name=part).click()
+    overview = opened.locator("#overview")
+    assert overview.get_by_role("button").count() == 1 + 2 * 4
+    assert overview.evaluate("box => box.scrollWidth <= box.clientWidth")
+
+
 def test_heads_are_chosen_by_mouse_and_read_by_keyboard(opened: Any) -> None:
     opened.get_by_role("button", name="Within the translation").click()
     opened.get_by_role("button", name="Layer 2, head 3").click()
@@ -316,6 +325,10 @@ def test_the_map_is_that_of_the_model(browser: Any, tmp_path: Path, choices: dic
         expected = {"Add & norm": 5 if s.norm == "post" else 0, "learned positions": 2 * (s.positions == "learned")}
         for part, n in (expected | {"both directions": 0} if not is_recurrent else {"both directions": 2}).items():
             assert text.count(part) == n
+        page.locator("[data-box='output logits']").press("Enter")
+        whole = page.locator("body").inner_text() + (page.locator("svg.map").get_attribute("aria-label") or "")
+        for words in ("figure 1", "Vaswani", "section", "of the paper"):
+            assert (words in whole) != is_recurrent
         absent = {"reference", *(["masks"] if is_recurrent else []), *(["attention"] if s.attention == "none" else [])}
         assert sections_of(page) == [one for one in SECTIONS if one not in absent]
         check_accessible(page)

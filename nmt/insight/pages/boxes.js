@@ -71,7 +71,8 @@ function codeOf(names) {
 function boxContent(spec, layer, stageFigure, extra, width) {
   const shown = data.stages.filter((stage) => stage.part === spec.part && stage.box === spec.box);
   const part = { encoder: "Encoder", decoder: "Decoder", output: "Output" }[spec.part];
-  const section = shown.length ? `, section ${[...new Set(shown.map((stage) => stage.section.split(",")[0]))].sort().join(", ")} of the paper` : "";
+  const sections = new Set(shown.map((stage) => stage.section.split(",")[0]).filter(Boolean)); // none of recurrent models
+  const section = sections.size ? `, section ${[...sections].sort().join(", ")} of the paper` : "";
   return [html("p", { class: "muted" }, `${part}${layer ? `, layer ${layer}` : ""}${section}${spec.part === "encoder" ? "" : ". All positions of the finished translation at once"}`),
     formulasOf(spec, data.settings).map(formula),
     shown.map((stage) => boxStage(stage, stageFigure, width)), extra, codeOf(spec.code)];

@@ -38,6 +38,11 @@ function mostAttended(t) {
 byId("source").textContent = data.source;
 byId("translation").textContent = best.text;
 byId("model").textContent = `${data.model}. Log-probability ${best.log_prob.toFixed(3)}, score ${best.score.toFixed(3)}.`;
+if (data.settings.architecture === "rnn") { // figure 1 is that of the Transformer
+  const isAttending = data.settings.attention !== "none";
+  byId("map-origin").textContent = `The layers of the recurrent model${isAttending ? " and its attention (Luong et al. 2015)" : ""}.`;
+  byId("stages-origin").textContent = " at the end";
+}
 
 function words() {
   const least = best.tokens.reduce((a, b) => (b.log_prob < a.log_prob ? b : a));
@@ -121,15 +126,15 @@ function drawAttention() {
   for (const button of byId("parts").children) button.setAttribute("aria-pressed", String(button.dataset.part === part));
   for (const button of byId("views").children) button.setAttribute("aria-pressed", String(button.dataset.lines === String(shown.lines)));
   byId("part-text").textContent = PARTS[part][1];
-  const size = Math.max(34, Math.min(64, 300 / nHeads));
+  const size = Math.max(34, Math.min(64, 260 / nHeads - 14)); // so that four fit into one row
   const select = (l, h) => () => { Object.assign(shown, { layer: l, head: h }); drawAttention(); };
   const rows = [html("div", { class: "overview-row" }, html("button", { "aria-pressed": String(layer === null),
     onclick: select(null, null) }, "Mean of all heads"))];
   for (let l = 0; l < nLayers; l++) {
-    rows.push(html("div", { class: "overview-row" }, html("span", { class: "name" }, `Layer ${l + 1}`),
-      Array.from({ length: nHeads }, (_, h) => html("button", { "aria-label": `Layer ${l + 1}, head ${h + 1}`,
-        title: `Layer ${l + 1}, head ${h + 1}`, "aria-pressed": String(l === layer && h === head), onclick: select(l, h) },
-        thumbnail(attention[part].matrix(l, 0, h), size)))));
+    rows.push(overviewRow(`Layer ${l + 1}`, Array.from({ length: nHeads }, (_, h) => html("button", {
+      "aria-label": `Layer ${l + 1}, head ${h + 1}`, title: `Layer ${l + 1}, head ${h + 1}`,
+      "aria-pressed": String(l === layer && h === head), onclick: select(l, h) },
+      thumbnail(attention[part].matrix(l, 0, h), size)))));
   }
   const focused = document.activeElement?.getAttribute("aria-label");
   put("overview", ...rows);
@@ -237,9 +242,10 @@ function stagesSection() {
         : "A row is a piece that the decoder reads, from <s> on. From this row it predicts the next piece."));
     part = stage.part;
     const nShown = stage.values.shape.at(-1), isCut = stage.shape.at(-1) > nShown;
-    const cut = isCut && stage.columns ? `, the most probable ${nShown} of ${stage.shape.at(-1)} columns` : "";
+    const cut = isCut && stage.columns ? `the most probable ${nShown} of ${stage.shape.at(-1)} columns` : "";
+    const section = stage.section ? `section ${stage.section}` : "";
     nodes.push(html("div", { class: "stage columns", style: colorsOf(stage.name) }, html("div", { class: "text" }, html("h4", {}, stage.name), html("p", {}, html("code", {}, `(${[...stage.axes].join(", ")}) = (${stage.shape.join(", ")})`)),
-      html("p", { class: "muted" }, `section ${stage.section}${cut}`), html("p", {}, stage.text)), stageFigure(stage, 640)));
+      html("p", { class: "muted" }, [section, cut].filter(Boolean).join(", ")), html("p", {}, stage.text)), stageFigure(stage, 640)));
   }
   put("stage-list", ...nodes);
 }

@@ -125,6 +125,11 @@ function thumbnail(matrix, size) {
     svg("rect", { width, height, fill: "none", stroke: "var(--line)" }), shades(matrix, cell, cell, 1));
 }
 
+// A row of the overview of heads: a layer's name, and a button for each head; buttons that find no room go below.
+function overviewRow(name, buttons) {
+  return html("div", { class: "overview-row" }, html("span", { class: "name" }, name), html("div", { class: "layer-heads" }, buttons));
+}
+
 // The columns whose labels are written: where they would overlap, that of the column with the largest value.
 function labeledColumns(matrix, cell, columns) {
   const largest = columns.map((_, c) => Math.max(...matrix.map((row) => Math.abs(row[c]) || 0)));

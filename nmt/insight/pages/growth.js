@@ -180,11 +180,11 @@ function attentionSection() {
   if (!nLayers) return;
   Object.assign(state, { layer: nLayers - 1, head: 0 });
   onShow.push((n) => {
-    put("overview", ...Array.from({ length: nLayers }, (_, layer) => html("div", { class: "overview-row" }, html("span", { class: "name" }, `Layer ${layer + 1}`),
+    put("overview", ...Array.from({ length: nLayers }, (_, layer) => overviewRow(`Layer ${layer + 1}`,
       Array.from({ length: nHeads }, (_, head) => html("button", { "aria-label": `Layer ${layer + 1}, head ${head + 1}`,
         "aria-pressed": String(layer === state.layer && head === state.head),
         onclick: () => { Object.assign(state, { layer, head }); show(state.n); byId("overview").querySelectorAll("button")[layer * nHeads + head].focus(); } },
-      thumbnail(cross.matrix(n, layer, head), 52))))));
+      thumbnail(cross.matrix(n, layer, head), 50))))));
     byId("head-name").textContent = `Layer ${state.layer + 1}, head ${state.head + 1}, step ${number(steps[n])}`;
     put("head-figure", heatMap(cross.matrix(n, state.layer, state.head), { rows: data.reference_pieces, columns: data.source_pieces, cell: 30, largest: 1,
       label: `Cross-attention of layer ${state.layer + 1}, head ${state.head + 1}`,

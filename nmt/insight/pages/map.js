@@ -237,7 +237,7 @@ function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, 
   const hideLoop = () => { for (const node of [chosen, loop, next]) node.style.display = "none"; }; // until a piece is chosen
   const label = (text, x, y, anchor = "middle") => svg("text", { class: "note muted", x, y, "text-anchor": anchor }, text);
   const inputsLabel = label(names.inputs, decoder.middle, inputEnd + 24);
-  const figure = svg("svg", { class: "map", width, height: bottom - top, viewBox: `0 ${top} ${width} ${bottom - top}`, role: "group", "aria-label": "The model, as figure 1 of the paper draws it" },
+  const figure = svg("svg", { class: "map", width, height: bottom - top, viewBox: `0 ${top} ${width} ${bottom - top}`, role: "group", "aria-label": s.architecture === "rnn" ? "The layers of the recurrent model" : "The model, as figure 1 of the paper draws it" },
     encoder.frames, decoder.frames, wires, encoder.wires, decoder.wires, Object.values(fans), chosen, loop, next, encoder.boxes, decoder.boxes, Object.values(pieces), dot,
     label(names.source, Math.max(encoder.middle, textWidth(names.source) / 2), sourceEnd + 12), inputsLabel, label(names.outputs, Math.min(...outputRows.places.map((place) => place.x)), top + 12, "start"));
   return { figure, ...pieces, fans, encoder: encoder.boxes, decoder: decoder.boxes, dot, showLoop, hideLoop };
