@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import re
 import struct
 import zipfile
@@ -52,15 +53,14 @@ def translate_path(translator: Translator, source: Path, output: Path, resume: b
     if not source.is_dir():
         translate_file(translator, source, output, **arguments)
         return
-    paths = [path for path in sorted(source.rglob("*")) if path.suffix.lower() in SUFFIXES and path.is_file()]
-    paths = [path for path in paths if not path.name.startswith("~$")]  # lock files of open Office documents
-    paths = [path for path in paths if not path.resolve().is_relative_to(output.resolve())]
+    paths = [path for path in documents_below(source) if not path.resolve().is_relative_to(output.resolve())]
     if not paths:
         raise InputError(f"{source} has no documents outside of {output}", hint=f"they end in {', '.join(SUFFIXES)}")
-    n_bad = 0
+    n_bad = n_skipped = 0
     for path in paths:
         new = output / path.relative_to(source)
         if resume and new.exists() and new.stat().st_mtime_ns >= path.stat().st_mtime_ns:
+            n_skipped += 1
             continue
         with os_errors_as(OutputError, f"make {new.parent}", hint="check that you may write there"):
             new.parent.mkdir(parents=True, exist_ok=True)
@@ -70,8 +70,27 @@ def translate_path(translator: Translator, source: Path, output: Path, resume: b
         except InputError as error:
             log.error("%s; %s", error, error.hint)
             n_bad += 1
+    if n_skipped:
+        log.info("%d of %d documents had been translated before", n_skipped, len(paths))
     if n_bad:
         raise NmtError(f"{n_bad} of {len(paths)} documents could not be translated", hint="see the errors above")
+
+
+def documents_below(folder: Path) -> list[Path]:
+    """The documents in a folder and below, sorted. Raises InputError if one of its folders cannot be read."""
+
+    def refuse(error: OSError) -> None:
+        hint = "check that you may read it, or move it away"
+        raise InputError(f"cannot read {error.filename}: {error.strerror}", hint=hint) from error
+
+    paths = []
+    for directory, _, names in os.walk(folder, onerror=refuse):
+        for name in names:
+            path = Path(directory, name)
+            is_lock = name.startswith("~$")  # of an open Office document
+            if path.suffix.lower() in SUFFIXES and path.is_file() and not is_lock:
+                paths.append(path)
+    return sorted(paths)
 
 
 def translate_file(

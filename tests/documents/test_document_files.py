@@ -1,5 +1,7 @@
 """Documents: all of a document is translated, or nothing is written."""
 
+import errno
+import os
 import random
 import re
 import zipfile
@@ -156,6 +158,34 @@ def test_a_folder_is_translated_but_for_bad_documents(tmp_path: Path, caplog: py
         assert "; --column NAME" in caplog.text
         assert new.read_text() == text
         new.write_text("kept")
+
+
+def test_a_resumed_folder_says_what_it_skips(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    for name in ("a/c.txt", "a/b/d.txt"):
+        (tmp_path / name).write_text("da")
+    caplog.set_level("INFO")
+    assert echo_file(tmp_path / "a", tmp_path / "new") == ["da", "da"]
+    (tmp_path / "new" / "c.txt").unlink()
+    assert echo_file(tmp_path / "a", tmp_path / "new", resume=True) == ["da"]
+    assert caplog.messages[-1] == "1 of 2 documents had been translated before"
+
+
+def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its documents would be missing in the output."""
+    (tmp_path / "a" / "closed").mkdir(parents=True)
+    (tmp_path / "a" / "c.txt").write_text("da")
+    scandir = os.scandir
+
+    def scan(path: str) -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    with pytest.raises(InputError, match=r"cannot read .*closed: Permission denied"):
+        echo_file(tmp_path / "a", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 def test_sentences_and_translations_are_written(translator: Translator, tmp_path: Path) -> None:
