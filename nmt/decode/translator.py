@@ -8,10 +8,8 @@ Windows also limit memory. This module does not import torch, because CTranslate
 
 import functools
 import logging
-import math
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain, pairwise
@@ -23,6 +21,7 @@ from nmt.decode import EngineName, Precision
 from nmt.decode.constraints import Constraint
 from nmt.decode.options import Engine, SearchOptions
 from nmt.decode.segments import UNSPACED, Line, Translation, join, naming_cut_lines, split
+from nmt.decode.windows import start_windows
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.files import hash_file
 from nmt.processes import prepare_torch
@@ -35,9 +34,6 @@ from nmt.text.tokenizer import Tokenizers
 log = logging.getLogger("nmt")
 
 MAX_LINES = 4_000  # of a window; in longer windows, batches have less padding
-MAX_READ_S = 1.0  # maximum time to read the other lines of a window after the first
-FIRST_LINES = 250  # lines of the first window
-TARGET_S = 5.0  # time to translate a window; on slow machines later windows are shorter
 
 T = TypeVar("T")
 Watch = Callable[[Callable[[int], str]], None]
@@ -245,46 +241,6 @@ class Translator:
         limit = self.engine.max_length - 1
         src, tgt = self.tokenizers.source.encode_all(sources), self.tokenizers.target.encode_all(targets)
         return [tokens[:limit] for tokens in src], [tokens[:limit] for tokens in tgt]
-
-
-def start_windows(
-    start: Callable[[list[Line]], T], lines: Iterable[str | Line | Pause], first: int, least: int, most: int
-) -> Iterator[T]:
-    """Start to translate each window, and yield what `start` returns. Later windows take about `TARGET_S`.
-
-    The first window has at most `FIRST_LINES`, later ones `least` to `most` lines; none at a `Pause`.
-    """
-    stream, n_lines = iter(lines), min(most, FIRST_LINES)
-    while (window := read_window(stream, first, n_lines)) is not None:
-        started = time.monotonic()
-        yield start(window)
-        if window:
-            lines_per_s = len(window) / max(time.monotonic() - started, 1e-3)
-            n_lines = min(max(int(TARGET_S * lines_per_s), least), most)
-        first += len(window)
-
-
-def read_window(stream: Iterator[str | Line | Pause], first: int, n_lines: int) -> list[Line] | None:
-    """Read at most `n_lines` lines, numbered from `first`; fewer if they arrive slowly, or at a `Pause`.
-
-    None at the end of the stream. Empty if it begins with a `Pause`.
-    """
-    window: list[Line] = []
-    deadline = math.inf
-    for line in stream:
-        if isinstance(line, Pause):
-            return window
-        if isinstance(line, Line):
-            window.append(line)
-        elif isinstance(line, str):
-            window.append(Line(first + len(window), line))
-        else:
-            message = f"text {first + len(window)} is {line!r:.40}, not a string"
-            raise InputError(message, hint="decode bytes; leave out None")
-        deadline = min(deadline, time.monotonic() + MAX_READ_S)
-        if len(window) >= n_lines or time.monotonic() > deadline:
-            break
-    return window or None
 
 
 def is_export(path: Path) -> bool:

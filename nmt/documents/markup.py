@@ -18,7 +18,8 @@ from typing import Any
 
 from nmt.decode.align import Links, Shares, align_for_markup
 from nmt.decode.segments import Line, TextHypothesis, Translation
-from nmt.decode.translator import Translator, read_window
+from nmt.decode.translator import Translator
+from nmt.decode.windows import read_window
 from nmt.text.lines import UNSPACED_SCRIPTS, Pause, Span
 from nmt.text.placeholders import SPAN
 from nmt.text.words import WordText, indices_between

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import LINES, small_translator
 
-from nmt.decode import translator as module
+from nmt.decode import windows
 from nmt.decode.options import Hypothesis, SearchOptions, Segment
 from nmt.decode.segments import Line, Translation, join
-from nmt.decode.translator import TARGET_S, load, read_window
+from nmt.decode.translator import load
+from nmt.decode.windows import TARGET_S, read_window
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.text import EOS
 from nmt.text.lines import Pause, is_blank
@@ -116,12 +117,31 @@ def test_windows_are_shorter_on_a_slow_machine(monkeypatch: pytest.MonkeyPatch) 
 
     clock = SimpleNamespace(monotonic=lambda: now[0])
     monkeypatch.setattr(translator, "start", slow)
-    monkeypatch.setattr(module, "FIRST_LINES", 30)
-    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(windows, "FIRST_LINES", 30)
+    monkeypatch.setattr(windows, "time", clock)
     lines = [str(n) for n in range(45)]
     texts = [found.source for found in translator.translate_lines(lines, batch_size=2)]
     assert texts == lines
     assert sizes == [30, TARGET_S, TARGET_S, TARGET_S]
+
+
+def test_fixed_windows_have_as_many_lines_however_long_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator, sizes = small_translator(), []
+    start = translator.start
+
+    def counted(lines: Sequence[Line], *args: Any) -> Callable[[], list[Translation]]:
+        sizes.append(len(lines))
+        return start(lines, *args)
+
+    monkeypatch.setattr(translator, "start", counted)
+    monkeypatch.setattr(windows, "TARGET_S", 0.0)
+    assert len(list(translator.translate_lines(["a"] * 11, window=4, fixed_windows=True))) == 11
+    assert sizes == [4, 4, 3]
+
+
+def test_a_line_keeps_its_number() -> None:
+    stream: Iterator[str | Line] = iter([Line(7, "a"), Line(7, "b", part=1), Line(9, "c")])
+    assert [line.number for line in read_window(stream, 1, 1000) or []] == [7, 7, 9]
 
 
 def test_the_end_of_each_window_is_told_after_its_last_line() -> None:
