@@ -112,62 +112,101 @@ def translate_file(
             raise InputError(f"{source} would be overwritten", hint="give another name after -o")
         content = read_capped(source, MAX_FILE_BYTES)
     with atomic_writer(output) as file:  # opened first: if it cannot be written, fail before translating
-        *found, new = translation_steps(translator, source, suffix, content, MAX_TEXT_BYTES, watch, **arguments)
-        file.write("\n".join([*as_pairs(translator, output, found), ""]).encode() if bilingual else new)
+        document = DocumentTranslation(translator, source, suffix, content, MAX_TEXT_BYTES, **arguments)
+        if bilingual:
+            lines = as_pairs(translator, output, document.sentences(watch))
+            file.write("".join(f"{line}\n" for line in lines).encode())
+            return
+        for _ in document.sentences(watch):
+            pass  # the document keeps it
+        file.write(document.content())
 
 
-def as_pairs(translator: Translator, output: Path, found: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """The lines of a file with sources and translations, by its suffix: TMX 1.4 or two columns."""
+def as_pairs(translator: Translator, output: Path, translations: Iterable[Translation]) -> Iterator[str]:
+    """The lines of a file with sentences and their translations, by its suffix: TMX 1.4 or two columns."""
+    pairs = [(translation.source, translation.text) for translation in translations]
     if output.suffix.lower() == ".tsv":
-        yield from ("\t".join(" ".join(text.split()) for text in pair) for pair in found)
+        for pair in pairs:
+            yield "\t".join(" ".join(text.split()) for text in pair)
         return
     source, target = (language(translator.config.data, side) or "und" for side in ("source", "target"))
     yield TMX.format(source)
-    for pair in found:
+    for pair in pairs:
         old, new = (escape(NOT_XML.sub("", text), quote=False) for text in pair)
         yield f'<tu><tuv xml:lang="{source}"><seg>{old}</seg></tuv><tuv xml:lang="{target}"><seg>{new}</seg></tuv></tu>'
     yield "</body></tmx>"
 
 
-def translation_steps(
-    translator: Translator,
-    title: object,
-    suffix: str,
-    content: bytes,
-    max_text: int,
-    watch: Watch,
-    column: str = "",
-    **arguments: Any,
-) -> Iterator[Any]:
-    """Yield (sentence, translation) for each sentence, then the new document as bytes.
+class DocumentTranslation:
+    """The translation of a document: first all of its sentences, then its content.
 
-    Between two items, other callers may use the translator. `title` names the document in messages, `max_text` limits
-    the bytes of its texts, and `column` is the name or number of a CSV file's column. See `translate_file`.
+    Between two sentences, other callers may use the translator.
     """
-    with damages(title):
-        infos, members = unzipped(content, UNPACKED * max_text) if suffix in ZIPPED else ([], {"": content})
-    names = [name for name in members if not infos or MEMBERS.fullmatch(name)]
-    n_bytes = sum(len(members[name]) for name in names)
-    if n_bytes > max_text:
-        raise InputError(f"{title} has {n_bytes:,} bytes of text, over {max_text:,}", hint="split it")
-    texts = {name: decoded(title, name, members[name]) for name in names}
-    csv = Format(partial(parse_csv, column=column, title=title), str)
-    for markup in [csv] if suffix == ".csv" else FORMATS[suffix]:
-        documents, translations = [], []
-        for name, text in texts.items():
-            with damages(title, name):
-                documents.append(markup.parse(text))
-        sentences: list[Line] | list[str]
-        if suffix == ".txt":
-            sentences = numbered_sentences(documents[0])
-        else:
-            sentences = [sentence for parts in documents for sentence in sentences_of(parts)]
-        for found in watch(translator.translate_lines(sentences, **arguments), len(sentences)) if sentences else []:
-            translations.append(found.text)
-            yield found.source, found.text
-        texts = dict(zip(texts, MarkupTranslator(translator, markup).written(documents, translations), strict=True))
-    members |= {name: text.encode() for name, text in texts.items()}
-    yield zipped(infos, members) if infos else members[""]
+
+    def __init__(
+        self,
+        translator: Translator,
+        title: object,
+        suffix: str,
+        content: bytes,
+        max_text: int,
+        column: str = "",
+        **arguments: Any,
+    ) -> None:
+        """Read a document.
+
+        Args:
+            title: names the document in messages.
+            max_text: limit of the bytes of its texts.
+            column: the name or number of a CSV file's column.
+            arguments: those of `Translator.translate_lines`.
+        Raises:
+            InputError: it is damaged or too large.
+        """
+        self.translator, self.title, self.suffix, self.arguments = translator, title, suffix, arguments
+        csv = Format(partial(parse_csv, column=column, title=title), str)
+        self.formats = [csv] if suffix == ".csv" else FORMATS[suffix]
+
+        # A document of one file has one text, which has no name.
+        self.infos: list[zipfile.ZipInfo] = []
+        self.members = {"": content}
+        names = [""]
+        if suffix in ZIPPED:
+            with damages(title):
+                self.infos, self.members = unzipped(content, UNPACKED * max_text)
+            names = [name for name in self.members if MEMBERS.fullmatch(name)]
+        n_bytes = sum(len(self.members[name]) for name in names)
+        if n_bytes > max_text:
+            raise InputError(f"{title} has {n_bytes:,} bytes of text, over {max_text:,}", hint="split it")
+        self.texts = {name: decoded(title, name, self.members[name]) for name in names}
+
+    def sentences(self, watch: Watch = lambda translations, _: translations) -> Iterator[Translation]:
+        """Translate and yield each sentence; `watch` is as in `translate_file`. Raises InputError if one is damaged."""
+        for markup in self.formats:
+            documents = []
+            for name, text in self.texts.items():
+                with damages(self.title, name):
+                    documents.append(markup.parse(text))
+
+            lines: list[Line] | list[str]
+            if self.suffix == ".txt":
+                lines = numbered_sentences(documents[0])
+            else:
+                lines = [sentence for parts in documents for sentence in sentences_of(parts)]
+            translated = []
+            if lines:
+                for translation in watch(self.translator.translate_lines(lines, **self.arguments), len(lines)):
+                    translated.append(translation.text)
+                    yield translation
+
+            # The next format reads what this one has written.
+            texts = MarkupTranslator(self.translator, markup).written(documents, translated)
+            self.texts = dict(zip(self.texts, texts, strict=True))
+
+    def content(self) -> bytes:
+        """The new document, once all sentences are translated."""
+        members = {name: text.encode() for name, text in self.texts.items()}
+        return zipped(self.infos, self.members | members) if self.infos else members[""]
 
 
 @contextlib.contextmanager

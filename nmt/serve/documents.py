@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from nmt.documents import SUFFIXES, ZIPPED
-from nmt.documents.files import translation_steps
+from nmt.documents.files import DocumentTranslation
 from nmt.serve import schema
 from nmt.serve.api import Api, ServedModel
 
@@ -54,13 +54,20 @@ class Documents:
     async def translated(self, model: ServedModel, suffix: str, content: bytes, column: str) -> bytes:
         """Return the translation of a document. Between its searches, other requests are answered."""
         window, max_text = self.api.limits.n_lines, self.api.limits.n_bytes * (MARKUP if suffix in ZIPPED else 1)
-        options = model.translator.with_options(scores=False)
-        arguments = "the file", suffix, content, max_text, lambda found, _: found, column
-        steps = translation_steps(model.translator, *arguments, window=window, options=options)
-        found: list[Any] = [None]
-        while not isinstance(found[-1], bytes):
-            found = await self.api.answer(model.batcher.call(lambda _: list(islice(steps, window))))
-        return found[-1]
+        arguments: dict[str, Any] = {
+            "options": model.translator.with_options(scores=False),
+            "window": window,
+            "column": column,
+        }
+
+        def read(_: object) -> DocumentTranslation:
+            return DocumentTranslation(model.translator, "the file", suffix, content, max_text, **arguments)
+
+        document = await self.api.answer(model.batcher.call(read))
+        sentences = document.sentences()
+        while await self.api.answer(model.batcher.call(lambda _: list(islice(sentences, window)))):
+            pass  # another window is translated
+        return await self.api.answer(model.batcher.call(lambda _: document.content()))
 
     async def download_file(self, name: str) -> Response:
         """A translated document; only the client that uploaded it knows its address."""

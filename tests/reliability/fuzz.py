@@ -40,7 +40,7 @@ from pydantic import BaseModel, ValidationError
 from nmt.config import dump_config, load_config
 from nmt.corpus.download import unpacked
 from nmt.decode.translator import Translator
-from nmt.documents.files import translation_steps
+from nmt.documents.files import DocumentTranslation
 from nmt.documents.html import HTML
 from nmt.documents.markdown import MARKDOWN
 from nmt.documents.markup import Format, MarkupTranslator
@@ -66,8 +66,10 @@ AROUND = {".csv": "a,b\n{}", ".xlf": "<xliff version='1.2'>{}</xliff>"}
 def echo(suffix: str, content: bytes) -> bytes:
     """Translate a document to its own words."""
     translator, column = cast(Translator, Echo()), "2" * (suffix == ".csv")
-    *_, new = translation_steps(translator, "x", suffix, content, 10**7, lambda found, _: found, column=column)
-    return bytes(new)
+    document = DocumentTranslation(translator, "x", suffix, content, 10**7, column=column)
+    for _ in document.sentences():
+        pass
+    return document.content()
 
 
 def grown(suffix: str, draw: random.Random, depth: int = 0) -> str:
