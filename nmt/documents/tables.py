@@ -27,6 +27,7 @@ PO_LINE = re.compile(
 PO_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", '"': '"', "\\": "\\"}
 PO_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))")
 PO_ESCAPED = str.maketrans({character: f"\\{name}" for name, character in PO_ESCAPES.items()})
+PO_CHARSET = re.compile(r"charset=([\w-]+)")
 TAG = re.compile(r"</?[^\s/>]+")
 HTML_NAMES = BLOCK | VOID  # of tags that need no partner
 
@@ -148,6 +149,7 @@ def parse_po(text: str) -> list[Part]:
     for message in po_messages(text):
         texts = {value["name"]: po_text(value["value"]) for value in message.values}
         if not texts["msgid"]:  # the header of the file
+            check_charset(texts.get("msgstr", ""))
             continue
         for value in message.values:
             name = value["name"]
@@ -158,6 +160,13 @@ def parse_po(text: str) -> list[Part]:
                 parts += [text[at : value.start("value") + 1], *parts_of(source, po_escaped), '"']
                 at = value.end("value")
     return [*parts, text[at:]]
+
+
+def check_charset(header: str) -> None:
+    """Raise ValueError if the header of a PO file names an encoding in which the translations are not written."""
+    charset = PO_CHARSET.search(header)
+    if charset and charset[1].lower() not in ("utf-8", "utf8", "ascii", "us-ascii", "charset"):  # the last: a template
+        raise ValueError("its header names another encoding than UTF-8; msgconv -t UTF-8 converts it")
 
 
 def po_messages(text: str) -> list[PoMessage]:

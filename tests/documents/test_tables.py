@@ -162,6 +162,7 @@ def test_targets_of_xliff(name: str, source: str, old: str, new: str) -> None:
         (PO, 'msgstr ""\n', "line 1 needs one msgid"),
         (PO, 'msgid "b"\nmsgstr ""\n\nmsgid "a"\n', "line 4 needs one msgid and a msgstr"),
         (PO, "# da\n", "it has no msgid"),
+        (PO, 'msgid ""\nmsgstr "Content-Type: text/plain; charset=ISO-8859-1\\n"\n', "another encoding than UTF-8"),
     ],
 )
 def test_a_damaged_table_is_an_error(markup: Format, source: str, message: str) -> None:
