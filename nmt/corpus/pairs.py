@@ -6,30 +6,45 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable
 
-from nmt.text.lines import is_blank
+from nmt.text.lines import UNSPACED_SCRIPTS, is_blank
 from nmt.text.placeholders import KINDS
 
 MAX_CHARACTERS = 1_000  # about data.max_length pieces
 MAX_Z = 5.0  # standard deviations of the logarithm of the length ratio
+MIN_LONGER = 20  # characters of the longer text: words of a dictionary have very different lengths
 SHORT_PARTNER = 1.5  # standard deviations below the usual length of a translation
 MIN_CUT_OFF_EVIDENCE = 5.5  # nats of evidence that a text is cut off
 LONG_NUMBER = 4  # digits of years and sums; times, measures and small numbers have fewer
+MAX_NAME = 4  # words
 MIN_NO_WORDS = 5  # characters; `has_no_words` does not judge shorter texts
 
-NUMBER = re.compile(r"\d+(?:[.,:’' \xa0\u2009\u202f]\d+)*")
-DECIMAL = re.compile(r"(.*)[.,](\d{1,2})")
+# Digits of any script. Spaces separate groups of three digits only, so that two numbers in a row stay two.
+NUMBER = re.compile(r"(?:\d{1,3}(?:[ \xa0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:[.,:’'٫٬]\d+)*")
+DIGIT = re.compile(r"\d")
+DECIMAL = re.compile(r"(.*)[.,٫](\d{1,2})")
 PLACEHOLDER = re.compile("|".join(KINDS[:-1]))  # numbers, the last of them, have a test of their own
 REPEATED_LETTERS = re.compile(r"([^\W\d_]{2,4}?)\1{3}")
-CLOSERS = " \t\u3000\"'”’»)]}）】」』“›*_"
-ENDS = dict.fromkeys(".。．!！…।", ".") | dict.fromkeys("?？؟;", "?") | dict.fromkeys(":：,，、;；-–—", ",")
+TRIPLED = re.compile(rf"([{UNSPACED_SCRIPTS}])\1\1")
+PUNCTUATION = ".,;:!?\"'”’“„"  # around words
+CLOSERS = " \t\u3000\u200b\u200e\u200f\"'”’»)]}）】」』“›*_"
+ENDS = dict.fromkeys(".。．!！…।", ".") | dict.fromkeys("?？؟;፧", "?") | dict.fromkeys(":：,，、;；-–—،؛၊፣፤፥", ",")
 
 
 def is_copy(source: str, target: str) -> bool:
-    """Whether the texts are the same, and too long to be only a name."""
+    """Whether the texts are the same, and have words that are neither placeholders nor a name."""
     if source.casefold() != target.casefold():
         return False
-    n_letters = sum(map(str.isalpha, source))
-    return n_letters >= 12 or (n_letters >= 4 and len(source.split()) >= 3)
+    text = PLACEHOLDER.sub(" ", source)
+    words = {word.strip(PUNCTUATION) for word in text.casefold().split()}  # "la la la" is the same in all languages
+    n_letters = sum(map(str.isalpha, "".join(words)))
+    if n_letters < 12 and (n_letters < 4 or len(words) < 3):
+        return False
+    return not is_name(text)
+
+
+def is_name(text: str) -> bool:
+    """Whether a few words all begin with a capital letter and go on in small ones."""
+    return text.istitle() and len(text.split()) <= MAX_NAME
 
 
 def numbers_differ(source: str, target: str) -> bool:
@@ -45,11 +60,12 @@ def numbers_differ(source: str, target: str) -> bool:
 
 
 def digits(number: str) -> str:
-    """A number in ASCII, without separators, leading zeros, and trailing zeros after the decimal point."""
+    """A number in ASCII digits, without separators, leading zeros, and trailing zeros after the decimal point."""
+    if not number.isascii():
+        number = DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), number)
     if decimal := DECIMAL.fullmatch(number):
         number = decimal[1] + decimal[2].rstrip("0")
-    plain = re.sub(r"\D", "", number)
-    return (plain if plain.isascii() else unicodedata.normalize("NFKC", plain)).lstrip("0")
+    return re.sub(r"\D", "", number).lstrip("0")
 
 
 def placeholders_differ(source: str, target: str) -> bool:
@@ -59,8 +75,11 @@ def placeholders_differ(source: str, target: str) -> bool:
 
 def final(text: str) -> str:
     """The kind of punctuation that ends a text: . ? , or "" for none."""
-    stripped = text.rstrip(CLOSERS)
-    return ENDS.get(stripped[-1:], "")
+    last = text.rstrip(CLOSERS)[-1:]
+    if last in ENDS or last.isascii():
+        return ENDS.get(last, "")
+    # Scripts have their own full stops, such as Tibetan, Khmer, Burmese and Ethiopic ones.
+    return "." if unicodedata.category(last) == "Po" else ""
 
 
 def repeats(text: str) -> bool:
@@ -76,7 +95,7 @@ def repeats(text: str) -> bool:
         return True
     if len(words) < len(set(words)) + 2:
         return False
-    words = [word.strip(".,;:!?\"'”’“„") for word in words]
+    words = [word.strip(PUNCTUATION) for word in words]
     return any(
         words[i] == words[i + n] == words[i + 2 * n]
         and words[i : i + n] == words[i + n : i + 2 * n] == words[i + 2 * n : i + 3 * n]
@@ -86,10 +105,23 @@ def repeats(text: str) -> bool:
     )
 
 
+def repetition_differs(source: str, target: str) -> bool:
+    """Whether only one of the texts repeats something."""
+    is_repeated = repeats(source), repeats(target)
+    if is_repeated[0] == is_repeated[1]:
+        return False
+    # "Ha ha ha" may be three characters in a script without spaces.
+    rest = target if is_repeated[0] else source
+    return not TRIPLED.search(rest)
+
+
 def has_no_words(text: str) -> bool:
-    """Whether under 30 % of the characters are letters."""
+    """Whether under 30 % of the characters are letters, or marks of letters, such as vowel signs."""
     n_characters = len(text) - text.count(" ")
-    return n_characters >= MIN_NO_WORDS and sum(map(str.isalpha, text)) < 0.3 * n_characters
+    if n_characters < MIN_NO_WORDS or sum(map(str.isalpha, text)) >= 0.3 * n_characters:
+        return False
+    n_in_words = sum(unicodedata.category(character)[0] in "LM" for character in text)
+    return n_in_words < 0.3 * n_characters
 
 
 def cut_off(source: str, target: str, z: float, without_stop: tuple[float, float]) -> bool:
@@ -108,7 +140,7 @@ TESTS: dict[str, Callable[[str, str], bool]] = {
     "copy": is_copy,
     "numbers": numbers_differ,
     "placeholders": placeholders_differ,
-    "repetition": lambda source, target: repeats(source) != repeats(target),
+    "repetition": repetition_differs,
     "blank": lambda source, target: is_blank(source) or is_blank(target),
     "no-words": lambda source, target: has_no_words(source) or has_no_words(target),
     "long": lambda source, target: max(len(source), len(target)) > MAX_CHARACTERS,

@@ -20,7 +20,7 @@ from nmt.text.lines import Pair, is_blank, iter_pairs
 HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100  # of dev and of test; limits are in pairs
 MIN_PAIRS = 20
 TRAIN, DEV, TEST, BLANK, LEAK = range(5)  # parts of a text, as `Facts` counts them; the last two are left out
-NOT_IN_A_KEY = re.compile(r"[\W\d_]+")
+OPTIONAL_MARKS = range(10, 37)  # canonical combining classes of Hebrew, Arabic and Syriac vowel points
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,28 @@ def overlap(one: Counter[str], other: Counter[str]) -> float:
     return sum(min(one[letter] / n_one, other[letter] / n_other) for letter in one.keys() & other.keys())
 
 
+class KeyCharacters(dict[int, int | None]):
+    """What `str.translate` does with each character to make a key: it stays, or it is left out (None).
+
+    Letters stay, and the vowel signs and other marks without which words of many scripts are the same.
+    """
+
+    def __missing__(self, code: int) -> int | None:
+        character = chr(code)
+        is_letter = character.isalnum() and not character.isdecimal()
+        is_mark = unicodedata.category(character) in ("Mn", "Mc")
+        is_optional = unicodedata.combining(character) in OPTIONAL_MARKS
+        is_selector = unicodedata.name(character, "").startswith("VARIATION SELECTOR")
+        self[code] = code if is_letter or (is_mark and not is_optional and not is_selector) else None
+        return self[code]
+
+
+KEY_CHARACTERS = KeyCharacters()
+
+
 def key_of(text: str) -> bytes:
     """Normalize a sentence: sentences with the same key count as the same."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return (NOT_IN_A_KEY.sub("", folded) or ("0" if re.search(r"\d", folded) else folded)).encode()
+    key = folded.translate(KEY_CHARACTERS)
+    # A text without letters is its own key, but all numbers count as the same.
+    return (key or ("0" if re.search(r"\d", folded) else folded)).encode()

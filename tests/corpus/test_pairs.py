@@ -8,6 +8,8 @@ from nmt.corpus import pairs
 
 FAULTS = [
     ("numbers", "im Jahr 1987", "in 1978"),
+    ("numbers", "सन् १९८७ में", "in 1978"),
+    ("numbers", "৪,৫০০ টাকা", "5,400 taka"),
     ("repetition", "no no no", "nein"),
     ("repetition", "of the of the of the", "von"),
     ("repetition", "hahahaha", "haha"),
@@ -25,18 +27,32 @@ NO_FAULTS = [
     ("numbers", "zwei Hunde", "2 dogs"),
     ("numbers", "3 Millionen", "3,000,000"),
     ("numbers", "3万", "30,000"),
+    ("numbers", "लगभग १,२३,४५६ लोग", "some 123,456 people"),
+    ("numbers", "السعر ١٢٬٣٤٥٫٥٠ ريالا", "the price is 12,345.5 riyals"),
+    ("numbers", "سال ۱۴۰۲، صفحه ۳۱۸۶", "page 3186, year 1402"),
+    ("numbers", "၂၀၁၉ ခုနှစ်", "the year 2019"),
+    ("numbers", "སྤྱི་ལོ་༢༠༠༨", "the year 2008"),
+    ("numbers", "តម្លៃ ២៥.០០០ រៀល", "the price is 25,000 riel"),
+    ("numbers", "ราคา ๔,๙๙๐ บาท", "4,990 baht"),
+    ("numbers", "߁߉߅߈", "1958"),
+    ("numbers", "Artikel 4711 1200 Mal", "1200 times article 4711"),
     ("numbers", "um halb drei", "at 2:30"),
     ("numbers", "Il y avait cent personnes", "There were 100 people"),
     ("repetition", "no, no", "nein"),
     ("repetition", "1,000,000,000", "eine Milliarde"),
+    ("repetition", "哈哈哈", "Ha ha ha!"),
     ("repetition", "great-great-great-aunt", "Urgroßtante"),
     ("repetition", "that that is, is", "..."),
     ("copy", "Tom!", "Tom!"),
     ("copy", "Ja", "Yes"),
+    ("copy", "Katharina Zimmermann", "Katharina Zimmermann"),
+    ("copy", "%(first_name)s %(last_name)s", "%(first_name)s %(last_name)s"),
+    ("copy", "Tra la la la la la", "Tra la la la la la"),
     ("placeholders", "siehe http://a.de/x.", "see http://a.de/x"),
     ("placeholders", "an a@b.de: 3 €", "to a@b.de: €4"),
     ("placeholders", "100% sicher, %s", "%s, 100% certain"),
     ("no-words", "Am 3.4.", "On 3/4."),
+    ("no-words", "မှာကြား", "order"),
 ]
 
 
@@ -55,6 +71,12 @@ def test_what_is_no_fault_is_not_accused(kind: str, source: str, target: str) ->
 def test_final_signs() -> None:
     texts = {"Ja.": ".", "好。": ".", "Was?": "?", "„Was?“": "?", "(Ja.)": ".", "Ja,": ",", "Ja": "", "": ""}
     assert {text: pairs.final(text) for text in texts} == texts
+
+
+def test_scripts_have_their_own_final_signs() -> None:
+    stops = ["है।", "ཡོད།", "តើ។", "တယ်။", "ነው።", "է։", "ہے۔", "ᠪᠠᠢᠨᠠ᠃"]
+    assert {pairs.final(text) for text in stops} == {"."}
+    assert [pairs.final(text) for text in ("هل؟", "ነው፧", "لكن،")] == ["?", "?", ","]
 
 
 def test_a_cut_text_is_short_and_has_no_stop() -> None:

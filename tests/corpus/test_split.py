@@ -49,6 +49,15 @@ def test_sentences_that_differ_only_in_case_punctuation_and_digits_are_the_same(
     assert key_of("Mai") != key_of("Mais")
 
 
+def test_vowel_signs_make_different_sentences_but_vowel_points_may_be_left_out() -> None:
+    assert key_of("वह पीता है।") != key_of("वह पता है।")
+    assert key_of("ကား") != key_of("ကူး")
+    assert key_of("น้ำ") != key_of("นำ")
+    assert key_of("שָׁלוֹם") == key_of("שלום")
+    assert key_of("كَتَبَ") == key_of("كتب")
+    assert key_of("वर्ष २०१९ में") == key_of("वर्ष १९९९ में")
+
+
 def test_pairs_that_are_blank_on_a_side_are_left_out(tmp_path: Path) -> None:
     facts, parts = split(tmp_path, [*distinct(50), ("", "x"), ("x", " "), ("", "")])
     assert facts.n_blank == 3
