@@ -8,6 +8,8 @@ from ftfy import TextFixerConfig, fix_encoding
 from ftfy.badness import is_bad
 from ftfy.fixes import unescape_html
 
+from nmt.text.lines import UNSPACED_SCRIPTS
+
 # Restore what was UTF-8, but insert no U+FFFD, and leave control characters to `CONTROL`.
 ENCODING = TextFixerConfig(replace_lossy_sequences=False, fix_c1_controls=False, explain=False)
 # The first group holds the tags that separate words: a space takes their place.
@@ -17,15 +19,37 @@ TAG = re.compile(
     re.IGNORECASE,
 )
 LINE_BREAK = re.compile("[\v\f\r\x1c-\x1e\x85\u2028\u2029]")
-CONTROL = re.compile(
-    "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ue000-\uf8ff"
-    "\U000f0000-\U0010fffd]|(?<=[ -ɏ])[\u200c\u200d]"
+# Invisible characters that are a fault in any text; {} stands for those that are right in some scripts.
+CONTROL = (
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u2028\u2029\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\ue000-\uf8ff"
+    "\U000f0000-\U0010fffd{}]|(?<=[ -ɏ])[\u200c\u200d]+"
 )
-SPACING = re.compile(r"  |\t|^\s|\s\Z")
+WORD_BREAK = "\u200b"  # the zero width space
+DIRECTION = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks, embeddings and isolates for right-to-left text
+# The faults of a text, by whether its script has no spaces between words, and whether it runs from right to left.
+FAULTY_CONTROLS = {
+    (False, False): re.compile(CONTROL.format(WORD_BREAK + DIRECTION)),
+    (False, True): re.compile(CONTROL.format(WORD_BREAK)),
+    (True, False): re.compile(CONTROL.format(DIRECTION)),
+    (True, True): re.compile(CONTROL.format("")),
+}
+# Scripts that mark words, if at all, with zero width spaces: `UNSPACED_SCRIPTS`, and others of the classes SA, AK, AP,
+# AS and ID in Unicode's LineBreak.txt: Tibetan, Tai Le and New Tai Lue, Buginese and Tai Tham, Balinese, Batak,
+# Bopomofo, Yi, Javanese, Cham and Tai Viet, and Ahom.
+UNSPACED = re.compile(
+    f"[{UNSPACED_SCRIPTS}\u0f00-\u0fff\u1950-\u19ff\u1a00-\u1aaf\u1b00-\u1b7f\u1bc0-\u1bff\u3100-\u33ff\ua000-\ua4cf"
+    "\ua980-\uaadf\uf900-\ufaff\U00011700-\U0001174f]"
+)
+SPACING = re.compile(f"  |\t|^[\\s{WORD_BREAK}]|[\\s{WORD_BREAK}]\\Z")
+SPACE_AT_ENDS = re.compile(f"^[\\s{WORD_BREAK}]+|[\\s{WORD_BREAK}]+\\Z")
 # Only letters and digits: in Chinese text, full-width punctuation is right, and ftfy would change it.
 FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
-_LATIN, _OTHER = "A-Za-zÀ-ÖØ-öø-ɏ", "Ѐ-ԯΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"  # Cyrillic; Greek: look-alikes only, not μm
-HOMOGLYPHS = re.compile(f"[{_LATIN}][{_OTHER}]|[{_OTHER}][{_LATIN}]")
+_LATIN = "A-Za-zÀ-ÖØ-öø-ɏ"
+_OTHER = "Ѐ-ԯΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"  # Cyrillic; Greek: look-alikes only, not μm
+MIXED = re.compile(f"[{_LATIN}][{_OTHER}]|[{_OTHER}][{_LATIN}]")
+WORD = re.compile(r"\w+")
+LIKE_OTHER = frozenset("ABCEHIJKMOPTXYaceijopxy")  # Latin letters that look like Cyrillic ones, accents aside
+LIKE_LATIN = frozenset("АВЕЅЗІЈКМНОРСТУХаеѕіјорсухһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ")
 # Traces of tokenizers: space before punctuation, detached clitics and brackets as in the Penn Treebank, spaces in Han.
 TOKENIZED = re.compile(r" (?:[.,](?: |$)|[!?]$|n't\b|['’](?:s|re|ve|ll|d|m)\b|-[lr]rb-)", re.IGNORECASE)
 SPACED_HAN = re.compile("(?:[一-鿿] ){2,}[一-鿿]")
@@ -49,6 +73,42 @@ def without_markup(text: str) -> str:
     return text
 
 
+def faulty_controls(text: str) -> re.Pattern[str]:
+    """What counts as a faulty control or invisible character in a text of these scripts."""
+    is_unspaced = UNSPACED.search(text) is not None
+    return FAULTY_CONTROLS[is_unspaced, is_right_to_left(text)]
+
+
+def is_right_to_left(text: str) -> bool:
+    """Whether a text has letters of a script that is written from right to left."""
+    return any(unicodedata.bidirectional(character) in ("R", "AL") for character in text if character.isalpha())
+
+
+def has_control(text: str) -> bool:
+    return not text.isprintable() and faulty_controls(text).search(text) is not None
+
+
+def without_control(text: str) -> str:
+    text = LINE_BREAK.sub(" ", text)
+    return faulty_controls(text).sub("", text)
+
+
+def has_homoglyphs(text: str) -> bool:
+    """Whether a word has letters of two scripts, and those of one script look like letters of the other."""
+    if text.isascii() or not MIXED.search(text):
+        return False
+    return any(is_disguised(word) for word in WORD.findall(text) if MIXED.search(word))
+
+
+def is_disguised(word: str) -> bool:
+    """Whether all Latin letters of a mixed word look like letters of its other script, or the reverse."""
+    if word[:2].isascii() and word[:2].isupper() and not word.isupper():
+        return False  # an abbreviation before an ending, as in Turkic languages
+    letters = {unicodedata.normalize("NFD", letter)[0] for letter in word if letter.isalpha()}
+    latin = {letter for letter in letters if letter < "\u0370"}
+    return latin <= LIKE_OTHER or letters - latin <= LIKE_LATIN
+
+
 def is_tokenized(text: str) -> bool:
     if "@-@" in text or "&apos;" in text or (not text.isascii() and SPACED_HAN.search(text)):
         return True
@@ -61,8 +121,8 @@ TESTS: dict[str, Callable[[str], object]] = {
     "replaced": lambda text: "\ufffd" in text,
     "mojibake": has_mojibake,
     "markup": has_markup,
-    "control": lambda text: not text.isprintable() and CONTROL.search(text),
-    "homoglyphs": lambda text: not text.isascii() and HOMOGLYPHS.search(text),
+    "control": has_control,
+    "homoglyphs": has_homoglyphs,
     "spacing": SPACING.search,
     "unicode": lambda text: not unicodedata.is_normalized("NFC", text),
     "full-width": lambda text: not text.isascii() and FULL_WIDTH.search(text),
@@ -72,8 +132,8 @@ TESTS: dict[str, Callable[[str], object]] = {
 MENDED: dict[str, Callable[[str], str]] = {
     "mojibake": without_mojibake,
     "markup": without_markup,
-    "control": lambda text: CONTROL.sub("", LINE_BREAK.sub(" ", text)),
+    "control": without_control,
     "unicode": lambda text: unicodedata.normalize("NFC", text),
     "full-width": lambda text: FULL_WIDTH.sub(lambda c: unicodedata.normalize("NFKC", c[0]), text),
-    "spacing": lambda text: re.sub("[ \t]+", " ", text).strip(),  # a no-break space stays, as in French
+    "spacing": lambda text: re.sub("[ \t]+", " ", SPACE_AT_ENDS.sub("", text)),  # a no-break space stays, as in French
 }
