@@ -23,6 +23,7 @@ from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, survey
 
 N_EXAMPLES = 5
 MAX_UNRELATED = 0.05  # of the lines of train; if it is more, the lexicon has learned too much from wrong pairs
+MIN_ERROR_LINES = 3  # from which a share of the lines counts: one line of fifty does not tell how many are faulty
 OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds without lines
 
 
@@ -42,9 +43,10 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
     """
     began = time.monotonic()
     surveys = [survey(files) for files in corpora]
-    usual, train, evidence = learn_from(surveys[0], quiet)
+    labels = findings.label_of(declared[0]), findings.label_of(declared[1])
+    usual, train, evidence = learn_from(surveys[0], labels, quiet)
     gathered = [train, *(gather(surveyed, usual, quiet) for surveyed in surveys[1:])]
-    finished = with_examples(train, findings.of_languages(usual, declared))
+    finished = with_examples(train, findings.of_languages(usual, labels))
     runs: dict[str, list[Run]] = {}
     for i, found in enumerate(gathered):
         runs_of_corpus = runs[found.survey.files.name] = runs_of(found, usual, evidence)
@@ -55,9 +57,9 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
     return Report(surveys, usual.languages.names, finished, runs, time.monotonic() - began)
 
 
-def learn_from(train: Survey, quiet: bool) -> tuple[Usual, Gathered, Evidence | None]:
+def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> tuple[Usual, Gathered, Evidence | None]:
     """Learn what is usual, and how to tell translations from unrelated lines (None if train cannot teach that)."""
-    usual = learn(train.source, train.target)
+    usual = learn(train.source, train.target, declared)
     found = gather(train, usual, quiet)
     evidence = findings.evidence_of(found)
     if evidence is not None:
@@ -70,7 +72,7 @@ def learn_from(train: Survey, quiet: bool) -> tuple[Usual, Gathered, Evidence | 
         return usual, found, evidence
     pairs, evidence = learned
     train = with_sample(train, pairs)
-    usual = learn(train.source, train.target)
+    usual = learn(train.source, train.target, declared)
     return usual, gather(train, usual, quiet), evidence
 
 
@@ -109,6 +111,8 @@ def with_examples(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
         kind = KINDS[draft.kind]
         share = len(draft.lines) / found.survey.n_pairs if len(draft.lines) else 1.0
         examples = [Example(line, decode(source[line]), decode(target[line])) for line in lines]
-        severity, of_kind = "error" if share >= kind.error_from else kind.severity, draft.lines.tolist()
+        is_error = share >= kind.error_from and (not len(draft.lines) or len(draft.lines) >= MIN_ERROR_LINES)
+        severity = "error" if is_error else kind.severity
+        of_kind = draft.lines.tolist()
         finished.append(Finding(found.survey.files.name, kind, severity, of_kind, share, draft.detail, examples))
     return finished

@@ -54,9 +54,9 @@ class Examined:
     unrelated: Feature  # the same for some source lines with target lines far away
 
 
-def learn(source: list[str], target: list[str]) -> Usual:
+def learn(source: list[str], target: list[str], declared: tuple[str, str] = ("", "")) -> Usual:
     return Usual(
-        languages=language.learn(source, target),
+        languages=language.learn(source, target, declared),
         without_stop=(share_without_stop(source), share_without_stop(target)),
         lengths=lengths.learn(*(np.array([len(text) for text in side], np.int64) for side in (source, target))),
         lexicon=alignment.learn(alignment.words_of(source), alignment.words_of(target)),
@@ -78,7 +78,8 @@ def examine(usual: Usual, chunk: Chunk) -> Examined:
     z = paired[1]
     hits = hits_of_text(source, target, z, usual) | hits_of_language(sides, usual)
     hits["encoding"] = indices_of_true(not (is_utf8(s) and is_utf8(t)) for s, t in zip(*raw, strict=True))
-    hits["ratio"] = np.flatnonzero(np.abs(z) > pairs.MAX_Z)
+    is_long = np.maximum(*sizes) >= pairs.MIN_LONGER
+    hits["ratio"] = np.flatnonzero(is_long & (np.abs(z) > pairs.MAX_Z))
     for name, others_of in EXPLAINS.items():
         for other in others_of:
             hits[other] = np.setdiff1d(hits[other], hits[name], assume_unique=True)
@@ -113,17 +114,23 @@ def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], u
 
 def hits_of_language(sides: tuple[list[str], list[str]], usual: Usual) -> Hits:
     languages = usual.languages
+    model = language.identifier_of(languages)
     wrong, third = [], []
     for side, texts in enumerate(sides):
         in_other, is_rare = language.compared(texts, side, languages)
         wrong.append(in_other)
         foreign = (
-            rare and language.third_language(text, languages.names) for text, rare in zip(texts, is_rare, strict=True)
+            rare and language.third_language(text, languages.accepted, languages.scripts, model)
+            for text, rare in zip(texts, is_rare, strict=True)
         )
         third.append(indices_of_true(foreign))
+    exchanged = np.flatnonzero(np.minimum(*wrong) + np.maximum(*wrong) >= 3)
+    untranslated = np.flatnonzero((np.maximum(*wrong) == 2) & (np.minimum(*wrong) == 0))
+    # Equal texts are either a copy, or too short or too like a name to be judged.
+    is_different = [sides[0][i].casefold() != sides[1][i].casefold() for i in untranslated]
     return {
-        "exchanged": np.flatnonzero(np.minimum(*wrong) + np.maximum(*wrong) >= 3),
-        "untranslated": np.flatnonzero((np.maximum(*wrong) == 2) & (np.minimum(*wrong) == 0)),
+        "exchanged": exchanged,
+        "untranslated": untranslated[np.array(is_different, bool)],
         "language": np.union1d(*third),
     }
 

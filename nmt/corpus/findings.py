@@ -11,7 +11,6 @@ from nmt.corpus import alignment, bootstrap
 from nmt.corpus.alignment import Evidence
 from nmt.corpus.bootstrap import MIN_PAIRS
 from nmt.corpus.examine import NONE, Gathered, Usual
-from nmt.corpus.language import identifier
 from nmt.corpus.pairing import Run
 from nmt.corpus.reading import is_utf8, lines_at
 from nmt.text.corpus import SIDES, first_occurrences
@@ -21,8 +20,11 @@ N_RAW = 200  # lines from which an encoding is guessed
 MISMATCH = 4.0  # log-likelihood ratio in nats, unrelated against translated, above which a pair is a mismatch
 OF_PAIRS = ("copy", "numbers", "placeholders", "repetition", "truncated", "ratio")  # kinds that compare both sides
 MIN_CORRELATION = 0.4  # between the lengths of both sides; unrelated lines whose lengths have a trend reach 0.36
-SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "ms"})  # easily confused
+# Shares of the chunks of a side that are in another language than declared, and in which the declared one is ruled out,
+# from which the declaration is wrong: names and short texts scatter over languages.
+MIN_AGREEMENT, MIN_RULED_OUT = 0.9, 0.6
 TWO_LETTERS = {"deu": "de", "eng": "en", "fra": "fr", "ces": "cs", "zho": "zh", "cmn": "zh", "spa": "es"}
+SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "ms"})  # easily confused
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,12 +154,19 @@ def of_overlap(found: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
     return drafts
 
 
+def label_of(code: str) -> str:
+    """py3langid's label of a language: de for de, de-AT and deu."""
+    base = base_language(code)
+    return TWO_LETTERS.get(base, base)
+
+
 def of_languages(usual: Usual, declared: tuple[str, str]) -> list[Draft]:
-    """Sides of train that are not in the language that the config or the file name declares."""
-    found = []
-    for side, shown, said in zip(SIDES, usual.languages.names, map(base_language, declared), strict=True):
-        said = TWO_LETTERS.get(said, said)
-        are_similar = any({shown, said} <= group for group in SIMILAR)
-        if shown and said in identifier().labels and shown != said and not are_similar:
-            found.append(f"the {side} is said to be {said}, but it looks like {shown}")
-    return [Draft("declared", NONE, "; ".join(found))] if found else []
+    """Sides of train that are not in the language that the config or the file name declares, as `label_of` it."""
+    wrong = []
+    for side, identified, said in zip(SIDES, usual.languages.identified, declared, strict=True):
+        are_similar = any({identified.name, said} <= group for group in SIMILAR)
+        is_ruled_out = identified.ruled_out.get(said, 0.0) >= MIN_RULED_OUT
+        is_sure = is_ruled_out and identified.agreement >= MIN_AGREEMENT
+        if identified.name not in ("", said) and is_sure and not are_similar:
+            wrong.append(f"the {side} is said to be {said}, but it looks like {identified.name}")
+    return [Draft("declared", NONE, "; ".join(wrong))] if wrong else []

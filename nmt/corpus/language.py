@@ -4,59 +4,111 @@ Uses two methods, because each is strong where the other is weak. Character n-gr
 corpus (Cavnar & Trenkle 1994, "N-gram-based text categorization", as a likelihood ratio) tell any two languages apart,
 even in short lines, but cannot identify a third language. py3langid identifies 133 languages, but scatters lines of any
 other over them. A line counts as in a third language only if, in addition, its n-grams are rare on its side.
+
+If py3langid does not know the language of a side, it gets a class for that side, learned from the corpus: a naive Bayes
+classifier needs only the frequencies of its features. A line is then compared with the side as it is, too.
 """
 
 import functools
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.text.placeholders import KINDS
+
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
 BITS = 18  # of the hash of an n-gram
-SMOOTHING = 0.5  # added to each count
+SMOOTHING = 0.5  # added to each count of an n-gram
 MAX_LLR = 5.0  # nats per n-gram: one unseen n-gram proves nothing
 MIN_DISTANCE = 0.5  # nats per n-gram between typical lines of both sides, below which they cannot be told apart
 MIN_TOTAL = 25.0  # nats, below which a text is too short to tell its language
 CLEAR, LEANING = 0.15, 0.03  # how far past the midpoint of the medians of the sides, as a share of their distance
 RARE_SHARE = 0.25  # the n-grams of this share of a side's lines count as rare
 N_IDENTIFIED = 5_000  # lines that are enough to tell the language of a side
-SURE = 0.5  # probability of the language of a side
-LIKELY, RULED_OUT = 0.25, 0.05  # of a third language that a line is in, and of the languages of the sides
+N_CHUNKS = 200  # of these lines' text, classified one by one
+CHUNK_LETTERS = 150  # in a chunk
+MIN_CHUNKS = 3  # with fewer, all text is classified at once, which is no proof of a wrong language
+MAJORITY = 0.5  # share of the chunks from which their language is that of the side
+SURE = 0.5  # probability from which a language is that of all text
+KNOWN, MIN_KNOWN = 0.95, 10  # share of the chunks, and their number, from which py3langid knows the language of a side
+LIKELY, RULED_OUT = 0.25, 0.05  # probability of a third language that a line is in, and of the languages of the sides
+MIN_LETTERS = 15  # in a line in a third language, if it is in the script of a side: "Hindi" looks like Tagalog
+MIN_SCRIPT = 0.01  # share of the letters of both sides, below which a script is foreign
 VARIETIES = {"ary", "arz", "hbo", "pcm", "wuu", "yue"}  # of Arabic, Hebrew, English and Chinese: short lines look alike
+NO_LANGUAGE = "zxx"  # py3langid's label for numbers, codes and the like
+SIDE_LABELS = ("source side", "target side")  # labels of the classes that are learned
+# What is in no language: placeholders, and numbers with what is written together with them: prices, units, codes.
+NOT_WORDS = re.compile("|".join([*KINDS[:-1], r"[A-Za-z]*\d[A-Za-z\d.,:/-]*"]))
+# 0 for decimal digits of all scripts, else the code point.
+CODES = np.arange(0x110000, dtype=np.uint32)
+CODES[[code for code in range(0x20000) if chr(code).isdecimal()]] = ord("0")
+
+
+@dataclass(frozen=True, eq=False)
+class Identified:
+    """What py3langid makes of a side: the votes of chunks of its text, since single lines are too short."""
+
+    name: str  # code of the language that most chunks are in, such as de; "" if there is none
+    agreement: float = 0.0  # share of the chunks that are in this language; 0 if there are too few
+    is_known: bool = False  # whether nearly all of many chunks are, and no other language is declared
+    ruled_out: Mapping[str, float] = field(
+        default_factory=dict
+    )  # by code: share of the chunks surely in another language
 
 
 @dataclass(frozen=True, eq=False)
 class Languages:
     """What was learned about the languages of the two sides."""
 
-    names: tuple[str, str]  # codes such as de; "" if unknown
+    identified: tuple[Identified, Identified]
+    accepted: frozenset[str]  # labels that a line may have: of identified and declared languages, and of the sides
+    scripts: frozenset[str]  # in which the two sides are written, see `scripts_of`
+    side_columns: dict[str, NDArray[np.float16]]  # by label: log-probabilities of py3langid's features on unknown sides
     log_probs: NDArray[np.float32]  # (2, 2^BITS), of each n-gram on each side
     log_ratios: NDArray[np.float32]  # (2^BITS,) log p(n-gram | source) - log p(n-gram | target), clipped to ±`MAX_LLR`
     typical: tuple[float, float]  # median log-likelihood ratio per n-gram (source against target) of each side's lines
     rare: tuple[float, float]  # log-probability per n-gram below which RARE_SHARE of each side's lines are
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """Codes such as de; "" if unknown."""
+        return self.identified[0].name, self.identified[1].name
 
-def learn(source: Sequence[str], target: Sequence[str]) -> Languages:
-    """Learn the languages of the two sides from a sample of their lines."""
-    sides = source, target
-    few = [side[:: -(-len(side) // N_IDENTIFIED)] for side in sides]
-    grams = [ngrams(side) for side in sides]
+
+def learn(source: Sequence[str], target: Sequence[str], declared: tuple[str, str] = ("", "")) -> Languages:
+    """Learn the languages of the two sides from a sample of their lines. `declared` are py3langid's labels or ""."""
+    # What py3langid makes of both sides.
+    few = [side[:: -(-len(side) // N_IDENTIFIED)] for side in (source, target)]
+    identified = identify_side(few[0], declared[0]), identify_side(few[1], declared[1])
+    accepted = frozenset([*SIDE_LABELS, *declared, identified[0].name, identified[1].name])
+    side_columns = {}
+    for label, lines, result in zip(SIDE_LABELS, few, identified, strict=True):
+        if not result.is_known:
+            side_columns[label] = side_column(lines)
+    # What the n-grams tell.
+    grams = [ngrams(source), ngrams(target)]
     counts = [np.bincount(hashes.reshape(-1), minlength=2**BITS) + SMOOTHING for hashes, _ in grams]
     log_probs = np.stack([np.log(count / count.sum()) for count in counts]).astype(np.float32)
     log_ratios = np.clip(log_probs[0] - log_probs[1], -MAX_LLR, MAX_LLR)
-    ratios = [per_line(log_ratios, *of_side) for of_side in grams]
-    own = [per_line(log_probs[side], *grams[side]) for side in (0, 1)]
+    medians = [np.median(per_line(log_ratios, *of_side)) for of_side in grams]
+    limits = [np.quantile(per_line(log_probs[side], *grams[side]), RARE_SHARE) for side in (0, 1)]
     return Languages(
-        names=(identify(few[0]), identify(few[1])),
+        identified=identified,
+        accepted=accepted - {""},
+        scripts=scripts_of("".join([*few[0], *few[1]]), MIN_SCRIPT),
+        side_columns=side_columns,
         log_probs=log_probs,
         log_ratios=log_ratios,
-        typical=(float(np.median(ratios[0])), float(np.median(ratios[1]))),
-        rare=(float(np.quantile(own[0], RARE_SHARE)), float(np.quantile(own[1], RARE_SHARE))),
+        typical=(float(medians[0]), float(medians[1])),
+        rare=(float(limits[0]), float(limits[1])),
     )
 
 
@@ -66,8 +118,7 @@ def ngrams(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]
     Text is lower-cased, and all digits count as the same. The newlines before and after a line are part of n-grams.
     """
     joined = "\n".join(["", *texts, "", "", ""]).lower()
-    codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
-    codes = np.where((codes >= 48) & (codes <= 57), np.uint32(48), codes)
+    codes = CODES[np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)]
     ends = np.flatnonzero(codes[:-2] == 10)
     size = int(ends[len(texts)])
     hashes = np.empty((3, size), np.uint32)
@@ -114,10 +165,107 @@ def identifier() -> "LanguageIdentifier":
     return model
 
 
+def identify_side(texts: Sequence[str], declared: str = "") -> Identified:
+    """Identify the language of a side from a sample of its lines, of which only the words count.
+
+    `declared` is the label of the language that the side is said to be in, "" if there is none. If it is another one,
+    py3langid does not know it, or the side is in the wrong language.
+    """
+    texts = [words_only(text) for text in texts]
+    chunks = chunks_of(texts)
+    if len(chunks) < MIN_CHUNKS:
+        return Identified(identify(texts))
+    step = -(-len(chunks) // N_CHUNKS)
+    results = [probabilities(chunk) for chunk in chunks[::step]]
+    # Each chunk votes for its likeliest language, and against all that are unlikely.
+    votes = Counter(max(result, key=result.__getitem__) for result in results)
+    against = Counter[str]()
+    for result in results:
+        against.update(name for name, probability in result.items() if probability < RULED_OUT)
+    [(name, n_votes)] = votes.most_common(1)
+    agreement = n_votes / len(results)
+    if agreement <= MAJORITY or name == NO_LANGUAGE:
+        name = ""
+    is_known = name != "" and declared in ("", name) and agreement >= KNOWN and len(results) >= MIN_KNOWN
+    ruled_out = {label: n / len(results) for label, n in against.items()}
+    return Identified(name, agreement, is_known, ruled_out)
+
+
 def identify(texts: Sequence[str]) -> str:
-    """The language of many lines, as py3langid names it; "" if it is not sure."""
+    """The language of a text of some lines, as py3langid names it; "" if it is not sure."""
     name, probability = identifier().classify("\n".join(texts))
-    return name if probability > SURE else ""
+    return name if probability > SURE and name != NO_LANGUAGE else ""
+
+
+def words_only(text: str) -> str:
+    """A text without numbers, codes and placeholders, which tell nothing about its language."""
+    return NOT_WORDS.sub(" ", text)
+
+
+def chunks_of(texts: Sequence[str]) -> list[str]:
+    """Join consecutive texts into chunks of at least `CHUNK_LETTERS` letters each; the rest is left out."""
+    chunks = []
+    lines: list[str] = []
+    size = 0
+    for text in texts:
+        lines.append(text)
+        size += n_letters(text)
+        if size >= CHUNK_LETTERS:
+            chunks.append("\n".join(lines))
+            lines, size = [], 0
+    return chunks
+
+
+def n_letters(text: str) -> int:
+    """The number of letters; a Chinese character, which tells more, counts as three."""
+    return sum(3 if character > "\u2e7f" else 1 for character in text if character.isalpha())
+
+
+def scripts_of(text: str, min_share: float = 0.0) -> frozenset[str]:
+    """The scripts of a text that have at least a share of its letters, by the first word of the letters' Unicode names.
+
+    LATIN, CYRILLIC, CJK, THAI and so on.
+    """
+    scripts = Counter[str]()
+    for character, n in Counter(text).items():
+        if character.isalpha():
+            scripts[unicodedata.name(character, "").partition(" ")[0]] += n
+    return frozenset(script for script, n in scripts.items() if n >= min_share * scripts.total())
+
+
+def side_column(texts: Sequence[str]) -> NDArray[np.float16]:
+    """The log-probability of each of py3langid's features on a side, with add-one smoothing: (features,)."""
+    from py3langid.langid import visit_counts
+
+    model = identifier()
+    rows = [row << 8 for row in model.tk_row]  # the automaton's rows of 256 transitions, one for each state
+    counts = np.ones(len(model.nb_ptc))
+    for text in texts:
+        visits = visit_counts(model.tk_nextmove, rows, model.tk_output, words_only(text).encode("utf-8", "replace"))
+        for feature, n in (visits or {}).items():
+            counts[feature] += n
+    return np.asarray(np.log(counts / counts.sum()), np.float16)
+
+
+@functools.lru_cache(maxsize=1)
+def identifier_of(languages: Languages) -> "LanguageIdentifier":
+    """py3langid's model, with a class for each side whose language it does not know."""
+    from py3langid.langid import LanguageIdentifier
+
+    model = identifier()
+    columns = languages.side_columns
+    if not columns:
+        return model
+    priors = [model.nb_pc.max()] * len(columns)
+    return LanguageIdentifier(
+        np.column_stack([model.nb_ptc, *columns.values()]),
+        np.append(model.nb_pc, priors),
+        [*model.nb_classes, *columns],
+        model.tk_nextmove,
+        model.tk_output,
+        norm_probs=True,
+        tk_row=model.tk_row,
+    )
 
 
 def probabilities(text: str) -> dict[str, float]:
@@ -125,10 +273,28 @@ def probabilities(text: str) -> dict[str, float]:
     return {name: float(probability) for name, probability in identifier().rank(text)}
 
 
-def third_language(text: str, names: tuple[str, str]) -> str:
-    """The code of a line's language if it is clearly neither side's language; else ""."""
-    name, probability = identifier().classify(text)
-    if name in (*names, "zxx") or probability < LIKELY:  # zxx: no language, such as numbers
+def third_language(
+    text: str,
+    accepted: Collection[str],
+    scripts: Collection[str] = (),
+    model: "LanguageIdentifier | None" = None,
+) -> str:
+    """The code of a line's language if it is clearly neither side's language; else "".
+
+    Args:
+        accepted: the languages of the two sides.
+        scripts: in which they are written; a line in one of these needs `MIN_LETTERS`.
+        model: of `identifier_of`, if py3langid does not know the language of a side.
+    """
+    model = model or identifier()
+    if model.classify(text)[0] in accepted:
+        return ""  # most lines: the rest takes longer
+    text = words_only(text)
+    name, probability = model.classify(text)
+    if name == NO_LANGUAGE or name in accepted or probability < LIKELY:
         return ""
-    of_each = probabilities(text)
-    return name if all(of_each.get(own, 0.0) < RULED_OUT for own in names) else ""
+    if n_letters(text) < MIN_LETTERS and scripts_of(text) <= set(scripts):
+        return ""
+    of_line = dict(model.rank(text))
+    is_ruled_out = all(of_line.get(label, 0.0) < RULED_OUT for label in accepted)
+    return name if is_ruled_out else ""

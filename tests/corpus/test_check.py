@@ -1,6 +1,7 @@
 """Faults are planted in clean corpora: the check reports the planted lines, and hardly any clean line."""
 
 import gzip
+import itertools
 import math
 import random
 from collections.abc import Callable
@@ -232,6 +233,61 @@ def test_a_side_in_another_language_than_its_name_says(clean: list[Texts], tmp_p
     found = check([files], ("en", "fr"))
     (finding,) = [one for one in found.findings if one.kind.name == "declared"]
     assert "the target is said to be fr, but it looks like en" in finding.detail
+
+
+def fijian_pairs() -> list[Texts]:
+    """Sentences in Fijian, which py3langid does not know."""
+    people = {
+        "Na gone": "The child",
+        "Na turaga": "The chief",
+        "Na tinaqu": "My mother",
+        "Na qasenivuli": "The teacher",
+    }
+    actions = {"e volia": "buys", "e kunea": "finds", "e vakayagataka": "uses", "e taura": "takes"}
+    things = {"na waqa": "the boat", "na madrai": "the bread", "na ivola": "the book", "na niu": "the coconut"}
+    times = {"nikua": "today", "ena veisiga": "every day", "ena mataka": "tomorrow", "ena koro": "in the village"}
+    pairs = []
+    for who, what, which, when in itertools.product(people, actions, things, times):
+        english = f"{people[who]} {actions[what]} {things[which]} {times[when]}."
+        pairs.append((f"{who} {what} {which} {when}.", english))
+    return pairs
+
+
+def test_a_language_that_cannot_be_identified_is_no_third_language(tmp_path: Path) -> None:
+    report = check([write(tmp_path, "train", fijian_pairs(), ("fj", "en"))], ("fj", "en"))
+    assert {finding.kind.name for finding in report.findings} <= {"unchecked", "mismatch"}
+
+
+def test_a_third_language_is_found_beside_a_language_that_cannot_be_identified(tmp_path: Path) -> None:
+    pairs, rng = fijian_pairs(), random.Random(1)
+    lines = range(5, len(pairs), 25)
+    for line in lines:
+        pairs[line] = (sentence(rng.choice([FRENCH, RUSSIAN]), rng), pairs[line][1])
+    found = findings_by_kind(check([write(tmp_path, "train", pairs, ("fj", "en"))], ("fj", "en")))["language"]
+    assert found == {line + 1 for line in lines}
+
+
+@pytest.mark.parametrize("are_exchanged", [False, True])
+def test_prices_say_nothing_about_the_language_but_words_do(tmp_path: Path, are_exchanged: bool) -> None:
+    pairs = []
+    for n in range(1, 300):
+        german, english = [("Schrauben", "screws"), ("Lampen", "lamps"), ("Bretter", "boards")][n % 3]
+        source = f"{n} {german} kosten {7 * n}.{n % 900 + 100},50 Euro."
+        pairs.append((source, f"{n} {english} are {7 * n},{n % 900 + 100}.50 euros."))
+    langs = ("en", "de") if are_exchanged else ("de", "en")
+    found = findings_by_kind(check([write(tmp_path, "train", pairs, langs)], langs))
+    assert ("declared" in found) == are_exchanged
+    assert not found.keys() & {"language", "numbers"}
+
+
+@pytest.mark.parametrize(("n_faulty", "severity"), [(2, "warning"), (3, "error")])
+def test_few_faulty_lines_of_a_small_corpus_are_no_error(
+    clean: list[Texts], tmp_path: Path, n_faulty: int, severity: str
+) -> None:
+    faulty = [(f"{source} \ufffd", target) for source, target in clean[:n_faulty]]
+    report = check([write(tmp_path, "train", [*faulty, *clean[n_faulty:50]], ("a", "b"))])
+    (finding,) = [finding for finding in report.findings if finding.kind.name == "replaced"]
+    assert finding.severity == severity
 
 
 def test_small_corpora_are_not_judged_by_what_they_cannot_show(tmp_path: Path) -> None:

@@ -53,6 +53,42 @@ def test_lines_of_either_language_and_without_one_are_not_accused(text: str) -> 
     assert language.third_language(text, ("zh", "en")) == ""
 
 
+@pytest.mark.parametrize("text", ["Hindi", "Afrikaans", "1.250,00 €/kg", "AB-4711/C", "{name} %s https://a.de/x"])
+def test_words_by_themselves_and_what_are_no_words_are_not_accused(text: str) -> None:
+    assert language.third_language(text, ("de", "en"), {"LATIN"}) == ""
+
+
+def test_a_short_text_in_another_script_is_accused() -> None:
+    assert language.third_language("Это книга", ("de", "en"), {"LATIN"}) == "ru"
+
+
+GOODS = ("Schrauben", "Lampen", "Kabel", "Ventile", "Bretter")
+INVOICE = [f"Pos. {n}: {37 * n} {GOODS[n % 5]} zu {n},{n % 90 + 10} EUR, Nr. A-{n}/{n}" for n in range(1, 200)]
+
+
+def test_numbers_and_codes_tell_nothing_about_the_language_of_a_side() -> None:
+    identified = language.identify_side(INVOICE)
+    assert identified.name == "de"
+    assert identified.agreement == 1.0
+    assert identified.ruled_out["en"] == 1.0
+
+
+def test_a_few_words_do_not_prove_the_language_of_a_side() -> None:
+    identified = language.identify_side(["The cat", "A dog"])
+    assert identified.ruled_out == {}
+    assert not identified.is_known
+
+
+def test_a_language_is_not_known_if_another_one_is_declared() -> None:
+    assert language.identify_side(EN, "en").is_known
+    assert not language.identify_side(EN, "tpi").is_known
+
+
+def test_digits_of_all_scripts_count_as_the_same() -> None:
+    hashes = [language.ngrams([text])[0].tolist() for text in ("a 12", "a ४५", "a ٠٩")]
+    assert hashes[0] == hashes[1] == hashes[2]
+
+
 SIDES = [("zh", ZH[:50]), ("ja", ["これは本です。", "私は学生です。"]), ("", ["xyzzy plugh", "foo bar"])]
 
 
