@@ -163,10 +163,11 @@ def label_of(code: str) -> str:
 def of_languages(usual: Usual, declared: tuple[str, str]) -> list[Draft]:
     """Sides of train that are not in the language that the config or the file name declares, as `label_of` it."""
     wrong = []
+    are_exchanged = usual.languages.names == (declared[1], declared[0])  # the likeliest mistake needs less evidence
     for side, identified, said in zip(SIDES, usual.languages.identified, declared, strict=True):
         are_similar = any({identified.name, said} <= group for group in SIMILAR)
         is_ruled_out = identified.ruled_out.get(said, 0.0) >= MIN_RULED_OUT
-        is_sure = is_ruled_out and identified.agreement >= MIN_AGREEMENT
+        is_sure = is_ruled_out and (are_exchanged or identified.agreement >= MIN_AGREEMENT)
         if identified.name not in ("", said) and is_sure and not are_similar:
             wrong.append(f"the {side} is said to be {said}, but it looks like {identified.name}")
     return [Draft("declared", NONE, "; ".join(wrong))] if wrong else []
