@@ -54,7 +54,9 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
         drafts += findings.of_repetition(found) + findings.of_overlap(found, gathered[:i])
         finished += with_examples(found, drafts)
     finished.sort(key=lambda finding: (SEVERITIES.index(finding.severity), -finding.share))
-    return Report(surveys, usual.languages.names, finished, runs, time.monotonic() - began)
+    source, target = usual.languages.identified
+    languages = findings.language_of_side(source, labels[0]), findings.language_of_side(target, labels[1])
+    return Report(surveys, languages, finished, runs, time.monotonic() - began)
 
 
 def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> tuple[Usual, Gathered, Evidence | None]:

@@ -11,6 +11,7 @@ from nmt.corpus import alignment, bootstrap
 from nmt.corpus.alignment import Evidence
 from nmt.corpus.bootstrap import MIN_PAIRS
 from nmt.corpus.examine import NONE, Gathered, Usual
+from nmt.corpus.language import Identified, identifier
 from nmt.corpus.pairing import Run
 from nmt.corpus.reading import is_utf8, lines_at
 from nmt.text.corpus import SIDES, first_occurrences
@@ -158,6 +159,14 @@ def label_of(code: str) -> str:
     """py3langid's label of a language: de for de, de-AT and deu."""
     base = base_language(code)
     return TWO_LETTERS.get(base, base)
+
+
+def language_of_side(identified: Identified, declared: str) -> str:
+    """The code of a side's language; "" if py3langid does not know it, so that the votes scatter."""
+    if declared in ("", identified.name):
+        return identified.name
+    is_declared_wrongly = declared in identifier().labels and identified.agreement >= MIN_AGREEMENT
+    return identified.name if is_declared_wrongly else ""
 
 
 def of_languages(usual: Usual, declared: tuple[str, str]) -> list[Draft]:

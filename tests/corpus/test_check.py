@@ -256,6 +256,7 @@ def fijian_pairs() -> list[Texts]:
 def test_a_language_that_cannot_be_identified_is_no_third_language(tmp_path: Path) -> None:
     report = check([write(tmp_path, "train", fijian_pairs(), ("fj", "en"))], ("fj", "en"))
     assert {finding.kind.name for finding in report.findings} <= {"unchecked", "mismatch"}
+    assert report.languages == ("", "en")
 
 
 def test_a_third_language_is_found_beside_a_language_that_cannot_be_identified(tmp_path: Path) -> None:
