@@ -22,7 +22,9 @@ MIN_NO_WORDS = 5  # characters; `has_no_words` does not judge shorter texts
 NUMBER = re.compile(r"(?:\d{1,3}(?:[ \xa0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:[.,:’'٫٬]\d+)*")
 DIGIT = re.compile(r"\d")
 DECIMAL = re.compile(r"(.*)[.,٫](\d{1,2})")
-PLACEHOLDER = re.compile("|".join(KINDS[:-1]))  # numbers, the last of them, have a test of their own
+# Numbers, the last of the kinds, have a test of their own. An ending may follow %(name)s, as in Esperanto and Uzbek.
+PLACEHOLDER = re.compile("|".join([r"%\(\w+\)[-+0#]*\d*(?:\.\d+)?[sdifguxc@]", *KINDS[:-1]]))
+A_WORD = re.compile(r"[^\W\d_]{3}")
 REPEATED_LETTERS = re.compile(r"([^\W\d_]{2,4}?)\1{3}")
 TRIPLED = re.compile(rf"([{UNSPACED_SCRIPTS}])\1\1")
 PUNCTUATION = ".,;:!?\"'”’“„"  # around words
@@ -39,7 +41,7 @@ def is_copy(source: str, target: str) -> bool:
     n_letters = sum(map(str.isalpha, "".join(words)))
     if n_letters < 12 and (n_letters < 4 or len(words) < 3):
         return False
-    return not is_name(text)
+    return not (is_name(text) or is_name(target))
 
 
 def is_name(text: str) -> bool:
@@ -116,11 +118,17 @@ def repetition_differs(source: str, target: str) -> bool:
 
 
 def has_no_words(text: str) -> bool:
-    """Whether under 30 % of the characters are letters, or marks of letters, such as vowel signs."""
+    """Whether no three letters follow each other, and under 30 % of the characters are letters or their vowel signs.
+
+    A Chinese character, which is often a word, counts as three.
+    """
     n_characters = len(text) - text.count(" ")
-    if n_characters < MIN_NO_WORDS or sum(map(str.isalpha, text)) >= 0.3 * n_characters:
+    if n_characters < MIN_NO_WORDS or A_WORD.search(text):
         return False
-    n_in_words = sum(unicodedata.category(character)[0] in "LM" for character in text)
+    n_in_words = 0
+    for character in text:
+        if unicodedata.category(character)[0] in "LM":
+            n_in_words += 3 if character > "\u2e7f" else 1
     return n_in_words < 0.3 * n_characters
 
 

@@ -53,6 +53,10 @@ NO_FAULTS = [
     ("placeholders", "100% sicher, %s", "%s, 100% certain"),
     ("no-words", "Am 3.4.", "On 3/4."),
     ("no-words", "မှာကြား", "order"),
+    ("no-words", "Öle 14.219,54 €", "oil €14,219.54"),
+    ("no-words", "¥1,234.50 一天", "¥1,234.50 a day"),
+    ("placeholders", "Forigi %(name)sn", "Delete %(name)s"),
+    ("copy", "achuar-shiwiar", "Achuar-Shiwiar"),
 ]
 
 
