@@ -47,7 +47,6 @@ FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
 _LATIN = "A-Za-zÀ-ÖØ-öø-ɏ"
 _OTHER = "Ѐ-ԯΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"  # Cyrillic; Greek: look-alikes only, not μm
 MIXED = re.compile(f"[{_LATIN}][{_OTHER}]|[{_OTHER}][{_LATIN}]")
-WORD = re.compile(r"\w+")
 LIKE_OTHER = frozenset("ABCEHIJKMOPTXYaceijopxy")  # Latin letters that look like Cyrillic ones, accents aside
 LIKE_LATIN = frozenset("АВЕЅЗІЈКМНОРСТУХаеѕіјорсухһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ")
 # Traces of tokenizers: space before punctuation, detached clitics and brackets as in the Penn Treebank, spaces in Han.
@@ -97,7 +96,7 @@ def has_homoglyphs(text: str) -> bool:
     """Whether a word has letters of two scripts, and those of one script look like letters of the other."""
     if text.isascii() or not MIXED.search(text):
         return False
-    return any(is_disguised(word) for word in WORD.findall(text) if MIXED.search(word))
+    return any(is_disguised(word) for word in re.findall(r"\w+", text) if MIXED.search(word))
 
 
 def is_disguised(word: str) -> bool:

@@ -24,7 +24,7 @@ DIGIT = re.compile(r"\d")
 DECIMAL = re.compile(r"(.*)[.,٫](\d{1,2})")
 # Numbers, the last of the kinds, have a test of their own. An ending may follow %(name)s, as in Esperanto and Uzbek.
 PLACEHOLDER = re.compile("|".join([r"%\(\w+\)[-+0#]*\d*(?:\.\d+)?[sdifguxc@]", *KINDS[:-1]]))
-A_WORD = re.compile(r"[^\W\d_]{3}")
+THREE_LETTERS = re.compile(r"[^\W\d_]{3}")
 REPEATED_LETTERS = re.compile(r"([^\W\d_]{2,4}?)\1{3}")
 TRIPLED = re.compile(rf"([{UNSPACED_SCRIPTS}])\1\1")
 PUNCTUATION = ".,;:!?\"'”’“„"  # around words
@@ -109,12 +109,12 @@ def repeats(text: str) -> bool:
 
 def repetition_differs(source: str, target: str) -> bool:
     """Whether only one of the texts repeats something."""
-    is_repeated = repeats(source), repeats(target)
-    if is_repeated[0] == is_repeated[1]:
+    source_repeats = repeats(source)
+    if source_repeats == repeats(target):
         return False
     # "Ha ha ha" may be three characters in a script without spaces.
-    rest = target if is_repeated[0] else source
-    return not TRIPLED.search(rest)
+    unrepeated = target if source_repeats else source
+    return not TRIPLED.search(unrepeated)
 
 
 def has_no_words(text: str) -> bool:
@@ -123,7 +123,7 @@ def has_no_words(text: str) -> bool:
     A Chinese character, which is often a word, counts as three.
     """
     n_characters = len(text) - text.count(" ")
-    if n_characters < MIN_NO_WORDS or A_WORD.search(text):
+    if n_characters < MIN_NO_WORDS or THREE_LETTERS.search(text):
         return False
     n_in_words = 0
     for character in text:
