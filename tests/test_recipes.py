@@ -1,6 +1,9 @@
-"""Every recipe in configs/ parses, its sources and targets match; the Dockerfile and the examples of a cluster."""
+"""Every recipe in configs/ parses, its sources and targets match; the Dockerfile, the service and a cluster."""
 
+import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,6 +82,20 @@ def test_the_image_runs_as_an_ordinary_user_and_takes_what_is_there() -> None:
         for source in sources:
             assert (ROOT / source).exists()
             assert f"!{source}" in ignored
+
+
+def test_the_service_is_valid_and_reloads_by_the_signal_of_the_server(tmp_path: Path) -> None:
+    text = (ROOT / "configs/systemd/nmt.service").read_text()
+    ((program, words),) = re.findall(r"^ExecStart=(\S+) serve (.*)$", text, re.MULTILINE)
+    options = typer.main.get_command(app).commands["serve"].params  # type: ignore[attr-defined]
+    known = {name for option in options for name in option.opts}
+    assert {word for word in words.split() if word.startswith("-")} <= known
+    assert "ExecReload=/bin/kill -HUP $MAINPID\n" in text
+    unit = tmp_path / "nmt.service"
+    unit.write_text(text.replace(program, sys.executable))
+    if shutil.which("systemd-analyze"):
+        done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 OPTIONS = typer.main.get_command(app).commands["translate"].params  # type: ignore[attr-defined]

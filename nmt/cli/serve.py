@@ -1,17 +1,30 @@
 """`nmt serve`."""
 
-from collections.abc import Sequence
+import gc
+import os
+import re
+import signal
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmt.cli import options, streams
-from nmt.errors import InputError
-from nmt.text.lines import iter_lines
+from nmt.errors import InputError, os_errors_as
+from nmt.files import read_capped
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+    from nmt.decode.translator import Translator
+    from nmt.serve.guard import Guard
+    from nmt.serve.models import Reloader
+    from nmt.serve.server import Server
 
 PACKAGES = ("fastapi", "langcodes", "language_data", "markdown_it", "prometheus_client", "python_multipart", "uvicorn")
+MAX_KEYS_BYTES = 10_000_000
+COMMENT = re.compile(r"(?:^|\s)#.*")
 Models = Annotated[
     list[Path] | None, typer.Option("--model", "-m", help=f"{options.MODEL_HELP} Several: one per pair of languages.")
 ]
@@ -28,6 +41,7 @@ def serve(
     api_keys: Annotated[
         Path | None, typer.Option(help="File of API keys, one a line; clients need one of them, also for /metrics.")
     ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Load a model anew when its file has changed.")] = False,
     glossary: options.GlossaryFile = None,
     max_waiting: Annotated[int, typer.Option(min=1, help="Waiting requests; further ones get status 429.")] = 256,
     precision: options.PrecisionName = None,
@@ -36,31 +50,105 @@ def serve(
 ) -> None:
     """Serve a page to translate on, and LibreTranslate's HTTP API.
 
-    Needs the extra: pip install 'nmt-trainer[serve]'. /docs lists the API.
+    Needs the extra: pip install 'nmt-trainer[serve]'. /docs lists the API. On SIGHUP, it loads its models, keys and
+    glossary anew, while it answers.
     """
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise InputError(f"nmt serve needs {', '.join(missing)}", hint="pip install 'nmt-trainer[serve]'")
     keys = read_keys(api_keys) if api_keys else []
-    named: Sequence[Path | None] = model or [None]
-    loaded = [options.load_translator(one, device, precision, engine, languages=None)[1] for one in named]
-    translators = [direction for one in loaded for direction in one.directions()]
-    for one in translators:
-        one.options = one.with_options(glossary=options.terms_of(glossary, one, engine))
+    paths: list[Path] = []
+    for named in model or ():
+        paths += options.model_paths(named)
+    paths = paths or options.model_paths(None)
+    from nmt.decode.translator import load
+    from nmt.serve.api import Api
     from nmt.serve.app import create_app
     from nmt.serve.guard import Limits
+    from nmt.serve.models import LoadedModel, Reloader, load_model
+
+    def load_directions(path: Path) -> list["Translator"]:
+        directions = load(path, device, precision, engine).directions()
+        for translator in directions:
+            translator.options = translator.with_options(glossary=options.terms_of(glossary, translator, engine))
+        return directions
+
+    def load_one(path: Path) -> LoadedModel:
+        return load_model(path, load_directions)
+
+    ignore_hangups()
+    api = Api([load_one(path) for path in paths], Limits(n_waiting=max_waiting), keys)
+    gc.freeze()  # excludes the many objects of torch from garbage collection
+    reloader = Reloader(api, paths, load_one, (lambda: read_keys(api_keys)) if api_keys else None)
+    run_server(create_app(api, allow_host or ()), host, port, reloader, watch=watch)
+
+
+def run_server(app: "Guard", host: str, port: int, reloader: "Reloader", *, watch: bool) -> None:
+    """Answer requests until SIGTERM or Ctrl-C."""
+    import asyncio  # late: it would slow down the start of every command
+
     from nmt.serve.server import bind, new_server
 
-    app = create_app(translators, Limits(n_waiting=max_waiting), hosts=allow_host or (), keys=keys)
     with bind(host, port) as listening:
         name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{listening.getsockname()[1]}"
-        new_server(app, on_start=lambda: streams.log.info("serving on %s", url)).run(sockets=[listening])
+
+        def start() -> None:
+            streams.log.info("serving on %s", url)
+            reload_on_hangup(asyncio.get_running_loop(), server, reloader)
+            if watch:
+                watching.append(asyncio.create_task(reloader.watch()))
+
+        watching: list[asyncio.Task[None]] = []  # the event loop does not keep its tasks alive
+        server = new_server(app, on_start=start)
+        server.run(sockets=[listening])
+
+
+def ignore_hangups() -> None:
+    """Until the server can reload, SIGHUP does not end it; Windows has no SIGHUP."""
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def reload_on_hangup(loop: "AbstractEventLoop", server: "Server", reloader: "Reloader") -> None:
+    """On SIGHUP, load everything anew; but stop if the terminal has been closed, which sends the same signal."""
+    if not hasattr(signal, "SIGHUP"):
+        return
+    had_terminal = has_terminal()
+
+    def on_hangup() -> None:
+        if had_terminal and not has_terminal():
+            server.should_exit = True
+        else:
+            reloader.reload()
+
+    loop.add_signal_handler(signal.SIGHUP, on_hangup)
+
+
+def has_terminal() -> bool:
+    """Whether this process can be controlled from a terminal."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def read_keys(path: Path) -> list[str]:
-    """Return the keys of a file, one a line. Raises InputError if there are none."""
-    keys = [line.strip() for line in iter_lines([path]) if line.strip()]
+    """Return the keys of a file, one a line. Raises InputError if there are none, or it cannot be read.
+
+    White space around a key does not count. From `#` at the beginning of a line or after white space on, it is a
+    comment.
+    """
+    with os_errors_as(InputError, f"read {path}", hint="check the path, and that you may read it"):
+        content = read_capped(path, MAX_KEYS_BYTES)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        n_before = content.count(b"\n", 0, error.start)
+        raise InputError(f"{path} is not UTF-8 in line {n_before + 1}", hint="save it as UTF-8") from error
+    lines = [COMMENT.sub("", line).strip() for line in text.split("\n")]
+    keys = [line for line in lines if line]
     if not keys:
         raise InputError(f"{path} has no keys", hint="write one key per line, or leave out --api-keys")
     return keys

@@ -25,6 +25,7 @@ log = logging.getLogger("nmt")
 
 ALIKE = 30.0  # weight of spelling, tuned on 300 pairs of Multi30k de-en with links from co-occurrence statistics
 MIN_SHARE = 0.01  # smaller values of p(source word | target word) are left out of `Shares`
+SHARE_DIGITS = 6  # of a share: rounding errors of the engine, which depend on the batch, must not decide between ties
 MAX_DELETED = 100  # longest source, in words, for `losses_without`, which scores the target once per source word
 LOSS_WINDOW = 100  # pairs passed to `losses_without` together: limits memory
 WINDOW = 1000  # pairs aligned together: limits memory, and lets pairs of similar length share a batch
@@ -48,7 +49,7 @@ def align_for_markup(translator: Translator, pairs: Sequence[WordPair]) -> list[
     for start in range(0, len(pairs), LOSS_WINDOW):
         window = pairs[start : start + LOSS_WINDOW]
         for scores in score_window(translator, window, range(start + 1, len(pairs) + 1), with_losses=True):
-            of_words = normalized(scores, 0).T.tolist()
+            of_words = normalized(scores, 0).T.round(SHARE_DIGITS).tolist()
             shares = [{s: share for s, share in enumerate(of_word) if share > MIN_SHARE} for of_word in of_words]
             found.append((links(scores), shares))
     return found
@@ -85,19 +86,26 @@ def losses_without(
 
     From Li et al. 2019, "On the word alignment from neural machine translation". `sides` are `encoded`.
     """
-    sources, targets = list[list[int]](), list[list[int]]()
+    scored: dict[tuple[tuple[int, ...], tuple[int, ...]], list[float]] = {}
     for (tokens, words), (target, _) in sides:
         if words.shape[1] <= MAX_DELETED:
-            deleted = [np.zeros(len(tokens)), *words.T]
-            sources += [[token for token, share in zip(tokens, one, strict=True) if not share] for one in deleted]
-            targets += [target] * len(deleted)
-    rows = iter(translator.engine.score(sources, targets))
-    for (_, words), (target, _) in sides:
+            # Words of one token are deleted together. Scored once, they lose exactly the same in every batch.
+            scored |= {(source, tuple(target)): [] for source in deletions(tokens, words)}
+    log_probs = translator.engine.score([[*source] for source, _ in scored], [[*target] for _, target in scored])
+    scored = dict(zip(scored, log_probs, strict=True))
+    for (tokens, words), (target, _) in sides:
         if words.shape[1] <= MAX_DELETED:
-            log_probs = np.array([next(rows)[: len(target)] for _ in range(1 + words.shape[1])], np.float32)
-            yield np.maximum(log_probs[0] - log_probs[1:], 0)
+            rows = [scored[source, tuple(target)][: len(target)] for source in deletions(tokens, words)]
+            of_target = np.array(rows, np.float32)  # (1 + source words, T)
+            yield np.maximum(of_target[0] - of_target[1:], 0)
         else:
             yield 1.0
+
+
+def deletions(tokens: Sequence[int], words: Matrix) -> list[tuple[int, ...]]:
+    """The tokens of a text, then its tokens without those of each word; `words` (tokens, words) is from `encoded`."""
+    kept = [tuple(token for token, share in zip(tokens, of_word, strict=True) if not share) for of_word in words.T]
+    return [tuple(tokens), *kept]
 
 
 def word_scores(

@@ -140,7 +140,7 @@ def as_pairs(translator: Translator, output: Path, translations: Iterable[Transl
 class DocumentTranslation:
     """The translation of a document: first all of its sentences, then its content.
 
-    Between two sentences, other callers may use the translator.
+    See `between_segments` for callers with other work to do meanwhile.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from html import escape, unescape
 
-from nmt.documents.markup import Element, Format, Part, Segment, descendants
+from nmt.documents.markup import Element, Format, Part, Segment, between_segments, descendants
 
 _BLOCK = """
 address article aside audio blockquote body br button canvas caption center col colgroup dd details dialog div dl dt
@@ -188,6 +188,7 @@ class Parser:
             self.parts += [self.raw[:before] + edges[0], Segment(text, root)]
             self.parts.append(edges[len(text)] + self.raw[len(self.raw) - after :])
         self.begin()
+        between_segments.get()()
 
 
 def is_half_tag(element: Element) -> bool:

@@ -12,8 +12,10 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from nmt.decode.align import Links, Shares, align_for_markup
@@ -24,7 +26,12 @@ from nmt.text.lines import UNSPACED_SCRIPTS, Pause, Span
 from nmt.text.placeholders import SPAN
 from nmt.text.words import WordText, indices_between
 
-WINDOW = 1000  # lines parsed, translated and aligned together
+WINDOW = 1000  # lines parsed and translated together
+PLACED = 64  # segments whose tags are placed together, because their alignments share batches
+
+# Called after each segment that is parsed or written; what it raises ends the work. So a server can let other requests
+# go first in the middle of a document, whatever its format.
+between_segments: ContextVar[Callable[[], object]] = ContextVar("between_segments", default=lambda: None)
 
 # Combining marks, and scripts whose vowel signs are marks: they belong to a word, but `\w` leaves them out.
 MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0dff"
@@ -120,15 +127,16 @@ class MarkupTranslator:
     def written(self, documents: Sequence[Sequence[Part]], translations: Iterable[str]) -> list[str]:
         """Write parsed documents with the translations of all their sentences; see `sentences_of`."""
         texts = iter(translations)
-        pairs = [
-            Pair.made(part, [next(texts) for _ in part.sentences], self.translator.joiner)
-            for parts in documents
-            for part in parts
-            if isinstance(part, Segment)
-        ]
-        align_words(self.translator, [pair for pair in pairs if pair.segment.root.children])
-        written = iter([pair.segment.finish(Placement(pair, self.markup.escape).written()) for pair in pairs])
-        return ["".join(part if isinstance(part, str) else next(written) for part in parts) for parts in documents]
+        segments = iter([part for parts in documents for part in parts if isinstance(part, Segment)])
+        written: list[str] = []
+        while window := list(islice(segments, PLACED)):
+            pairs = [Pair.made(one, list(islice(texts, len(one.sentences))), self.translator.joiner) for one in window]
+            align_words(self.translator, [pair for pair in pairs if pair.segment.root.children])
+            for pair in pairs:
+                written.append(pair.segment.finish(Placement(pair, self.markup.escape).written()))
+                between_segments.get()()
+        in_order = iter(written)
+        return ["".join(part if isinstance(part, str) else next(in_order) for part in parts) for parts in documents]
 
 
 def sentences_of(parts: Sequence[Part]) -> list[str]:

@@ -12,7 +12,7 @@ from functools import partial
 from html import unescape
 
 from nmt.documents.html import HTML, Parser
-from nmt.documents.markup import Format, Part, Segment
+from nmt.documents.markup import Format, Part, Segment, between_segments
 from nmt.documents.xml import Node, read_xml
 
 CONTAINERS = ("w:hyperlink", "w:ins", "w:moveTo", "w:smartTag")
@@ -62,6 +62,8 @@ def parse(text: str, *, of_boxes: bool) -> list[Part]:
 
     def visit(node: Node, is_inside: bool) -> None:
         is_paragraph = node.name in ("w:p", "a:p")
+        if is_paragraph:  # also one that is not read now
+            between_segments.get()()
         base = main_style(node.children) if is_paragraph and is_inside == of_boxes else None
         content = Paragraph(node.children, base).parts if base else []
         parts.append(node.opening)

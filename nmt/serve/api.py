@@ -3,74 +3,33 @@
 import asyncio
 import hmac
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
-import langcodes
 from fastapi import Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.exceptions import HTTPException
 
-from nmt.config import base_language, language
-from nmt.corpus import language as identification
+from nmt.config import base_language
 from nmt.decode.confidence import confidence_of, words_of
 from nmt.decode.options import SearchOptions
 from nmt.decode.segments import Line, Translation
 from nmt.decode.translator import Translator
 from nmt.documents.html import HTML
 from nmt.documents.markup import MarkupTranslator, sentences_of
-from nmt.errors import InputError, NmtError
+from nmt.errors import NmtError
 from nmt.insight.pages import content_security_policy, plain
 from nmt.serve import schema
 from nmt.serve.batcher import Batcher
 from nmt.serve.guard import Limits
+from nmt.serve.models import LoadedModel
+from nmt.serve.served_models import ServedModel, ServedModels, as_list, name_of
+from nmt.serve.turns import Check, in_parts
 
 Result = TypeVar("Result")
-
-UNKNOWN_LANGUAGE = "und"  # BCP 47's code for undetermined
-
-
-class ServedModel:
-    """A translator with its languages and its batcher."""
-
-    def __init__(
-        self, translator: Translator, max_waiting: int, metrics: "Metrics", thread: ThreadPoolExecutor
-    ) -> None:
-        self.translator = translator
-        self.source = language(translator.config.data, "source") or UNKNOWN_LANGUAGE
-        self.target = language(translator.config.data, "target") or UNKNOWN_LANGUAGE
-        self.batcher = Batcher(translator, max_waiting, metrics.batch_lines.observe, thread)
-
-    def options(self, given: schema.Search) -> SearchOptions:
-        """Return the search options of a request. Raises ConfigError if they are inconsistent."""
-        values = given.model_dump(include=set(SearchOptions.model_fields), exclude_none=True)
-        if values.get("sample") and "beam" not in values:
-            values["beam"] = values.get("n_best", 1)
-        return self.translator.with_options(**values)
-
-    def translates(self, source: str, target: str | None) -> bool:
-        """Whether the model translates from source to target; source `auto` and target None fit every model."""
-        return (source == "auto" or base_language(source) == base_language(self.source)) and (
-            target is None or base_language(target) == base_language(self.target)
-        )
-
-    def described(self) -> schema.ModelAnswer:
-        defaults = self.translator.options
-        return schema.ModelAnswer(
-            source=self.source,
-            target=self.target,
-            source_name=name_of(self.source),
-            target_name=name_of(self.target),
-            explains=self.translator.engine.explains,
-            beam=defaults.beam,
-            length_penalty=defaults.length_penalty,
-            alpha=defaults.alpha,
-            joiner=self.translator.joiner,
-        )
 
 
 class Metrics:
@@ -85,49 +44,19 @@ class Metrics:
 
 
 class Api:
-    """The endpoints for a list of models."""
+    """The endpoints for a list of models, at most one for each pair of languages."""
 
-    def __init__(self, translators: Sequence[Translator], limits: Limits, keys: Collection[str]) -> None:
+    def __init__(self, loaded: Sequence[LoadedModel], limits: Limits, keys: Collection[str] = ()) -> None:
+        """Without `keys`, requests need no key. Raises InputError if two models translate the same languages."""
         self.limits = limits
         self.too_late = f"no translation within {limits.answer_s:g} s"
-        self.keys = [key.encode() for key in keys]
+        self.set_keys(keys)
         self.metrics = Metrics()
-        self.models: list[ServedModel] = []
-        # One for each engine, which the translators of all its directions have.
-        threads = {id(one.engine): ThreadPoolExecutor(1, "nmt model") for one in translators}
-        for translator in translators:
-            model = ServedModel(translator, limits.n_waiting, self.metrics, threads[id(translator.engine)])
-            if any(other.translates(model.source, model.target) for other in self.models):
-                raise InputError(f"two models translate {model.source} to {model.target}", hint="serve one of them")
-            self.models.append(model)
-        self.metrics.waiting.set_function(lambda: sum(len(model.batcher.waiting) for model in self.models))
+        self.served = ServedModels(loaded, limits.n_waiting, self.metrics.batch_lines.observe)
+        self.metrics.waiting.set_function(self.served.n_waiting)
 
-    def pick(self, source: str, target: str | None, detected: Iterable[str] = ()) -> ServedModel:
-        """Return the model for a language pair; for the source `auto`, that of the first detected language with one.
-
-        Raises HTTPException 400 unless exactly one model fits.
-        """
-        found = [model for model in self.models if model.translates(source, target)]
-        if len(found) > 1 and target is not None:
-            of_each = ([model for model in found if model.translates(code, target)] for code in detected)
-            found = next(filter(None, of_each), found)
-        if len(found) == 1:
-            return found[0]
-        pairs = ", ".join(f"{model.source} to {model.target}" for model in self.models)
-        problem = "several models fit" if found else f"no model translates {source:.20} to {target or 'any'}"
-        raise HTTPException(400, f"{problem}; this server translates {pairs}")
-
-    def choices(self, source: str, texts: str | list[str]) -> dict[str, float]:
-        """Return the detected languages if the source is `auto` and there are several models, else nothing."""
-        return self.detected(texts) if source == "auto" and len(self.models) > 1 else {}
-
-    def detected(self, texts: str | list[str]) -> dict[str, float]:
-        """The source languages of all models with their probabilities in percent, if the texts are in one of them."""
-        of_each = identification.probabilities("\n".join(as_list(texts)))
-        codes = dict.fromkeys(base_language(model.source) for model in self.models)
-        known = {code: of_each.get(two_letters(code), 0.0) + 1e-9 for code in codes}  # no division by 0
-        ranked = sorted(known, key=lambda code: -known[code])
-        return {code: round(100 * known[code] / sum(known.values()), 1) for code in ranked}
+    def set_keys(self, keys: Collection[str]) -> None:
+        self.keys = [key.encode() for key in keys]
 
     def check_key(self, request: Request, key: str) -> None:
         """Raise HTTPException 403 unless a key is given, in the header or as `key`, or none is needed."""
@@ -160,14 +89,27 @@ class Api:
         except TimeoutError:
             raise HTTPException(504, self.too_late) from None
 
+    async def answer_in_turns(self, batcher: Batcher, function: Callable[[Check], Result]) -> Result:
+        """Wait for the result of a function. Raises HTTPException 504 if it has no turn for `Limits.answer_s`."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.limits.answer_s) as timeout:
+
+                def after_turn() -> None:
+                    timeout.reschedule(loop.time() + self.limits.answer_s)
+
+                return await batcher.call(function, after_turn)
+        except TimeoutError:
+            raise HTTPException(504, self.too_late) from None
+
     def count(self, translations: Sequence[Translation]) -> None:
         self.metrics.pieces.inc(sum(len(translation.hypotheses[0].tokens) for translation in translations))
 
     async def libre_translate(self, request: Request, body: schema.LibreRequest) -> schema.LibreAnswer:
         """Translate, as LibreTranslate does; takes forms too."""
         self.check_key(request, body.api_key)
-        detected = self.choices(body.source, body.q)
-        model = self.pick(body.source, body.target, detected)
+        detected = await self.served.choices(body.source, body.q)
+        model = self.served.pick(body.source, body.target, detected)
         n_best = 1 + body.alternatives
         options = model.translator.with_options(
             n_best=n_best, beam=max(n_best, model.translator.options.beam), scores=body.confidence
@@ -193,7 +135,7 @@ class Api:
         )
 
     async def translated(self, model: ServedModel, lines: Sequence[Line], options: SearchOptions) -> list[Translation]:
-        found = await self.answer(model.batcher.translate(lines, options))
+        found = await self.answer(model.batcher.translate(model.translator, lines, options))
         self.count(found)
         return found
 
@@ -201,36 +143,40 @@ class Api:
         self, model: ServedModel, texts: Sequence[str], options: SearchOptions
     ) -> list[list[str]]:
         """Return for each piece of HTML its translations, best first."""
-        documents = [HTML.parse(text) for text in texts]
+        documents = await asyncio.to_thread(lambda: [HTML.parse(text) for text in texts])
         lines = self.lines_of([text for parts in documents for text in sentences_of(parts)])
         found = iter(await self.translated(model, lines, options) if lines else [])
         n_bests = [variants([next(found) for _ in sentences_of(parts)], options.n_best) for parts in documents]
         copies = [parts for parts, n_best in zip(documents, n_bests, strict=True) for _ in n_best]
         chosen = [sentence for n_best in n_bests for sentences in n_best for sentence in sentences]
-        writer = MarkupTranslator(model.translator, HTML)
-        written = iter(await self.answer(model.batcher.call(lambda _: writer.written(copies, chosen))))
+
+        def write(check: Check) -> list[str]:
+            return MarkupTranslator(in_parts(model.translator, check), HTML).written(copies, chosen)
+
+        written = iter(await self.answer(model.batcher.call(write)))
         return [[next(written) for _ in n_best] for n_best in n_bests]
 
     async def detect(self, request: Request, body: schema.DetectRequest) -> list[schema.DetectedLanguage]:
         """Which of the source languages a text is in, the most probable first; takes forms too."""
         self.check_key(request, body.api_key)
         self.lines_of(as_list(body.q))  # checks the limits
-        return [schema.DetectedLanguage(language=code, confidence=p) for code, p in self.detected(body.q).items()]
+        found = await asyncio.to_thread(self.served.detected, body.q)
+        return [schema.DetectedLanguage(language=code, confidence=share) for code, share in found.items()]
 
     async def languages(self) -> list[schema.Language]:
         """The languages, and what each is translated to."""
-        pairs = [(base_language(model.source), base_language(model.target)) for model in self.models]
+        pairs = [(base_language(model.source), base_language(model.target)) for model in self.served.models]
         targets = {code: [target for source, target in pairs if source == code] for pair in pairs for code in pair}
         return [schema.Language(code=code, name=name_of(code), targets=own) for code, own in targets.items()]
 
-    async def health(self) -> dict[str, str]:
-        """Whether the server runs."""
-        return {"status": "ok"}
+    async def health(self) -> schema.Health:
+        """Whether the server runs, and with which models."""
+        return schema.Health(models=[model.health() for model in self.served.models])
 
     async def list_models(self) -> schema.ModelsAnswer:
         """The models, and the limits of a request."""
         return schema.ModelsAnswer(
-            models=[model.described() for model in self.models],
+            models=[model.described() for model in self.served.models],
             max_characters=self.limits.n_characters,
             max_lines=self.limits.n_lines,
             max_file_bytes=self.limits.n_file_bytes,
@@ -240,12 +186,12 @@ class Api:
     async def translate(self, request: Request, body: schema.TranslateRequest) -> Any:
         """Translate with n-best lists, scores and pieces; with `stream`, show the translation as it grows."""
         self.check_key(request, body.api_key)
-        model = self.pick(body.source, body.target, self.choices(body.source, body.q))
+        model = self.served.pick(body.source, body.target, await self.served.choices(body.source, body.q))
         options = model.options(body)
         lines = self.lines_of(as_list(body.q), model.translator.encode_prefix(body.prefix))
         if body.stream:
             return StreamingResponse(self.stream(model, lines, options), media_type="text/event-stream")
-        return self.as_answer(model, await self.answer(model.batcher.translate(lines, options)))
+        return self.as_answer(model, await self.answer(model.batcher.translate(model.translator, lines, options)))
 
     def as_answer(self, model: ServedModel, translations: list[Translation]) -> schema.TranslateAnswer:
         self.count(translations)
@@ -265,7 +211,7 @@ class Api:
         def show(line: int, text: str) -> None:
             shown.put_nowait((line, text))
 
-        future = model.batcher.translate(lines, options, show)
+        future = model.batcher.translate(model.translator, lines, options, show)
         future.add_done_callback(lambda _: shown.put_nowait(None))
 
         async def events() -> AsyncIterator[str]:
@@ -313,7 +259,7 @@ class Api:
     ) -> Response:
         """Return the answer of a function that takes the arguments of `explain`, from the model's thread."""
         self.check_key(request, body.api_key)
-        model = self.pick(body.source, body.target, self.choices(body.source, body.q))
+        model = self.served.pick(body.source, body.target, await self.served.choices(body.source, body.q))
         options = model.options(body)
         self.lines_of([body.q])
         settings = options.changed(n_best=options.beam).model_dump()
@@ -321,21 +267,8 @@ class Api:
         return await self.answer(model.batcher.call(lambda check: call(check=check)))
 
 
-def as_list(texts: str | list[str]) -> list[str]:
-    return [texts] if isinstance(texts, str) else texts
-
-
 def split_lines(text: str) -> list[str]:
     return text.replace("\r\n", "\n").split("\n")
-
-
-def two_letters(code: str) -> str:
-    """A language code as ISO 639-1 has it, if it does: de for deu."""
-    return langcodes.standardize_tag(code) if langcodes.tag_is_valid(code) else code
-
-
-def name_of(code: str) -> str:
-    return langcodes.Language.get(code).display_name() if langcodes.tag_is_valid(code) else code
 
 
 def confidence(translator: Translator, lines: Sequence[Translation]) -> float:

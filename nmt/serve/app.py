@@ -1,6 +1,6 @@
 """The web application: routes, pages, errors as JSON."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from importlib.resources import files
 from typing import Any
 
@@ -11,13 +11,12 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from nmt import __version__
-from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.serve import schema
 from nmt.serve.api import Api
 from nmt.serve.batcher import QueueFullError
 from nmt.serve.documents import Documents
-from nmt.serve.guard import FILE_PATH, Guard, Limits
+from nmt.serve.guard import FILE_PATH, Guard
 
 FILES = {  # path -> package and file in its folder `pages`
     "/": ("nmt.serve", "index.html"),
@@ -29,19 +28,8 @@ MEDIA_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": schema.ErrorAnswer}, "5XX": {"model": schema.ErrorAnswer}}
 
 
-def create_app(
-    translators: Sequence[Translator],
-    limits: Limits | None = None,
-    *,
-    hosts: Collection[str] = (),
-    keys: Collection[str] = (),
-) -> Guard:
-    """Create the ASGI application for translators, at most one for each pair of languages.
-
-    `hosts` are names that the server accepts besides localhost and IP addresses. Without `keys`, requests need no key.
-    """
-    limits = limits or Limits()
-    api = Api(translators, limits, keys)
+def create_app(api: Api, hosts: Collection[str] = ()) -> Guard:
+    """Create the ASGI application of an API; `hosts` are names that it accepts besides localhost and IP addresses."""
     # docs_url=None: FastAPI's documentation page loads its scripts from a CDN.
     app = FastAPI(title="nmt", version=__version__, docs_url=None, redoc_url=None, responses=ERRORS)
     app.get("/health")(api.health)
@@ -73,7 +61,7 @@ def create_app(
         label = path if path in known else "other"  # Prometheus keeps one time series per label value
         api.metrics.seconds.labels(label, str(status)).observe(seconds)
 
-    return Guard(app, limits, hosts, observe)
+    return Guard(app, api.limits, hosts, observe)
 
 
 def asset(package: str, name: str) -> Any:

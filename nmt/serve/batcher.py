@@ -1,12 +1,19 @@
-"""Batches the translation requests of several clients.
+"""Decides which request uses the model next. This module does not depend on HTTP.
 
-Each model has one thread, because one search uses all cores. Requests that arrive during a search wait; the next search
-translates the oldest one and all others with the same search options. It starts before the results of the last one are
-sent, if the engine searches in the background. This module does not depend on HTTP.
+Each engine has one thread, because one search uses all cores. Short requests that arrive during a search wait; the next
+search translates the oldest one and all others that go with it. It starts before the results of the last one are sent,
+if the engine searches in the background.
+
+Everything else, such as a document, a long text or an explanation, is a `LongJob`. Its first turn comes in the order of
+arrival. If it needs more, it takes turns with the other long jobs whenever no short request waits, or has ended just
+before, because its client may send the next one. At least a quarter of the time is for long jobs.
 """
 
 import asyncio
+import contextlib
 import logging
+import math
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,83 +21,111 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeVar
 
-from nmt.decode.options import SearchOptions
+from nmt.decode.options import Engine, SearchOptions
 from nmt.decode.segments import Line, Translation
 from nmt.decode.translator import Translator
 from nmt.errors import NmtError
+from nmt.serve.turns import AbandonedError, Check, LongJob, in_parts
 
 log = logging.getLogger("nmt")
 
 # Per search. They limit how long later requests wait, and how long a search without `watch` goes on after its clients
 # have left.
 MAX_LINES, MAX_CHARACTERS = 128, 10_000
+MAX_SHORT = 1_000  # characters; a longer request is a long job
+MAX_STARTED = 16  # long jobs that take turns; further ones wait for their first turn
+QUIET_S = 0.02  # after a short request, long jobs wait so long for its client's next one
+WAIT_BY_TURN = 3  # a long job waits for short requests at most so many times as long as the last turn took
 
 Result = TypeVar("Result")
 ShowLine = Callable[[int, str], None]  # gets the index of a line and its translation so far
-Check = Callable[[], None]  # raises AbandonedError if no client waits any more
-Finish = Callable[[], list[Any]]  # waits for a search; returns the result of each of its jobs
+Finish = Callable[[], list[Any]]  # waits for a search; returns the result of each of its requests
 
 
 class QueueFullError(NmtError):
     """Too many requests are waiting."""
 
 
-class AbandonedError(Exception):
-    """No client waits for this search any more."""
-
-
 @dataclass(eq=False)
-class Job:
-    """A queued request: lines, which may be batched with those of other jobs, or a function, which runs alone."""
+class ShortJob:
+    """A queued request of a few lines, which may be batched with others."""
 
     done: asyncio.Future[Any]
-    lines: Sequence[Line] = ()
-    options: SearchOptions | None = None
+    translator: Translator
+    lines: Sequence[Line]
+    options: SearchOptions
     show: ShowLine | None = None
-    function: Callable[[Check], Any] | None = None
 
     @property
     def n_characters(self) -> int:
         return sum(len(line.text) for line in self.lines)
 
-    def goes_with(self, other: "Job") -> bool:
+    def goes_with(self, other: "ShortJob") -> bool:
         """Whether one search can translate both; a job with `show` may need another engine than one without."""
-        is_alike = self.options == other.options and (self.show is None) == (other.show is None)
-        return self.function is None and other.function is None and is_alike
+        is_shown_alike = (self.show is None) == (other.show is None)
+        return self.translator is other.translator and self.options == other.options and is_shown_alike
+
+
+@dataclass(eq=False)
+class Search:
+    """A search that has begun; the future gives a function that waits for its results."""
+
+    jobs: Sequence[ShortJob]
+    started: asyncio.Future[Finish]
 
 
 class Batcher:
-    """Runs one translator in a thread, with a queue of waiting requests. All methods are for one event loop."""
+    """Runs the translators of one engine, with a queue of waiting requests. All methods are for one event loop."""
 
     def __init__(
-        self, translator: Translator, max_waiting: int, on_batch: Callable[[int], None], thread: ThreadPoolExecutor
+        self, engine: Engine, max_waiting: int, on_batch: Callable[[int], None], thread: ThreadPoolExecutor
     ) -> None:
-        """`on_batch` is called with the number of lines of each search. Batchers of one engine share its `thread`."""
-        self.translator = translator
+        """`on_batch` is called with the number of lines of each search. `thread`, one, is that of the engine."""
+        self.engine = engine
         self.max_waiting = max_waiting
         self.on_batch = on_batch
-        self.waiting: deque[Job] = deque()
+        self.waiting: deque[ShortJob | LongJob] = deque()
+        self.started: deque[LongJob] = deque()  # they have had a turn, and need more
         self.thread = thread
         self.worker: asyncio.Task[None] | None = None  # runs while there are jobs
+        self.arrival = asyncio.Event()  # a request has been queued
+        self.short_ended = self.turn_ended = -math.inf  # when the last short request and the last turn ended
+        self.turn_s = 0.0  # how long the last turn of a long job took
 
     def translate(
-        self, lines: Sequence[Line], options: SearchOptions, show: ShowLine | None = None
+        self, translator: Translator, lines: Sequence[Line], options: SearchOptions, show: ShowLine | None = None
     ) -> asyncio.Future[list[Translation]]:
         """Queue lines for translation; canceling the future abandons them.
 
         `show` is called in the event loop, for every line after every step of the search. Raises QueueFullError.
         """
-        return self._queue(Job(asyncio.get_running_loop().create_future(), lines, options, show))
+        job = ShortJob(asyncio.get_running_loop().create_future(), translator, lines, options, show)
+        if job.n_characters <= MAX_SHORT:
+            return self._queue(job)
+        loop = asyncio.get_running_loop()
 
-    def call(self, function: Callable[[Check], Result]) -> asyncio.Future[Result]:
-        """Queue a function that uses the model; canceling the future lets the `Check` that it is given raise."""
-        return self._queue(Job(asyncio.get_running_loop().create_future(), function=function))
+        def search(check: Check) -> list[Translation]:
+            alone = ShortJob(job.done, in_parts(translator, check), lines, options, show)
+            (found,) = self._search([alone], loop, check)()
+            return list(found)
 
-    def _queue(self, job: Job) -> asyncio.Future[Any]:
+        return self._queue(LongJob(search, job.done))
+
+    def call(
+        self, function: Callable[[Check], Result], after_turn: Callable[[], None] = lambda: None
+    ) -> asyncio.Future[Result]:
+        """Queue a function that uses the model; canceling the future lets the `Check` that it is given raise.
+
+        `after_turn` is called after each of its turns, as long as the future is not done. Raises QueueFullError.
+        """
+        return self._queue(LongJob(function, asyncio.get_running_loop().create_future(), after_turn))
+
+    def _queue(self, job: ShortJob | LongJob) -> asyncio.Future[Any]:
         self._drop_canceled()
         if len(self.waiting) >= self.max_waiting:
             raise QueueFullError(f"{len(self.waiting)} requests wait already", hint="try again later")
         self.waiting.append(job)
+        self.arrival.set()
         if self.worker is None or self.worker.done():
             self.worker = asyncio.create_task(self._work())
         return job.done
@@ -100,70 +135,95 @@ class Batcher:
 
     async def _work(self) -> None:
         """Process jobs until none is left."""
-        last: tuple[list[Job], asyncio.Future[Finish]] | None = None  # the search that runs
-        while self.waiting or last:
-            jobs = self._next()
-            started = (jobs, await self._start(jobs)) if jobs else None
-            if last:
-                await self._finish(*last)
-            last = started
-            if last and not self.translator.engine.in_background:
-                await self._finish(*last)
-                last = None
+        search: Search | None = None  # the one that runs
+        try:
+            while self.waiting or self.started or search:
+                self.arrival.clear()
+                # The next job from the queue, unless a job that has started must have its turn.
+                is_turn_due = self.started and self._wait_s() <= 0
+                job = None if is_turn_due else self._next()
+                # A search begins before the last one is finished, so that the engine always has work.
+                begun = await self._start(self._batch(job)) if isinstance(job, ShortJob) else None
+                if search:
+                    await self._finish(search)
+                search = begun
+                # A turn comes when no search runs: one job at a time uses the engine.
+                if search and not self.engine.in_background:
+                    await self._finish(search)
+                    search = None
+                elif isinstance(job, LongJob):
+                    await self._first_turn(job)
+                elif job is None and self.started:
+                    await self._turn_when_due()
+        finally:  # the server stops
+            for job in self.started:
+                job.abandon()
 
-    def _next(self) -> list[Job]:
-        """Return the oldest job and all that can be translated with it; none if all were canceled."""
+    def _next(self) -> ShortJob | LongJob | None:
+        """Take the oldest job from the queue; None if there is none that may start."""
         self._drop_canceled()
-        if not self.waiting:
-            return []
-        first = self.waiting.popleft()
+        startable = self._startable()
+        if not startable:
+            return None
+        self.waiting.remove(startable[0])
+        return startable[0]
+
+    def _startable(self) -> list[ShortJob | LongJob]:
+        """The waiting jobs without the long ones that are too many."""
+        return [job for job in self.waiting if isinstance(job, ShortJob) or len(self.started) < MAX_STARTED]
+
+    # --- short requests -----------------------------------------------------------------------------------
+
+    def _batch(self, first: ShortJob) -> list[ShortJob]:
+        """Return a job and all from the queue that can be translated with it."""
         jobs, n_lines, n_characters = [first], len(first.lines), first.n_characters
         for job in list(self.waiting):
-            fits = n_lines + len(job.lines) <= MAX_LINES and n_characters + job.n_characters <= MAX_CHARACTERS
-            if fits and job.goes_with(first):
+            if not isinstance(job, ShortJob) or not job.goes_with(first):
+                continue
+            if n_lines + len(job.lines) <= MAX_LINES and n_characters + job.n_characters <= MAX_CHARACTERS:
                 self.waiting.remove(job)
                 jobs.append(job)
-                n_lines, n_characters = n_lines + len(job.lines), n_characters + job.n_characters
+                n_lines += len(job.lines)
+                n_characters += job.n_characters
         return jobs
 
-    async def _start(self, jobs: Sequence[Job]) -> asyncio.Future[Finish]:
-        """Start to process jobs together, in the model's thread. `_finish` handles the error of the future."""
+    async def _start(self, jobs: Sequence[ShortJob]) -> Search:
+        """Start to process jobs together, in the model's thread. `_finish` handles an error."""
         loop = asyncio.get_running_loop()
-        started = loop.run_in_executor(self.thread, self._search, jobs, loop)
-        await asyncio.wait([started])
-        return started
-
-    async def _finish(self, jobs: Sequence[Job], started: asyncio.Future[Finish]) -> None:
-        """Wait for jobs and set their results. After an error, process each alone, so that only faulty ones fail."""
-        try:
-            results = await asyncio.get_running_loop().run_in_executor(self.thread, await started)
-        except AbandonedError:
-            return
-        except Exception as error:
-            if len(jobs) > 1:
-                for job in jobs:
-                    await self._finish([job], await self._start([job]))
-                return
-            if not isinstance(error, NmtError):
-                log.error("a request failed", exc_info=error)
-            if not jobs[0].done.done():
-                jobs[0].done.set_exception(error)
-            return
-        for job, result in zip(jobs, results, strict=True):
-            if not job.done.done():
-                job.done.set_result(result)
-
-    def _search(self, jobs: Sequence[Job], loop: asyncio.AbstractEventLoop) -> Finish:
-        """Start a search for jobs; the returned function waits for their results and returns them."""
 
         def check() -> None:
             if all(job.done.cancelled() for job in jobs):
                 raise AbandonedError
 
-        if function := jobs[0].function:
-            return lambda: [function(check)]
-        options = jobs[0].options
-        assert options
+        started = loop.run_in_executor(self.thread, self._search, jobs, loop, check)
+        await asyncio.wait([started])
+        return Search(jobs, started)
+
+    async def _finish(self, search: Search) -> None:
+        """Wait for a search and set its results.
+
+        After an error, process each job alone, so that only faulty ones fail.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            results = await loop.run_in_executor(self.thread, await search.started)
+        except AbandonedError:
+            pass
+        except Exception as error:
+            if len(search.jobs) > 1:
+                for job in search.jobs:
+                    await self._finish(await self._start([job]))
+            else:
+                fail(search.jobs[0].done, error)
+        else:
+            for job, result in zip(search.jobs, results, strict=True):
+                if not job.done.done():
+                    job.done.set_result(result)
+        self.short_ended = time.monotonic()
+
+    def _search(self, jobs: Sequence[ShortJob], loop: asyncio.AbstractEventLoop, check: Check) -> Finish:
+        """Start a search for jobs; the returned function waits for their results and returns them."""
+        translator, options = jobs[0].translator, jobs[0].options
         lines = [line for job in jobs for line in job.lines]
         starts = list(accumulate((len(job.lines) for job in jobs), initial=0))
 
@@ -174,12 +234,71 @@ class Batcher:
                     loop.call_soon_threadsafe(job.show, i, text_of(start + i))  # type: ignore[arg-type]
 
         self.on_batch(len(lines))
-        batch_size = self.translator.config.decode.batch_size
-        is_watched = any(job.show for job in jobs) or not self.translator.engine.in_background
-        search = self.translator.start(lines, options, batch_size, watch if is_watched else None)
+        batch_size = translator.config.decode.batch_size
+        is_watched = any(job.show for job in jobs) or not self.engine.in_background
+        search = translator.start(lines, options, batch_size, watch if is_watched else None)
 
         def finish() -> list[list[Translation]]:
             found = search()
             return [found[start : start + len(job.lines)] for job, start in zip(jobs, starts, strict=False)]
 
         return finish
+
+    # --- long jobs ----------------------------------------------------------------------------------------
+
+    async def _first_turn(self, job: LongJob) -> None:
+        """Give a job its first turn. Many end in it, so it counts as a short request."""
+        await self._turn(job)
+        self.short_ended = time.monotonic()
+
+    async def _turn_when_due(self) -> None:
+        """Give the next job that has started its turn; before that, wait for a short request until the turn is due."""
+        wait_s = self._wait_s()
+        if wait_s > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.arrival.wait(), wait_s)
+            return
+        canceled = [job for job in self.started if job.done.cancelled()]  # these end at once
+        job = canceled[0] if canceled else self.started[0]
+        self.started.remove(job)
+        began = time.monotonic()
+        await self._turn(job)
+        self.turn_ended = time.monotonic()
+        self.turn_s = self.turn_ended - began
+
+    def _wait_s(self) -> float:
+        """How long the jobs that have started must still wait for a turn; not positive if it is due."""
+        if any(job.done.cancelled() for job in self.started):
+            return 0.0
+        due = self.turn_ended + WAIT_BY_TURN * self.turn_s
+        if not self._startable():
+            due = min(due, self.short_ended + QUIET_S)
+        elif self.short_ended < self.turn_ended:
+            due = math.inf  # the request that waits goes first, however short the turns are
+        return due - time.monotonic()
+
+    async def _turn(self, job: LongJob) -> None:
+        """Let a job work for a turn, in which the model's thread waits; set its result if it has ended."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self.thread, job.take_turn)
+        except asyncio.CancelledError:  # the server stops
+            job.abandon()
+            raise
+        if not job.done.done():
+            job.after_turn()
+        if not job.has_ended:
+            self.started.append(job)
+        elif job.error:
+            fail(job.done, job.error)
+        elif not job.done.done():
+            job.done.set_result(job.result)
+
+
+def fail(done: asyncio.Future[Any], error: BaseException) -> None:
+    """Set the error of a request; what is no error of its client is logged."""
+    if isinstance(error, AbandonedError):
+        return
+    if not isinstance(error, NmtError):
+        log.error("a request failed", exc_info=error)
+    if not done.done():
+        done.set_exception(error)

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from itertools import islice
 from pathlib import PureWindowsPath
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -14,7 +13,9 @@ from starlette.exceptions import HTTPException
 from nmt.documents import SUFFIXES, ZIPPED
 from nmt.documents.files import DocumentTranslation
 from nmt.serve import schema
-from nmt.serve.api import Api, ServedModel
+from nmt.serve.api import Api
+from nmt.serve.served_models import ServedModel
+from nmt.serve.turns import Check, in_parts
 
 KEPT_S, MAX_KEPT_BYTES = 1800.0, 100_000_000  # as long as LibreTranslate; beyond this size, the oldest are deleted
 MARKUP = 8  # Word and PowerPoint may have so many times the text of other files, because most of it is markup
@@ -38,7 +39,7 @@ class Documents:
     ) -> dict[str, str]:
         """Translate a document; `translatedFileUrl` is where its translation is, for 30 minutes."""
         self.api.check_key(request, api_key)
-        model = self.api.pick(source, target)
+        model = self.api.served.pick(source, target)
         path = PureWindowsPath(schema.without_surrogates(file.filename or ""))  # knows the slashes of all systems
         suffix = path.suffix.lower()
         if suffix not in SUFFIXES:
@@ -52,22 +53,31 @@ class Documents:
         return {"translatedFileUrl": f"{request.base_url}download_file/{name}"}
 
     async def translated(self, model: ServedModel, suffix: str, content: bytes, column: str) -> bytes:
-        """Return the translation of a document. Between its searches, other requests are answered."""
-        window, max_text = self.api.limits.n_lines, self.api.limits.n_bytes * (MARKUP if suffix in ZIPPED else 1)
-        arguments: dict[str, Any] = {
-            "options": model.translator.with_options(scores=False),
-            "window": window,
-            "column": column,
-        }
+        """Return the translation of a document, which takes turns with other requests.
 
-        def read(_: object) -> DocumentTranslation:
-            return DocumentTranslation(model.translator, "the file", suffix, content, max_text, **arguments)
+        Raises HTTPException 504 if a turn does not come and end within `Limits.answer_s`.
+        """
+        max_text = self.api.limits.n_bytes
+        if suffix in ZIPPED:
+            max_text *= MARKUP
+        options = model.translator.with_options(scores=False)
 
-        document = await self.api.answer(model.batcher.call(read))
-        sentences = document.sentences()
-        while await self.api.answer(model.batcher.call(lambda _: list(islice(sentences, window)))):
-            pass  # another window is translated
-        return await self.api.answer(model.batcher.call(lambda _: document.content()))
+        def translate(check: Check) -> bytes:
+            document = DocumentTranslation(
+                in_parts(model.translator, check),
+                "the file",
+                suffix,
+                content,
+                max_text,
+                column,
+                window=self.api.limits.n_lines,
+                options=options,
+            )
+            for _ in document.sentences():
+                check()
+            return document.content()
+
+        return await self.api.answer_in_turns(model.batcher, translate)
 
     async def download_file(self, name: str) -> Response:
         """A translated document; only the client that uploaded it knows its address."""

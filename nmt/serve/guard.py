@@ -100,7 +100,12 @@ class Guard:
             response = JSONResponse({"error": error.detail}, error.status_code, {"Connection": "close"})
             await response(scope, receive, send_with_headers)
         else:
-            await self._answer(scope, receive, send_with_headers, body)
+            try:
+                await self._answer(scope, receive, send_with_headers, body)
+            except asyncio.CancelledError:  # the server stops, and has waited long enough
+                if not status:
+                    response = JSONResponse({"error": "the server stops"}, 503, {"Connection": "close"})
+                    await response(scope, receive, send_with_headers)
         finally:  # the app raises an error again after it has answered with status 500
             self.on_answer(scope["path"], status, time.monotonic() - started)
 

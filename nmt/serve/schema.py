@@ -141,6 +141,23 @@ class ModelAnswer(BaseModel):
     joiner: Annotated[str, Field(description="Written between sentences of the target language.")]
 
 
+class ModelHealth(BaseModel):
+    """Which model translates a pair of languages."""
+
+    source: str
+    target: str
+    sha256: Annotated[str, Field(description="Of the model file.")]
+    run: Annotated[str, Field(description="The name of the run that trained it.")]
+    step: Annotated[int | None, Field(description="Of the training; null if the file does not say it.")]
+
+
+class Health(BaseModel):
+    """LibreTranslate's answer, and the models."""
+
+    status: str = "ok"
+    models: list[ModelHealth]
+
+
 class ModelsAnswer(BaseModel):
     models: list[ModelAnswer]
     max_characters: int

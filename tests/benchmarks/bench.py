@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, Callable[[Options], list[Table]]] = {
     "decoding": decoding.throughput,
     "latency": decoding.latency,
     "serving": serving.throughput,
+    "beside": serving.beside_documents,
     "start": decoding.start,
     "scaling": training.scaling,
     "curve": curve.of_bleu,

@@ -15,7 +15,7 @@ import plain_loop
 import pytest
 import serving
 import training
-from conftest import FiveCorpus, FiveRun, out_lines, run_nmt
+from conftest import SOURCE, FiveCorpus, FiveRun, out_lines, run_nmt
 from measure import Options, Table, started
 
 from nmt.text.lines import iter_lines
@@ -115,6 +115,19 @@ def test_serving(five_run: FiveRun, tmp_path: Path) -> None:
         assert 0 < sample["p50_ms"] <= sample["p99_ms"]
         with pytest.raises(RuntimeError, match="6,000 characters"):
             serving.asked(port, ["a" * 6_000], n_clients=1, seconds=0.1)
+
+
+def test_serving_beside_documents(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "N_PARAGRAPHS", 3)
+    monkeypatch.setattr(serving, "N_REQUESTS", 4)
+    monkeypatch.setattr(serving, "PAUSE_S", 0.0)
+    with serving.server(five_run.run, tmp_path) as port:
+        neighbors = serving.Neighbors(port, SOURCE)
+        neighbors.measure(n_clients=2)
+    assert list(neighbors.requests) == ["2 clients, alone", "2 clients, beside documents"]
+    assert list(neighbors.uploads) == ["in a row, alone", "at once, beside series of 2 clients"]
+    for samples in [*neighbors.requests.values(), *neighbors.uploads.values()]:
+        assert all(sample["seconds"] > 0 for sample in samples)
 
 
 WORDS = [f"{a}{b}{c}" for a in ("ka", "lo", "mi", "tu") for b in "aeiou" for c in ("n", "ra", "sto", "ve", "x")]

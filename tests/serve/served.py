@@ -4,15 +4,17 @@ import contextlib
 import http.client
 import json
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from conftest import PATIENCE_S
 
 from nmt.decode.translator import Translator
+from nmt.serve.api import Api
 from nmt.serve.app import create_app
 from nmt.serve.guard import Guard, Limits
+from nmt.serve.models import LoadedModel
 from nmt.serve.server import bind, new_server
 
 JSON = {"Content-Type": "application/json"}
@@ -64,16 +66,19 @@ class Client:
 
 
 @contextlib.contextmanager
-def served(*translators: Translator, limits: Limits | None = None, **options: Any) -> Iterator[Client]:
+def served(
+    *translators: Translator, limits: Limits | None = None, hosts: Collection[str] = (), keys: Collection[str] = ()
+) -> Iterator[Client]:
     """Serve translators on a free port, in a thread."""
-    with running(create_app(translators, limits, **options)) as client:
+    api = Api([LoadedModel([translator]) for translator in translators], limits or Limits(), keys)
+    with running(create_app(api, hosts)) as client:
         yield client
 
 
 @contextlib.contextmanager
-def running(app: Guard) -> Iterator[Client]:
+def running(app: Guard, on_start: Callable[[], None] = lambda: None) -> Iterator[Client]:
     with bind("127.0.0.1", 0) as listening:
-        server = new_server(app)
+        server = new_server(app, on_start)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

@@ -29,7 +29,7 @@ class Held:
         self.released = threading.Event()
         self.batches: list[int] = []  # numbers of lines
         self.texts: list[list[str]] = []  # of each search
-        self.batcher = Batcher(self.translator, max_waiting, self.batches.append, ThreadPoolExecutor(1))
+        self.batcher = Batcher(self.translator.engine, max_waiting, self.batches.append, ThreadPoolExecutor(1))
         original = self.translator.start
 
         def start(lines: Sequence[Line], *rest: Any) -> Any:
@@ -43,7 +43,7 @@ class Held:
 
     def translate(self, *texts: str, **options: Any) -> asyncio.Future[Any]:
         lines = [Line(i, text) for i, text in enumerate(texts, 1)]
-        return self.batcher.translate(lines, self.options.changed(**options))
+        return self.batcher.translate(self.translator, lines, self.options.changed(**options))
 
     async def first(self) -> asyncio.Future[Any]:
         """Queue a request and wait until it is being translated."""

@@ -98,7 +98,7 @@ def test_the_search_is_drawn_and_controlled(browser: Any, client: Client) -> Non
         assert nodes.count() > 10
         assert TARGET[0] in page.locator("#hypotheses tbody tr").first.inner_text()
         wait_for(page, "#result", TARGET[0])
-        page.locator("summary", has_text="How to search").click()
+        page.locator("summary", has_text="Search settings").click()
         page.locator("#beam").fill("2")
         page.locator("#beam").press("Tab")
         expect(page.locator("#hypotheses tbody tr")).to_have_count(2, timeout=FAST)
@@ -200,6 +200,12 @@ def test_languages_are_chosen(browser: Any, five_run: FiveRun) -> None:
         assert page.locator("#text").get_attribute("lang") == "de"
 
 
+def test_the_text_and_its_translation_stand_at_the_same_height(browser: Any, client: Client) -> None:
+    with opened(browser, client, viewport={"width": 1280, "height": 800}) as page:
+        text, result = (page.locator(name).bounding_box() for name in ("#text", "#result"))
+        assert text["y"] == result["y"]
+
+
 @pytest.mark.parametrize("screen", SCREENS)
 def test_a_translation_from_right_to_left(browser: Any, arabic_run: FiveRun, screen: dict[str, Any]) -> None:
     with served(load(arabic_run.run, device="cpu")) as client, opened(browser, client, **screen) as page:
@@ -224,7 +230,7 @@ def test_accessibility_and_width(browser: Any, client: Client, screen: dict[str,
                 page.locator("#words button").nth(1).click()
                 page.locator("#alternatives li button").first.wait_for()
                 page.locator("#tree summary").click()
-                page.locator("summary", has_text="How to search").click()
+                page.locator("summary", has_text="Search settings").click()
             else:
                 page.locator("#endpoints section").first.wait_for()
             check_accessible(page)

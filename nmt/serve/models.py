@@ -1,0 +1,185 @@
+"""Loads the models of a server, and loads them again while it answers.
+
+A request is answered by the model that was loaded when it arrived. A model is loaded beside the old one, in a thread,
+and then takes its place. If it cannot be loaded, the old one stays, and the log says why.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.decode.translator import Translator, is_export, model_file
+from nmt.errors import ModelError, NmtError, OutputError, os_errors_as
+from nmt.files import TEMP_MARK, hash_file, is_running
+from nmt.run.header import read_header
+
+if TYPE_CHECKING:
+    from nmt.serve.api import Api
+
+log = logging.getLogger("nmt")
+
+COPIES = "nmt-serve-"  # begins the names of the folders with copies of model files
+LOOK_S = 1.0  # a file that is watched is looked at so often, and loaded if it has not changed since the last look
+WHOLE_WITHIN_S = 10.0  # a file that cannot be read may still be being written; after this time it is an error
+
+Stamp = tuple[int, int, int]  # inode, time of the last change and size of a file
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """The translators of a model, one for each direction, and the file they were loaded from."""
+
+    translators: Sequence[Translator]
+    sha256: str = ""
+    stamp: Stamp | None = None
+
+
+def load_model(path: Path, load: Callable[[Path], Sequence[Translator]]) -> LoadedModel:
+    """Load the model of a run, of a model file or of an export, from a private copy if it is one file.
+
+    Explanations and streams load the weights for torch when they are first needed. From the copy, these are those of
+    the model that translates, whatever has happened to the file. `load` returns the translator of each direction.
+    Raises NmtError.
+    """
+    file = weights_file(path)
+    if is_export(path):  # the engine reads all of it at once
+        stamp = stamp_of(file)
+        return LoadedModel(load(path), hash_file(file), stamp)
+    remove_old_copies()
+    folder = Path(tempfile.mkdtemp(prefix=COPIES, suffix=f"{TEMP_MARK}{os.getpid()}"))
+    try:
+        copy = folder / file.name
+        stamp = copy_whole(file, copy)
+        translators = load(copy)
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, NmtError):  # name the user's file
+            lines = [line.replace(str(copy), str(file)) for line in error.lines]
+            raise type(error)(*lines, hint=error.hint) from error
+        raise
+    # The copy is needed as long as the engine, which all directions share.
+    weakref.finalize(translators[0].engine, shutil.rmtree, folder, ignore_errors=True)
+    return LoadedModel(translators, hash_file(copy), stamp)
+
+
+def remove_old_copies() -> None:
+    """Remove the copies of servers that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{COPIES}*{TEMP_MARK}*"):
+        process = folder.name.rpartition(TEMP_MARK)[2]
+        if process.isdecimal() and not is_running(int(process)):
+            shutil.rmtree(folder, ignore_errors=True)  # another user's stay
+
+
+def weights_file(path: Path) -> Path:
+    """The file with the weights of a run, of a model file or of an export. Raises ModelError if there is none."""
+    return path / "model.bin" if is_export(path) else model_file(path)
+
+
+def stamp_of(file: Path) -> Stamp:
+    status = file.stat()
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def copy_whole(file: Path, copy: Path) -> Stamp:
+    """Copy a file; return its stamp. Raises NmtError if that fails, or if the file changes meanwhile."""
+    with os_errors_as(OutputError, f"copy {file} to {copy.parent}", hint="TMPDIR names a directory with more room"):
+        stamp = stamp_of(file)
+        shutil.copyfile(file, copy)
+        if stamp_of(file) != stamp:
+            raise ModelError(f"{file} has changed while it was read", hint="try again")
+    return stamp
+
+
+class Reloader:
+    """Replaces the models and keys of an API. All methods are for the event loop."""
+
+    def __init__(
+        self,
+        api: "Api",
+        paths: Sequence[Path],
+        load: Callable[[Path], LoadedModel],
+        read_keys: Callable[[], Sequence[str]] | None = None,
+    ) -> None:
+        """`paths` are those of `api.served.loaded`, in the same order; `load` is called in a thread."""
+        self.api = api
+        self.paths = paths
+        self.load = load
+        self.read_keys = read_keys
+        self.wanted: set[int] = set()  # indices of the models to load
+        self.task: asyncio.Task[None] | None = None  # loads them
+
+    def reload(self) -> None:
+        """Read the keys at once, and begin to load all models."""
+        if self.read_keys:
+            try:
+                self.api.set_keys(self.read_keys())
+            except NmtError as error:
+                log.error("%s; the keys stay as they were", error)
+            else:
+                log.info("keys read again")
+        self.load_soon(range(len(self.paths)))
+
+    def load_soon(self, indices: Sequence[int]) -> None:
+        """Load models, those that are being loaded now once more: their files may have changed since."""
+        self.wanted.update(indices)
+        if self.task is None or self.task.done():
+            self.task = asyncio.create_task(self._load_wanted())
+
+    async def _load_wanted(self) -> None:
+        while self.wanted:
+            index = min(self.wanted)
+            self.wanted.discard(index)
+            path = self.paths[index]
+            try:
+                loaded = await asyncio.to_thread(self.load, path)
+                self.api.served.replace(index, loaded)
+            except NmtError as error:
+                log.error("%s; the model that was loaded before stays", error)
+            except Exception as error:  # a library's: the server must go on
+                log.error("cannot load %s: %r; the model that was loaded before stays", path, error)
+            else:
+                log.info("loaded %s, %.12s", path, loaded.sha256)
+
+    async def watch(self) -> None:
+        """Load each model whose file has changed and is whole, for as long as the server runs."""
+        seen = [loaded.stamp for loaded in self.api.served.loaded]
+        since = [time.monotonic()] * len(seen)  # when a file was first seen as it is
+        tried = list(seen)
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for index, path in enumerate(self.paths):
+                stamp = current_stamp(path)
+                if stamp != seen[index]:
+                    seen[index], since[index] = stamp, time.monotonic()
+                elif stamp not in (None, tried[index]):
+                    is_late = time.monotonic() - since[index] > WHOLE_WITHIN_S
+                    if is_late or await asyncio.to_thread(is_whole, path):
+                        tried[index] = stamp
+                        self.load_soon([index])
+
+
+def current_stamp(path: Path) -> Stamp | None:
+    """The stamp of a model's file; None if it is missing, as while another takes its place."""
+    try:
+        return stamp_of(weights_file(path))
+    except (ModelError, OSError):
+        return None
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a model file has all that its header names; an export has no header."""
+    if is_export(path):
+        return True
+    try:
+        read_header(model_file(path))
+    except NmtError:
+        return False
+    return True
