@@ -41,7 +41,7 @@ UNSPACED = re.compile(
     "\ua980-\uaadf\uf900-\ufaff\U00011700-\U0001174f]"
 )
 SPACING = re.compile(f"  |\t|^[\\s{WORD_BREAK}]|[\\s{WORD_BREAK}]\\Z")
-SPACE_AT_ENDS = re.compile(f"^[\\s{WORD_BREAK}]+|[\\s{WORD_BREAK}]+\\Z")
+SPACE_AT_ENDS = re.compile(f"^[\\s{WORD_BREAK}]+|(?<![\\s{WORD_BREAK}])[\\s{WORD_BREAK}]+\\Z")  # takes linear time
 # Only letters and digits: in Chinese text, full-width punctuation is right, and ftfy would change it.
 FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
 _LATIN = "A-Za-zÀ-ÖØ-öø-ɏ"

@@ -46,7 +46,7 @@ VARIETIES = {"ary", "arz", "hbo", "pcm", "wuu", "yue"}  # of Arabic, Hebrew, Eng
 NO_LANGUAGE = "zxx"  # py3langid's label for numbers, codes and the like
 SIDE_LABELS = ("source side", "target side")  # labels of the classes that are learned
 # What is in no language: placeholders, and numbers with the letters of codes, units and prices.
-NOT_WORDS = re.compile("|".join([*KINDS[:-1], r"[A-Za-z]*\d[A-Za-z\d.,:/-]*(?: [A-Za-z]{1,2}\b)?"]))
+NOT_WORDS = re.compile("|".join([*KINDS[:-1], r"(?<![A-Za-z])[A-Za-z]*\d[A-Za-z\d.,:/-]*(?: [A-Za-z]{1,2}\b)?"]))
 # 0 for decimal digits of all scripts, else the code point.
 CODES = np.arange(0x110000, dtype=np.uint32)
 CODES[[code for code in range(0x20000) if chr(code).isdecimal()]] = ord("0")

@@ -23,7 +23,7 @@ NUMBER = re.compile(r"(?:\d{1,3}(?:[ \xa0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:[.,:â
 DIGIT = re.compile(r"\d")
 DECIMAL = re.compile(r"(.*)[.,Ù«](\d{1,2})")
 # Numbers, the last of the kinds, have a test of their own. An ending may follow %(name)s, as in Esperanto and Uzbek.
-PLACEHOLDER = re.compile("|".join([r"%\(\w+\)[-+0#]*\d*(?:\.\d+)?[sdifguxc@]", *KINDS[:-1]]))
+PLACEHOLDER = re.compile("|".join([r"%\(\w+\)[-+0#]*+\d*(?:\.\d+)?[sdifguxc@]", *KINDS[:-1]]))
 THREE_LETTERS = re.compile(r"[^\W\d_]{3}")
 REPEATED_LETTERS = re.compile(r"([^\W\d_]{2,4}?)\1{3}")
 TRIPLED = re.compile(rf"([{UNSPACED_SCRIPTS}])\1\1")
