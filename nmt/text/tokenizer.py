@@ -34,7 +34,7 @@ MAX_TRAINER_BYTES = 16_384  # per line; SentencePiece's default is 4,192
 SPECIAL_IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
 UNCHANGED_TEXT = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False}
 MAX_MODEL_BYTES = 100_000_000  # five times the size of a model with a million pieces, our maximum
-MIN_OCCURRENCES = 5  # in the training text, of a character that is learned in bytes; see `learned_in_bytes`
+MIN_OCCURRENCES = 2  # in the training text, of a character that is learned in bytes; see `learned_in_bytes`
 COUNTED_IDS = 10_000_000  # token ids that are searched for bytes at once: limits memory
 # Decompositions that keep what a character says. Others do not: a trade mark sign is no "TM", a footnote 2 no 2.
 SAME_MEANING = ("compat", "wide", "narrow", "font", "square", "vertical", "initial", "medial", "final", "isolated")
@@ -114,9 +114,9 @@ class Tokenizer:
     def learned_in_bytes(self, ids: NDArray[Any]) -> str:
         """The characters that training on these token ids teaches, although no piece has them, sorted.
 
-        They are spelled in byte pieces at least `MIN_OCCURRENCES` times. A rarer one is copied from the source instead,
-        because a wrong word is worse than a foreign one: in a fine-tuning of 26 epochs, words with a letter that its
-        text had 1, 2, 3 and 5 times were right in 69, 97, 94 and 100 % of new sentences. Empty without byte pieces.
+        They are spelled in byte pieces at least `MIN_OCCURRENCES` times. One that occurs once is often a typo, and is
+        copied from the source instead: in a fine-tuning of 26 epochs, words with a letter that its text had 1, 2, 3
+        and 5 times were right in 69, 97, 94 and 100 % of new sentences. Empty without byte pieces.
         """
         byte_of = np.full(len(self), -1, np.int16)  # token id -> byte, -1 for other pieces
         for i, piece in enumerate(self._pieces):

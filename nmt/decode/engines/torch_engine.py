@@ -205,10 +205,12 @@ def load_models(
 ) -> tuple[TorchEngine, Tokenizers, Config, RunDirectory | None, dict[str, Any]]:
     """Load run directories or model files. Returns the arguments of `Translator`; see `translator.load`.
 
-    An ensemble has the config and the run of its first model, and the smallest `data.max_length` of all.
+    An ensemble has the config and the run of its first model. But whatever their order, it has the smallest
+    `data.max_length`, the largest length limit, and the characters that all its models have learned in bytes.
     """
     models: list[Seq2Seq] = []
     configs: list[Config] = []
+    learned: list[str | None] = []
     tokenizers = None
     for path in paths:
         checkpoint = read_checkpoint(RunDirectory(path).model_file if path.is_dir() else path, prefixes=("model",))
@@ -219,8 +221,32 @@ def load_models(
         model = checkpoint.model().to(pick_device(device))
         models.append(in_precision(model, precision).requires_grad_(False))
         configs.append(checkpoint.config)
+        learned.append(checkpoint.tokenizers.source.learned)
     assert tokenizers
-    data = configs[0].data.model_copy(update={"max_length": min(config.data.max_length for config in configs)})
-    progress = {} if len(models) > 1 else checkpoint.progress
+    config, progress = configs[0], checkpoint.progress
+    if len(models) > 1:
+        config, progress = config_of_all(configs), {}
+        tokenizers = with_common_characters(tokenizers, learned)
     run = RunDirectory(paths[0]) if paths[0].is_dir() else None
-    return TorchEngine(*models), tokenizers, configs[0].model_copy(update={"data": data}), run, progress
+    return TorchEngine(*models), tokenizers, config, run, progress
+
+
+def config_of_all(configs: Sequence[Config]) -> Config:
+    """The config of an ensemble: that of its first model, but with lengths that suit all."""
+    first = configs[0]
+    max_length = min(config.data.max_length for config in configs)
+    # A translation that is long enough for one model must not be cut off by the limit of another.
+    limit = {
+        "max_length_a": max(config.decode.max_length_a for config in configs),
+        "max_length_b": max(config.decode.max_length_b for config in configs),
+    }
+    data = first.data.model_copy(update={"max_length": max_length})
+    return first.model_copy(update={"data": data, "decode": first.decode.model_copy(update=limit)})
+
+
+def with_common_characters(tokenizers: Tokenizers, learned: Sequence[str | None]) -> Tokenizers:
+    """Return the tokenizers with the characters that all models have learned; older models have not recorded them."""
+    recorded = [set(characters) for characters in learned if characters is not None]
+    if not recorded:
+        return tokenizers
+    return tokenizers.with_learned("".join(sorted(set.intersection(*recorded))))

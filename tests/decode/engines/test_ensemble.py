@@ -49,6 +49,26 @@ def test_runs_and_model_files_load_together(tmp_path: Path) -> None:
     assert twice.translate(LINES) == load(paths[0], engine="torch").translate(LINES)
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_largest_length_limit_holds_in_any_order(tmp_path: Path, order: tuple[int, int]) -> None:
+    paths = write_models(tmp_path)
+    for path, a, b in [(paths[0] / "model.safetensors", 1.0, 70), (paths[1], 2.0, 10)]:
+        checkpoint = read_checkpoint(path)
+        decode = checkpoint.config.decode.model_copy(update={"max_length_a": a, "max_length_b": b})
+        save_checkpoint(path, replace(checkpoint, config=checkpoint.config.model_copy(update={"decode": decode})))
+    options = load([paths[i] for i in order]).options
+    assert (options.max_length_a, options.max_length_b) == (2.0, 70)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_character_that_one_model_has_not_learned_is_unknown(tmp_path: Path, order: tuple[int, int]) -> None:
+    paths = write_models(tmp_path)
+    for path, learned in [(paths[0] / "model.safetensors", "ж€"), (paths[1], "€ə")]:
+        checkpoint = read_checkpoint(path)
+        save_checkpoint(path, replace(checkpoint, tokenizers=checkpoint.tokenizers.with_learned(learned)))
+    assert load([paths[i] for i in order]).unknown("ж€ə") == {"ж", "ə"}
+
+
 def test_different_tokenizers_are_refused_by_name(tmp_path: Path) -> None:
     first, _ = write_models(tmp_path)
     other = write_run(fresh_translator(), tmp_path / "foreign")
