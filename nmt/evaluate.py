@@ -328,6 +328,6 @@ def perplexity(log_probs: Sequence[Sequence[float]]) -> float:
     return math.exp(nll) if nll < 709 else math.inf
 
 
-def shown_perplexity(value: float, digits: int = 2) -> str:
-    """Write a perplexity for people; from a million on, it says only that a model diverged: 2.69e+43."""
+def readable(value: float, digits: int = 2) -> str:
+    """Write a loss or a perplexity; from a million on, with an exponent, as it says only that a model diverged."""
     return f"{value:.{digits}e}" if value >= 1e6 else f"{value:.{digits}f}"

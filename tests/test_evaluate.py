@@ -15,9 +15,9 @@ from nmt.evaluate import (
     choose_settings,
     paired_scores,
     perplexity,
+    readable,
     sacrebleu_metrics,
     score,
-    shown_perplexity,
     tokenized_warning,
 )
 
@@ -218,7 +218,7 @@ def test_sacrebleu_says_nothing_itself(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_a_large_perplexity_is_written_with_an_exponent() -> None:
-    assert [shown_perplexity(value) for value in (1.5, 9999.0, math.exp(100), math.inf)] == [
+    assert [readable(value) for value in (1.5, 9999.0, math.exp(100), math.inf)] == [
         "1.50",
         "9999.00",
         "2.69e+43",

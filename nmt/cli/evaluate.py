@@ -145,14 +145,14 @@ def translated(
 
 def print_scores(title: str, scores: "Sequence[Score]", figures: dict[str, Any]) -> None:
     """Print the scores of a direction, and the figures that need a model if there is one."""
-    from nmt.evaluate import shown_perplexity
+    from nmt.evaluate import readable
 
     if title:
         print(f"{title}:")
     print(*scores, sep="\n")
     if "engine" in figures:
         per_piece = figures["perplexity"]
-        shown = "infinite" if per_piece is None else shown_perplexity(per_piece, 3)
+        shown = "infinite" if per_piece is None else readable(per_piece, 3)
         print(f"engine = {figures['engine']}")
         print(f"perplexity of the references = {shown} per piece")
 

@@ -9,7 +9,7 @@ from typing import Never
 
 from tqdm import tqdm
 
-from nmt.evaluate import shown_perplexity
+from nmt.evaluate import readable
 from nmt.train.step import StepFigures
 from nmt.train.validation import MAX_NLL, Validation
 
@@ -59,7 +59,7 @@ class Report:
         if found.bleu_by_direction:
             directions = (f"{languages} {value:.2f}" for languages, value in found.bleu_by_direction.items())
             bleu = f"{bleu} ({', '.join(directions)})"
-        losses = f"dev loss {found.loss:.3f} ppl {shown_perplexity(found.perplexity)}"
+        losses = f"dev loss {readable(found.loss, 3)} ppl {readable(found.perplexity)}"
         marked = " (best so far)" if best else ""
         if found.n_cut:
             marked += f", {found.n_cut} lines cut off at the length limit"
@@ -82,7 +82,7 @@ def means_of(steps: Sequence[StepFigures], seconds: float) -> str:
     perplexity = math.exp(min(nll, MAX_NLL))
     non_padding = sum(figures.n_real for figures in steps) / sum(figures.n_positions for figures in steps)
     speed = f"{n_tokens / seconds:,.0f} tok/s {non_padding:.0%} non-padding"
-    return f"loss {loss:.3f} ppl {shown_perplexity(perplexity)} {speed}"
+    return f"loss {readable(loss, 3)} ppl {readable(perplexity)} {speed}"
 
 
 def clock(seconds: float) -> str:

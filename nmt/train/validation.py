@@ -17,7 +17,7 @@ from nmt.decode.segments import Line
 from nmt.decode.translator import Translator
 from nmt.distributed import gather_items, mine, summed
 from nmt.errors import ModelError
-from nmt.evaluate import DEFAULT_TOKENIZER, Score, bleu_tokenizer, score, tokenized_warning
+from nmt.evaluate import DEFAULT_TOKENIZER, Score, bleu_tokenizer, readable, score, tokenized_warning
 from nmt.model.base import Seq2Seq
 from nmt.text.batches import pair_batches
 from nmt.text.lines import Pair
@@ -30,6 +30,8 @@ N_SAMPLES = 3
 MAX_NLL = 100.0  # nats per token: a perplexity of 2.7e+43, above which the numbers say no more
 FAR_ABOVE = 2.0  # times the loss of guessing: label smoothing keeps a model that has not diverged below that
 SLOW_RISE = 1.5  # from one validation to the next
+COLLAPSE = 2.0  # rise from one validation to the next, to above chance, of a model that unlearns what it knew
+NEAR_CHANCE = 0.8  # times the loss of guessing
 
 
 @dataclass(frozen=True)
@@ -163,11 +165,11 @@ def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_voca
         messages.append(f"{alike}: the model ignores its source; train longer, or lower train.lr")
     losses = [line["dev_nll"] for line in history]
     chance = math.log(n_vocab)
-    reached = f"dev loss is {losses[-1]:.2f} after {history[-1]['step']} steps"
+    reached = f"dev loss is {readable(losses[-1])} after {history[-1]['step']} steps"
+    place = f"{beside_chance(losses[-1], chance)} ({chance:.2f})"
     if has_diverged(losses, chance):
         # Nothing that the losses say otherwise is true then, such as that the model learns by heart.
-        cure = "lower train.lr or raise train.warmup"
-        messages.append(f"{reached}, far above chance ({chance:.2f}): the training diverged; {cure}")
+        messages.append(f"{reached}, {place}: the training diverged; lower train.lr or raise train.warmup")
         return messages
     if len(losses) >= 4 and is_rising(losses[-4:]):
         cure = "raise model.dropout or end earlier (train.patience)"
@@ -175,23 +177,35 @@ def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_voca
     elif len(losses) >= 6 and min(losses[-3:]) >= min(losses[:-3]):
         stalled = f"dev loss has not fallen in three validations (best {min(losses):.2f})"
         messages.append(f"{stalled}: more steps will bring little")
-    has_learned_nothing = min(losses) > 0.8 * chance
+    has_learned_nothing = min(losses) > NEAR_CHANCE * chance
     if len(losses) >= 3 and has_learned_nothing:
-        place, cure = "hardly below chance", "change train.lr"
-        if losses[-1] >= chance:
-            place, cure = "above chance", "lower train.lr"
-        messages.append(f"{reached}, {place} ({chance:.2f}): check that the two sides belong together, or {cure}")
+        cure = "lower train.lr" if losses[-1] >= chance else "change train.lr"
+        messages.append(f"{reached}, {place}: check that the two sides belong together, or {cure}")
     return messages
 
 
-def has_diverged(losses: Sequence[float], chance: float) -> bool:
-    """Whether the last loss is far above chance, and not because the model learns train by heart.
+def beside_chance(loss: float, chance: float) -> str:
+    """In words, where the loss of a model that has learned nothing, or has diverged, lies beside that of guessing."""
+    if loss > FAR_ABOVE * chance:
+        return "far above chance"
+    return "above chance" if loss >= chance else "hardly below chance"
 
-    A model that learns by heart may become worse than guessing, too, but its loss creeps there.
+
+def has_diverged(losses: Sequence[float], chance: float) -> bool:
+    """Whether the model is no better than guessing because the training diverged.
+
+    A model that learns train by heart may become worse than guessing, too, but its loss creeps there.
     """
+    latest = losses[-1]
+    if latest <= NEAR_CHANCE * chance:
+        return False
+    # It has unlearned what it knew, and has not recovered.
+    if any(after > max(chance, COLLAPSE * before) for before, after in pairwise(losses)):
+        return True
+    # It was far above chance, and has learned nothing since.
     limit = FAR_ABOVE * chance
     crept = losses[0] <= limit and all(after < SLOW_RISE * before for before, after in pairwise(losses))
-    return losses[-1] > limit and not crept
+    return latest >= chance and max(losses) > limit and not crept
 
 
 def is_rising(losses: Sequence[float]) -> bool:
