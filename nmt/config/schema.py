@@ -169,7 +169,7 @@ class TokenizerSettings(Section):
     vocab_size: int = Field(8000, ge=8, le=1_000_000, description="pieces, including special and byte ones [fitted]")
     joint: bool = Field(True, description="one vocabulary for both sides, or one per side")
     byte_fallback: bool = Field(True, description="spell unknown characters in UTF-8 bytes: nothing is unknown")
-    character_coverage: float = Field(1.0, gt=0.9, le=1, description="fraction of characters in the vocabulary")
+    character_coverage: float = Field(1.0, ge=0.98, le=1, description="fraction of characters in the vocabulary")
     symbols: str = Field("", pattern=r"^[^\x00]*$", description="tags, each always one piece: <BT> <NEWS>")
 
     @property
