@@ -98,14 +98,16 @@ def split(lines: Sequence[Line], tokenizer: Tokenizer, max_length: int) -> list[
     A longer line is cut into sentences, a longer sentence between words, a longer word between pieces. The translation
     of the first segment begins with the line's prefix. A blank line has no segments.
     """
-    found, texts = [], [as_read(line.text, tokenizer) for line in lines]
+    # What the model reads: headlines in sentence case, and with data.context the line before.
+    texts = [as_read(line.text, tokenizer) for line in lines]
     inputs = [text for text, _ in texts]
     if tokenizer.separator is not None:
-        before = (as_read(line.before or "", tokenizer)[0] for line in lines)
-        inputs = [*map(in_context, before, inputs)]
+        before = [as_read(line.before or "", tokenizer)[0] for line in lines]
+        inputs = list(map(in_context, before, inputs))
+    found = []
     for line, (text, style), tokens in zip(lines, texts, tokenizer.encode_all(inputs), strict=True):
         if len(tokens) > max_length and tokenizer.separator is not None:
-            tokens = tokenizer.encode(text)
+            tokens = tokenizer.encode(text)  # the line before it finds no room
         parts = [tokens] if tokens and not is_blank(text) else []
         if parts and len(tokens) > max_length:
             parts = sentence_parts(text, tokenizer, max_length)

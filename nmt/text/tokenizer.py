@@ -97,11 +97,13 @@ class Tokenizer:
 
         Those that it can read in lower case, without accents, or as a space are left out.
         """
-        return {one for one in {*text.replace(SEPARATOR, "")} - self._known if not self._form(one)}
+        characters = {*text.replace(SEPARATOR, "")}
+        return {character for character in characters - self._known if not self._form(character)}
 
     def with_compatible(self, text: str) -> str:
         """Replace unknown characters by known ones that mean the same (NFKC), such as U+FB01 by "fi"."""
-        return text.translate({ord(one): self._compatible(one) for one in self.unknown(text)})
+        forms = {ord(character): self._compatible(character) for character in self.unknown(text)}
+        return text.translate(forms)
 
     def _compatible(self, character: str) -> str:
         """Return the known characters that a character stands for, or the character itself."""
@@ -133,18 +135,31 @@ class Tokenizer:
 
     def with_known_characters(self, text: str) -> str:
         """Replace unknown white space by spaces, and unknown letters by those in lower case or without accents."""
-        return text.translate({ord(one): self._form(one) or one for one in {*text} - self._known})
+        unknown = {*text} - self._known
+        forms = {ord(character): self._form(character) or character for character in unknown}
+        return text.translate(forms)
 
     def _form(self, character: str) -> str:
-        """Return what a character that is in no piece is read as, or "". Imported models may normalize characters."""
+        """Return what a character that is in no piece is read as, or "". The result is kept."""
         if character not in self._forms:
-            is_learned = {*self._prepared(character)} <= self._known  # in bytes, after NFKC
-            has_pieces = not any(map(NO_PIECE.fullmatch, self.pieces(self.encode_untagged(character))))
-            is_known = is_learned or has_pieces
-            letter = "".join(one for one in unicodedata.normalize("NFKD", character) if not unicodedata.combining(one))
-            forms = [character.lower(), letter, letter.lower()] if character.isalpha() else [" "] * character.isspace()
-            self._forms[character] = character if is_known else next((one for one in forms if one in self._known), "")
+            self._forms[character] = self._find_form(character)
         return self._forms[character]
+
+    def _find_form(self, character: str) -> str:
+        # The character itself, if its NFKC form has been learned, or an imported model normalizes it to pieces.
+        if {*self._prepared(character)} <= self._known:
+            return character
+        pieces = self.pieces(self.encode_untagged(character))
+        if not any(map(NO_PIECE.fullmatch, pieces)):
+            return character
+        # Else a known letter in lower case or without accents, or a space.
+        forms = []
+        if character.isalpha():
+            letter = without_accents(character)
+            forms = [character.lower(), letter, letter.lower()]
+        elif character.isspace():
+            forms = [" "]
+        return next((form for form in forms if form in self._known), "")
 
     def encode_untagged(self, text: str) -> list[int]:
         """Token ids of a text, or a part of a text, without its tag."""
@@ -223,6 +238,12 @@ class Tokenizer:
     def _prepared(self, text: str) -> str:
         text = text.encode(errors="replace").decode()  # a lone surrogate cannot be encoded in UTF-8
         return unicodedata.normalize("NFKC", text) if self.nfkc else text
+
+
+def without_accents(character: str) -> str:
+    """A letter without the marks that Unicode decomposes it into: e for é."""
+    decomposed = unicodedata.normalize("NFKD", character)
+    return "".join(part for part in decomposed if not unicodedata.combining(part))
 
 
 def piece_spans(offsets: Sequence[Span]) -> list[Span]:

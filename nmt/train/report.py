@@ -62,7 +62,8 @@ class Report:
         losses = f"dev loss {readable(found.loss, 3)} ppl {readable(found.perplexity)}"
         marked = " (best so far)" if best else ""
         if found.n_cut:
-            marked += f", {found.n_cut} lines cut off at the length limit"
+            lines = "1 line" if found.n_cut == 1 else f"{found.n_cut} lines"
+            marked += f", {lines} cut off at the length limit"
         log.info(f"step {step}: {losses} {bleu} chrF {found.chrf.value:.2f}{marked}")
         for source, reference, translation in found.samples:
             for name, text in (("source", source), ("reference", reference), ("translation", translation)):
