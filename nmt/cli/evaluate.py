@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ScoreOptions:
     """The options of scoring."""
 
     tokenize: str | None  # sacreBLEU's tokenizer; None: by language and script
@@ -73,7 +73,7 @@ def evaluate(
         if ref and not src:
             raise InputError("--ref needs --src", hint="give both, or neither for the run's data.test")
         tested = directions_to_test(loaded, languages, is_given=src is not None)
-    asked = Asked(tokenize, lowercase, bootstrap)
+    score_options = ScoreOptions(tokenize, lowercase, bootstrap)
     all_hypotheses: list[str] = []
     found: dict[str, dict[str, Any]] = {}  # figures by direction
     for direction, (translator, configs) in tested.items():
@@ -89,7 +89,7 @@ def evaluate(
             about["models"] = [str(path) for path in paths]
             language = translator.target_language
         # 2) Score them.
-        scores = scored(hypotheses, test.references, language, asked, direction)
+        scores = scored(hypotheses, test.references, language, score_options, direction)
         all_hypotheses += hypotheses
         figures = {"n_lines": len(hypotheses), **about, "scores": [asdict(score) for score in scores]}
         found[direction] = figures
@@ -115,17 +115,21 @@ def refuse_with_hyp(of_model: dict[str, Any]) -> None:
 
 
 def scored(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str, asked: Asked, direction: str
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    language: str,
+    score_options: ScoreOptions,
+    direction: str,
 ) -> "list[Score]":
     """Score the translations of a direction; log it if TER is left out."""
     from nmt.evaluate import choose_settings, score
 
-    settings = choose_settings(language, references, tokenize=asked.tokenize, lowercase=asked.lowercase)
+    settings = choose_settings(language, references, tokenize=score_options.tokenize, lowercase=score_options.lowercase)
     if settings.left_out:
         where = f"{direction}: " if direction else ""
         streams.log.info("%s%s", where, settings.left_out)
     metrics = ("bleu", "chrf", "ter")
-    return score(hypotheses, references, metrics, **asdict(settings), n_bootstrap=asked.n_bootstrap)
+    return score(hypotheses, references, metrics, **asdict(settings), n_bootstrap=score_options.n_bootstrap)
 
 
 def translated(

@@ -85,9 +85,8 @@ class Hypothesis:
     tokens: list[int]  # target ids, EOS last, without BOS
     log_probs: list[float]  # log-probability of each token given the previous tokens, in nats
     score: float  # sum of log_probs / length penalty
-    is_cut: bool = field(
-        default=False, kw_only=True
-    )  # EOS was forced at the length limit: the model would have gone on
+    # Whether EOS was forced at the length limit, and the model would have gone on.
+    is_cut: bool = field(default=False, kw_only=True)
 
     @property
     def log_prob(self) -> float:

@@ -175,9 +175,10 @@ def _score_table(comparison: Comparison, letters: str) -> Iterator[str]:
     for paired in comparison.scores:
         for letter, system in zip(letters, paired.systems, strict=True):
             row = [paired.name, letter, f"{system.value:.2f}", "", "", ""]  # the baseline has no difference
-            if system.difference is not None:
-                value, low, high, p_value = astuple(system.difference)
-                row[3:] = [f"{value:+.2f}", f"{low:+.2f} to {high:+.2f}", f"{p_value:.4f}"]
+            difference = system.difference
+            if difference is not None:
+                interval = f"{difference.low:+.2f} to {difference.high:+.2f}"
+                row[3:] = [f"{difference.value:+.2f}", interval, f"{difference.p_value:.4f}"]
             rows.append(row)
     yield from columns(["score", "", "", "difference", "95 % interval", "p"], rows)
     if comparison.left_out:
