@@ -29,6 +29,9 @@ class Echo:
             self.sentences.append(sentence)
             yield Translation(sentence, [TextHypothesis([], [], 0.0, [], self.change(sentence))])
 
+    def translate_windows(self, lines: Iterable[str | Line], **_: Any) -> Iterator[list[Translation]]:
+        yield list(self.translate_lines(lines))
+
 
 def in_order(
     _: Translator, pairs: Iterable[tuple[WordText, WordText]]

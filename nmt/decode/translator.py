@@ -145,6 +145,33 @@ class Translator:
             ConfigError: the prefix is too long.
             InputError: a line is not a string.
         """
+        windows = self.translate_windows(
+            lines,
+            options,
+            batch_size=batch_size,
+            prefix=prefix,
+            window=window,
+            fixed_windows=fixed_windows,
+            first=first,
+        )
+        with naming_cut_lines(at_once=window == 1) as take_note:
+            for translations in windows:
+                take_note(translations)
+                yield from translations
+                after_window()
+
+    def translate_windows(
+        self,
+        lines: Iterable[str | Line | Pause],
+        options: SearchOptions | None = None,
+        *,
+        batch_size: int | None = None,
+        prefix: str = "",
+        window: int = MAX_LINES,
+        fixed_windows: bool = False,
+        first: int = 1,
+    ) -> Iterator[list[Translation]]:
+        """Translate a stream of lines, and yield the translations of each window; see `translate_lines`."""
         options = options or self.options
         batch_size = batch_size or self.config.decode.batch_size
         tokens, last = self.encode_prefix(prefix), Line(0, "")
@@ -161,12 +188,8 @@ class Translator:
         searches = start_windows(start, lines, first, least, window)
         if window > 1 and self.engine_for(options).in_background:
             searches = (search for search, _ in pairwise(chain(searches, [list])))  # starts the next one before this
-        with naming_cut_lines(at_once=window == 1) as take_note:
-            for finish in searches:
-                translations = finish()
-                take_note(translations)
-                yield from translations
-                after_window()
+        for finish in searches:
+            yield finish()
 
     def start(
         self, lines: Sequence[Line], options: SearchOptions, batch_size: int, watch: Watch | None = None

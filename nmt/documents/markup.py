@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from nmt.decode.align import Links, Shares, align_for_markup
-from nmt.decode.segments import Line, TextHypothesis, Translation
+from nmt.decode.segments import Line, TextHypothesis, Translation, naming_cut_lines
 from nmt.decode.translator import Translator
 from nmt.decode.windows import read_window
 from nmt.text.lines import UNSPACED_SCRIPTS, Pause, Span
@@ -105,24 +105,27 @@ class MarkupTranslator:
         if fixed_windows:
             arguments |= {"window": window, "fixed_windows": True}
         stream, before = iter(lines), ""
-        while (chunk := read_window(stream, first, window)) is not None:
-            first += len(chunk)
-            documents = [self.markup.parse(line.text) for line in chunk]
+        with naming_cut_lines(at_once=window == 1) as take_note:
+            while (chunk := read_window(stream, first, window)) is not None:
+                first += len(chunk)
+                documents = [self.markup.parse(line.text) for line in chunk]
 
-            # Each text keeps the number of its line, on which its random seed and its messages depend.
-            texts = list[Line]()
-            for line, parts in zip(chunk, documents, strict=True):
-                sentences = sentences_of(parts)
-                for part, sentence in enumerate(sentences):
-                    texts.append(Line(line.number, sentence, before=before, part=part))
-                    before = sentence
-                if not sentences:
-                    before = ""
+                # Each text keeps the number of its line, on which its random seed and its messages depend.
+                texts = list[Line]()
+                for line, parts in zip(chunk, documents, strict=True):
+                    sentences = sentences_of(parts)
+                    for part, sentence in enumerate(sentences):
+                        texts.append(Line(line.number, sentence, before=before, part=part))
+                        before = sentence
+                    if not sentences:
+                        before = ""
 
-            translations = (found.text for found in self.translator.translate_lines(texts, **arguments))
-            for line, text in zip(chunk, self.written(documents, translations), strict=True):
-                yield Translation(line.text, [TextHypothesis([], [], 0.0, [], text)], line.number)
-            after_window()
+                translations = list(chain.from_iterable(self.translator.translate_windows(texts, **arguments)))
+                take_note(translations)
+                written = self.written(documents, [translation.text for translation in translations])
+                for line, text in zip(chunk, written, strict=True):
+                    yield Translation(line.text, [TextHypothesis([], [], 0.0, [], text)], line.number)
+                after_window()
 
     def written(self, documents: Sequence[Sequence[Part]], translations: Iterable[str]) -> list[str]:
         """Write parsed documents with the translations of all their sentences; see `sentences_of`."""

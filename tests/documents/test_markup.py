@@ -165,6 +165,13 @@ def translated(lines: Sequence[str | Pause], **arguments: Any) -> list[Translati
     return list(MarkupTranslator(small_translator(), HTML).translate_lines(lines, **arguments))
 
 
+def test_one_warning_names_the_cut_lines_of_all_windows(caplog: pytest.LogCaptureFixture) -> None:
+    short = small_translator().with_options(beam=1, max_length_a=0, max_length_b=1)
+    translated(["the <b>dog</b>", "", "a cat. a dog.", "the cat"], window=2, options=short)
+    (warning,) = [record.getMessage() for record in caplog.records if "cut off" in record.getMessage()]
+    assert "3 lines (1, 3, 4)" in warning
+
+
 def test_text_is_that_of_the_translation_without_tags() -> None:
     plain = ["the red dog runs.", "a cat", "where is the small house?"]
     tagged = ["<p>the <b>red</b> dog runs.</p>", "<i>a cat</i><br>", "where is <a href='x'>the <b>small</b></a> house?"]
