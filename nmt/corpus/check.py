@@ -23,6 +23,10 @@ from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, survey
 
 N_EXAMPLES = 5
 MAX_UNRELATED = 0.05  # of the lines of train; if it is more, the lexicon has learned too much from wrong pairs
+# Where neighbors are alike, a lexicon learned from shifted lines may find them usual. Its contrast is then low, up to
+# 1.2 nats, and that of the right pairs twice as high.
+SURE_CONTRAST = 2.0  # nats; if it is less, lines that belong together are looked for
+CLEARLY_MORE = 1.5  # by which factor their contrast must be higher
 MIN_ERROR_LINES = 3  # from which a share of the lines counts: one line of fifty does not tell how many are faulty
 OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds without lines
 
@@ -64,15 +68,20 @@ def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> tuple[U
     usual = learn(train.source, train.target, declared)
     found = gather(train, usual, quiet)
     evidence = findings.evidence_of(found)
+    most_are_paired = False  # whether most lines with the same number seem to belong together
     if evidence is not None:
         n_unrelated = sum(end - start for start, end in findings.unrelated_blocks(found, evidence))
-        if n_unrelated <= MAX_UNRELATED * train.n_pairs:
+        most_are_paired = n_unrelated <= MAX_UNRELATED * train.n_pairs
+        if most_are_paired and evidence.contrast >= SURE_CONTRAST:
             return usual, found, evidence
-    # Most lines with the same number do not belong together: find lines that do.
+    # Perhaps most lines with the same number do not belong together: find lines that do.
     learned = bootstrap.learn_pairs(train) if train.n_pairs >= bootstrap.MIN_PAIRS else None
     if learned is None:
         return usual, found, evidence
-    pairs, evidence = learned
+    pairs, evidence_of_pairs = learned
+    if evidence is not None and most_are_paired and evidence_of_pairs.contrast < CLEARLY_MORE * evidence.contrast:
+        return usual, found, evidence
+    evidence = evidence_of_pairs
     train = with_sample(train, pairs)
     usual = learn(train.source, train.target, declared)
     return usual, gather(train, usual, quiet), evidence

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +99,20 @@ def gaps(runs: Sequence[Run], n_lines: int) -> list[Run]:
     return [Run(start, end) for start, end in zip(bounds[::2], bounds[1::2], strict=True) if start < end]
 
 
+def where_they_part(runs: Sequence[Run], n_pairs: int) -> str:
+    """At which source lines the offset changes, as the end of a message; "" if that is unknown."""
+    if not runs:
+        return ""
+    changes = [
+        before.end + 1 for before, after in pairwise([Run(0, 0), *runs]) if before.offset != after.offset
+    ]  # the first line without a partner at the old offset
+    if not changes:
+        return "; the longer side goes on after the end of the other" if runs[-1].end == n_pairs else ""
+    shown = ", ".join(f"{line:,}" for line in changes[:3])
+    n_more = len(changes) - 3
+    return f"; they part at about line {shown}" + (f" and {n_more} more" if n_more > 0 else "")
+
+
 def of_alignment(found: Gathered, runs: Sequence[Run], evidence: Evidence | None) -> list[Draft]:
     """Different numbers of lines, blocks that are shifted or shuffled, and single pairs that do not belong together."""
     drafts = []
@@ -105,10 +120,7 @@ def of_alignment(found: Gathered, runs: Sequence[Run], evidence: Evidence | None
     shifted = [run for run in runs if run.offset]
     if survey.n_source != survey.n_target:
         detail = f"{survey.n_source:,} source lines, {survey.n_target:,} target lines"
-        where = "the longer side goes on after the end of the other"
-        if shifted:
-            where = f"they part at about line {' and '.join(f'{run.start + 1:,}' for run in shifted[:3])}"
-        drafts.append(Draft("counts", NONE, f"{detail}; {where}"))
+        drafts.append(Draft("counts", NONE, f"{detail}{where_they_part(runs, survey.n_pairs)}"))
     if evidence is None:
         return [*drafts, Draft("unrelated" if is_unrelated(found) else "unchecked", NONE)]
     for name, stretches in (("shifted", shifted), ("shuffled", gaps(runs, survey.n_source))):

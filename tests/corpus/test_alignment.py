@@ -24,6 +24,18 @@ def test_words_are_hashed_per_text() -> None:
     assert (words_of([" ".join(map(str, range(99)))]) != 0).all()
 
 
+def test_vowel_signs_are_parts_of_words() -> None:
+    texts = ["हिन्दी की किताबें।", "বাংলা ভাষা", "བོད་སྐད།", "ภาษา", "我在家", "snake_case"]
+    assert [alignment.WORD_OR_END.findall(text) for text in texts] == [
+        ["हिन्दी", "की", "किताबें"],
+        ["বাংলা", "ভাষা"],
+        ["བོད", "སྐད"],
+        ["ภ", "า", "ษ", "า"],
+        ["我", "在", "家"],
+        ["snake", "case"],
+    ]
+
+
 def test_translations_agree_more_than_other_lines() -> None:
     lexicon = alignment.learn(words_of(SOURCE), words_of(TARGET))
     true = alignment.agreement(words_of(SOURCE[:4]), words_of(TARGET[:4]), lexicon)

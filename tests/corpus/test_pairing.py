@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from nmt.corpus import alignment, bootstrap
+from nmt.corpus import alignment, bootstrap, findings
 from nmt.corpus.alignment import SWITCH, words_of
 from nmt.corpus.check import check
 from nmt.corpus.pairing import Lines, Run, Window, likeliest_runs, without_crossings
@@ -147,6 +147,31 @@ def test_a_corpus_with_an_early_break_is_not_called_unrelated(tmp_path: Path) ->
     report = check([files])
     assert report.runs["corpus"] == [Run(0, 60), Run(61, 1501, -1)]
     assert not {finding.kind.name for finding in report.findings} & {"unrelated", "unchecked", "ratio", "numbers"}
+
+
+def test_shifted_lines_whose_neighbors_are_alike_are_found(tmp_path: Path) -> None:
+    source, target = map(list, zip(*sorted(grammar_pairs(1500), key=lambda pair: pair[1]), strict=True))
+    del target[300:302]
+    target[1400:1400] = ["Something else."] * 2
+    files = write_sides(tmp_path, source, target)
+    assert check([files]).runs["corpus"] == [Run(0, 300), Run(302, 1402, -2), Run(1402, 1500)]
+
+
+@pytest.mark.parametrize(
+    ("runs", "message"),
+    [
+        ([Run(0, 70), Run(70, 99, 1)], "; they part at about line 71"),
+        ([Run(1, 99, -1)], "; they part at about line 1"),  # a header
+        ([Run(0, 10), Run(50, 99, -40)], "; they part at about line 11"),  # where lines are missing, not after them
+        ([Run(10 * i, 10 * i + 9, -i) for i in range(1, 6)], "; they part at about line 1, 20, 30 and 2 more"),
+        ([Run(0, 98)], "; the longer side goes on after the end of the other"),
+        ([Run(0, 40), Run(60, 98)], "; the longer side goes on after the end of the other"),
+        ([Run(0, 60)], ""),
+        ([], ""),
+    ],
+)
+def test_where_the_sides_part(runs: list[Run], message: str) -> None:
+    assert findings.where_they_part(runs, n_pairs=98) == message
 
 
 @pytest.mark.parametrize("arrangement", ["shuffled", "sorted by length", "halves exchanged", "two thirds shuffled"])
