@@ -58,6 +58,8 @@ def check(
             if one.n_realigned:
                 counts += f"; {one.n_realigned:,} are of lines with different numbers"
             streams.log.info("%s: %s -> %s and %s", one.files.name, counts, *one.paths)
+            if one.n_realigned:
+                streams.log.info("check the copies, too: some faults show only in lines that belong together")
         streams.log.info("%s names all changed and dropped lines; the originals are as they were", fix / repair.CHANGES)
     if any(finding.severity == "error" for finding in report.findings):
         raise typer.Exit(1)

@@ -36,6 +36,7 @@ def test_errors_page_and_cleaned_files(tmp_path: Path) -> None:
     assert "1,500 source lines, 1,499 target lines; they part at about line 70" in text
     assert "2 errors" in text.splitlines()[-1]
     assert f"written to {tmp_path}/page.html" in done.stderr.decode()
+    assert "check the copies, too: some faults show only in lines that belong together\n" in done.stderr.decode()
     page = (tmp_path / "page.html").read_text()
     shifted = next(finding for finding in data_of_page(page)["findings"] if finding["kind"] == "shifted")
     assert shifted["count"] > 790
