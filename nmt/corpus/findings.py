@@ -108,7 +108,7 @@ def where_they_part(runs: Sequence[Run], n_pairs: int) -> str:
     ]  # the first line without a partner at the old offset
     if not changes:
         return "; the longer side goes on after the end of the other" if runs[-1].end == n_pairs else ""
-    shown = ", ".join(f"{line:,}" for line in changes[:3])
+    shown = " and ".join(f"{line:,}" for line in changes[:3])
     n_more = len(changes) - 3
     return f"; they part at about line {shown}" + (f" and {n_more} more" if n_more > 0 else "")
 

@@ -179,7 +179,7 @@ def test_missing_lines_are_located(clean: list[Texts], tmp_path: Path, longer: i
         ]
         assert [before.offset, between.offset, after.offset] == [0, 1, 2]
         where = "1 line below", "2 lines below"
-    assert f"part at about line {between.start + 1:,} and {after.start + 1:,}" in by_kind["counts"].detail
+    assert f"part at about line {before.end + 1:,} and {between.end + 1:,}" in by_kind["counts"].detail
     assert by_kind["shifted"].detail == (
         f"lines {between.start + 1}-{between.end}: the translation is {where[0]}; "
         f"lines {after.start + 1}-{after.end}: the translation is {where[1]}"

@@ -163,7 +163,7 @@ def test_shifted_lines_whose_neighbors_are_alike_are_found(tmp_path: Path) -> No
         ([Run(0, 70), Run(70, 99, 1)], "; they part at about line 71"),
         ([Run(1, 99, -1)], "; they part at about line 1"),  # a header
         ([Run(0, 10), Run(50, 99, -40)], "; they part at about line 11"),  # where lines are missing, not after them
-        ([Run(10 * i, 10 * i + 9, -i) for i in range(1, 6)], "; they part at about line 1, 20, 30 and 2 more"),
+        ([Run(10 * i, 10 * i + 9, -i) for i in range(1, 6)], "; they part at about line 1 and 20 and 30 and 2 more"),
         ([Run(0, 98)], "; the longer side goes on after the end of the other"),
         ([Run(0, 40), Run(60, 98)], "; the longer side goes on after the end of the other"),
         ([Run(0, 60)], ""),
