@@ -8,20 +8,21 @@ rounds.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt.corpus import alignment, lengths
-from nmt.corpus.alignment import Evidence, Words
+from nmt.corpus.alignment import Evidence, Feature, Words
 from nmt.corpus.pairing import Comparison, Lines, Run, Window, offsets_of, read_lines
 from nmt.corpus.reading import Survey
 
 N_WINDOWS, WINDOW = 8, 1_000  # stretches of source lines from which a lexicon is learned
-N_BUCKETS = 256  # of words, when the strongest offset is looked for
+N_BUCKETS = 128  # of words, when the strongest offset is looked for
 MIN_SPREAD = 0.02  # standard deviation of a bucket: rare words must not dominate
 N_TESTED, N_OTHERS = 4_000, 200  # lines, and offsets that they are compared at, to see whether both sides are related
-MIN_DEPENDENCE = 6.0  # standard deviations; with 200 pairs of real corpora 5.8 and more, of unrelated lines up to 3.4
+MIN_DEPENDENCE = 5.0  # standard deviations; with 200 pairs of real corpora 7.2 and more, of unrelated lines up to 3.0
 MAX_ROUNDS = 5  # of learning a lexicon and pairing lines by it
 MIN_PAIRS = 200  # with fewer pairs, too little can be learned
 
@@ -47,14 +48,18 @@ def learn_pairs(survey: Survey) -> tuple[list[tuple[int, int]], Evidence] | None
         comparison = learn_comparison(windows, runs)
     if comparison is None or comparison.evidence.contrast < alignment.MIN_CONTRAST:
         return None
-    pairs = [(line, line + run.offset) for of_window in runs for run in of_window for line in range(run.start, run.end)]
+    pairs = []
+    for run in chain.from_iterable(runs):
+        pairs += [(line, line + run.offset) for line in range(run.start, run.end)]
     return pairs, comparison.evidence
 
 
 def windows_of(survey: Survey, offsets: range) -> list[Window]:
     """The whole corpus as a window or, of a long one, windows at equal distances."""
     if survey.n_source <= N_WINDOWS * WINDOW:
-        return [Window(*(read_lines(paths, 0, n) for paths, n in zip(survey.files.sides, survey.n_lines, strict=True)))]
+        source = read_lines(survey.files.source, 0, survey.n_source)
+        target = read_lines(survey.files.target, 0, survey.n_target)
+        return [Window(source, target)]
     windows = []
     for start in np.linspace(0, survey.n_source - WINDOW, N_WINDOWS).astype(int).tolist():
         source = read_lines(survey.files.source, start, start + WINDOW)
@@ -118,13 +123,13 @@ def learn_comparison(windows: Sequence[Window], runs: Sequence[Sequence[Run]]) -
     lexicon = alignment.learn(source, target)
     usual = lengths.learn(source_sizes, target_sizes)
     distance = int(alignment.FAR * len(source))  # of unrelated lines
-    paired, unrelated = (
-        np.stack([alignment.agreement(source, other, lexicon), usual.z(source_sizes, other_sizes)])
-        for other, other_sizes in (
-            (target, target_sizes),
-            (np.roll(target, distance, 0), np.roll(target_sizes, distance)),
-        )
-    )
+
+    def features(target: Words, target_sizes: NDArray[np.int64]) -> Feature:
+        agreement = alignment.agreement(source, target, lexicon)
+        return np.stack([agreement, usual.z(source_sizes, target_sizes)])
+
+    paired = features(target, target_sizes)
+    unrelated = features(np.roll(target, distance, 0), np.roll(target_sizes, distance))
     return Comparison(lexicon, usual, alignment.weigh(paired, unrelated))
 
 

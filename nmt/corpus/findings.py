@@ -95,22 +95,30 @@ def misplaced_lines(found: Gathered, runs: Sequence[Run]) -> NDArray[np.int64]:
 
 def gaps(runs: Sequence[Run], n_lines: int) -> list[Run]:
     """The stretches of source lines between the runs."""
-    bounds = [0, *(bound for run in runs for bound in (run.start, run.end)), n_lines]
-    return [Run(start, end) for start, end in zip(bounds[::2], bounds[1::2], strict=True) if start < end]
+    result = []
+    end = 0  # of the run before
+    for run in [*runs, Run(n_lines, n_lines)]:
+        if end < run.start:
+            result.append(Run(end, run.start))
+        end = run.end
+    return result
 
 
 def where_they_part(runs: Sequence[Run], n_pairs: int) -> str:
     """At which source lines the offset changes, as the end of a message; "" if that is unknown."""
     if not runs:
         return ""
-    changes = [
-        before.end + 1 for before, after in pairwise([Run(0, 0), *runs]) if before.offset != after.offset
-    ]  # the first line without a partner at the old offset
+    changes = []  # numbers of the first lines that have no partner at the offset before
+    for before, after in pairwise([Run(0, 0), *runs]):
+        if before.offset != after.offset:
+            changes.append(before.end + 1)
     if not changes:
         return "; the longer side goes on after the end of the other" if runs[-1].end == n_pairs else ""
     shown = " and ".join(f"{line:,}" for line in changes[:3])
     n_more = len(changes) - 3
-    return f"; they part at about line {shown}" + (f" and {n_more} more" if n_more > 0 else "")
+    if n_more > 0:
+        shown += f" and {n_more} more"
+    return f"; they part at about line {shown}"
 
 
 def of_alignment(found: Gathered, runs: Sequence[Run], evidence: Evidence | None) -> list[Draft]:
@@ -123,17 +131,26 @@ def of_alignment(found: Gathered, runs: Sequence[Run], evidence: Evidence | None
         drafts.append(Draft("counts", NONE, f"{detail}{where_they_part(runs, survey.n_pairs)}"))
     if evidence is None:
         return [*drafts, Draft("unrelated" if is_unrelated(found) else "unchecked", NONE)]
-    for name, stretches in (("shifted", shifted), ("shuffled", gaps(runs, survey.n_source))):
-        lines = np.concatenate([NONE, *(np.arange(run.start + 1, run.end + 1) for run in stretches)])
-        lines = lines[lines <= survey.n_pairs]
-        if len(lines):
-            n_more = len(stretches) - 3
-            detail = "; ".join(map(str, stretches[:3])) + (f"; and {n_more} more" if n_more > 0 else "")
-            drafts.append(Draft(name, lines, detail))
+    drafts += of_stretches("shifted", shifted, survey.n_pairs)
+    drafts += of_stretches("shuffled", gaps(runs, survey.n_source), survey.n_pairs)
+    # Of the lines that belong together by their places, those whose words hardly do.
     is_odd = (evidence(found.paired) > MISMATCH) & ~np.isnan(found.paired[0])
     is_odd[misplaced_lines(found, runs) - 1] = False
     explained = found.lines_of("exchanged", "untranslated", "language", "ratio", "copy")
     return [*drafts, Draft("mismatch", np.setdiff1d(np.flatnonzero(is_odd) + 1, explained))]
+
+
+def of_stretches(kind: str, stretches: Sequence[Run], n_pairs: int) -> list[Draft]:
+    """A finding of all lines of some stretches, as far as there are lines with the same number on both sides."""
+    numbers = [np.arange(stretch.start + 1, stretch.end + 1) for stretch in stretches]
+    lines = np.concatenate([NONE, *numbers])
+    lines = lines[lines <= n_pairs]
+    if not len(lines):
+        return []
+    detail = "; ".join(str(stretch) for stretch in stretches[:3])
+    if len(stretches) > 3:
+        detail += f"; and {len(stretches) - 3} more"
+    return [Draft(kind, lines, detail)]
 
 
 def is_unrelated(found: Gathered) -> bool:

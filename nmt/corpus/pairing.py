@@ -21,7 +21,7 @@ from nmt.corpus.alignment import SWITCH, Evidence, Lexicon, Words
 from nmt.corpus.lengths import Lengths
 from nmt.corpus.reading import Survey, decode, lines_between
 
-MARGIN = 500  # offsets that are tried below 0 and beyond the difference of the numbers of lines
+MARGIN = 250  # offsets that are tried below 0 and beyond the difference of the numbers of lines
 MAX_OFFSETS = 10_000  # if the numbers of lines differ by more, only lines of the same number are compared
 AROUND = 60  # lines before and after a block of unrelated lines that are paired together with it
 TOUCHING = 3  # two runs have a common edge if at most so many lines more than necessary lie between them
@@ -106,8 +106,11 @@ class Window:
         ends = np.searchsorted(self.occurrences, _keys(targets, np.maximum(lowest + len(offsets), 0)))
         index, places = alignment.ranges(begins, ends)
         found_in = (self.occurrences[places] & np.uint64(0xFFFFFFFF)).astype(np.int64)
-        cells = rows[index] * len(offsets) + found_in - lowest[index]
-        sums = np.bincount(cells, strengths[index], len(lines) * len(offsets)).reshape(len(lines), len(offsets))
+        # Sum the links of each pair of lines, and divide by the words of the target line.
+        columns = found_in - lowest[index]
+        cells = rows[index] * len(offsets) + columns
+        sums = np.bincount(cells, strengths[index], len(lines) * len(offsets))
+        sums = sums.reshape(len(lines), len(offsets))
         exists, partners = self.partners(lines, offsets)
         n_words = self.n_words[partners]
         has_words = exists & (n_words > 0) & (source[:, :1] != 0)
@@ -141,6 +144,10 @@ class Comparison:
         ratios = self.evidence(np.stack([agreement.reshape(-1), z.reshape(-1)])).reshape(partners.shape)
         return np.where(exists, -ratios, IMPOSSIBLE)
 
+    def scores_at(self, window: Window, lines: range, offset: int) -> NDArray[np.float64]:
+        """The scores of source lines at one offset: (n,)."""
+        return self.scores(window, lines, range(offset, offset + 1))[:, 0]
+
     def runs(self, window: Window, offsets: range) -> list[Run]:
         """The runs of a window, in order; no line is in two of them."""
         if not len(window.target.sizes):
@@ -160,10 +167,11 @@ class Comparison:
             n_between = max(before.offset - after.offset, 0)  # source lines whose partners are missing
             if after.start - before.end <= n_between + TOUCHING:
                 lines = range(max(before.start, before.end - AROUND), min(after.end, after.start + AROUND))
-                scores = [
-                    self.scores(window, lines, range(run.offset, run.offset + 1))[:, 0] for run in (before, after)
-                ]
-                end = lines.start + alignment.place_edge(scores[0][: len(lines) - n_between], scores[1][n_between:])
+                scores_before = self.scores_at(window, lines, before.offset)
+                scores_after = self.scores_at(window, lines, after.offset)
+                # If the edge is after k lines, `after` begins with line k + n_between.
+                n_edges = len(lines) - n_between
+                end = lines.start + alignment.place_edge(scores_before[:n_edges], scores_after[n_between:])
                 placed[-1] = replace(before, end=end)
                 after = replace(after, start=end + n_between)
             placed.append(after)

@@ -71,12 +71,8 @@ class Survey:
     target: list[str]
 
     @property
-    def n_lines(self) -> tuple[int, int]:
-        return self.n_source, self.n_target
-
-    @property
     def n_pairs(self) -> int:
-        return min(self.n_lines)
+        return min(self.n_source, self.n_target)
 
 
 def survey(files: CorpusFiles) -> Survey:

@@ -101,7 +101,9 @@ def run_main(arguments: list[str], log: str) -> None:
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
-    """The content cut short, or with some bits flipped."""
+    """The content cut short, or with some bits flipped; an empty file gets a byte."""
+    if not content:
+        return draw.randbytes(1)
     if draw.random() < 0.5:
         return content[: draw.randrange(len(content))]
     spoilt = bytearray(content)
