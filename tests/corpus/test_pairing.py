@@ -20,7 +20,7 @@ from nmt.corpus.repair import fix
 from nmt.errors import DataError
 
 DATA = Path(__file__).parents[2] / "data" / "zh-en"
-N_TRIALS = soak(6, 60)
+N_TRIALS = soak(3, 60)
 
 
 def best_total(scores: np.ndarray) -> float:

@@ -35,7 +35,7 @@ from nmt.serve.app import create_app
 from nmt.serve.guard import Limits
 from nmt.serve.models import Reloader, load_model
 
-N_RELOADS = soak(6, 50)
+N_RELOADS = soak(3, 50)
 MAX_GROWTH_MB = 60  # of the memory after the first third of the reloads; 50 models that stay take 100 MB and more
 PAIR = {"source": "zh", "target": "en"}
 
