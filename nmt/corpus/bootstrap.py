@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nmt.corpus import alignment, lengths
 from nmt.corpus.alignment import Evidence, Feature, Words
-from nmt.corpus.pairing import Comparison, Lines, Run, Window, offsets_of, read_lines
+from nmt.corpus.pairing import Comparison, Run, Window, lines_of, offsets_of, read_windows
 from nmt.corpus.reading import Survey
 
 N_WINDOWS, WINDOW = 8, 1_000  # stretches of source lines from which a lexicon is learned
@@ -57,15 +57,9 @@ def learn_pairs(survey: Survey) -> tuple[list[tuple[int, int]], Evidence] | None
 def windows_of(survey: Survey, offsets: range) -> list[Window]:
     """The whole corpus as a window or, of a long one, windows at equal distances."""
     if survey.n_source <= N_WINDOWS * WINDOW:
-        source = read_lines(survey.files.source, 0, survey.n_source)
-        target = read_lines(survey.files.target, 0, survey.n_target)
-        return [Window(source, target)]
-    windows = []
-    for start in np.linspace(0, survey.n_source - WINDOW, N_WINDOWS).astype(int).tolist():
-        source = read_lines(survey.files.source, start, start + WINDOW)
-        target = read_lines(survey.files.target, start + offsets.start, start + WINDOW + offsets.stop)
-        windows.append(Window(source, target))
-    return windows
+        return list(read_windows(survey, [(0, survey.n_source)], offsets))
+    starts = np.linspace(0, survey.n_source - WINDOW, N_WINDOWS).astype(int).tolist()
+    return list(read_windows(survey, [(start, start + WINDOW) for start in starts], offsets))
 
 
 def dependence(windows: Sequence[Window], offsets: range) -> NDArray[np.float64]:
@@ -135,12 +129,9 @@ def learn_comparison(windows: Sequence[Window], runs: Sequence[Sequence[Run]]) -
 
 def are_related(source: Sequence[str], target: Sequence[str]) -> bool:
     """Whether the words of lines with the same number depend on each other more than those of other lines."""
-    sides = []
-    for texts in (source[:N_TESTED], target[:N_TESTED]):
-        sizes = np.array([len(text) for text in texts], np.int64)
-        sides.append(Lines(0, alignment.words_of(texts), sizes))
+    window = Window(lines_of(source[:N_TESTED]), lines_of(target[:N_TESTED]))
     reach = min(len(source) // 4, N_OTHERS // 2)
-    norms = dependence([Window(*sides)], range(-reach, reach + 1))
+    norms = dependence([window], range(-reach, reach + 1))
     others = np.delete(norms, reach)
     median = np.median(others)
     spread = lengths.NORMAL * np.median(np.abs(others - median))

@@ -47,9 +47,6 @@ NO_LANGUAGE = "zxx"  # py3langid's label for numbers, codes and the like
 SIDE_LABELS = ("source side", "target side")  # labels of the classes that are learned
 # What is in no language: placeholders, and numbers with the letters of codes, units and prices.
 NOT_WORDS = re.compile("|".join([*KINDS[:-1], r"(?<![A-Za-z])[A-Za-z]*\d[A-Za-z\d.,:/-]*(?: [A-Za-z]{1,2}\b)?"]))
-# 0 for decimal digits of all scripts, else the code point.
-CODES = np.arange(0x110000, dtype=np.uint32)
-CODES[[code for code in range(0x20000) if chr(code).isdecimal()]] = ord("0")
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,13 +109,21 @@ def learn(source: Sequence[str], target: Sequence[str], declared: tuple[str, str
     )
 
 
+@functools.cache
+def codes_with_one_digit() -> NDArray[np.uint32]:
+    """For each code point: that of 0 if it is a decimal digit of any script, else itself. 4 MB."""
+    codes = np.arange(0x110000, dtype=np.uint32)
+    codes[[code for code in range(0x20000) if chr(code).isdecimal()]] = ord("0")
+    return codes
+
+
 def ngrams(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Hashes of the n-grams (1 to 3 characters) that begin at each position: (3, N); the start of each line: (n,).
 
     Text is lower-cased, and all digits count as the same. The newlines before and after a line are part of n-grams.
     """
     joined = "\n".join(["", *texts, "", "", ""]).lower()
-    codes = CODES[np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)]
+    codes = codes_with_one_digit()[np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)]
     ends = np.flatnonzero(codes[:-2] == 10)
     size = int(ends[len(texts)])
     hashes = np.empty((3, size), np.uint32)
@@ -288,7 +293,7 @@ def third_language(
     """
     model = model or identifier()
     if model.classify(text)[0] in accepted:
-        return ""  # most lines: the rest takes longer
+        return ""  # most lines end here; what follows takes longer
     text = words_only(text)
     name, probability = model.classify(text)
     if name == NO_LANGUAGE or name in accepted or probability < LIKELY:

@@ -11,7 +11,6 @@ The lexicon is learned from pairs; where none are known yet, `nmt.corpus.bootstr
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from nmt.corpus import alignment
 from nmt.corpus.alignment import SWITCH, Evidence, Lexicon, Words
 from nmt.corpus.lengths import Lengths
-from nmt.corpus.reading import Survey, decode, lines_between
+from nmt.corpus.reading import Survey, decode, read_spans
 
 MARGIN = 250  # offsets that are tried below 0 and beyond the difference of the numbers of lines
 MAX_OFFSETS = 10_000  # if the numbers of lines differ by more, only lines of the same number are compared
@@ -56,10 +55,8 @@ class Lines:
     sizes: NDArray[np.int64]  # (n,) characters
 
 
-def read_lines(paths: Sequence[Path], start: int, end: int) -> Lines:
-    """Read the lines [start, end) of a side; fewer if it is shorter."""
-    first = max(start, 0)
-    texts = [decode(raw) for raw in lines_between(paths, first, max(end, first))]
+def lines_of(texts: Sequence[str], first: int = 0) -> Lines:
+    """The words and lengths of consecutive texts, of which the first is line number `first`."""
     sizes = np.array([len(text) for text in texts], np.int64)
     return Lines(first, alignment.words_of(texts), sizes)
 
@@ -123,6 +120,20 @@ class Window:
         return (indices >= 0) & (indices <= last), np.clip(indices, 0, last)
 
 
+def read_windows(survey: Survey, spans: Sequence[tuple[int, int]], offsets: range) -> Iterator[Window]:
+    """Read source lines [start, end) of each span, and the target lines at all offsets, in one pass over the files."""
+    target_spans = []
+    for start, end in spans:
+        target_start = max(start + offsets.start, 0)
+        target_spans.append((target_start, max(end + offsets.stop, target_start)))
+    sources = read_spans(survey.files.source, spans)
+    targets = read_spans(survey.files.target, target_spans)
+    for (first, _), (target_first, _), source, target in zip(spans, target_spans, sources, targets, strict=True):
+        source_texts = [decode(raw) for raw in source]
+        target_texts = [decode(raw) for raw in target]
+        yield Window(lines_of(source_texts, first), lines_of(target_texts, target_first))
+
+
 def _keys(words: Words, lines: NDArray[np.int64]) -> NDArray[np.uint64]:
     return (words.astype(np.uint64) << np.uint64(32)) | lines.astype(np.uint64)
 
@@ -136,7 +147,7 @@ class Comparison:
     evidence: Evidence
 
     def scores(self, window: Window, lines: range, offsets: range) -> NDArray[np.float64]:
-        """Log-likelihood ratios, translated against unrelated, of source lines with those at all offsets: (n, W)."""
+        """Log-likelihood ratios, translated against unrelated, of pairs of a source line and an offset: (n, W)."""
         agreement = window.agreement(lines, offsets, self.lexicon)
         exists, partners = window.partners(lines, offsets)
         sizes = window.source.sizes[lines.start - window.source.first : lines.stop - window.source.first]
@@ -249,7 +260,7 @@ def joined(runs: Sequence[Run]) -> list[Run]:
 
 
 def offsets_of(survey: Survey) -> range:
-    """The offsets that are tried."""
+    """The offsets that are tried: those around 0 and around the difference of the numbers of lines."""
     difference = survey.n_target - survey.n_source
     margin = min(MARGIN, survey.n_pairs // 2)
     offsets = range(min(difference, 0) - margin, max(difference, 0) + margin + 1)
@@ -268,24 +279,21 @@ def find_runs(survey: Survey, unrelated: Sequence[tuple[int, int]], comparison: 
     offsets = offsets_of(survey)
     runs = []
     done = 0  # lines
-    for start, end in widened(suspicious, survey.n_source):
+    spans = widened(suspicious, survey.n_source)
+    for (start, end), window in zip(spans, read_windows(survey, spans, offsets), strict=True):
         runs.append(Run(done, min(start, survey.n_pairs)))
-        source = read_lines(survey.files.source, start, end)
-        target = read_lines(survey.files.target, start + offsets.start, end + offsets.stop)
-        runs += comparison.runs(Window(source, target), offsets)
+        runs += comparison.runs(window, offsets)
         done = end
     runs.append(Run(done, survey.n_pairs))
     return joined(without_crossings([run for run in runs if run.start < run.end]))
 
 
-def widened(blocks: Sequence[tuple[int, int]], n_lines: int) -> Iterator[tuple[int, int]]:
+def widened(blocks: Sequence[tuple[int, int]], n_lines: int) -> list[tuple[int, int]]:
     """Blocks with `AROUND` lines before and after them; those that then touch are joined."""
-    start = end = -1
+    spans: list[tuple[int, int]] = []
     for block_start, block_end in blocks:
-        if block_start - AROUND > end:
-            if end > 0:
-                yield start, end
-            start = max(block_start - AROUND, 0)
-        end = min(block_end + AROUND, n_lines)
-    if end > 0:
-        yield start, end
+        start, end = max(block_start - AROUND, 0), min(block_end + AROUND, n_lines)
+        if spans and start <= spans[-1][1]:
+            start, _ = spans.pop()
+        spans.append((start, end))
+    return spans

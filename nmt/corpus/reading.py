@@ -103,9 +103,23 @@ def chunks(files: CorpusFiles) -> Iterator[Chunk]:
         first += len(part)
 
 
-def lines_between(paths: Sequence[Path], start: int, end: int) -> Iterator[bytes]:
-    """The lines [start, end) of a side, counted from 0."""
-    return itertools.islice(side_lines(paths), start, end)
+def read_spans(paths: Sequence[Path], spans: Sequence[tuple[int, int]]) -> Iterator[list[bytes]]:
+    """Yield the lines [start, end) of each span of a side, counted from 0, in one pass over its files.
+
+    Spans may overlap; their starts and their ends must not descend. A span beyond the last line has fewer lines.
+    """
+    stream = side_lines(paths)
+    kept: list[bytes] = []  # lines from number `first` on
+    first = 0
+    for start, end in spans:
+        # Drop the lines before the span: those that are kept, then those that were not read yet.
+        n_dropped = min(start - first, len(kept))
+        del kept[:n_dropped]
+        for _ in itertools.islice(stream, start - first - n_dropped):
+            pass
+        first = start
+        kept += itertools.islice(stream, max(end - first - len(kept), 0))
+        yield kept[: end - first]
 
 
 def lines_at(paths: Sequence[Path], numbers: Sequence[int]) -> dict[int, bytes]:

@@ -108,7 +108,7 @@ class Repair:
                         output.write(text.encode() + b"\n")
 
     def paired(self) -> Iterator[tuple[Line | None, Line | None]]:
-        """All lines of both sides, with their partners or with none, in order."""
+        """All lines of both sides in order: pairs, and lines without a partner."""
         sources, targets = (itertools.starmap(Line, enumerate(side_lines(paths), 1)) for paths in self.files.sides)
         n_sources = n_targets = 0  # lines that were read
         for run in self.runs:

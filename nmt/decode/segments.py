@@ -26,7 +26,7 @@ class Line(NamedTuple):
     text: str
     prefix: Sequence[int] = ()  # target tokens that its translation begins with
     before: str | None = None  # the line before it, for a model with `data.context`; None: that of the stream
-    part: int = 0  # number of this text within the line, from 0: a line of markup has several
+    part: int = 0  # index of this text within its line, which in markup may have several
 
 
 @dataclass

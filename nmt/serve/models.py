@@ -167,7 +167,7 @@ class Reloader:
 
 
 def current_stamp(path: Path) -> Stamp | None:
-    """The stamp of a model's file; None if it is missing, as while another takes its place."""
+    """The stamp of a model's file; None if it is missing, as it may be for a moment while it is replaced."""
     try:
         return stamp_of(weights_file(path))
     except (ModelError, OSError):

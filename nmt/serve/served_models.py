@@ -74,7 +74,7 @@ class ServedModels:
         """`max_waiting` and `on_batch` are those of each `Batcher`. Raises InputError if two models fit a pair."""
         self.max_waiting = max_waiting
         self.on_batch = on_batch
-        # One for each model, also for one that takes its place: torch has compiled its kernels in this thread.
+        # One per model. A reloaded model keeps it: in a new thread, torch would compile its kernels again.
         self.threads = [ThreadPoolExecutor(1, "nmt model") for _ in loaded]
         self.loaded = list(loaded)
         self.models: list[ServedModel] = []

@@ -14,7 +14,7 @@ from nmt.corpus.split import Facts
 from nmt.errors import ConfigError
 
 ADAMW_LR = 2e-3  # the highest rate with optimizer=adamw
-SLACK = 1.5  # the slope of the length limit is at least so many times the usual ratio of lengths
+SLACK = 1.5  # slope of the length limit divided by the usual ratio of lengths
 MIN_ROOM = 10  # least intercept of the length limit, tokens
 MARGIN = 5  # tokens by which a translation may exceed what the training pairs need
 OUTLIERS = 100_000  # of so many pairs, one may be longer than the limit

@@ -28,6 +28,16 @@ NAMESPACE = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 FORM = {"Content-Type": "multipart/form-data; boundary=limit"}
 
 
+def ask(connection: http.client.HTTPConnection, text: str) -> tuple[float, str]:
+    """Have a text translated; return the milliseconds that it took, and what is wrong ("" if nothing is)."""
+    start = time.perf_counter()
+    connection.request("POST", "/v1/translate", json.dumps({"q": text}), HEADERS)
+    answer = connection.getresponse()
+    body = answer.read()
+    milliseconds = 1000 * (time.perf_counter() - start)
+    return milliseconds, "" if answer.status == 200 else body.decode()
+
+
 def asked(port: int, sources: list[str], n_clients: int, seconds: float) -> Sample:
     """Send requests for some seconds; return requests per second, and percentiles of the response time."""
     texts = itertools.cycle(sources)
@@ -38,13 +48,10 @@ def asked(port: int, sources: list[str], n_clients: int, seconds: float) -> Samp
     def be_client() -> None:
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
             while time.monotonic() < end:
-                start = time.perf_counter()
-                connection.request("POST", "/v1/translate", json.dumps({"q": next(texts)}), HEADERS)
-                answer = connection.getresponse()
-                body = answer.read()
-                times.append(1000 * (time.perf_counter() - start))
-                if answer.status != 200:
-                    problems.append(body.decode())
+                milliseconds, problem = ask(connection, next(texts))
+                times.append(milliseconds)
+                if problem:
+                    problems.append(problem)
 
     threads = [threading.Thread(target=be_client) for _ in range(n_clients)]
     for thread in threads:
@@ -125,13 +132,10 @@ def series(port: int, sources: list[str], n_clients: int) -> Sample:
     def be_client() -> None:
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=600)) as connection:
             for _ in range(N_REQUESTS // n_clients):
-                start = time.perf_counter()
-                connection.request("POST", "/v1/translate", json.dumps({"q": next(texts)}), HEADERS)
-                answer = connection.getresponse()
-                body = answer.read()
-                times.append(1000 * (time.perf_counter() - start))
-                if answer.status != 200:
-                    raise RuntimeError(f"a request failed: {body.decode()}")
+                milliseconds, problem = ask(connection, next(texts))
+                times.append(milliseconds)
+                if problem:
+                    raise RuntimeError(f"a request failed: {problem}")
 
     start = time.perf_counter()
     with ThreadPoolExecutor(n_clients) as pool:

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from nmt.corpus import alignment, bootstrap, findings
 from nmt.corpus.alignment import SWITCH, words_of
 from nmt.corpus.check import check
-from nmt.corpus.pairing import Lines, Run, Window, likeliest_runs, without_crossings
+from nmt.corpus.pairing import AROUND, Run, Window, likeliest_runs, lines_of, widened, without_crossings
 from nmt.corpus.reading import CorpusFiles
 from nmt.corpus.repair import fix
 from nmt.errors import DataError
@@ -63,17 +63,13 @@ def test_runs_that_are_kept_do_not_cross(runs: list[Run]) -> None:
     assert sum(len(run) for run in kept) >= max((len(run) for run in runs), default=0)
 
 
-def lines_of(first: int, texts: list[str]) -> Lines:
-    return Lines(first, words_of(texts), np.array([len(text) for text in texts], np.int64))
-
-
 def test_a_window_compares_lines_as_single_pairs_are_compared() -> None:
     words = [f"w{i}" for i in range(12)]
     rng = random.Random(1)
     source = [" ".join(rng.choices(words, k=rng.randrange(6))) for _ in range(300)]
     target = [text.replace("w", "v") for text in source]
     lexicon = alignment.learn(words_of(source), words_of(target))
-    window = Window(lines_of(40, source[40:60]), lines_of(35, target[35:62]))
+    window = Window(lines_of(source[40:60], 40), lines_of(target[35:62], 35))
     offsets = range(-8, 5)
     agreement = window.agreement(window.lines, offsets, lexicon)
     for line in window.lines:
@@ -84,6 +80,14 @@ def test_a_window_compares_lines_as_single_pairs_are_compared() -> None:
                 assert shown == pytest.approx(alignment.agreement(*pair, lexicon)[0], abs=0.05, nan_ok=True)
             else:
                 assert np.isnan(shown)
+
+
+def test_blocks_are_widened_and_joined_within_the_file() -> None:
+    far = 20 + 2 * AROUND
+    assert widened([], 500) == []
+    assert widened([(3, 9)], 500) == [(0, 9 + AROUND)]
+    assert widened([(3, 20), (far, 490)], 500) == [(0, 500)]
+    assert widened([(3, 20), (far + 1, 490)], 500) == [(0, 20 + AROUND), (far + 1 - AROUND, 500)]
 
 
 Numbered = list[tuple[int, str]]  # lines with the number of the pair that they are from; -1 if from none

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nmt.corpus import reading
-from nmt.corpus.reading import CorpusFiles, chunks, decode, lines_at, survey
+from nmt.corpus.reading import CorpusFiles, chunks, decode, lines_at, read_spans, survey
 
 
 @pytest.fixture
@@ -41,3 +41,9 @@ def test_lines_by_number(files: CorpusFiles) -> None:
 def test_text_is_decoded_as_training_reads_it() -> None:
     assert decode(b"a\r") == "a"
     assert decode(b"caf\xe9") == "caf\ufffd"
+
+
+def test_spans_are_read_in_one_pass(files: CorpusFiles) -> None:
+    spans = [(0, 2), (1, 4), (1, 4), (6, 6), (8, 11), (11, 99), (50, 60)]
+    lines = [b"t%d" % i for i in range(12)]
+    assert list(read_spans(files.target, spans)) == [lines[start:end] for start, end in spans]
