@@ -22,10 +22,10 @@ from nmt.errors import (
 
 if TYPE_CHECKING:
     from nmt.decode.options import SearchOptions
-    from nmt.decode.segments import Translation
-    from nmt.decode.translator import Translator, load
     from nmt.insight.explain import Explanation, explain
     from nmt.insight.heads import HeadSummary, attention_summary
+    from nmt.translate.segments import Translation
+    from nmt.translate.translator import Translator, load
 
 __version__ = "0.1.0"
 
@@ -36,7 +36,7 @@ __all__ += ["ModelError", "NmtError", "OutputError", "StoppedError"]
 
 LAZY = {
     "nmt.decode.options": ("SearchOptions",),
-    "nmt.decode.translator": ("Translation", "Translator", "load"),
+    "nmt.translate.translator": ("Translation", "Translator", "load"),
     "nmt.insight.explain": ("Explanation", "explain"),
     "nmt.insight.heads": ("HeadSummary", "attention_summary"),
 }

@@ -27,8 +27,8 @@ from nmt.files import atomic_write, locked
 from nmt.processes import set_environment_variables
 
 if TYPE_CHECKING:
-    from nmt.decode.translator import Translator
     from nmt.model.base import Seq2Seq
+    from nmt.translate.translator import Translator
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell that runs the tests in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests send it, to this process and to commands
@@ -48,7 +48,7 @@ NO_PROCESS = 4_194_304  # Linux gives this id to no process
 NMT = [sys.executable, "-m", "nmt"]
 # A fork server that has imported torch and the modules that torch.optim imports, so that commands start quickly.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["nmt.cli", "nmt.train.session", "nmt.decode.translator", "torch._dynamo"])
+FORKS.set_forkserver_preload(["nmt.cli", "nmt.train.session", "nmt.translate.translator", "torch._dynamo"])
 Done = subprocess.CompletedProcess[bytes]
 T = TypeVar("T")
 
@@ -390,7 +390,7 @@ def five_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FiveRun]:
 @pytest.fixture(scope="module")
 def translator(five_run: FiveRun) -> "Translator":
     """The model of the five pairs, as a server loads it: tests may patch it."""
-    from nmt.decode.translator import load
+    from nmt.translate.translator import load
 
     return load(five_run.run, device="cpu")
 

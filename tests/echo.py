@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any, cast
 from unittest import mock
 
-from nmt.decode.align import MIN_SHARE, Links
-from nmt.decode.segments import Line, TextHypothesis, Translation
-from nmt.decode.translator import Translator
-from nmt.documents.files import translate_path
-from nmt.documents.markup import Format, MarkupTranslator
+from nmt.documents.markup import Format
 from nmt.text.words import WordText
+from nmt.translate.align import MIN_SHARE, Links
+from nmt.translate.documents import translate_path
+from nmt.translate.segments import Line, TextHypothesis, Translation
+from nmt.translate.tags import MarkupTranslator
+from nmt.translate.translator import Translator
 
 Change = Callable[[str], str]
 
@@ -45,14 +46,14 @@ def in_order(
         yield links, [{s: 1 / len(of_word) for s in of_word if len(of_word) < 1 / MIN_SHARE} for of_word in shares]
 
 
-@mock.patch("nmt.documents.markup.align_for_markup", in_order)
+@mock.patch("nmt.translate.tags.align_for_markup", in_order)
 def echoed(text: str, markup: Format, change: Change = str.upper) -> str:
     """A piece of markup, translated."""
     (found,) = MarkupTranslator(cast(Translator, Echo(change)), markup).translate_lines([text])
     return found.text
 
 
-@mock.patch("nmt.documents.markup.align_for_markup", in_order)
+@mock.patch("nmt.translate.tags.align_for_markup", in_order)
 def echo_file(source: Path, output: Path, change: Change = str.upper, **arguments: Any) -> list[str]:
     """Translate a document, and return its sentences."""
     echo = Echo(change)

@@ -17,7 +17,6 @@ from nmt.config import Config, ModelSettings, TokenizerSettings, TrainSettings
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import search
-from nmt.decode.translator import Translator
 from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
 from nmt.model.recurrent import RecurrentModel
@@ -32,6 +31,7 @@ from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
 from nmt.train.step import StepOptions, train_step
+from nmt.translate.translator import Translator
 
 V = 23
 SIZES = {"d_model": 16, "d_ff": 24, "n_heads": 4, "n_encoder_layers": 2, "n_decoder_layers": 2, "max_positions": 32}

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from nmt.config import Config
-from nmt.decode.confidence import Calibration
 from nmt.evaluate import Score
 from nmt.run.checkpoint import hash_tensors, read_checkpoint
 from nmt.run.directory import RunDirectory
@@ -14,6 +13,7 @@ from nmt.train import session
 from nmt.train.loop import Trainer
 from nmt.train.progress import Progress
 from nmt.train.validation import Validation
+from nmt.translate.confidence import Calibration
 
 SUBJECTS = {"狗": "The dog", "猫": "The cat", "男孩": "The boy", "女孩": "The girl", "老师": "The teacher"}
 VERBS = {"跑": "runs", "睡觉": "sleeps", "唱歌": "sings", "笑": "laughs"}

@@ -12,8 +12,8 @@ import torch
 from conftest import TARGET, FiveCorpus, out_lines, run_nmt, soak
 from models import RNNS, RUNGS, name
 
-from nmt.decode.translator import load
 from nmt.insight.explain import Explanation, explain
+from nmt.translate.translator import load
 
 PROJECT = Path(__file__).parents[1]
 

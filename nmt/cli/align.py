@@ -13,8 +13,8 @@ from nmt.errors import InputError
 from nmt.text.lines import iter_pairs
 
 if TYPE_CHECKING:
-    from nmt.decode.align import WordPair
-    from nmt.decode.translator import Translator
+    from nmt.translate.align import WordPair
+    from nmt.translate.translator import Translator
 
 
 def align(
@@ -38,7 +38,7 @@ def align(
     if ref is not None and beam is not None:
         raise InputError("--beam has no effect with --ref", hint="leave out one of them")
     _, translator = options.load_translator(model, device, languages=languages)
-    from nmt.decode.align import align
+    from nmt.translate.align import align
 
     pairs, given = tee(word_pairs(translator, src, ref, beam))
     aligned = zip(given, align(translator, pairs), strict=True)

@@ -19,9 +19,9 @@ from nmt.text.lines import iter_lines
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.decode.options import SearchOptions
-    from nmt.decode.translator import Translator
     from nmt.evaluate import Score
     from nmt.run.directory import RunDirectory
+    from nmt.translate.translator import Translator
 
     Tested = dict[str, tuple[Translator | None, list[Config]]]  # by direction; of one direction, by an empty text
 

@@ -14,7 +14,7 @@ from nmt.errors import InputError, ModelError
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.decode.translator import Translator
+    from nmt.translate.translator import Translator
 
 MAX_MINUTES = 10_000_000  # 19 years
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The run's YAML file.")]
@@ -122,7 +122,7 @@ def load_translator(
     """
     paths = model_paths(named, always_log=always_log)
     log.debug("loading %s on %s", " and ".join(map(str, paths)), device)
-    from nmt.decode.translator import load
+    from nmt.translate.translator import load
 
     translator = load(paths, device, precision, engine)
     translator = translator if languages is None else translator.to(languages)

@@ -19,9 +19,9 @@ from nmt.files import atomic_writer, hash_file, is_special, locked, sha256
 from nmt.text.lines import iter_lines
 
 if TYPE_CHECKING:
-    from nmt.decode.segments import Translation
-    from nmt.decode.translator import Translator
-    from nmt.documents.markup import MarkupTranslator
+    from nmt.translate.segments import Translation
+    from nmt.translate.tags import MarkupTranslator
+    from nmt.translate.translator import Translator
 
 WINDOW = 250  # lines that are translated together, and anew if the command is interrupted among them
 
@@ -50,7 +50,7 @@ def rewrite(
     models and search options, as JSON values.
     """
     from nmt.decode.engines.ctranslate2_engine import contents
-    from nmt.decode.translator import is_export, model_file
+    from nmt.translate.translator import is_export, model_file
 
     n_lines = streams.count_lines(source)
     of_models = [sha256(contents(path)) if is_export(path) else hash_file(model_file(path)) for path in models]

@@ -26,7 +26,7 @@ def score(
     last of which is EOS. --json adds scores with the length penalty.
     """
     _, translator = options.load_translator(model, device, languages=languages)
-    from nmt.decode.scoring import score_pairs
+    from nmt.translate.scoring import score_pairs
 
     chosen = translator.with_options(**options.search_options(alpha=alpha))
     scored = score_pairs(translator, iter_pairs([src], [ref]), chosen)

@@ -17,10 +17,10 @@ from nmt.files import read_capped
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from nmt.decode.translator import Translator
     from nmt.serve.guard import Guard
     from nmt.serve.models import Reloader
     from nmt.serve.server import Server
+    from nmt.translate.translator import Translator
 
 PACKAGES = ("fastapi", "langcodes", "language_data", "markdown_it", "prometheus_client", "python_multipart", "uvicorn")
 MAX_KEYS_BYTES = 10_000_000
@@ -61,11 +61,11 @@ def serve(
     for named in model or ():
         paths += options.model_paths(named)
     paths = paths or options.model_paths(None)
-    from nmt.decode.translator import load
     from nmt.serve.api import Api
     from nmt.serve.app import create_app
     from nmt.serve.guard import Limits
     from nmt.serve.models import LoadedModel, Reloader, load_model
+    from nmt.translate.translator import load
 
     def load_directions(path: Path) -> list["Translator"]:
         directions = load(path, device, precision, engine).directions()

@@ -17,10 +17,10 @@ from nmt.documents import ZIPPED
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
-    from nmt.decode.segments import TextHypothesis, Translation
-    from nmt.decode.translator import Translator
-    from nmt.documents.markup import MarkupTranslator
     from nmt.text.lines import Pause
+    from nmt.translate.segments import TextHypothesis, Translation
+    from nmt.translate.tags import MarkupTranslator
+    from nmt.translate.translator import Translator
 
 Markup = Literal["text", "html", "markdown"]
 
@@ -158,7 +158,7 @@ def translate(
 
     # A document or a folder: its reader and writer take over.
     if source.path is not None and output is not None and source.is_document:
-        from nmt.documents.files import translate_path
+        from nmt.translate.documents import translate_path
 
         arguments |= {"watch": streams.with_bar, "column": column, "bilingual": bilingual}
         translate_path(translator, source.path, output, resume=resume, **arguments)
@@ -241,7 +241,7 @@ def renderer(translator: "Translator", of_lines: LineOptions) -> "Callable[[Tran
     def render(translation: "Translation") -> str:
         reasons = None
         if of_lines.min_confidence is not None:
-            from nmt.decode.confidence import doubts
+            from nmt.translate.confidence import doubts
 
             reasons = doubts(translator, translation, of_lines.min_confidence)
         if of_lines.json_lines:
@@ -256,7 +256,7 @@ def of_markup(translator: "Translator", markup: Markup) -> "MarkupTranslator":
     """Return a translator of lines of HTML or Markdown."""
     from nmt.documents.html import HTML
     from nmt.documents.markdown import MARKDOWN
-    from nmt.documents.markup import MarkupTranslator
+    from nmt.translate.tags import MarkupTranslator
 
     return MarkupTranslator(translator, HTML if markup == "html" else MARKDOWN)
 
@@ -283,7 +283,7 @@ def hypothesis_tree(hypothesis: "TextHypothesis", translator: "Translator | None
     if hypothesis.is_cut:
         tree["cut"] = True  # at the length limit
     if translator:
-        from nmt.decode.confidence import confidence_of, words_of
+        from nmt.translate.confidence import confidence_of, words_of
 
         words = words_of(translator, hypothesis)
         tree["confidence"] = confidence_of(words)

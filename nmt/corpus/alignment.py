@@ -30,7 +30,7 @@ FAR = 0.38  # distance of unrelated lines, as a share of all lines; halves of a 
 TABLE_BITS = 20
 BATCH = 1_000  # pairs compared at once
 N_BINS = 24
-SURE_LINK, SURE_MARGIN = 2.0, 0.5  # nats; 294 of 297 sure links in tests/decode/alignments/de-en.tsv are right
+SURE_LINK, SURE_MARGIN = 2.0, 0.5  # nats; 294 of 297 sure links in tests/translate/alignments/de-en.tsv are right
 SWITCH = 14.0  # cost in nats of the beginning of a block, and of its end
 MIN_CONTRAST = 0.7  # nats; if `Evidence.contrast` is less, the pairs look like unrelated lines
 

@@ -1,4 +1,4 @@
-"""Decoding: search, engines and the translator."""
+"""Decoding: token ids in, hypotheses of token ids out; search, sampling and engines."""
 
 from typing import Literal
 

@@ -1,32 +1,23 @@
-"""Translate a document; its suffix tells its format. If it is damaged, an error is raised and nothing is written."""
+"""Files of documents: the format of each suffix, and the texts inside of a ZIP archive."""
 
 import contextlib
 import logging
-import os
 import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from html import escape
+from collections.abc import Iterator
 from io import BytesIO
-from pathlib import Path
-from typing import Any
 
-from nmt.config import language
-from nmt.decode.segments import Line, Translation
-from nmt.decode.translator import Translator
-from nmt.documents import SUFFIXES, ZIPPED
 from nmt.documents.html import HTML, Parser
 from nmt.documents.markdown import MARKDOWN
-from nmt.documents.markup import Format, MarkupTranslator, Part, sentences_of
+from nmt.documents.markup import Format, Part
 from nmt.documents.ooxml import BOXES, PARAGRAPHS
 from nmt.documents.subtitles import SRT, VTT
-from nmt.documents.tables import JSON, PO, parse_csv
+from nmt.documents.tables import JSON, PO
 from nmt.documents.xliff import XLIFF
-from nmt.errors import InputError, NmtError, OutputError, os_errors_as
-from nmt.files import atomic_writer, check_deflated, read_capped
+from nmt.errors import InputError
+from nmt.files import check_deflated
 
 log = logging.getLogger("nmt")
 # The members that have paragraphs. Comments and the layouts of slides are not the document's text.
@@ -34,179 +25,10 @@ MEMBERS = re.compile(
     r"word/(document\d*|header\d*|footer\d*|footnotes|endnotes)\.xml|ppt/(slides/slide|notesSlides/notesSlide)\d+\.xml"
     r"|(word|ppt)/(diagrams/(data|drawing)|charts/chart)\d+\.xml"
 )
-TMX = """<?xml version="1.0" encoding="utf-8"?><tmx version="1.4"><header creationtool="nmt" creationtoolversion="1"
-segtype="sentence" o-tmf="nmt" adminlang="en" srclang="{}" datatype="plaintext"/><body>"""
-NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML cannot have
 MAX_FILE_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 20_000_000, 10_000
 UNPACKED = 25  # all members together may have so many times the bytes of texts
 # What parsers and zipfile raise for damaged documents.
 DAMAGES = (zipfile.BadZipFile, zlib.error, struct.error, OverflowError, ValueError, EOFError, OSError, RuntimeError)
-
-Watch = Callable[[Iterable[Translation], int], Iterable[Translation]]
-
-
-def translate_path(translator: Translator, source: Path, output: Path, resume: bool = False, **arguments: Any) -> None:
-    """Translate a document, or the documents in a folder and below into another; see `translate_file`.
-
-    A bad one is logged. With `resume`, those with a newer translation are skipped. Raises NmtError if any was bad.
-    """
-    if not source.is_dir():
-        translate_file(translator, source, output, **arguments)
-        return
-    paths = [path for path in documents_below(source) if not path.resolve().is_relative_to(output.resolve())]
-    if not paths:
-        raise InputError(f"{source} has no documents outside of {output}", hint=f"they end in {', '.join(SUFFIXES)}")
-    n_bad = n_skipped = 0
-    for path in paths:
-        new = output / path.relative_to(source)
-        if resume and new.exists() and new.stat().st_mtime_ns >= path.stat().st_mtime_ns:
-            n_skipped += 1
-            continue
-        with os_errors_as(OutputError, f"make {new.parent}", hint="check that you may write there"):
-            new.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            translate_file(translator, path, new, **arguments)
-            log.info("written to %s", new)
-        except InputError as error:
-            log.error("%s; %s", error, error.hint)
-            n_bad += 1
-    if n_skipped:
-        log.info("%d of %d documents had been translated before", n_skipped, len(paths))
-    if n_bad:
-        raise NmtError(f"{n_bad} of {len(paths)} documents could not be translated", hint="see the errors above")
-
-
-def documents_below(folder: Path) -> list[Path]:
-    """The documents in a folder and below, sorted. Raises InputError if one of its folders cannot be read."""
-
-    def refuse(error: OSError) -> None:
-        hint = "check that you may read it, or move it away"
-        raise InputError(f"cannot read {error.filename}: {error.strerror}", hint=hint) from error
-
-    paths = []
-    for directory, _, names in os.walk(folder, onerror=refuse):
-        for name in names:
-            path = Path(directory, name)
-            is_lock = name.startswith("~$")  # of an open Office document
-            if path.suffix.lower() in SUFFIXES and path.is_file() and not is_lock:
-                paths.append(path)
-    return sorted(paths)
-
-
-def translate_file(
-    translator: Translator, source: Path, output: Path, *, watch: Watch, bilingual: bool = False, **arguments: Any
-) -> None:
-    """Write the translation of a document. Raises InputError, and writes nothing, if it is damaged or too large.
-
-    `watch(translations, n)` passes on the n translations, as a progress bar does; `arguments` are those of
-    `Translator.translate_lines`. With `bilingual`, pairs of sentences are written instead, see `as_pairs`.
-    """
-    suffix = source.suffix.lower()
-    suffixes = (".tmx", ".tsv") if bilingual else (suffix,)
-    if output.is_dir():
-        raise InputError(f"{output} is a folder", hint=f"-o {output / source.with_suffix(suffixes[0]).name}")
-    if output.suffix.lower() not in suffixes:
-        raise InputError(f"{output} is not named as a {suffixes[0]} file", hint=f"-o {output.with_suffix(suffixes[0])}")
-    with os_errors_as(InputError, f"read {source}", hint="check the path, and that you may read it"):
-        if output.exists() and output.samefile(source):
-            raise InputError(f"{source} would be overwritten", hint="give another name after -o")
-        content = read_capped(source, MAX_FILE_BYTES)
-    with atomic_writer(output) as file:  # opened first: if it cannot be written, fail before translating
-        document = DocumentTranslation(translator, source, suffix, content, MAX_TEXT_BYTES, **arguments)
-        if bilingual:
-            lines = as_pairs(translator, output, document.sentences(watch))
-            file.write("".join(f"{line}\n" for line in lines).encode())
-            return
-        for _ in document.sentences(watch):
-            pass  # the document keeps it
-        file.write(document.content())
-
-
-def as_pairs(translator: Translator, output: Path, translations: Iterable[Translation]) -> Iterator[str]:
-    """The lines of a file with sentences and their translations, by its suffix: TMX 1.4 or two columns."""
-    pairs = [(translation.source, translation.text) for translation in translations]
-    if output.suffix.lower() == ".tsv":
-        for pair in pairs:
-            yield "\t".join(" ".join(text.split()) for text in pair)
-        return
-    source, target = (language(translator.config.data, side) or "und" for side in ("source", "target"))
-    yield TMX.format(source)
-    for pair in pairs:
-        old, new = (escape(NOT_XML.sub("", text), quote=False) for text in pair)
-        yield f'<tu><tuv xml:lang="{source}"><seg>{old}</seg></tuv><tuv xml:lang="{target}"><seg>{new}</seg></tuv></tu>'
-    yield "</body></tmx>"
-
-
-class DocumentTranslation:
-    """The translation of a document: first all of its sentences, then its content.
-
-    See `between_segments` for callers with other work to do meanwhile.
-    """
-
-    def __init__(
-        self,
-        translator: Translator,
-        title: object,
-        suffix: str,
-        content: bytes,
-        max_text: int,
-        column: str = "",
-        **arguments: Any,
-    ) -> None:
-        """Read a document.
-
-        Args:
-            title: names the document in messages.
-            max_text: limit of the bytes of its texts.
-            column: the name or number of a CSV file's column.
-            arguments: those of `Translator.translate_lines`.
-        Raises:
-            InputError: it is damaged or too large.
-        """
-        self.translator, self.title, self.suffix, self.arguments = translator, title, suffix, arguments
-        csv = Format(partial(parse_csv, column=column, title=title), str)
-        self.formats = [csv] if suffix == ".csv" else FORMATS[suffix]
-
-        # A document of one file has one text, which has no name.
-        self.infos: list[zipfile.ZipInfo] = []
-        self.members = {"": content}
-        names = [""]
-        if suffix in ZIPPED:
-            with damages(title):
-                self.infos, self.members = unzipped(content, UNPACKED * max_text)
-            names = [name for name in self.members if MEMBERS.fullmatch(name)]
-        n_bytes = sum(len(self.members[name]) for name in names)
-        if n_bytes > max_text:
-            raise InputError(f"{title} has {n_bytes:,} bytes of text, over {max_text:,}", hint="split it")
-        self.texts = {name: decoded(title, name, self.members[name]) for name in names}
-
-    def sentences(self, watch: Watch = lambda translations, _: translations) -> Iterator[Translation]:
-        """Translate and yield each sentence; `watch` is as in `translate_file`. Raises InputError if one is damaged."""
-        for markup in self.formats:
-            documents = []
-            for name, text in self.texts.items():
-                with damages(self.title, name):
-                    documents.append(markup.parse(text))
-
-            lines: list[Line] | list[str]
-            if self.suffix == ".txt":
-                lines = numbered_sentences(documents[0])
-            else:
-                lines = [sentence for parts in documents for sentence in sentences_of(parts)]
-            translated = []
-            if lines:
-                for translation in watch(self.translator.translate_lines(lines, **self.arguments), len(lines)):
-                    translated.append(translation.text)
-                    yield translation
-
-            # The next format reads what this one has written.
-            texts = MarkupTranslator(self.translator, markup).written(documents, translated)
-            self.texts = dict(zip(self.texts, texts, strict=True))
-
-    def content(self) -> bytes:
-        """The new document, once all sentences are translated."""
-        members = {name: text.encode() for name, text in self.texts.items()}
-        return zipped(self.infos, self.members | members) if self.infos else members[""]
 
 
 @contextlib.contextmanager
@@ -259,18 +81,6 @@ def parse_lines(text: str) -> list[Part]:
         lines.write(line, line)
         lines.finish()
     return lines.parts
-
-
-def numbered_sentences(parts: Sequence[Part]) -> list[Line]:
-    """The sentences of plain text with the numbers of their lines, so that seeds and messages are those of lines."""
-    sentences, number = list[Line](), 1
-    for part in parts:
-        if isinstance(part, str):
-            number += part.count("\n")
-        else:
-            texts = sentences_of([part])
-            sentences += [Line(number, text, part=i) for i, text in enumerate(texts)]
-    return sentences
 
 
 TEXT, OOXML = [Format(parse_lines, str)], [BOXES, PARAGRAPHS]

@@ -19,8 +19,6 @@ from torch import Tensor
 from nmt.config import ModelSettings
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import TraceStep, search
-from nmt.decode.segments import Line, split
-from nmt.decode.translator import Translator, load
 from nmt.errors import InputError, ModelError
 from nmt.evaluate import bleu_tokenizer, sentence_bleu
 from nmt.insight import pages
@@ -33,6 +31,8 @@ from nmt.model.transformer import Transformer
 from nmt.seeds import seed_of
 from nmt.text import BOS, EOS, PAD
 from nmt.text.lines import one_line
+from nmt.translate.segments import Line, split
+from nmt.translate.translator import Translator, load
 
 N_ALTERNATIVES = 5
 N_PADDING = 3  # padding tokens in the figure of the padding mask

@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nmt.decode.translator import load
 from nmt.errors import InputError
 from nmt.insight import pages
 from nmt.insight.curves import read_figures
 from nmt.insight.explain import Sentence, described
 from nmt.insight.heads import HeadSummary, attention_summary
 from nmt.run.directory import RunDirectory
+from nmt.translate.translator import load
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from nmt.decode.engines.torch_engine import ATTENTION_POSITIONS, TorchEngine
-from nmt.decode.translator import Translator, load
 from nmt.errors import DataError, InputError
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import Batch, pair_batches
+from nmt.translate.translator import Translator, load
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Any
 import yaml
 
 from nmt.config import Config, directions, language
-from nmt.decode.translator import is_export, needs_torch
 from nmt.errors import ModelError
 from nmt.files import hash_file
 from nmt.insight.curves import is_finite
@@ -19,6 +18,7 @@ from nmt.run.checkpoint import read_checkpoint, shapes_of
 from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.corpora import all_corpora, corpus_paths
+from nmt.translate.translator import is_export, needs_torch
 
 BLOCKS = {"embedding": "embeddings", "look": "attention", "projection": "output"}  # last part of a name: its block
 

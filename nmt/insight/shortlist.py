@@ -2,7 +2,7 @@
 
 With a shortlist, CTranslate2 computes logits only of the most frequent target pieces, and of those that are listed for
 a source piece of the batch. Each target piece of the training text is linked to the source piece with the largest
-cross-attention weight, normalized over both sides as in `nmt.decode.align`. A source piece lists the target pieces
+cross-attention weight, normalized over both sides as in `nmt.translate.align`. A source piece lists the target pieces
 that it is most often linked to, and itself if both sides share a vocabulary.
 """
 
@@ -12,13 +12,13 @@ from itertools import chain, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.decode.align import WINDOW, normalized
-from nmt.decode.translator import Translator
 from nmt.errors import InputError
 from nmt.text import EOS
 from nmt.text.lines import Pair, iter_pairs
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.corpora import corpus_paths, training_corpora
+from nmt.translate.align import WINDOW, normalized
+from nmt.translate.translator import Translator
 
 N_FREQUENT = 1000  # target pieces that are always candidates
 N_LINKED = 20  # target pieces for each source piece, at most

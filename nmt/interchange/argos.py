@@ -22,10 +22,10 @@ from io import BytesIO
 from pathlib import Path
 
 from nmt.config import language
-from nmt.decode.translator import Translator
 from nmt.errors import InputError
 from nmt.files import TEMP_MARK, atomic_write, is_special
 from nmt.interchange.ctranslate2 import to_ctranslate2
+from nmt.translate.translator import Translator
 
 SPLITTER = "minisbd/sentences.onnx"
 MODEL_FILES = ("config.json", "model.bin", "shared_vocabulary.json")

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from nmt.decode.engines.ctranslate2_engine import CHARACTERS, SHORTLIST, SUPPORTED, import_ctranslate2
-from nmt.decode.translator import Translator
 from nmt.errors import InputError
 from nmt.files import atomic_directory
 from nmt.interchange import export
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.run.directory import RunDirectory
 from nmt.text import EOS
+from nmt.translate.translator import Translator
 
 log = logging.getLogger("nmt")
 

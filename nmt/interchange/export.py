@@ -10,12 +10,12 @@ from torch import Tensor
 
 from nmt.decode.engines.ctranslate2_engine import unsupported
 from nmt.decode.engines.torch_engine import TorchEngine
-from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError, os_errors_as
 from nmt.files import read_capped
 from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
+from nmt.translate.translator import Translator
 
 log = logging.getLogger("nmt")
 

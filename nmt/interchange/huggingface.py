@@ -24,7 +24,6 @@ from torch import Tensor, nn
 
 from nmt.config import Config, ModelSettings, language
 from nmt.decode.engines.ctranslate2_engine import SUPPORTED
-from nmt.decode.translator import Translator
 from nmt.errors import InputError, NmtError
 from nmt.files import atomic_directory, atomic_write
 from nmt.interchange import export
@@ -34,6 +33,7 @@ from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
 from nmt.text.tokenizer import Tokenizers
 from nmt.text.vocabulary import tag_of, without_vocabulary
+from nmt.translate.translator import Translator
 
 log = logging.getLogger("nmt")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import yaml
 
 from nmt.config import base_language, corpora_of, directions, language
-from nmt.decode.translator import Translator
 from nmt.evaluate import Score
 from nmt.files import hash_file
 from nmt.run.directory import RunDirectory
 from nmt.text.vocabulary import tag_of
+from nmt.translate.translator import Translator
 
 USE = """\
 ```python

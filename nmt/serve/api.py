@@ -14,12 +14,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.exceptions import HTTPException
 
 from nmt.config import base_language
-from nmt.decode.confidence import confidence_of, words_of
 from nmt.decode.options import SearchOptions
-from nmt.decode.segments import Line, Translation
-from nmt.decode.translator import Translator
 from nmt.documents.html import HTML
-from nmt.documents.markup import MarkupTranslator, sentences_of
+from nmt.documents.markup import sentences_of
 from nmt.errors import NmtError
 from nmt.insight.pages import content_security_policy, plain
 from nmt.serve import schema
@@ -28,6 +25,10 @@ from nmt.serve.guard import Limits
 from nmt.serve.models import LoadedModel
 from nmt.serve.served_models import ServedModel, ServedModels, as_list, name_of
 from nmt.serve.turns import Check, in_parts
+from nmt.translate.confidence import confidence_of, words_of
+from nmt.translate.segments import Line, Translation
+from nmt.translate.tags import MarkupTranslator
+from nmt.translate.translator import Translator
 
 Result = TypeVar("Result")
 

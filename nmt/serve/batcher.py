@@ -22,10 +22,10 @@ from itertools import accumulate
 from typing import Any, TypeVar
 
 from nmt.decode.options import Engine, SearchOptions
-from nmt.decode.segments import Line, Translation
-from nmt.decode.translator import Translator
 from nmt.errors import NmtError
 from nmt.serve.turns import AbandonedError, Check, LongJob, in_parts
+from nmt.translate.segments import Line, Translation
+from nmt.translate.translator import Translator
 
 log = logging.getLogger("nmt")
 

@@ -11,11 +11,11 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from nmt.documents import SUFFIXES, ZIPPED
-from nmt.documents.files import DocumentTranslation
 from nmt.serve import schema
 from nmt.serve.api import Api
 from nmt.serve.served_models import ServedModel
 from nmt.serve.turns import Check, in_parts
+from nmt.translate.documents import DocumentTranslation
 
 KEPT_S, MAX_KEPT_BYTES = 1800.0, 100_000_000  # as long as LibreTranslate; beyond this size, the oldest are deleted
 MARKUP = 8  # Word and PowerPoint may have so many times the text of other files, because most of it is markup

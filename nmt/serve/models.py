@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.decode.translator import Translator, is_export, model_file
 from nmt.errors import ModelError, NmtError, OutputError, os_errors_as
 from nmt.files import TEMP_MARK, hash_file, is_running
 from nmt.run.header import read_header
+from nmt.translate.translator import Translator, is_export, model_file
 
 if TYPE_CHECKING:
     from nmt.serve.api import Api

@@ -11,11 +11,11 @@ from starlette.exceptions import HTTPException
 from nmt.config import base_language, language
 from nmt.corpus import language as identification
 from nmt.decode.options import SearchOptions
-from nmt.decode.translator import Translator
 from nmt.errors import InputError
 from nmt.serve import schema
 from nmt.serve.batcher import Batcher
 from nmt.serve.models import LoadedModel
+from nmt.translate.translator import Translator
 
 UNKNOWN_LANGUAGE = "und"  # BCP 47's code for undetermined
 

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.decode.options import Engine, NBest, SearchOptions, Segment, WatchStep
-from nmt.decode.translator import Translator
 from nmt.documents.markup import between_segments
+from nmt.translate.translator import Translator
 
 TURN_S = 0.02  # a turn ends at the first `check` after this time
 PART_S = 0.02  # about how long the engine works between two checks

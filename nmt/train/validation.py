@@ -11,10 +11,7 @@ from typing import Any
 import torch
 
 from nmt.config import Config, language
-from nmt.decode.confidence import Calibration, samples_of
 from nmt.decode.engines.torch_engine import TorchEngine
-from nmt.decode.segments import Line
-from nmt.decode.translator import Translator
 from nmt.distributed import gather_items, mine, summed
 from nmt.errors import ModelError
 from nmt.evaluate import DEFAULT_TOKENIZER, Score, bleu_tokenizer, readable, score, tokenized_warning
@@ -23,6 +20,9 @@ from nmt.text.batches import pair_batches
 from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.step import batch_loss
+from nmt.translate.confidence import Calibration, samples_of
+from nmt.translate.segments import Line
+from nmt.translate.translator import Translator
 
 log = logging.getLogger("nmt")
 

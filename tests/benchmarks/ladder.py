@@ -17,13 +17,13 @@ from measure import parsed
 from nmt.config import corpora_of, load_config
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.options import SearchOptions
-from nmt.decode.translator import load
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import pad_source
 from nmt.text.lines import iter_lines
 from nmt.train.corpora import corpus_paths
+from nmt.translate.translator import load
 
 # Title -> the configs of its models (rungs), and the part of the corpus on which the best is decoded in every way.
 LADDERS = {

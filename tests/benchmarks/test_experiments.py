@@ -13,8 +13,8 @@ from conftest import SOURCE, TARGET, FiveCorpus, data_of_page, run_nmt
 from measure import NMT, ROOT
 
 from nmt.config import load_config, values
-from nmt.decode.translator import load
 from nmt.evaluate import score
+from nmt.translate.translator import load
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
         return subprocess.CompletedProcess(command, 0, done.stdout.decode())
 
     monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr("nmt.decode.translator.needs_torch", lambda *_: "a test")
+    monkeypatch.setattr("nmt.translate.translator.needs_torch", lambda *_: "a test")
     return called
 
 

@@ -11,9 +11,9 @@ from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_li
 from sacrebleu.metrics.bleu import BLEU
 
 from nmt.cli.evaluate import evaluate, of_directions
-from nmt.decode.translator import Translator
 from nmt.files import atomic_write, hash_file
 from nmt.run.directory import RunDirectory
+from nmt.translate.translator import Translator
 
 SIGNATURES = {
     "BLEU": "nrefs:{n}|{bs}case:{case}|eff:no|tok:{tok}|smooth:exp|version:",

@@ -10,9 +10,9 @@ from conftest import SOURCE, FiveRun, run_nmt
 from nmt.cli import resumable
 from nmt.cli.resumable import resumed_output, rewrite
 from nmt.cli.translate import as_json, of_markup
-from nmt.decode.segments import Translation
-from nmt.decode.translator import Translator
 from nmt.errors import InputError, OutputError
+from nmt.translate.segments import Translation
+from nmt.translate.translator import Translator
 
 ORIGIN = {"input": "a", "model": "b"}
 

@@ -9,7 +9,7 @@ import pytest
 from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
 
 import nmt
-from nmt.decode.confidence import Calibration
+from nmt.translate.confidence import Calibration
 
 ODD_LINES = [  # input bytes, "source" in the output of --json
     (b"\xef\xbb\xbf" + SOURCE[0].encode(), SOURCE[0]),  # a BOM at the start of the first line

@@ -15,9 +15,10 @@ from conftest import SOURCE, TARGET, FiveRun, one_clear_error, out_lines, run_nm
 from echo import echo_file
 from test_ooxml import A, B, r, root
 
-from nmt.decode.translator import Translator
 from nmt.documents import ZIPPED, files
 from nmt.errors import InputError, NmtError
+from nmt.translate import documents
+from nmt.translate.translator import Translator
 
 SLIDE = f'<p:sld xmlns:p="x" xmlns:a="{A}"><a:p><a:r><a:t>{{}}</a:t></a:r></a:p></p:sld>'
 DOCUMENT = "word/document.xml"
@@ -120,7 +121,8 @@ def test_a_damaged_document_is_one_error_and_nothing_is_written(tmp_path: Path, 
         ({"": "\udcd0\udccf\x11\udce0"}, "it has a password, or the format of Office 97"),
     ],
 )
-@mock.patch.multiple(files, MAX_TEXT_BYTES=20_000, MAX_MEMBERS=10)
+@mock.patch.multiple(files, MAX_MEMBERS=10)
+@mock.patch.multiple(documents, MAX_TEXT_BYTES=20_000)
 def test_hostile_documents(tmp_path: Path, members: dict[str, str], message: str) -> None:
     source, output = tmp_path / "a.docx", tmp_path / "b.docx"
     write(source, members)
@@ -191,7 +193,7 @@ def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: p
 def test_sentences_and_translations_are_written(translator: Translator, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"{SOURCE[0]}\n\n12\n<{SOURCE[1]}")
     for new in (tmp_path / "a.tsv", tmp_path / "a.tmx"):
-        files.translate_file(translator, tmp_path / "a.txt", new, watch=lambda found, _: found, bilingual=True)
+        documents.translate_file(translator, tmp_path / "a.txt", new, watch=lambda found, _: found, bilingual=True)
     first, second = (line.split("\t") for line in (tmp_path / "a.tsv").read_text().splitlines())
     assert first == [SOURCE[0], TARGET[0]]
     assert [segment.text for segment in ElementTree.parse(new).iter("seg")] == [*first, *second]
@@ -205,7 +207,7 @@ def test_samples_and_messages_of_plain_text_are_those_of_its_lines(
     (tmp_path / "a.txt").write_text("\r\n".join(lines))
     options = translator.with_options(sample=True, beam=1, max_length_b=8)
     arguments: dict[str, Any] = {"watch": lambda found, _: found, "options": options}
-    files.translate_file(translator, tmp_path / "a.txt", tmp_path / "b.txt", **arguments)
+    documents.translate_file(translator, tmp_path / "a.txt", tmp_path / "b.txt", **arguments)
     messages = [record.getMessage() for record in caplog.records]
     expected = [found.text for found in translator.translate_lines(lines[:5], options)]
     assert (tmp_path / "b.txt").read_text().split("\n")[:5] == expected

@@ -14,13 +14,13 @@ from models import RNNS, TRANSFORMERS, name, translator_without_bytes
 from nmt.corpus.check import check
 from nmt.corpus.reading import CorpusFiles
 from nmt.corpus.render import as_plain
-from nmt.decode.translator import load
 from nmt.evaluate import Difference, PairedScore, ScoreSettings, SystemScore, choose_settings
 from nmt.insight import compare, growth, pages, report
 from nmt.insight.compare import EvaluationSet
 from nmt.insight.explain import Choice, Explanation, Token, as_page, explain
 from nmt.insight.report import evaluated, read_report
 from nmt.run.directory import RunDirectory
+from nmt.translate.translator import load
 
 pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")  # before runs are trained for it
 

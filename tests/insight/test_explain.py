@@ -16,13 +16,13 @@ from conftest import SOURCE, TARGET, FiveRun, data_of_page
 from models import RNNS, name, translator_without_bytes
 
 import nmt
-from nmt.decode.translator import Translator, load
 from nmt.errors import ConfigError, InputError
 from nmt.evaluate import sentence_bleu
 from nmt.insight import pages
 from nmt.insight.explain import Explanation, as_json, as_page, explain, outline
 from nmt.insight.heads import attention_summary
 from nmt.text import EOS
+from nmt.translate.translator import Translator, load
 
 PLACEHOLDERS = re.findall(r"\{\{\w+\}\}", files(pages.__name__).joinpath("frame.html").read_text(encoding="utf-8"))
 HOSTILE = "</script><!-- <script>alert(1)</script> &amp; \u2028 “我”"

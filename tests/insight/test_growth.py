@@ -11,7 +11,6 @@ import pytest
 import torch
 from conftest import SOURCE, TARGET, FiveRun, data_of_page, model_of, one_clear_error, out_lines, run_nmt, write_five
 
-from nmt.decode.translator import load
 from nmt.insight import growth as growing
 from nmt.insight.curves import read_figures
 from nmt.insight.growth import Growth, growth
@@ -19,6 +18,7 @@ from nmt.insight.heads import attention_summary
 from nmt.insight.report import read_report
 from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS
+from nmt.translate.translator import load
 
 
 @pytest.fixture(scope="module")

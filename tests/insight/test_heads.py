@@ -13,10 +13,10 @@ from models import RNNS, translator_without_bytes
 from torch import Tensor
 
 import nmt
-from nmt.decode.translator import load
 from nmt.errors import DataError, InputError
 from nmt.insight.heads import HeadSummary, attention_summary, head_figures
 from nmt.text.batches import collate
+from nmt.translate.translator import load
 
 N = 6
 

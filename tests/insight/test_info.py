@@ -7,12 +7,12 @@ import pytest
 import yaml
 from conftest import FiveRun, model_of
 
-from nmt.decode.translator import load
 from nmt.errors import ModelError
 from nmt.files import hash_file
 from nmt.insight.info import as_text, information
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run.directory import RunDirectory
+from nmt.translate.translator import load
 
 
 def test_a_run(five_run: FiveRun) -> None:

@@ -8,13 +8,13 @@ import torch
 from conftest import SOURCE, TARGET, FiveRun, err_lines, model_of, run_nmt
 from models import small_translator
 
-from nmt.decode.translator import load
 from nmt.errors import InputError
 from nmt.insight import shortlist as module
 from nmt.insight.shortlist import is_plain, lines_of, linked_pieces, vocabulary_map
 from nmt.model.base import AttentionWeights
 from nmt.text import EOS
 from nmt.text.lines import Pair
+from nmt.translate.translator import load
 
 
 def test_a_target_token_is_linked_to_the_source_token_it_attends_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ from conftest import SOURCE, TARGET, FiveRun, err_lines, file_bytes, run_nmt
 from models import fresh_translator
 
 from nmt.config import Files
-from nmt.decode.translator import Translator
 from nmt.errors import InputError
 from nmt.interchange.argos import to_argos
+from nmt.translate.translator import Translator
 
 DIRECTORY = "translate-zh_en-1_0"
 

@@ -11,11 +11,11 @@ from models import fresh_translator as fresh
 from models import random_translator as make
 from models import search_with_bans
 
-from nmt.decode.translator import load
 from nmt.errors import InputError, ModelError, NmtError
 from nmt.interchange import ctranslate2 as module
 from nmt.interchange.ctranslate2 import QUANTIZATIONS, to_ctranslate2
 from nmt.text import EOS
+from nmt.translate.translator import load
 
 CHOICES: list[dict[str, Any]] = [
     {"norm": "pre", "activation": "relu", "positions": "sinusoidal"},

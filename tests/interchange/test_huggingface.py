@@ -11,13 +11,13 @@ from models import fresh_translator, hostile_lines, random_translator, search_wi
 from torch import Tensor
 
 from nmt.config import TokenizerSettings
-from nmt.decode.translator import Translator, load
 from nmt.errors import InputError, NmtError
 from nmt.interchange import huggingface as module
 from nmt.interchange.huggingface import to_huggingface
 from nmt.text import EOS, PAD
 from nmt.text.batches import collate
 from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
+from nmt.translate.translator import Translator, load
 
 transformers = pytest.importorskip("transformers", reason="no transformers: pip install '.[huggingface]'")
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses", "ignore::DeprecationWarning")

@@ -15,8 +15,6 @@ from conftest import SOAK, SOURCE, TARGET, err_lines, one_clear_error, out_lines
 from models import hostile_lines, random_translator
 
 import nmt
-from nmt.decode.segments import Line, split
-from nmt.decode.translator import Translator
 from nmt.errors import ConfigError, ModelError, NmtError
 from nmt.interchange import marian
 from nmt.interchange.ctranslate2 import to_ctranslate2
@@ -25,6 +23,8 @@ from nmt.interchange.marian import import_marian
 from nmt.interchange.marian_files import read_settings
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.tokenizer import Tokenizer
+from nmt.translate.segments import Line, split
+from nmt.translate.translator import Translator
 
 transformers = pytest.importorskip("transformers", reason="pip install 'nmt-trainer[huggingface]'")
 from marian_models import ENGLISH, GERMAN, spm, write_marian  # noqa: E402

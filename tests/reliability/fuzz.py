@@ -39,11 +39,9 @@ from pydantic import BaseModel, ValidationError
 
 from nmt.config import dump_config, load_config
 from nmt.corpus.download import unpacked
-from nmt.decode.translator import Translator
-from nmt.documents.files import DocumentTranslation
 from nmt.documents.html import HTML
 from nmt.documents.markdown import MARKDOWN
-from nmt.documents.markup import Format, MarkupTranslator
+from nmt.documents.markup import Format
 from nmt.errors import NmtError
 from nmt.files import parse_json
 from nmt.run.header import hash_of, parse
@@ -53,6 +51,9 @@ from nmt.text.lines import decode_lines, raw_lines
 from nmt.text.placeholders import SPAN, SYMBOLS, Masked
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.vocabulary import vocabulary_of, with_vocabulary
+from nmt.translate.documents import DocumentTranslation
+from nmt.translate.tags import MarkupTranslator
+from nmt.translate.translator import Translator
 
 HOSTILE = tomllib.loads(Path(__file__).with_name("hostile.toml").read_text(encoding="utf-8"))
 GRAMMAR = {
@@ -62,7 +63,7 @@ MEMBERS = {".docx": "word/document.xml", ".pptx": "ppt/slides/slide1.xml"}
 AROUND = {".csv": "a,b\n{}", ".xlf": "<xliff version='1.2'>{}</xliff>"}
 
 
-@mock.patch("nmt.documents.markup.align_for_markup", in_order)
+@mock.patch("nmt.translate.tags.align_for_markup", in_order)
 def echo(suffix: str, content: bytes) -> bytes:
     """Translate a document to its own words."""
     translator, column = cast(Translator, Echo()), "2" * (suffix == ".csv")
@@ -125,7 +126,7 @@ def document(suffix: str, content: bytes) -> None:
     check_letters(suffix, new, echo(suffix, new))
 
 
-@mock.patch("nmt.documents.markup.align_for_markup", in_order)
+@mock.patch("nmt.translate.tags.align_for_markup", in_order)
 def markup(kind: Format, content: bytes) -> None:
     text = re.sub("[。！？]", ".", content.decode(errors="replace"))
     (found,) = MarkupTranslator(cast(Translator, Echo()), kind).translate_lines([text])

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from nmt.config import load_config
-from nmt.decode import translator
 from nmt.errors import NmtError
 from nmt.train import session
+from nmt.translate import translator
 
 MORE_BYTES = 100_000_000
 # By torch: CTranslate2 reads a model in another process, which would not be limited.

@@ -13,10 +13,10 @@ from conftest import SOAK, SOURCE, FiveRun, out_lines, run_nmt, soak
 
 from nmt.config import Files, data_root, language
 from nmt.decode.engines import ctranslate2_engine
-from nmt.decode.translator import load
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.run.directory import RunDirectory
 from nmt.text.lines import Pair, iter_pairs
+from nmt.translate.translator import load
 
 pytest.importorskip("ctranslate2")
 

@@ -21,15 +21,15 @@ from models import hostile_lines, random_translator, write_run
 from safetensors.torch import load_file
 
 from nmt.decode.engines.ctranslate2_engine import contents, load_export
-from nmt.decode.translator import Translator, load
-from nmt.documents import markup
-from nmt.documents.files import translate_file
 from nmt.errors import NmtError
 from nmt.interchange.argos import to_argos
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.interchange.huggingface import to_huggingface
 from nmt.interchange.marian import import_marian
 from nmt.sandbox import mark_loadable
+from nmt.translate import tags as markup
+from nmt.translate.documents import translate_file
+from nmt.translate.translator import Translator, load
 from reliability.test_disk import FailingDisk
 
 pytest.importorskip("ctranslate2")

@@ -17,7 +17,6 @@ from torch import Tensor
 from nmt.config import TrainSettings
 from nmt.decode.engines import torch_engine
 from nmt.decode.search import search as search_batch
-from nmt.decode.translator import load
 from nmt.errors import NmtError
 from nmt.model.base import Seq2Seq
 from nmt.model.transformer import Transformer
@@ -30,6 +29,7 @@ from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
 from nmt.train.step import StepOptions, train_step
 from nmt.train.validation import Validation
+from nmt.translate.translator import load
 
 
 def with_loss(monkeypatch: pytest.MonkeyPatch, change: Callable[[Batch, LossSum], LossSum]) -> None:

@@ -19,10 +19,10 @@ from conftest import FiveCorpus, FiveRun, environment, one_clear_error, run_nmt,
 from models import Parts
 
 from nmt.config import dump_config, load_config
-from nmt.decode.translator import load
 from nmt.errors import NmtError
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.train import session
+from nmt.translate.translator import load
 
 from .runs import damaged
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from conftest import PATIENCE_S
 
-from nmt.decode.translator import Translator
 from nmt.serve.api import Api
 from nmt.serve.app import create_app
 from nmt.serve.guard import Guard, Limits
 from nmt.serve.models import LoadedModel
 from nmt.serve.server import bind, new_server
+from nmt.translate.translator import Translator
 
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}

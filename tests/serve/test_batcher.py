@@ -13,11 +13,11 @@ from conftest import PATIENCE_S, wait_until
 from models import small_translator
 from served import served
 
-from nmt.decode.segments import Line
 from nmt.errors import NmtError
 from nmt.serve import batcher as module
 from nmt.serve.batcher import Batcher
 from nmt.serve.guard import Limits
+from nmt.translate.segments import Line
 
 
 class Held:

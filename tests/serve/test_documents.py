@@ -14,12 +14,12 @@ import pytest
 from conftest import PATIENCE_S, SOURCE, TARGET, wait_until
 from served import Answer, Client, served
 
-from nmt.decode.segments import TextHypothesis, Translation
-from nmt.decode.translator import Translator
 from nmt.documents import SUFFIXES
 from nmt.documents.files import FORMATS
 from nmt.serve import documents, guard
 from nmt.serve.guard import Limits
+from nmt.translate.segments import TextHypothesis, Translation
+from nmt.translate.translator import Translator
 
 PAIR = {"source": "zh", "target": "en"}
 WORD = "word/document.xml"

@@ -16,10 +16,10 @@ from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
 from models import small_translator
 from served import FORM, JSON, Client, events_of, served
 
-from nmt.decode.translator import Translator, load
 from nmt.insight.pages import content_security_policy, hash_source
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.text.placeholders import patterns_of
+from nmt.translate.translator import Translator, load
 
 
 @pytest.fixture(scope="module")

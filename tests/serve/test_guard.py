@@ -10,8 +10,8 @@ import pytest
 from conftest import PATIENCE_S, SOURCE
 from served import FORM, JSON, Client, events_of, served
 
-from nmt.decode.translator import Translator
 from nmt.serve.guard import Limits
+from nmt.translate.translator import Translator
 
 GOOD = {"q": SOURCE[0], "source": "zh", "target": "en"}
 HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

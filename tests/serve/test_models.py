@@ -25,7 +25,6 @@ from served import JSON, Client, events_of, running
 
 from nmt.cli.serve import read_keys
 from nmt.decode.engines.ctranslate2_engine import CTranslate2Engine
-from nmt.decode.translator import load
 from nmt.errors import InputError, NmtError
 from nmt.files import atomic_write, hash_file
 from nmt.interchange.ctranslate2 import to_ctranslate2
@@ -34,6 +33,7 @@ from nmt.serve.api import Api
 from nmt.serve.app import create_app
 from nmt.serve.guard import Limits
 from nmt.serve.models import Reloader, load_model
+from nmt.translate.translator import load
 
 N_RELOADS = soak(3, 50)
 MAX_GROWTH_MB = 60  # of the memory after the first third of the reloads; 50 models that stay take 100 MB and more

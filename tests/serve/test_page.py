@@ -10,8 +10,8 @@ from conftest import ARABIC, SCREENS, SOURCE, TARGET, FiveRun, check_accessible,
 from models import small_translator
 from served import Client, served
 
-from nmt.decode.translator import load
 from nmt.serve.guard import Limits
+from nmt.translate.translator import load
 
 FAST = 30_000  # ms; playwright continues as soon as the condition is true
 

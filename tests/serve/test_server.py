@@ -15,9 +15,9 @@ from conftest import PATIENCE_S, SOAK, wait_until
 from models import small_translator
 from served import Answer, Client, running, served
 
-from nmt.decode.translator import Translator
 from nmt.serve.guard import MAX_CONNECTIONS, Guard, Limits, max_connections
 from nmt.serve.server import bind
+from nmt.translate.translator import Translator
 
 LIMITS = Limits() if SOAK else Limits(stall_s=0.5, read_s=0.5)
 CLOSED_WITHIN_S = 30.0 if SOAK else 15.0

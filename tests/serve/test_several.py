@@ -9,8 +9,8 @@ from small_run import SEVERAL, config_of, run_training, write_small_corpus
 
 import nmt
 from nmt.corpus import language
-from nmt.decode.translator import Translator
 from nmt.serve.guard import Limits
+from nmt.translate.translator import Translator
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,14 @@ from served import Client, served
 from test_batcher import Held, run
 from test_documents import PAIR, form, packed, upload
 
-from nmt.decode.translator import Translator
-from nmt.documents.files import DocumentTranslation
 from nmt.documents.html import HTML
-from nmt.documents.markup import MarkupTranslator, between_segments
+from nmt.documents.markup import between_segments
 from nmt.serve import turns
 from nmt.serve.guard import Limits
 from nmt.serve.turns import Check, in_parts
+from nmt.translate.documents import DocumentTranslation
+from nmt.translate.tags import MarkupTranslator
+from nmt.translate.translator import Translator
 
 WAIT_S = 10.0  # a test that fails waits so long
 NAMESPACE = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from models import small_translator
 
 from nmt.config import TokenizerSettings
-from nmt.decode.align import align
-from nmt.decode.segments import Line
 from nmt.text.capitals import in_sentence_case, in_title_case
 from nmt.text.lines import iter_lines
 from nmt.text.placeholders import patterns_of
 from nmt.text.tokenizer import Tokenizer, train_tokenizer
 from nmt.text.words import WordText
+from nmt.translate.align import align
+from nmt.translate.segments import Line
 
 DATA = Path(__file__).parents[2] / "data/zh-en"
 GERMAN = [

@@ -8,13 +8,13 @@ from conftest import run_nmt
 from small_run import config_of, run_training
 
 from nmt.config import Config, corpora_of
-from nmt.decode.segments import Translation
-from nmt.decode.translator import load
 from nmt.documents.html import HTML
-from nmt.documents.markup import MarkupTranslator
 from nmt.errors import NmtError
 from nmt.text.lines import SEPARATOR, in_context
 from nmt.train.corpora import pairs_of
+from nmt.translate.segments import Translation
+from nmt.translate.tags import MarkupTranslator
+from nmt.translate.translator import load
 
 NOUNS = {"Die Frau": ("Sie", "She"), "Die Katze": ("Sie", "It"), "Der Mann": ("Er", "He"), "Der Hund": ("Er", "It")}
 VERBS = {"singt": "sings", "schläft": "sleeps", "kommt": "comes", "lacht": "laughs"}

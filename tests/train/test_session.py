@@ -14,7 +14,6 @@ from small_run import MIX, check_equal, config_of, final_hash, run_training
 
 from nmt.config import Config
 from nmt.decode.engines.torch_engine import TorchEngine
-from nmt.decode.translator import Translator, load
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.run.checkpoint import read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
@@ -22,6 +21,7 @@ from nmt.text.lines import iter_lines
 from nmt.train import session
 from nmt.train.loop import Session
 from nmt.train.preparation import tokenize
+from nmt.translate.translator import Translator, load
 
 
 def finished(corpus: Path, run: str = "run", **changes: Any) -> Config:

@@ -7,10 +7,10 @@ import pytest
 from small_run import config_of, final_hash, run_training, write_small_corpus
 
 from nmt.config import Config
-from nmt.decode.translator import load
 from nmt.errors import InputError, ModelError
 from nmt.run.directory import RunDirectory
 from nmt.train.upkeep import prune
+from nmt.translate.translator import load
 
 
 @pytest.fixture(scope="module")

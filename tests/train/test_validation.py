@@ -7,12 +7,12 @@ import pytest
 from small_run import config_of
 
 from nmt.config import Config
-from nmt.decode.confidence import Calibration
 from nmt.evaluate import Score
 from nmt.text.lines import Pair
 from nmt.train.report import Report, clock
 from nmt.train.session import prepare
 from nmt.train.validation import Validation, mean_score, scores_by_direction, validate, warnings_about
+from nmt.translate.confidence import Calibration
 
 SCORE = Score("BLEU", 10.0, None, None, "signature")
 

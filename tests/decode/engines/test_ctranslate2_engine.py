@@ -14,8 +14,6 @@ from nmt import sandbox
 from nmt.decode.engines import ctranslate2_engine as module
 from nmt.decode.engines.ctranslate2_engine import CTranslate2Engine
 from nmt.decode.engines.torch_engine import TorchEngine
-from nmt.decode.segments import Line
-from nmt.decode.translator import Translator, load, needs_torch
 from nmt.distributed import LAUNCH_VARIABLES
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.files import cache_directory, locked
@@ -23,6 +21,8 @@ from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run.checkpoint import read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS, UNK
+from nmt.translate.segments import Line
+from nmt.translate.translator import Translator, load, needs_torch
 
 pytest.importorskip("ctranslate2")
 

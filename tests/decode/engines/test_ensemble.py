@@ -8,10 +8,10 @@ import torch
 from models import LINES, fresh_translator, make, small_translator, write_run
 
 from nmt.decode.engines.torch_engine import TorchEngine, log_mean_probs
-from nmt.decode.translator import load
 from nmt.errors import InputError, ModelError
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run.checkpoint import read_checkpoint, save_checkpoint
+from nmt.translate.translator import load
 
 TRANSLATOR = small_translator()
 

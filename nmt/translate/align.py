@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.decode.translator import Translator
 from nmt.text.capitals import as_read
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.words import WordText, bare_span, likeness
+from nmt.translate.translator import Translator
 
 log = logging.getLogger("nmt")
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import small_translator, translator_without_bytes
 
-from nmt.decode.masking import restore
 from nmt.decode.options import Hypothesis
-from nmt.decode.segments import Line, TextHypothesis
 from nmt.text import EOS
 from nmt.text.placeholders import SYMBOLS, Masked, patterns_of
+from nmt.translate.masking import restore
+from nmt.translate.segments import Line, TextHypothesis
 
 TRAINED = small_translator(placeholders=True)
 PATTERNS = patterns_of([])
@@ -42,7 +42,7 @@ def test_where_a_span_goes_that_the_model_left_out(
     links: list[tuple[int, int]],
     expected: str,
 ) -> None:
-    monkeypatch.setattr("nmt.decode.masking.align", lambda *_: [links])  # of words
+    monkeypatch.setattr("nmt.translate.masking.align", lambda *_: [links])  # of words
     with caplog.at_level(logging.WARNING, "nmt"):
         mask = Masked.of(text, PATTERNS, symbols, "[*]")
         TRAINED.protected = PATTERNS
@@ -88,7 +88,7 @@ def test_the_rest_of_a_line_is_translated_as_without_its_unknown_signs(signs: li
 
 def test_lines_without_unknown_characters_are_not_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
     translator = translator_without_bytes()
-    monkeypatch.setattr("nmt.decode.masking.start_masked", None)
+    monkeypatch.setattr("nmt.translate.masking.start_masked", None)
     assert len(translator.translate(["the red dog runs.", "THE RED\tDOG RUNS.", "the r\u00e9d dog runs.", ""])) == 4
 
 
@@ -106,7 +106,7 @@ def test_a_character_that_training_taught_in_bytes_is_not_masked(monkeypatch: py
     translator = small_translator()
     assert translator.unknown("5 €") == {"5", "€"}
     translator.tokenizers = translator.tokenizers.with_learned("5€")
-    monkeypatch.setattr("nmt.decode.masking.start_masked", None)
+    monkeypatch.setattr("nmt.translate.masking.start_masked", None)
     assert translator.unknown("5 €") == set()
     assert len(translator.translate(["5 €"])) == 1
 

@@ -7,11 +7,11 @@ import pytest
 from models import RNNS, small_translator, translator_without_bytes
 from numpy.typing import ArrayLike
 
-from nmt.decode import confidence
-from nmt.decode.confidence import Calibration, coverage, doubts, piece_spans, repeated, samples_of, words_of
-from nmt.decode.segments import TextHypothesis, Translation
-from nmt.decode.translator import Translator
 from nmt.text import EOS
+from nmt.translate import confidence
+from nmt.translate.confidence import Calibration, coverage, doubts, piece_spans, repeated, samples_of, words_of
+from nmt.translate.segments import TextHypothesis, Translation
+from nmt.translate.translator import Translator
 
 REPEATS = "repeats 'the dog the dog'"
 TEXTS = ["a red cat,  dogs play.", "中 the 😀 dog's Ω", "dog"]

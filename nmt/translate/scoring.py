@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from nmt.decode.options import SearchOptions
-from nmt.decode.segments import TextHypothesis, Translation
-from nmt.decode.translator import Translator
 from nmt.text import EOS
 from nmt.text.lines import Pair, is_blank
+from nmt.translate.segments import TextHypothesis, Translation
+from nmt.translate.translator import Translator
 
 log = logging.getLogger("nmt")
 

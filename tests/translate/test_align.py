@@ -11,11 +11,11 @@ from measure_alignments import GoldPair, alignment_error_rate, read_gold
 from models import FAMILY, LINES, RNNS, name, small_translator, translator_without_bytes
 from torch import Tensor
 
-from nmt.decode import align as aligning
-from nmt.decode.align import align, align_for_markup, encoded, grow_diagonal, links, word_scores
 from nmt.errors import InputError
 from nmt.model.base import AttentionWeights
 from nmt.text.words import WordText, bare_span, likeness
+from nmt.translate import align as aligning
+from nmt.translate.align import align, align_for_markup, encoded, grow_diagonal, links, word_scores
 
 FEW = [FAMILY[0], {"positions": "rotary", "norm": "post"}, {"attention": "additive"}, *RNNS[2:4]]
 

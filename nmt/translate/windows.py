@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from nmt.decode.segments import Line
 from nmt.errors import InputError
 from nmt.text.lines import Pause
+from nmt.translate.segments import Line
 
 MAX_READ_S = 1.0  # maximum time to read the other lines of a window after the first
 FIRST_LINES = 250  # lines of the first window

@@ -8,11 +8,11 @@ import torch
 from conftest import model_of
 from models import FAMILY, name, small_translator, translator_without_bytes
 
-from nmt.decode import scoring
-from nmt.decode.scoring import score_pairs
 from nmt.text import BOS, EOS
 from nmt.text.batches import pad_source
 from nmt.text.lines import Pair
+from nmt.translate import scoring
+from nmt.translate.scoring import score_pairs
 
 PAIRS = [("a cat", "dogs play."), ("a cat", ""), ("", "a cat"), ("the Ω dog", "中 dog, Ω"), (" ", "")]
 

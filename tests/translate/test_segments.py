@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import small_translator
 
-from nmt.decode.segments import Line, split
+from nmt.translate.segments import Line, split
 
 TOKENIZER = small_translator().tokenizers.source
 

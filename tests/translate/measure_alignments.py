@@ -1,4 +1,4 @@
-"""Print the error rate of `nmt align`: python tests/decode/measure_alignments.py RUN tests/decode/alignments/de-en.tsv
+"""Print the error rate of `nmt align`: python tests/translate/measure_alignments.py RUN GOLD.tsv
 
 A line of a gold file has source words, target words and links, separated by TABs; s-t is a sure link, s?t a
 possible link.
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.config import base_language, language
-from nmt.decode.align import WordPair, align
-from nmt.decode.segments import UNSPACED
-from nmt.decode.translator import Translator, load
 from nmt.text.words import WordText
+from nmt.translate.align import WordPair, align
+from nmt.translate.segments import UNSPACED
+from nmt.translate.translator import Translator, load
 
 LinkSet = set[tuple[int, int]]
 CLOSING = (".", ",", "?", "!", "'s")  # written without a space before them

@@ -1,6 +1,6 @@
 """Count the terms that translations have, and compare BLEU, without a glossary and with four ways to use one.
 
-    python tests/decode/measure_glossary.py RUN test.de.gz test.en.gz
+    python tests/translate/measure_glossary.py RUN test.de.gz test.en.gz
 
 The glossary is a random third of the words of the test set whose translation in the reference is sure, by the run's
 training text, and always the same. The wrong terms are another third, with the translations of other words, at random.
@@ -17,13 +17,13 @@ from random import Random
 
 from nmt.config import corpora_of
 from nmt.corpus import alignment
-from nmt.decode.align import align
-from nmt.decode.translator import Translator, load
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.text.glossary import find_terms
 from nmt.text.lines import Span, iter_pairs
 from nmt.text.words import WordText
 from nmt.train.corpora import corpus_paths
+from nmt.translate.align import align
+from nmt.translate.translator import Translator, load
 
 
 def links_of(translator: Translator, source: list[str], target: list[str]) -> list[list[tuple[Span, Span]]]:

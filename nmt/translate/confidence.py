@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.decode.segments import TextHypothesis, Translation
-from nmt.decode.translator import Translator
 from nmt.errors import InputError
 from nmt.text.lines import UNSPACED_SCRIPTS, Span
 from nmt.text.words import WordText, bare_span
+from nmt.translate.segments import TextHypothesis, Translation
+from nmt.translate.translator import Translator
 
 log = logging.getLogger("nmt")
 

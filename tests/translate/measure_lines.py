@@ -1,6 +1,6 @@
 """BLEU on lines that differ from the training text: headlines, lines with stray signs, lines with placeholders.
 
-    python tests/decode/measure_lines.py RUN test.de.gz test.en.gz
+    python tests/translate/measure_lines.py RUN test.de.gz test.en.gz
 
 What was put into a line between two words, with spaces around it, is taken out of its translation, each time with one
 space before it. BLEU of headlines is without regard to case. Words that are replaced are one to three of a line whose
@@ -15,10 +15,10 @@ from random import Random
 
 from measure_glossary import links_of
 
-from nmt.decode.translator import Translator, load
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.text.lines import Pair, iter_pairs, replaced
 from nmt.text.placeholders import patterns_of
+from nmt.translate.translator import Translator, load
 
 KINDS = ["{{name{}}}", "{{{}}}", "%{}$s", "${{x{}}}", '<x id="{}"/>', "https://a.de/b{}?x=1", "a{}@b-c.de", "{}"]
 Change = Callable[[str, Random], tuple[str, list[str]]]  # the changed line, and what was put into it

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models import small_translator
 
-from nmt.decode.segments import Translation
 from nmt.documents.html import HTML
-from nmt.documents.markup import MarkupTranslator, Pair, Placement, Segment, sentence_spans, sentences_of, words_of
+from nmt.documents.markup import Segment, sentences_of
 from nmt.text.lines import Pause
+from nmt.text.sentences import sentence_spans
+from nmt.translate.segments import Translation
+from nmt.translate.tags import MarkupTranslator, Pair, Placement, words_of
 
 
 def pair_of(html: str, *translations: str) -> Pair:

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import LINES, small_translator
 
-from nmt.decode import windows
 from nmt.decode.options import Hypothesis, SearchOptions, Segment
-from nmt.decode.segments import Line, Translation, join
-from nmt.decode.translator import load
-from nmt.decode.windows import TARGET_S, read_window
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.text import EOS
 from nmt.text.lines import Pause, is_blank
+from nmt.translate import windows
+from nmt.translate.segments import Line, Translation, join
+from nmt.translate.translator import load
+from nmt.translate.windows import TARGET_S, read_window
 
 TRANSLATOR = small_translator()
 

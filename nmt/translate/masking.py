@@ -8,14 +8,14 @@ import logging
 import unicodedata
 from collections.abc import Callable, Sequence
 
-from nmt.decode.align import Links, align
 from nmt.decode.options import SearchOptions
-from nmt.decode.segments import Line, TextHypothesis, Translation
-from nmt.decode.translator import Translator, Watch
 from nmt.errors import InputError
 from nmt.text.lines import is_blank, one_line
 from nmt.text.placeholders import FINAL, IN_WORD, NUMBER, SYMBOLS, TOKEN, Masked, inserted
 from nmt.text.words import WordText, indices_between
+from nmt.translate.align import Links, align
+from nmt.translate.segments import Line, TextHypothesis, Translation
+from nmt.translate.translator import Translator, Watch
 
 log = logging.getLogger("nmt")
 

@@ -1,6 +1,6 @@
 """Print how well `nmt translate --format html` places tags, on gold alignments.
 
-    python tests/decode/measure_markup.py RUN tests/decode/alignments/de-en.tsv [LANGUAGES [ENGINE]]
+    python tests/translate/measure_markup.py RUN tests/translate/alignments/de-en.tsv [LANGUAGES [ENGINE]]
 
 Every one to four words of a source that have a sure link are an element. The figure is the mean F1 of the target words
 between its tags, against those with sure links to its words; then that of tags at the same share of the sentence, and
@@ -12,8 +12,9 @@ from pathlib import Path
 
 from measure_alignments import read_gold, spaced_texts
 
-from nmt.decode.translator import Translator, load
-from nmt.documents.markup import Element, Pair, Placed, Placement, Segment, align_words
+from nmt.documents.markup import Element, Segment
+from nmt.translate.tags import Pair, Placed, Placement, align_words
+from nmt.translate.translator import Translator, load
 
 Words = set[int]  # indices of target words
 

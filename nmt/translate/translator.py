@@ -20,8 +20,6 @@ from nmt.config import Config, base_language, chosen_direction, directed, direct
 from nmt.decode import EngineName, Precision
 from nmt.decode.constraints import Constraint
 from nmt.decode.options import Engine, SearchOptions
-from nmt.decode.segments import UNSPACED, Line, Translation, join, naming_cut_lines, split
-from nmt.decode.windows import start_windows
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.files import hash_file
 from nmt.processes import prepare_torch
@@ -30,6 +28,8 @@ from nmt.run.header import read_header
 from nmt.text import EOS
 from nmt.text.lines import Pause, one_line
 from nmt.text.tokenizer import Tokenizers
+from nmt.translate.segments import UNSPACED, Line, Translation, join, naming_cut_lines, split
+from nmt.translate.windows import start_windows
 
 log = logging.getLogger("nmt")
 
@@ -200,7 +200,7 @@ class Translator:
         best hypothesis so far. An exception that `watch` raises ends the translation.
         """
         if self.protected or any(self.unknown(line.text) for line in lines):
-            from nmt.decode.masking import start_masked  # it imports this module
+            from nmt.translate.masking import start_masked  # it imports this module
 
             return start_masked(self, lines, options, batch_size, watch)
         return self.start_search(lines, options, batch_size, watch)

@@ -1,0 +1,1 @@
+"""Text in, text out: the translator and its steps."""
