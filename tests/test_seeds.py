@@ -1,10 +1,10 @@
-"""Seeds are well mixed, and the same as in older versions."""
+"""Seeds are well mixed, and do not change."""
 
 from nmt.seeds import seed_of
 
 
 def test_seeds_do_not_change() -> None:
-    """Checkpoints of older versions resume with the same dropout and data order."""
+    """Checkpoints resume with the same dropout and data order."""
     seeds = [seed_of(0), seed_of(1), seed_of(1, 2, 3), seed_of(2**64 - 1, 7)]
     assert seeds == [1415838745, 1155963028, 1830157713, 227443085]
 

@@ -38,14 +38,12 @@ def rewrite(
     output: Path,
     models: list[Path],
     translator: "Translator | MarkupTranslator",
-    n_before: int,
     arguments: dict[str, Any],
     settings: dict[str, Any],
     render: Callable[["Translation"], str],
 ) -> None:
     """Translate the lines of a file; `arguments` are those of `translate_lines`, `render` returns an output line.
 
-    With `n_before=1`, the model reads the line before each line, so the window before is translated again, too.
     `models` are the paths that the translator was loaded from; `settings` is what the output depends on besides files,
     models and search options, as JSON values.
     """
@@ -59,7 +57,7 @@ def rewrite(
     with resumed_output(output, origin) as (out, n_done):
         # The window that was interrupted is translated as a whole, because scores and bf16 depend on a line's batch.
         window = arguments.get("window", WINDOW)
-        n_skipped = max(n_done // window - n_before, 0) * window
+        n_skipped = n_done // window * window
         lines = islice(iter_lines([source]), n_skipped, None)
         arguments = {**arguments, "window": window, "fixed_windows": True, "first": n_skipped + 1}
         translations = islice(translator.translate_lines(lines, **arguments), n_done - n_skipped, None)

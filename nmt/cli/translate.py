@@ -175,7 +175,7 @@ def translate(
         settings = {"prefix": prefix, "json": json_lines, "scores": scores, "format": markup}
         settings |= {"precision": precision, "engine": engine, "min_confidence": min_confidence}
         settings |= {"protect": [pattern.pattern for pattern in protected], "languages": languages}
-        rewrite(*resumed_files, paths, writer, translator.config.data.context, arguments, settings, render)
+        rewrite(*resumed_files, paths, writer, arguments, settings, render)
     else:
         write_lines(writer, source, output, arguments, render)
 

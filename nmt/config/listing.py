@@ -50,7 +50,7 @@ def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
 
 FITTED = frozenset(key for key, *_, help_text in settings() if help_text.endswith("[fitted]"))
 # Keys of `data`, and prefixes of all keys, whose values come from train.init_from.
-INHERITED_DATA = {"nfkc_source", "target_tag", "placeholders", "glossary", "context"}
+INHERITED_DATA = {"nfkc_source", "target_tag", "placeholders", "glossary"}
 INHERITED = ("model.", "tokenizer.", *(f"data.{key}" for key in INHERITED_DATA))
 
 

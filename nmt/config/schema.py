@@ -1,7 +1,6 @@
 """Every setting of a run: type, default, range and one line of help. Imports no torch."""
 
 import re
-from collections.abc import Container
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo
@@ -11,15 +10,6 @@ from pydantic_core import PydanticCustomError
 MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # limits of file systems; MAX_PATH leaves room for suffixes
 LANGUAGE = re.compile(r"([a-zA-Z]{2,8}|x-[a-zA-Z0-9]{1,8})([-_][a-zA-Z0-9]{1,8})*")
 CODE = "[a-zA-Z]{2,8}(_[a-zA-Z0-9]{1,8})*"  # of a language in a direction, which has a dash between two codes
-# Settings in the files of earlier versions, with the values that have no effect any more.
-REMOVED: dict[str, Container[object]] = {
-    "tensorboard": (True, False),
-    "attention_window": (0,),
-    "r_drop": (0,),
-    "sampling_alpha": (0,),
-    "average": ("best", "last"),  # averages of checkpoints: accepted in a run, refused by `load_config`
-    "n_average": range(1, 1001),
-}
 LARGEST = 10**9  # upper bound of counts that have no tighter one
 # The values of these keys that each architecture supports. Others are refused: they would have no effect.
 SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
@@ -32,13 +22,6 @@ class Section(BaseModel):
     """Base class of all sections: frozen, refuses unknown keys, validates defaults."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def without_removed(cls, tree: Any) -> Any:
-        if not isinstance(tree, dict):
-            return tree
-        return {key: value for key, value in tree.items() if value not in REMOVED.get(key, ())}
 
     @field_validator("*", mode="before")
     @classmethod
@@ -131,13 +114,10 @@ class Data(Section):
     nfkc_source: bool = Field(False, description="normalize the source side with NFKC (the target never is)")
     placeholders: bool = Field(False, description="learn to keep numbers, URLs, {name} and the like as they are")
     glossary: bool = Field(False, description="learn to translate terms as nmt translate --glossary says")
-    context: int = Field(0, ge=0, le=1, description="previous source lines that the model reads before each, 0 or 1")
     target_tag: str = Field("", description="the only target language of a model of several: fra for >>fra<<")
 
     @model_validator(mode="after")
-    def check_parts_agree(self) -> Self:
-        if self.context and (self.placeholders or self.glossary):
-            raise ValueError("context does not go with placeholders or glossary")
+    def check_weights(self) -> Self:
         if (total := sum(files.weight for files in self.mix.values())) >= 1:
             raise ValueError(f"the weights of mix add up to {total:g}, which leaves nothing of train")
         return self
@@ -171,11 +151,6 @@ class TokenizerSettings(Section):
     byte_fallback: bool = Field(True, description="spell unknown characters in UTF-8 bytes: nothing is unknown")
     character_coverage: float = Field(1.0, ge=0.98, le=1, description="fraction of characters in the vocabulary")
     symbols: str = Field("", pattern=r"^[^\x00]*$", description="tags, each always one piece: <BT> <NEWS>")
-
-    @property
-    def teaches_bytes(self) -> bool:
-        """Whether training from nothing spells rare characters in bytes, because no piece has them."""
-        return self.byte_fallback and self.character_coverage < 1
 
 
 class ModelSettings(Section):
@@ -264,8 +239,7 @@ class TrainSettings(Section):
 
 class SearchSettings(Section):  # can be set in a config and for a single translation
     beam: int = Field(5, ge=1, le=1000, description="beam size; 1 is greedy search")
-    length_penalty: Literal["average", "gnmt"] = Field("average", description="S / L^alpha, or S / ((5+L)/6)^alpha")
-    alpha: float = Field(1.0, ge=0, le=10, description="strength of the length penalty; 0 is off")
+    alpha: float = Field(1.0, ge=0, le=10, description="length penalty: log-probability / length^alpha; 0 is off")
     max_length_a: float = Field(
         1.5, ge=0, le=100, description="maximum output length: a x source length + b, pieces [fitted]"
     )

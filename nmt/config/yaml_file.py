@@ -11,13 +11,15 @@ import yaml
 from pydantic import ValidationError
 
 from nmt.config.listing import settings
-from nmt.config.schema import ONE, REMOVED, SEVERAL, Config
-from nmt.errors import ConfigError, os_errors_as
+from nmt.config.schema import ONE, SEVERAL, Config
+from nmt.errors import ConfigError, ModelError, os_errors_as
 
 MAX_CONFIG_BYTES = 100_000  # a larger config is a mistake or an attack
 MAX_FAULTS = 20  # that a message lists
 KeyPath = tuple[str, ...]
 Origins = dict[KeyPath, str]  # where each key is set: "demo.yaml:12", or "command line"
+# Settings that are gone, with the value that changes nothing: model files and runs contain them.
+GONE = {("data", "context"): 0, ("decode", "length_penalty"): "average"}
 
 
 class CoreLoader(yaml.SafeLoader):
@@ -76,10 +78,6 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         except YAML_ERRORS as error:
             raise ConfigError(f"'{override}': the value is not valid YAML", hint="quote it") from error
         origins[*parents, last] = "command line"
-    train = tree.get("train")
-    if isinstance(train, dict) and train.get("average") in REMOVED["average"]:
-        place = f"{origins.get(('train', 'average'), 'command line')}: train.average={train['average']}"
-        raise ConfigError(f"{place} is gone: checkpoints are not averaged any more", hint="delete it, or write ema")
     return check_config(tree, origins, str(path))
 
 
@@ -124,13 +122,28 @@ def keys_of(node: yaml.Node | None, prefix: KeyPath) -> Iterator[tuple[KeyPath, 
 def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config:
     """Validate a tree of settings. Raises ConfigError with one line per fault; `name` replaces an unknown origin."""
     try:
-        return Config.model_validate(tree)
+        return Config.model_validate(without_gone(tree, name) if isinstance(tree, Mapping) else tree)
     except ValidationError as error:
         n_faults = error.error_count()
         faults = [describe_with_origin(fault, origins, name) for fault in error.errors()[:MAX_FAULTS]]
         if n_faults > MAX_FAULTS:
             faults.append(f"{name}: and {n_faults - MAX_FAULTS:,} more")
         raise ConfigError(*dict.fromkeys(faults), hint="`nmt config` lists all keys and ranges") from error
+
+
+def without_gone(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the settings without those that are gone. Raises ModelError if one of them has a value with an effect."""
+    kept = dict(tree)
+    for (section, key), without_effect in GONE.items():
+        settings_of_section = kept.get(section)
+        if not isinstance(settings_of_section, dict) or key not in settings_of_section:
+            continue
+        value = settings_of_section[key]
+        if value != without_effect:
+            message = f"{name}: {section}.{key}={value!s:.80} is not supported any more"
+            raise ModelError(message, hint="train a model without this setting")
+        kept[section] = {name: value for name, value in settings_of_section.items() if name != key}
+    return kept
 
 
 def describe_with_origin(fault: Mapping[str, Any], origins: Origins, name: str) -> str:

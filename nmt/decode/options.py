@@ -57,8 +57,7 @@ class SearchOptions(SearchSettings):
 
     def length_divisor(self, length: int) -> float:
         """Length penalty for `length` tokens including EOS: score = log-probability / divisor."""
-        base = (5 + length) / 6 if self.length_penalty == "gnmt" else length
-        return float(base**self.alpha)
+        return float(length**self.alpha)
 
 
 def _message(fault: Mapping[str, Any]) -> str:

@@ -51,8 +51,6 @@ def exportable_model(translator: Translator, tool: str, supported: Mapping[str, 
         raise InputError("an ensemble cannot be exported as one model", hint="export each model by itself")
     if setting := unsupported(translator.config.model, supported):
         raise InputError(f"{tool} does not support {setting}", hint="translate with nmt itself")
-    if translator.config.decode.length_penalty == "gnmt":
-        log.warning("%s has no decode.length_penalty=gnmt: it divides by L^alpha, tune alpha for it", tool)
     (model,) = engine.models
     assert isinstance(model, Transformer)
     return model

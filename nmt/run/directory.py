@@ -214,13 +214,6 @@ class RunDirectory:
         return list(json_lines(self.scores_file))
 
 
-def kind_of(line: Mapping[str, Any]) -> str:
-    """The kind of a line of metrics.jsonl: step or validation. Lines of older versions do not contain it."""
-    if "kind" in line:
-        return str(line["kind"])
-    return "step" if "grad_norm" in line else "validation"
-
-
 def _json_line(line: Mapping[str, Any]) -> bytes:
     return json.dumps(line, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
 

@@ -77,5 +77,5 @@ def parse(text: Any) -> dict[str, Any]:
 
 def hash_of(header: Mapping[str, Any]) -> str:
     keys = ("format_version", "config", "progress", "learned_characters")
-    covered = {key: header[key] for key in keys if key in header}  # older models have no characters
+    covered = {key: header[key] for key in keys if key in header}  # an imported model has no characters
     return sha256(json.dumps(covered, sort_keys=True).encode())

@@ -5,7 +5,6 @@ import hmac
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -80,7 +79,7 @@ class Api:
                 raise HTTPException(413, f"the text has {n:,} {what}, a request may have {limit:,}")
         if prefix and n_lines != 1:
             raise HTTPException(400, "prefix: is for a single line")
-        return [Line(i, line, prefix, before) for i, (before, line) in enumerate(pairwise(["", *lines]), 1)]
+        return [Line(number, line, prefix) for number, line in enumerate(lines, 1)]
 
     async def answer(self, future: asyncio.Future[Result]) -> Result:
         """Wait for a model's result. Raises HTTPException 504 if it takes longer than `Limits.answer_s`."""

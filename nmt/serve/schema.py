@@ -72,10 +72,7 @@ class Search(BaseModel):
     api_key: Key = ""
     prefix: Prefix = ""
     beam: Annotated[int | None, Field(ge=1, le=MAX_BEAM, description="Beam size; samples if `sample` is true.")] = None
-    length_penalty: Annotated[
-        Literal["average", "gnmt"] | None, Field(description="S / L^alpha, or S / ((5+L)/6)^alpha.")
-    ] = None
-    alpha: Annotated[float | None, Field(description="Strength of the length penalty.")] = None
+    alpha: Annotated[float | None, Field(description="Length penalty: log-probability / length^alpha.")] = None
     sample: Annotated[bool | None, Field(description="Draw translations at random.")] = None
     temperature: Annotated[float | None, Field(description="Divides the logits in sampling.")] = None
     top_k: Annotated[int | None, Field(description="Draw from the k most probable tokens only; 0 is all.")] = None
@@ -136,7 +133,6 @@ class ModelAnswer(BaseModel):
     target_name: str
     explains: Annotated[bool, Field(description="Whether /v1/explain can look into it.")]
     beam: int
-    length_penalty: str
     alpha: float
     joiner: Annotated[str, Field(description="Written between sentences of the target language.")]
 

@@ -52,7 +52,6 @@ class ServedModel:
             target_name=name_of(self.target),
             explains=self.translator.engine.explains,
             beam=defaults.beam,
-            length_penalty=defaults.length_penalty,
             alpha=defaults.alpha,
             joiner=self.translator.joiner,
         )

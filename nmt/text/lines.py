@@ -31,7 +31,6 @@ N_EXAMPLES = 3  # bad lines named in the warning
 Span = tuple[int, int]  # start and end of a part of a text, in characters
 # Thai, Lao, Burmese, Khmer, Chinese and Japanese characters and punctuation, as ranges of a regular expression.
 UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
-SEPARATOR = "⟦←⟧"  # a piece that separates a line from the line before it (Tiedemann and Scherrer 2017)
 MAX_LINE_BYTES = 100_000_000  # a longer line is probably a decompression bomb
 
 
@@ -161,11 +160,6 @@ def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool =
         yield Pair(n_pairs, *pair)
     if not n_pairs:
         raise DataError(f"{names[0]} is empty", hint="give a corpus with at least one pair")
-
-
-def in_context(before: str, text: str) -> str:
-    """A source line as a model with data.context reads it: after the line before it, if neither is blank."""
-    return f"{before}{SEPARATOR}{text}" if not is_blank(before) and not is_blank(text) else text
 
 
 def replaced(text: str, spans: Sequence[Span], new: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, InputError, ModelError
 from nmt.sandbox import check_loadable, mark_loadable
 from nmt.text import BOS, EOS, PAD, UNK
-from nmt.text.lines import SEPARATOR, UNSPACED_SCRIPTS, Span
+from nmt.text.lines import UNSPACED_SCRIPTS, Span
 from nmt.text.vocabulary import TAG, split_tag, tag_of, vocabulary_of
 
 NO_PIECE = re.compile("<unk>|<0x..>")
@@ -55,7 +55,7 @@ class Tokenizer:
     _: KW_ONLY
     nfkc: bool = False  # apply NFKC before encoding; for the source side only
     target_tag: str | None = None  # tag of all texts: fra for >>fra<<; empty: each brings its own; None: no tags
-    learned: str | None = field(default=None, compare=False)  # see `learned_in_bytes`; None: an older or imported model
+    learned: str | None = field(default=None, compare=False)  # see `learned_in_bytes`; None: an imported model
 
     def __post_init__(self) -> None:
         check_loadable("sentencepiece", "the tokenizer", self.model)
@@ -67,7 +67,6 @@ class Tokenizer:
         self._known = {" ", *"".join(piece for piece in self._pieces if not SYMBOL.fullmatch(piece))}  # characters
         self._known |= {*(self.learned or "")}
         self._forms: dict[str, str] = {}  # cache of `_form`
-        self.separator = self._ids.get(SEPARATOR)  # of a model that was trained with data.context
         ids = tuple(getattr(self._processor, name)() for name in SPECIAL_IDS)
         if self._vocabulary is None and ids != (PAD, UNK, BOS, EOS):
             reason = f"the tokenizer has PAD, UNK, BOS, EOS at {ids}, not at {(PAD, UNK, BOS, EOS)}"
@@ -97,8 +96,7 @@ class Tokenizer:
 
         Those that it can read in lower case, without accents, or as a space are left out.
         """
-        characters = {*text.replace(SEPARATOR, "")}
-        return {character for character in characters - self._known if not self._form(character)}
+        return {character for character in {*text} - self._known if not self._form(character)}
 
     def with_compatible(self, text: str) -> str:
         """Replace unknown characters by known ones that mean the same (NFKC), such as U+FB01 by "fi"."""

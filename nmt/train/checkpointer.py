@@ -218,8 +218,6 @@ class Checkpointer:
             progress.best, progress.best_step, progress.best_figures, progress.finished_at = None, 0, None, -1
             if progress.is_validated():  # repeat this validation, which writes the file
                 progress.history.pop()
-        if progress.best is not None and progress.best_figures is None:  # a checkpoint of an older version
-            progress.best_figures = next((x for x in progress.history if x["step"] == progress.best_step), None)
 
     def _continue_epoch(self, before: TrainSettings) -> None:
         """If batch sizes have changed within an epoch, convert the number of batches done to the new size."""

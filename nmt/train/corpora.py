@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain, pairwise
 from pathlib import Path
 
 from nmt.config import Config, Files, corpora_of, data_root, directions, language, language_of
@@ -10,7 +9,7 @@ from nmt.corpus.catalog import CORPORA, command
 from nmt.errors import DataError
 from nmt.run.directory import hash_files
 from nmt.text.corpus import SIDES
-from nmt.text.lines import Pair, in_context, iter_pairs
+from nmt.text.lines import Pair, iter_pairs
 
 
 def training_corpora(config: Config) -> dict[str, Files]:
@@ -48,9 +47,6 @@ def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
 def pairs_of(config: Config, files: Files) -> Iterator[Pair]:
     """Read the pairs of a corpus; those of a list of corpora know their languages."""
     pairs = iter_pairs(*corpus_paths(config, files), strict=not config.data.allow_bad_utf8)
-    if config.data.context:
-        both = pairwise(chain([Pair(0, "", "")], pairs))
-        pairs = (replace(pair, source=in_context(before.source, pair.source)) for before, pair in both)
     return (replace(pair, languages=files.languages) for pair in pairs) if directions(config.data) else pairs
 
 

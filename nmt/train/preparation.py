@@ -29,7 +29,7 @@ from nmt.run.directory import RunDirectory
 from nmt.text import UNK, glossary, placeholders
 from nmt.text import corpus as disk
 from nmt.text.corpus import SIDES, Mixture, Pairs, RaggedArray
-from nmt.text.lines import SEPARATOR, Pair, is_blank
+from nmt.text.lines import Pair, is_blank
 from nmt.text.tokenizer import MAX_TRAINER_BYTES, Tokenizers, pieces_per_word, train_tokenizer
 from nmt.text.vocabulary import tag_of
 from nmt.train.corpora import all_corpora, check_order, corpus_hashes, named, pairs_of, training_corpora
@@ -89,7 +89,6 @@ def read_corpus(config: Config) -> Corpus:
         check_order(name, files, corpora_of(data.train)[0])
     hashes = corpus_hashes(config)
     settings = [data.drop_blank, data.drop_duplicates, data.allow_bad_utf8, None if data.dev else config.seed]
-    settings.append(data.context)
 
     def write(directory: Path) -> None:
         _write_corpus(config, directory)
@@ -254,7 +253,7 @@ def annotated(pairs: Pairs, data: Data) -> Path:
 
 def reserved_symbols(data: Data) -> list[str]:
     """Pieces that the vocabulary needs."""
-    return placeholders.SYMBOLS * data.placeholders + glossary.SYMBOLS * data.glossary + [SEPARATOR] * data.context
+    return placeholders.SYMBOLS * data.placeholders + glossary.SYMBOLS * data.glossary
 
 
 def train_tokenizers(corpus: Corpus) -> Tokenizers:
@@ -336,7 +335,7 @@ def drop_lengths(corpus: Corpus, tokenizers: Tokenizers) -> tuple[Pairs, tuple[R
 def check_pieces(tokenizers: Tokenizers, data: Data) -> None:
     """Raise ConfigError if a tokenizer lacks pieces that these settings of the data need."""
     if any(UNK in side.ids(reserved_symbols(data)) for side in tokenizers):
-        message = "data.placeholders, data.glossary and data.context need a tokenizer that was trained with them"
+        message = "data.placeholders and data.glossary need a tokenizer that was trained with them"
         raise ConfigError(message, hint="train a new one: another run=PATH, without train.init_from; or leave them out")
     if unknown := {*targets_of(data)} - {*tokenizers.source.targets}:
         hint = "train a new one, with all target languages: another run=PATH, without train.init_from"

@@ -65,7 +65,7 @@ class Progress:
     elapsed_s: float = 0.0  # seconds of training, validations included
     best: float | None = None  # best value of the metric on dev; larger is better, so a loss is negated
     best_step: int = 0  # step of the best model
-    best_figures: Figures | None = None  # all figures of the model in the model file; older versions saved None
+    best_figures: Figures | None = None  # all figures of the model in the model file
     n_worse: int = 0  # validations since the best one
     n_skipped: int = 0  # consecutive steps without a finite gradient
     n_rollbacks: int = 0  # each lowers the learning rate

@@ -151,10 +151,7 @@ def with_learned(tokenizers: Tokenizers, checkpoint: Checkpoint | None, source: 
     """
     learned = {*tokenizers.source.learned_in_bytes(source.values)}
     if checkpoint is not None:
-        inherited = checkpoint.tokenizers.source.learned
-        if inherited is None and checkpoint.config.tokenizer.teaches_bytes:
-            return tokenizers  # an older model: which characters it has learned in bytes is not known
-        learned.update(inherited or "")
+        learned.update(checkpoint.tokenizers.source.learned or "")
     return tokenizers.with_learned("".join(sorted(learned)))
 
 

@@ -158,9 +158,7 @@ def coverage(translator: Translator, translation: Translation) -> float:
         (weights,) = translator.engine.attention([translation.source_tokens], [translation.hypotheses[0].tokens[:-1]])
     except InputError:
         return 1.0
-    tokens, separator = translation.source_tokens, translator.tokenizers.source.separator
-    own = tokens.index(separator) + 1 if separator in tokens else 0  # the first piece after the line before it
-    return float(np.minimum(weights.sum(0)[own:], 1).mean())
+    return float(np.minimum(weights.sum(0), 1).mean())
 
 
 def repeated(text: str) -> str:

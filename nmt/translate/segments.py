@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from nmt.decode.options import Hypothesis, NBest, SearchOptions, Segment
 from nmt.text.capitals import as_read
-from nmt.text.lines import in_context, is_blank, one_line
+from nmt.text.lines import is_blank, one_line
 from nmt.text.tokenizer import Tokenizer
 
 log = logging.getLogger("nmt")
@@ -25,7 +25,6 @@ class Line(NamedTuple):
     number: int
     text: str
     prefix: Sequence[int] = ()  # target tokens that its translation begins with
-    before: str | None = None  # the line before it, for a model with `data.context`; None: that of the stream
     part: int = 0  # index of this text within its line, which in markup may have several
 
 
@@ -98,16 +97,11 @@ def split(lines: Sequence[Line], tokenizer: Tokenizer, max_length: int) -> list[
     A longer line is cut into sentences, a longer sentence between words, a longer word between pieces. The translation
     of the first segment begins with the line's prefix. A blank line has no segments.
     """
-    # What the model reads: headlines in sentence case, and with data.context the line before.
+    # What the model reads: headlines in sentence case.
     texts = [as_read(line.text, tokenizer) for line in lines]
     inputs = [text for text, _ in texts]
-    if tokenizer.separator is not None:
-        before = [as_read(line.before or "", tokenizer)[0] for line in lines]
-        inputs = list(map(in_context, before, inputs))
     found = []
     for line, (text, style), tokens in zip(lines, texts, tokenizer.encode_all(inputs), strict=True):
-        if len(tokens) > max_length and tokenizer.separator is not None:
-            tokens = tokenizer.encode(text)  # the line before it finds no room
         parts = [tokens] if tokens and not is_blank(text) else []
         if parts and len(tokens) > max_length:
             parts = sentence_parts(text, tokenizer, max_length)

@@ -60,7 +60,7 @@ class MarkupTranslator:
         """Translate a stream of lines, each of them a piece of markup; see `Translator.translate_lines`."""
         if fixed_windows:
             arguments |= {"window": window, "fixed_windows": True}
-        stream, before = iter(lines), ""
+        stream = iter(lines)
         with naming_cut_lines(at_once=window == 1) as take_note:
             while (chunk := read_window(stream, first, window)) is not None:
                 first += len(chunk)
@@ -69,12 +69,8 @@ class MarkupTranslator:
                 # Each text keeps the number of its line, on which its random seed and its messages depend.
                 texts = list[Line]()
                 for line, parts in zip(chunk, documents, strict=True):
-                    sentences = sentences_of(parts)
-                    for part, sentence in enumerate(sentences):
-                        texts.append(Line(line.number, sentence, before=before, part=part))
-                        before = sentence
-                    if not sentences:
-                        before = ""
+                    for part, sentence in enumerate(sentences_of(parts)):
+                        texts.append(Line(line.number, sentence, part=part))
 
                 translations = list(chain.from_iterable(self.translator.translate_windows(texts, **arguments)))
                 take_note(translations)

@@ -92,8 +92,6 @@ class Translator:
     def unknown(self, text: str) -> set[str]:
         """The characters of a text that the model cannot read; see `Tokenizer.unknown`."""
         tokenizer = self.tokenizers.source
-        if tokenizer.learned is None and self.config.tokenizer.teaches_bytes:
-            return set()  # an older model, which has not recorded what it has learned
         return tokenizer.unknown(tokenizer.split_tag(text)[1])
 
     def engine_for(self, options: SearchOptions, *, watched: bool = False) -> Engine:
@@ -104,8 +102,6 @@ class Translator:
             return self.engine.torch_engine("sampling with a seed for each line")
         if options.glossary and not self.config.data.glossary:
             return self.engine.torch_engine("search for given terms")
-        if options.length_penalty == "gnmt":
-            return self.engine.torch_engine("length penalty gnmt")
         return self.engine.torch_engine("steps to watch") if watched and self.engine.explains else self.engine
 
     def encode_prefix(self, prefix: str | Sequence[int]) -> list[int]:
@@ -174,14 +170,10 @@ class Translator:
         """Translate a stream of lines, and yield the translations of each window; see `translate_lines`."""
         options = options or self.options
         batch_size = batch_size or self.config.decode.batch_size
-        tokens, last = self.encode_prefix(prefix), Line(0, "")
+        tokens = self.encode_prefix(prefix)
 
         def start(chunk: list[Line]) -> Callable[[], list[Translation]]:
-            nonlocal last
-            lines = list[Line]()
-            for line in chunk:
-                lines.append(line._replace(prefix=tokens, before=last.text if line.before is None else line.before))
-                last = line
+            lines = [line._replace(prefix=tokens) for line in chunk]
             return self.start(lines, options, batch_size)
 
         least = window if fixed_windows else batch_size
@@ -345,8 +337,6 @@ def needs_torch(
         return "several models"
     if setting := unsupported(configs[0].model):
         return setting
-    if configs[0].decode.length_penalty == "gnmt":
-        return "decode.length_penalty=gnmt"
     if precision == "bf16":
         return "precision bf16"
     if device == "cpu":

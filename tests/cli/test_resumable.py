@@ -66,7 +66,7 @@ def test_a_resumed_output_has_the_bytes_of_an_unbroken_one(
                 raise InterruptedError
             return as_json(translation)
 
-        rewrite(source, output, [five_run.run], writer, 0, arguments, {}, render)
+        rewrite(source, output, [five_run.run], writer, arguments, {}, render)
         return output.read_bytes()
 
     unbroken = run(len(LINES))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from configs import MINIMAL, fault, load
-from nmt.errors import ConfigError
+from nmt.errors import ModelError
 from nmt.run.directory import RunDirectory
 
 
@@ -92,14 +92,10 @@ def test_settings_at_the_limits_of_agreement_are_accepted(folder: Path) -> None:
     assert not apart.tokenizer.joint
 
 
-def test_a_setting_of_earlier_versions_is_ignored_where_it_has_no_effect(folder: Path) -> None:
-    text = f"{MINIMAL}\ntrain: {{tensorboard: true, average: none, n_average: 5, lr: 2e-3}}"
-    expected = load(folder, MINIMAL, "train.lr=2e-3")
-    assert load(folder, text, "train.average=ema", "model.attention_window=0") == expected
-    (folder / "config.yaml").write_text(text.replace("none", "last"))
-    assert RunDirectory(folder).read_config() == expected
-    for changes in (["train.average=last"], ["train={average: best}"]):
-        with pytest.raises(ConfigError, match=r"^command line: train.average=(last|best) is gone"):
-            load(folder, MINIMAL, *changes)
-    assert ":1: train.average=last is gone" in fault(folder, "train: {average: last}")
-    assert "unknown key 'model.attention_window'" in fault(folder, "model: {attention_window: 8}")
+def test_a_run_with_a_setting_that_is_gone_is_read_if_its_value_has_no_effect(folder: Path) -> None:
+    run = RunDirectory(folder)
+    run.config_file.write_text(MINIMAL + "decode: {length_penalty: average}\n")
+    assert run.read_config() == load(folder, MINIMAL)
+    run.config_file.write_text(MINIMAL + "decode: {length_penalty: gnmt}\n")
+    with pytest.raises(ModelError, match=r"config\.yaml: decode\.length_penalty=gnmt is not supported any more$"):
+        run.read_config()

@@ -74,6 +74,5 @@ def is_allowed(token: int, length: int, limit: int, min_length: int, prefix: Seq
 
 
 def penalized(log_prob: float, length: int, options: SearchOptions) -> float:
-    """The score of log-probability S and length L: S / L^α, or with `gnmt` S / ((5 + L) / 6)^α."""
-    base = (5 + length) / 6 if options.length_penalty == "gnmt" else length
-    return float(log_prob / base**options.alpha)
+    """Return S / L^α, the score of log-probability S and length L."""
+    return float(log_prob / length**options.alpha)

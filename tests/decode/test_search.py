@@ -45,10 +45,7 @@ def all_hypotheses(
             ids = [*words, EOS]
             log_probs = [math.log(table(source, tuple(ids[:t]))[ids[t]]) for t in range(len(ids))]
             length = len(ids)
-            divisor = length**options.alpha
-            if options.length_penalty == "gnmt":
-                divisor = ((5 + length) / 6) ** options.alpha
-            found.append(Hypothesis(ids, log_probs, sum(log_probs) / divisor))
+            found.append(Hypothesis(ids, log_probs, sum(log_probs) / length**options.alpha))
     return sorted(found, key=lambda h: -h.score)
 
 

@@ -52,7 +52,6 @@ def random_options(rng: random.Random, n_sentences: int) -> SearchOptions:
         beam=beam,
         n_best=rng.randint(1, beam),
         alpha=rng.choice([0.0, 0.6, 1.0, 2.0, 10.0]),
-        length_penalty=rng.choice(["average", "gnmt"]),
         max_length_a=a,
         max_length_b=max(longest - round(a * 4), 1),  # 4: a typical source length
         min_length=rng.choice([0, 1, 1, 1, 2, 5]),

@@ -131,14 +131,25 @@ def test_learned_characters_are_kept(checkpoint: Checkpoint, tmp_path: Path) -> 
     assert read_checkpoint(tmp_path / "taught").tokenizers.source.learned == '€ə"\u2028'
 
 
-def test_an_older_file_has_no_learned_characters_and_the_usual_limit(written: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("section", "key", "without_effect", "with_effect"),
+    [("data", "context", 0, 1), ("decode", "length_penalty", "average", "gnmt")],
+)
+def test_a_model_with_a_setting_that_is_gone_is_read_if_its_value_has_no_effect(
+    section: str, key: str, without_effect: object, with_effect: object, written: Path, scratch: Path
+) -> None:
     tensors, header = Parts.of(written)
-    assert "learned_characters" not in header
-    header["config"]["decode"] = {}  # the limit was not fitted yet
-    (tmp_path / "older").write_bytes(Parts(tensors, header).joined())
-    older = read_checkpoint(tmp_path / "older")
-    assert older.tokenizers.source.learned is None
-    assert (older.config.decode.max_length_a, older.config.decode.max_length_b) == (1.5, 10)
+    header["config"][section][key] = without_effect
+    scratch.write_bytes(Parts(tensors, header).joined())
+    assert read_checkpoint(scratch).config == read_checkpoint(written).config
+    assert read_header(scratch) == read_header(written)
+
+    header["config"][section][key] = with_effect
+    scratch.write_bytes(Parts(tensors, header).joined())
+    message = f"{scratch}: its settings: {section}.{key}={with_effect} is not supported any more"
+    assert str(refused(scratch)) == message
+    with pytest.raises(ModelError, match=f"{section}.{key}={with_effect} is not"):
+        read_header(scratch)
 
 
 def test_learned_characters_that_are_no_text_are_refused(written: Path, scratch: Path) -> None:

@@ -3,7 +3,6 @@
 import logging
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,14 @@ from conftest import file_bytes
 from small_run import MIX, check_equal, config_of, final_hash, run_training
 
 from nmt.config import Config
-from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.errors import ConfigError, DataError, ModelError
-from nmt.run.checkpoint import read_checkpoint, save_checkpoint
+from nmt.run.checkpoint import read_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text.lines import iter_lines
 from nmt.train import session
 from nmt.train.loop import Session
 from nmt.train.preparation import tokenize
-from nmt.translate.translator import Translator, load
+from nmt.translate.translator import load
 
 
 def finished(corpus: Path, run: str = "run", **changes: Any) -> Config:
@@ -54,7 +52,7 @@ def test_placeholders_need_a_tokenizer_that_has_their_symbols(corpus: Path) -> N
     tuned = config_of(corpus, "tuned", train__init_from=base.run, train__max_steps=1)
     assert session.prepare(tuned.model_copy(update={"tokenizer": base.tokenizer})).config.data.placeholders
     plain = finished(corpus, "plain", **{**settings, "data__placeholders": False})
-    with pytest.raises(ConfigError, match=r"^data\.placeholders, data\.glossary and data\.context need a tokenizer"):
+    with pytest.raises(ConfigError, match=r"^data\.placeholders and data\.glossary need a tokenizer"):
         session.prepare(config_of(corpus, "other", **settings, train__init_from=plain.run))
 
 
@@ -286,22 +284,6 @@ def test_new_characters_of_the_target_are_not_learned_as_source(corpus: Path) ->
         corpus, "tuned", data__train={"source": "train.zh", "target": "runes.en"}, train__init_from=base.run
     )
     assert session.prepare(tuned).tokenizers.source.learned == ""
-
-
-@pytest.mark.parametrize(("coverage", "learned"), [(1.0, ""), (0.98, None)])
-def test_an_older_model_that_read_all_bytes_still_does(corpus: Path, coverage: float, learned: str | None) -> None:
-    """Which characters it had in its training text is not known."""
-    tokenizer = {"vocab_size": 340, "character_coverage": coverage}
-    base = finished(corpus, "base", train__max_steps=1, tokenizer=tokenizer)
-    file = RunDirectory(base.run).model_file
-    checkpoint = read_checkpoint(file)
-    source = replace(checkpoint.tokenizers.source, learned=None)
-    save_checkpoint(file, replace(checkpoint, tokenizers=checkpoint.tokenizers._replace(source=source)))
-    tuned = session.prepare(config_of(corpus, "tuned", train__init_from=base.run))
-    assert tuned.tokenizers.source.learned == learned
-    assert Translator(TorchEngine(tuned.model), tuned.tokenizers, tuned.config).unknown("ᛋ") == (
-        {"ᛋ"} if coverage == 1 else set()
-    )
 
 
 def test_rare_characters_that_have_no_piece_are_learned_in_bytes(corpus: Path) -> None:

@@ -117,11 +117,7 @@ def test_a_ligature_is_read_as_its_letters() -> None:
     assert translator.translate(["the small \ufb06one"]) == [expected]
 
 
-def test_older_models_with_rare_characters_in_bytes_read_all_of_them() -> None:
-    """They have not recorded which ones. Newer models know those that were in their training text."""
+def test_a_model_reads_the_characters_that_it_has_learned_in_bytes() -> None:
     translator = small_translator()
-    settings = translator.config.tokenizer.model_copy(update={"character_coverage": 0.99})
-    translator.config = translator.config.model_copy(update={"tokenizer": settings})
-    assert translator.unknown("€") == set()
     translator.tokenizers = translator.tokenizers.with_learned("ə")
     assert translator.unknown("€ə") == {"€"}

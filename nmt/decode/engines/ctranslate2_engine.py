@@ -10,8 +10,8 @@ How CTranslate2's search differs from `nmt.decode.search`:
 - At `max_decoding_length` it truncates a hypothesis, while we force EOS: our limit L corresponds to its limit L - 1. A
   batch has one limit, the largest of its segments; a translation that exceeds its own limit is searched for again.
   Whether the model itself would end at L, and so is not cut off, the next token of greedy search tells (`_goes_on`).
-What it lacks, the torch engine of the same model does (see `Translator.engine_for` and `score`): sampling, the length
-penalty gnmt, steps to watch, and scores of references with UNK. The engine of an export has no torch engine.
+What it lacks, the torch engine of the same model does (see `Translator.engine_for` and `score`): sampling, steps
+to watch, and scores of references with UNK. The engine of an export has no torch engine.
 """
 
 import math
@@ -298,7 +298,7 @@ def load_export(
     tokenizers = run.read_tokenizers(config)
     if tokenizers is None:
         raise ModelError(f"{path} has no tokenizer", hint="export the model again")
-    if (path / CHARACTERS).is_file():  # an older export has none
+    if (path / CHARACTERS).is_file():  # that of an imported model has none
         tokenizers = tokenizers.with_learned(read_characters(path / CHARACTERS))
     if load_torch is None:  # not from the cache, which `converted` has checked; loading a damaged export may crash
         check_loadable("ctranslate2", f"the export {path}", contents(path), str(path))

@@ -245,7 +245,7 @@ def config_of_all(configs: Sequence[Config]) -> Config:
 
 
 def with_common_characters(tokenizers: Tokenizers, learned: Sequence[str | None]) -> Tokenizers:
-    """Return the tokenizers with the characters that all models have learned; older models have not recorded them."""
+    """Return the tokenizers with the characters that all models have learned; imported models have none."""
     recorded = [set(characters) for characters in learned if characters is not None]
     if not recorded:
         return tokenizers

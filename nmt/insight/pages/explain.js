@@ -163,8 +163,7 @@ function figuresOf(part, layer, head) {
 
 function searchSection() {
   const { beam, sample } = data.options;
-  const base = data.options.length_penalty === "gnmt" ? "(5 + length) / 6" : "its length";
-  const scored = data.options.alpha === 1 ? base : `the power ${data.options.alpha} of ${base}`;
+  const scored = data.options.alpha === 1 ? "its length" : `the power ${data.options.alpha} of its length`;
   byId("search-text").textContent = sample
     ? "The translations were drawn at random: at each step every hypothesis is continued by one piece, drawn by its probability."
     : beam === 1 ? "Greedy search: at each step only the most probable piece is kept."

@@ -21,7 +21,7 @@ function report(message, isError = false) {
 
 function settings() {
   const { source, target } = model();
-  const found = { source, target, beam: Number(byId("beam").value), length_penalty: byId("penalty").value, alpha: Number(byId("alpha").value) };
+  const found = { source, target, beam: Number(byId("beam").value), alpha: Number(byId("alpha").value) };
   if (byId("sample").checked) Object.assign(found, { sample: true, temperature: Number(byId("temperature").value), seed: Number(byId("seed").value) });
   return found;
 }
@@ -284,7 +284,6 @@ function save() {
 
 function addDefaults() {
   byId("beam").value = model().beam;
-  byId("penalty").value = model().length_penalty;
   byId("alpha").value = model().alpha;
   byId("text").lang = model().source;
   byId("result").lang = model().target;
@@ -317,7 +316,7 @@ byId("copy").addEventListener("click", async () => {
 });
 byId("download").addEventListener("click", save);
 byId("pair").addEventListener("change", () => { addDefaults(); translateSoon(); });
-for (const id of ["beam", "penalty", "alpha", "sample", "temperature", "seed"]) byId(id).addEventListener("change", translateSoon);
+for (const id of ["beam", "alpha", "sample", "temperature", "seed"]) byId(id).addEventListener("change", translateSoon);
 byId("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   translateNow();
