@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from nmt.decode.options import SearchOptions
     from nmt.insight.explain import Explanation, explain
     from nmt.insight.heads import HeadSummary, attention_summary
-    from nmt.translate.segments import Translation
-    from nmt.translate.translator import Translator, load
+    from nmt.translate.loading import load
+    from nmt.translate.translator import Translator
+    from nmt.translate.units import Translation
 
 __version__ = "0.1.0"
 
@@ -36,7 +37,9 @@ __all__ += ["ModelError", "NmtError", "OutputError", "StoppedError"]
 
 LAZY = {
     "nmt.decode.options": ("SearchOptions",),
-    "nmt.translate.translator": ("Translation", "Translator", "load"),
+    "nmt.translate.loading": ("load",),
+    "nmt.translate.translator": ("Translator",),
+    "nmt.translate.units": ("Translation",),
     "nmt.insight.explain": ("Explanation", "explain"),
     "nmt.insight.heads": ("HeadSummary", "attention_summary"),
 }

@@ -390,7 +390,7 @@ def five_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FiveRun]:
 @pytest.fixture(scope="module")
 def translator(five_run: FiveRun) -> "Translator":
     """The model of the five pairs, as a server loads it: tests may patch it."""
-    from nmt.translate.translator import load
+    from nmt.translate.loading import load
 
     return load(five_run.run, device="cpu")
 

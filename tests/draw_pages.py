@@ -12,7 +12,7 @@ from typing import Any
 from playwright.sync_api import sync_playwright
 
 from nmt.insight import explain, report
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 ROOT = Path(__file__).parents[1]
 SOURCE = "我昨天买了一本书。"

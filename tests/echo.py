@@ -3,59 +3,76 @@
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
 from nmt.documents.markup import Format
-from nmt.text.words import WordText
-from nmt.translate.align import MIN_SHARE, Links
+from nmt.translate.align import MIN_SHARE, Links, Shares, WordAlignment, WordPair
 from nmt.translate.documents import translate_path
-from nmt.translate.segments import Line, TextHypothesis, Translation
-from nmt.translate.tags import MarkupTranslator
+from nmt.translate.markup import MarkupTranslator
+from nmt.translate.options import TranslationOptions
+from nmt.translate.sentences import Sentences
+from nmt.translate.tags import Tags
 from nmt.translate.translator import Translator
+from nmt.translate.units import TextHypothesis, Translation, Unit
 
 Change = Callable[[str], str]
 
 
 class Echo:
-    joiner = " "
+    """Stands in for a `Translator`: tags and sentences are those of the program, its search is `change`."""
 
     def __init__(self, change: Change = str) -> None:
         self.change = change
         self.sentences: list[str] = []  # that were translated
+        self.options = TranslationOptions()
+        self.config = SimpleNamespace(decode=SimpleNamespace(batch_size=1))
 
-    def translate_lines(self, lines: Iterable[str | Line], **_: Any) -> Iterator[Translation]:
-        for line in lines:
-            sentence = line if isinstance(line, str) else line.text
-            self.sentences.append(sentence)
-            yield Translation(sentence, [TextHypothesis([], [], 0.0, [], self.change(sentence))])
+    def start(self, units: list[Unit], options: TranslationOptions, _: int) -> Any:
+        steps = [Tags(cast(Any, None), cast(Any, None)), Sentences(options, " ", lambda text: ("", text))]
+        for step in steps:
+            units = step.prepare(units)
+        self.sentences += [unit.text for unit in units]
+        translations = []
+        for unit in units:
+            hypothesis = TextHypothesis([], [], 0.0, [], self.change(unit.text))
+            translations.append(Translation(unit.text, [hypothesis], unit.number))
+        for step in reversed(steps):
+            translations = step.restore(translations)
+        return SimpleNamespace(result=lambda: translations)
 
-    def translate_windows(self, lines: Iterable[str | Line], **_: Any) -> Iterator[list[Translation]]:
-        yield list(self.translate_lines(lines))
+    def translate_lines(self, units: Iterable[Unit], **_: Any) -> Iterator[Translation]:
+        yield from self.start(list(units), self.options, 1).result()
 
 
-def in_order(
-    _: Translator, pairs: Iterable[tuple[WordText, WordText]]
-) -> Iterator[tuple[Links, list[dict[int, float]]]]:
+def in_order(_engine: object, _tokenizers: object, pairs: Iterable[WordPair]) -> list[WordAlignment]:
     """Stand in for `align_for_markup`: link each source word to the target word at its offset."""
+    alignments = []
     for source, target in pairs:
-        starts, shares = [start for start, _ in target.spans], [dict[int, float]() for _ in target.spans]
-        links = [(i, bisect_right(starts, start) - 1) for i, (start, _) in enumerate(source.spans) if starts]
-        for s, t in links:
-            shares[t][s] = 1.0
-        yield links, [{s: 1 / len(of_word) for s in of_word if len(of_word) < 1 / MIN_SHARE} for of_word in shares]
+        starts = [start for start, _ in target.spans]
+        links: Links = []
+        if starts:
+            links = [(i, bisect_right(starts, start) - 1) for i, (start, _) in enumerate(source.spans)]
+        shares: list[Shares] = []
+        for t in range(len(starts)):
+            linked = [s for s, target_word in links if target_word == t]
+            # `align_for_markup` leaves out small shares.
+            shares.append(dict.fromkeys(linked, 1 / len(linked)) if 0 < len(linked) < 1 / MIN_SHARE else {})
+        alignments.append(WordAlignment(links, shares))
+    return alignments
 
 
 @mock.patch("nmt.translate.tags.align_for_markup", in_order)
 def echoed(text: str, markup: Format, change: Change = str.upper) -> str:
-    """A piece of markup, translated."""
-    (found,) = MarkupTranslator(cast(Translator, Echo(change)), markup).translate_lines([text])
-    return found.text
+    """Return a piece of markup, translated."""
+    (translation,) = MarkupTranslator(cast(Translator, Echo(change)), markup).translate_lines([text])
+    return translation.text
 
 
 @mock.patch("nmt.translate.tags.align_for_markup", in_order)
 def echo_file(source: Path, output: Path, change: Change = str.upper, **arguments: Any) -> list[str]:
     """Translate a document, and return its sentences."""
     echo = Echo(change)
-    translate_path(cast(Translator, echo), source, output, watch=lambda found, _: found, **arguments)
+    translate_path(cast(Translator, echo), source, output, watch=lambda translations, _: translations, **arguments)
     return echo.sentences

@@ -13,7 +13,7 @@ from conftest import TARGET, FiveCorpus, out_lines, run_nmt, soak
 from models import RNNS, RUNGS, name
 
 from nmt.insight.explain import Explanation, explain
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 PROJECT = Path(__file__).parents[1]
 

@@ -35,7 +35,7 @@ def test_pythonpath_has_no_empty_entry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_idle_threads_sleep_before_torch_is_imported() -> None:
     """Whatever loads a model for torch sets the policy before it imports torch."""
-    program = "import nmt, os, sys, contextlib, pathlib\nfrom nmt.translate.translator import load_torch\n"
+    program = "import nmt, os, sys, contextlib, pathlib\nfrom nmt.translate.loading import load_torch\n"
     program += "with contextlib.suppress(nmt.ModelError): load_torch([pathlib.Path('none')], 'cpu', 'fp32')\n"
     program += "print(*map(os.environ.get, ('GOMP_SPINCOUNT', 'KMP_BLOCKTIME')), 'torch' in sys.modules)"
     unset = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")

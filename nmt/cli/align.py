@@ -41,7 +41,7 @@ def align(
     from nmt.translate.align import align
 
     pairs, given = tee(word_pairs(translator, src, ref, beam))
-    aligned = zip(given, align(translator, pairs), strict=True)
+    aligned = zip(given, align(translator.engine, translator.tokenizers, pairs), strict=True)
     with streams.open_output(output) as out:
         for (source, target), links in streams.with_bar(aligned, streams.bar_length(src, output)):
             if json_lines:

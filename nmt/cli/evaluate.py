@@ -18,9 +18,9 @@ from nmt.text.lines import iter_lines
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.decode.options import SearchOptions
     from nmt.evaluate import Score
     from nmt.run.directory import RunDirectory
+    from nmt.translate.options import TranslationOptions
     from nmt.translate.translator import Translator
 
     Tested = dict[str, tuple[Translator | None, list[Config]]]  # by direction; of one direction, by an empty text
@@ -84,7 +84,7 @@ def evaluate(
             hypotheses = list(iter_lines([hyp]))
             language = language_of(Path(test.reference_names[0]))
         elif translator is not None:
-            chosen = translator.with_options(**options.search_options(beam=beam, scores=False))
+            chosen = translator.with_options(**options.search_options(beam=beam, scores=False, whole_lines=True))
             hypotheses, about = translated(translator, test, chosen, batch_size)
             about["models"] = [str(path) for path in paths]
             language = translator.target_language
@@ -133,7 +133,7 @@ def scored(
 
 
 def translated(
-    translator: "Translator", test: options.TestSet, search: "SearchOptions", batch_size: int | None
+    translator: "Translator", test: options.TestSet, search: "TranslationOptions", batch_size: int | None
 ) -> tuple[list[str], dict[str, Any]]:
     """Translate a test set; return the translations, and figures that need the model."""
     from nmt.evaluate import perplexity

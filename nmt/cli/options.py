@@ -53,6 +53,12 @@ def checked_minutes(minutes: float | None) -> float | None:
 Minutes = Annotated[float | None, typer.Option(callback=checked_minutes, help="About how long to train in all.")]
 # SearchOptions checks the ranges of the following options.
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy search. [default: the config's, 5]")]
+WholeLines = Annotated[
+    bool | None,
+    typer.Option(
+        "--whole-lines/--sentences", help="Translate a line of several sentences as a whole. [default: the model's]"
+    ),
+]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Sentences decoded together. [default: the config's, 64]")]
 Alpha = Annotated[float | None, typer.Option(help="Length penalty strength. [default: the config's, 1]")]
 Sample = Annotated[bool, typer.Option(help="Sample translations instead of searching for the best.")]
@@ -122,7 +128,7 @@ def load_translator(
     """
     paths = model_paths(named, always_log=always_log)
     log.debug("loading %s on %s", " and ".join(map(str, paths)), device)
-    from nmt.translate.translator import load
+    from nmt.translate.loading import load
 
     translator = load(paths, device, precision, engine)
     translator = translator if languages is None else translator.to(languages)

@@ -19,9 +19,9 @@ from nmt.files import atomic_writer, hash_file, is_special, locked, sha256
 from nmt.text.lines import iter_lines
 
 if TYPE_CHECKING:
-    from nmt.translate.segments import Translation
-    from nmt.translate.tags import MarkupTranslator
+    from nmt.translate.markup import MarkupTranslator
     from nmt.translate.translator import Translator
+    from nmt.translate.units import Translation
 
 WINDOW = 250  # lines that are translated together, and anew if the command is interrupted among them
 
@@ -48,7 +48,7 @@ def rewrite(
     models and search options, as JSON values.
     """
     from nmt.decode.engines.ctranslate2_engine import contents
-    from nmt.translate.translator import is_export, model_file
+    from nmt.translate.loading import is_export, model_file
 
     n_lines = streams.count_lines(source)
     of_models = [sha256(contents(path)) if is_export(path) else hash_file(model_file(path)) for path in models]

@@ -65,7 +65,7 @@ def serve(
     from nmt.serve.app import create_app
     from nmt.serve.guard import Limits
     from nmt.serve.models import LoadedModel, Reloader, load_model
-    from nmt.translate.translator import load
+    from nmt.translate.loading import load
 
     def load_directions(path: Path) -> list["Translator"]:
         directions = load(path, device, precision, engine).directions()

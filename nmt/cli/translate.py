@@ -1,8 +1,7 @@
 """`nmt translate`."""
 
 import json
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,9 +17,9 @@ from nmt.errors import InputError
 
 if TYPE_CHECKING:
     from nmt.text.lines import Pause
-    from nmt.translate.segments import TextHypothesis, Translation
-    from nmt.translate.tags import MarkupTranslator
+    from nmt.translate.markup import MarkupTranslator
     from nmt.translate.translator import Translator
+    from nmt.translate.units import TextHypothesis, Translation
 
 Markup = Literal["text", "html", "markdown"]
 
@@ -106,6 +105,7 @@ def translate(
         float | None, typer.Option(min=0, max=1, help="Warn of lines below it, and of lines that seem made up.")
     ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Answer each line at once, as on a terminal.")] = False,
+    whole_lines: options.WholeLines = None,
     batch_size: options.BatchSize = None,
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
@@ -134,7 +134,7 @@ def translate(
     check_documents(source, of_lines.given, column=column, bilingual=bilingual, resume=resume)
     # Only a folder or a file of lines can be resumed.
     resumed_files = checked_files(input_file, output) if resume and not source.is_document else None
-    protected = patterns_to_protect(protect or [], protect_placeholders)
+    check_patterns(protect or [])
     search = options.search_options(
         temperature=temperature,
         top_k=top_k,
@@ -147,12 +147,14 @@ def translate(
         alpha=alpha,
         max_length_a=None if max_length is None else 0.0,
         max_length_b=max_length,
+        whole_lines=whole_lines,
+        protect=protect,
+        protect_placeholders=protect_placeholders or None,
     )
 
     # The model, and the options that only a loaded model can check.
     paths, translator = options.load_translator(model, device, precision, engine, languages=languages)
     translator.encode_prefix(prefix)  # an invalid prefix raises before output is written
-    translator.protected = protected or translator.protected
     terms = options.terms_of(glossary, translator, engine)
     arguments: dict[str, Any] = {"batch_size": batch_size, "options": translator.with_options(**search, glossary=terms)}
 
@@ -165,7 +167,8 @@ def translate(
         return
 
     # Lines: each is translated, rendered and written.
-    arguments["prefix"] = prefix
+    if markup == "text":
+        arguments["prefix"] = prefix
     if stream:
         arguments["window"] = 1
     writer = translator if markup == "text" else of_markup(translator, markup)
@@ -174,7 +177,7 @@ def translate(
         # What the output depends on besides files, models and search options.
         settings = {"prefix": prefix, "json": json_lines, "scores": scores, "format": markup}
         settings |= {"precision": precision, "engine": engine, "min_confidence": min_confidence}
-        settings |= {"protect": [pattern.pattern for pattern in protected], "languages": languages}
+        settings |= {"languages": languages}
         rewrite(*resumed_files, paths, writer, arguments, settings, render)
     else:
         write_lines(writer, source, output, arguments, render)
@@ -206,13 +209,12 @@ def check_documents(source: Source, of_lines: list[str], *, column: str, bilingu
         raise InputError(message, hint="leave it out: a document is translated as a whole")
 
 
-def patterns_to_protect(protect: list[str], protect_placeholders: bool) -> "Sequence[re.Pattern[str]]":
-    """Return the patterns of --protect and --protect-placeholders; none without these options."""
-    if not protect and not protect_placeholders:
-        return []
-    from nmt.text.placeholders import patterns_of  # imported late: its expressions take 15 ms to compile
+def check_patterns(protect: list[str]) -> None:
+    """Raise ConfigError if a pattern of --protect is no regular expression."""
+    if protect:
+        from nmt.text.placeholders import patterns_of  # imported late: its expressions take 15 ms to compile
 
-    return patterns_of(protect)
+        patterns_of(protect)
 
 
 def write_lines(
@@ -256,7 +258,7 @@ def of_markup(translator: "Translator", markup: Markup) -> "MarkupTranslator":
     """Return a translator of lines of HTML or Markdown."""
     from nmt.documents.html import HTML
     from nmt.documents.markdown import MARKDOWN
-    from nmt.translate.tags import MarkupTranslator
+    from nmt.translate.markup import MarkupTranslator
 
     return MarkupTranslator(translator, HTML if markup == "html" else MARKDOWN)
 

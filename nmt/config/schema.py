@@ -252,6 +252,7 @@ class DecodeSettings(SearchSettings):
         "auto", description="auto is ctranslate2 on a CPU if it can hold the model, else torch"
     )
     batch_size: int = Field(64, ge=1, le=100_000, description="sentences decoded together")
+    whole_lines: bool = Field(False, description="translate a line as a whole, not sentence by sentence [fitted]")
 
 
 class Config(Section):

@@ -5,75 +5,112 @@ Candidates that lack equally many tokens form a bank. The K beams take the best 
 best of each, and so on, beginning with the bank that lacks least. A candidate is dropped if the tokens that it lacks,
 and EOS, exceed the length limit; EOS requires that none is lacking. So every finished hypothesis has all terms.
 
-A term that is asked for n times must occur n times, without overlap, and as a whole word: a piece that goes on with a
-word (`inside_words`) must not follow it, unless a term goes on with it there. Imports no torch.
+A term that is asked for n times must occur n times, without overlap, and as a whole word: a token that continues a word
+(`inside_words`) must not follow it, unless a term continues with it there.
 """
 
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
-from itertools import accumulate, zip_longest
-from typing import TYPE_CHECKING
+from itertools import zip_longest
+from typing import NamedTuple
 
 from nmt.text import EOS
 
-if TYPE_CHECKING:
-    from torch import Tensor
 
-    from nmt.decode.search import Beams, Candidates
+class Continuation(NamedTuple):
+    """A hypothesis of a sentence with one more token."""
+
+    beam: int
+    token: int
 
 
 class Constraint:
-    """The terms of one sentence, as texts with one character per token."""
+    """The terms of one sentence. Hypotheses and terms are strings with one character per token id.
+
+    The string methods of Python then count and find terms.
+    """
 
     def __init__(self, terms: Sequence[Sequence[int]] = (), inside_words: Collection[int] = ()) -> None:
-        self.terms = Counter("".join(map(chr, term)) for term in terms)
-        pairs = [(a, b, k) for a in self.terms for b in self.terms for k in range(len(b))]
-        parts_of_terms = {b[k] for a, b, k in pairs if a.endswith(b[:k]) or b[:k].endswith(a)}
-        self.inside_words = {*map(chr, inside_words)} - parts_of_terms
+        self.terms = Counter(as_string(term) for term in terms)
+        self.inside_words = {chr(token) for token in inside_words}
+        # Where one term may begin inside of another or directly after it, its tokens do not end the word.
+        for term in self.terms:
+            for following in self.terms:
+                for k, token in enumerate(following):
+                    if term.endswith(following[:k]) or following[:k].endswith(term):
+                        self.inside_words.discard(token)
 
-    def n_lacking(self, text: str = "") -> int:
-        """The number of tokens that a hypothesis lacks."""
-        n = n_begun = 0
+    def n_lacking(self, hypothesis: str = "") -> int:
+        """Return the number of tokens that a hypothesis lacks."""
+        n_missing = n_begun = 0
         for term, n_required in self.terms.items():
-            parts = text.split(term)
+            parts = hypothesis.split(term)
             n_whole = sum(part[:1] not in self.inside_words for part in parts[1:])
-            if n_whole < n_required:
-                n += (n_required - n_whole) * len(term)
-                n_begun = max(n_begun, *(k for k in range(len(term)) if parts[-1].endswith(term[:k])))
-        return n - n_begun
+            if n_whole >= n_required:
+                continue
+            n_missing += (n_required - n_whole) * len(term)
+            # The hypothesis may end with the beginning of the term.
+            for k in range(len(term)):
+                if parts[-1].endswith(term[:k]):
+                    n_begun = max(n_begun, k)
+        return n_missing - n_begun
 
-    def choose(self, found: "Candidates", log_probs: "Tensor", live: "Beams", row: int, limit: int, beam: int) -> None:
-        """Replace the candidates of a batch row, which are the best of all, by those that the beams take, in place.
+    def useful_continuations(self, hypotheses: Sequence[str]) -> set[Continuation]:
+        """Return the continuations after which a hypothesis lacks less, or if it lacks nothing, by EOS."""
+        continuations = set()
+        tokens_of_terms = {*"".join(self.terms)}
+        for beam, hypothesis in enumerate(hypotheses):
+            n_lacking = self.n_lacking(hypothesis)
+            if n_lacking == 0:
+                continuations.add(Continuation(beam, EOS))
+            for token in tokens_of_terms:
+                if self.n_lacking(hypothesis + token) < n_lacking:
+                    continuations.add(Continuation(beam, ord(token)))
+        return continuations
 
-        Each hypothesis is also continued by its best token, by tokens after which it lacks less, or if none, by EOS.
+    def by_banks(
+        self,
+        hypotheses: Sequence[str],
+        continuations: Sequence[Continuation],
+        log_probs: Sequence[float],
+        limit: int,
+        n_beams: int,
+    ) -> list[int]:
+        """Return the indices of the continuations that the beams take, in their order.
+
+        Args:
+            hypotheses: the live hypothesis of each beam.
+            continuations: candidates, with the log-probability of each whole hypothesis in `log_probs`.
+            limit: maximum number of tokens, EOS counted.
+            n_beams: number of continuations to take; those that end in EOS are not counted.
         """
-        if not self.terms:
-            return
-        texts = ["".join(map(chr, tokens)) for tokens in live.tokens[row].tolist()]
-        lacking = [*map(self.n_lacking, texts)]
-        log_probs[row, [k for k, n in enumerate(lacking) if n], EOS] = -math.inf
-        keys = {*zip(found.parent_beams[row].tolist(), found.tokens[row].tolist(), strict=True)}
-        keys |= {*enumerate(log_probs[row].argmax(-1).tolist()), *((k, EOS) for k, n in enumerate(lacking) if not n)}
-        for token in {*"".join(self.terms)}:
-            keys |= {(k, ord(token)) for k, n in enumerate(lacking) if self.n_lacking(texts[k] + token) < n}
-        pairs = sorted(keys)
-        beams, tokens = live.tokens.new_tensor(pairs).T
-        added = log_probs[row, beams, tokens]
-        sums = live.log_prob[row, beams] + added
-
+        # 1. Candidates that lack equally many tokens form a bank, the most probable first.
         banks: dict[int, list[int]] = defaultdict(list)
-        for cost, i in sorted((-log_prob, i) for i, log_prob in enumerate(sums.tolist())):
-            k, token = pairs[i]
-            n = self.n_lacking(texts[k] + chr(token))
-            if cost < math.inf and (n == 0 if token == EOS else len(texts[k]) + 1 + n < limit):
-                banks[n].append(i)
-        chosen = [i for turn in zip_longest(*(banks[n] for n in sorted(banks))) for i in turn if i is not None]
-        n_live = accumulate(pairs[i][1] != EOS for i in chosen)
-        chosen = [i for i, n in zip(chosen, n_live, strict=True) if n <= beam]
-        for field, values in zip(found, (sums, beams, tokens, added), strict=True):
-            field[row, : len(chosen)] = values[chosen]
-        found.log_prob[row, len(chosen) :] = -math.inf
+        for i in sorted(range(len(continuations)), key=lambda i: -log_probs[i]):
+            beam, token = continuations[i]
+            hypothesis = hypotheses[beam] + chr(token)
+            n_lacking = self.n_lacking(hypothesis)
+            fits = n_lacking == 0 if token == EOS else len(hypothesis) + n_lacking < limit
+            if fits and log_probs[i] > -math.inf:
+                banks[n_lacking].append(i)
+        # 2. The best of each bank, then the second best of each, and so on.
+        taken: list[int] = []
+        n_live = 0
+        for turn in zip_longest(*(banks[n_lacking] for n_lacking in sorted(banks))):
+            for i in turn:
+                if i is None:
+                    continue
+                n_live += continuations[i].token != EOS
+                if n_live > n_beams:
+                    return taken
+                taken.append(i)
+        return taken
+
+
+def as_string(token_ids: Sequence[int]) -> str:
+    """Return a string with one character per token id."""
+    return "".join(map(chr, token_ids))
 
 
 NO_TERMS = Constraint()

@@ -1,16 +1,15 @@
-"""Search options, search results, and the protocol of an engine. Imports no torch."""
+"""Search options, requests and results of a search, and the protocol of an engine."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, ValidationError
 
 from nmt.config import LARGEST, SearchSettings, described
-from nmt.decode.constraints import NO_TERMS, Constraint
 from nmt.errors import ConfigError
 
 
@@ -25,7 +24,6 @@ class SearchOptions(SearchSettings):
     top_k: int = Field(0, ge=0, le=LARGEST, description="draw only from the k most probable tokens; 0 is all")
     top_p: float = Field(1.0, gt=0, le=1, description="draw only from the most probable tokens that reach p together")
     seed: int = Field(1, ge=0, lt=2**31, description="of random draws")
-    glossary: dict[str, str] = Field({}, description="target terms that the translations of source terms contain")
     scores: bool = Field(True, description="compute scores and log-probabilities, which may take an engine more time")
 
     def __init__(self, **values: Any) -> None:
@@ -38,9 +36,9 @@ class SearchOptions(SearchSettings):
             message = f"n_best is {self.n_best}, but there are {self.beam} hypotheses"
             raise ConfigError(message, hint=f"add --beam {self.n_best}")
 
-    def changed(self, **changes: Any) -> "SearchOptions":
+    def changed(self, **changes: Any) -> Self:
         """Return a copy with some options changed; all options are checked together."""
-        return SearchOptions(**{**self.model_dump(), **changes})
+        return type(self)(**{**self.model_dump(), **changes})
 
     def limit(self, source_length: int, prefix_length: int = 0, model_limit: int = LARGEST) -> int:
         """Maximum target tokens for a source of S tokens, ⌈aS⌉ + b; EOS counts on both sides.
@@ -65,16 +63,22 @@ def _message(fault: Mapping[str, Any]) -> str:
     return f"no search option '{name}'" if fault["type"] == "extra_forbidden" else f"{name}: {described(fault)}"
 
 
+class Terms(NamedTuple):
+    """Terms that a translation must contain, see `nmt.decode.constraints`."""
+
+    token_ids: Sequence[Sequence[int]]  # of each term, as often as it is required
+    inside_words: Collection[int] = ()  # tokens that continue a word: none of them may follow a term
+
+
 # Dataclasses that are created for every line are not frozen: creating a frozen one takes three times as long.
 @dataclass
-class Segment:
-    """A sequence to translate: a source line, or part of a long one."""
+class SearchRequest:
+    """A source sequence to translate: a sentence, or a part of one that is too long for the model."""
 
     tokens: list[int]  # source ids without EOS, not empty
     prefix: Sequence[int] = ()  # target ids that the translation begins with
-    place: tuple[int, ...] = ()  # line and number within the line, from which `seed_of` makes the seed of sampling
-    style: Callable[[str], str] = str  # puts the translation of a headline into capitals or title case
-    constraint: Constraint = NO_TERMS  # terms that the translation contains; for the torch engine only
+    place: tuple[int, ...] = ()  # numbers of line, sentence and part, from which `seed_of` makes the seed of sampling
+    terms: Terms | None = None  # for the torch engine only
 
 
 @dataclass
@@ -92,8 +96,15 @@ class Hypothesis:
         return sum(self.log_probs, 0.0)
 
 
-NBest = list[Hypothesis]  # the hypotheses of one segment, best first
-WatchStep = Callable[[dict[int, list[int]]], None]  # takes {segment index: tokens of its best hypothesis so far}
+NBest = list[Hypothesis]  # the hypotheses of one request, best first
+WatchStep = Callable[[dict[int, list[int]]], None]  # takes {index of a request: tokens of its best hypothesis so far}
+
+
+class RunningSearch(Protocol):
+    """A search that an engine has started."""
+
+    def result(self) -> list[NBest]:
+        """Wait for the search; return at most `n_best` hypotheses of each request, none if the output is NaN."""
 
 
 class Engine(Protocol):
@@ -108,11 +119,11 @@ class Engine(Protocol):
         """Return the torch engine with the same model. Raises ConfigError, which names the need, if there is none."""
 
     def start(
-        self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
-    ) -> Callable[[], list[NBest]]:
-        """Start to search; return a function that finishes, and returns at most `n_best` hypotheses of each segment.
+        self, requests: Sequence[SearchRequest], options: SearchOptions, *, batch_size: int, watch: WatchStep | None
+    ) -> RunningSearch:
+        """Start to search.
 
-        At most `batch_size` segments are decoded together. `watch` is called after every step of a search, unless the
+        At most `batch_size` requests are decoded together. `watch` is called after every step of a search, unless the
         engine has no access to the steps. Without `options.scores`, there may be no log-probabilities and score 0.
         """
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import LARGEST
-from nmt.decode.constraints import NO_TERMS, Constraint
+from nmt.decode.constraints import NO_TERMS, Constraint, Continuation, as_string
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.sampling import Sampler
 from nmt.text import BOS, EOS, PAD
@@ -57,7 +57,7 @@ class Beams(NamedTuple):
 class Candidates(NamedTuple):
     """C continuations of the live hypotheses of each sentence; all fields are (B, C).
 
-    The best is first; in sampling, the order is that of the live hypotheses; with terms, that of `Constraint.choose`.
+    The best is first; in sampling, the order is that of the live hypotheses; with terms, that of `Constraint.by_banks`.
     """
 
     log_prob: Tensor
@@ -122,7 +122,8 @@ def search(
         else:
             candidates = _best_continuations(log_probs, live.log_prob.to(log_probs), 2 * options.beam)
         for row, s in enumerate(sentences):
-            constraints[s].choose(candidates, log_probs, live, row, max_lengths[s], options.beam)
+            if constraints[s].terms:
+                _allocate_beams(constraints[s], candidates, log_probs, live, row, max_lengths[s], options.beam)
         for row, hypothesis in _ended(candidates, live, is_cut, options, length):
             finished[sentences[row]].append(hypothesis)
         live, parent_beams = _continue(candidates, live, options)
@@ -195,6 +196,31 @@ def _best_continuations(log_probs: Tensor, live: Tensor, n: int) -> Candidates:
     sums = (live[..., None] + log_probs).flatten(1)  # (B, K*V)
     best, index = sums.topk(min(n, sums.size(1)))  # (B, n)
     return Candidates(best, index // n_vocab, index % n_vocab, log_probs.flatten(1).gather(1, index))
+
+
+def _allocate_beams(
+    constraint: Constraint, candidates: Candidates, log_probs: Tensor, live: Beams, row: int, limit: int, n_beams: int
+) -> None:
+    """Replace the candidates of a batch row by those that the beams take with terms, in place."""
+    hypotheses = [as_string(tokens) for tokens in live.tokens[row].tolist()]
+    # 1. A hypothesis that lacks a term must not end.
+    incomplete = [beam for beam, hypothesis in enumerate(hypotheses) if constraint.n_lacking(hypothesis)]
+    log_probs[row, incomplete, EOS] = -math.inf
+    # 2. To the best candidates of all beams, add the best token of each beam, and those that terms need.
+    continuations = constraint.useful_continuations(hypotheses)
+    best_tokens = log_probs[row].argmax(-1).tolist()
+    continuations.update(Continuation(beam, token) for beam, token in enumerate(best_tokens))
+    best_of_all = zip(candidates.parent_beams[row].tolist(), candidates.tokens[row].tolist(), strict=True)
+    continuations.update(Continuation(beam, token) for beam, token in best_of_all)
+    # 3. Choose among them by banks.
+    ordered = sorted(continuations)
+    beams, tokens = live.tokens.new_tensor(ordered).T
+    token_log_probs = log_probs[row, beams, tokens]
+    sums = live.log_prob[row, beams] + token_log_probs
+    taken = constraint.by_banks(hypotheses, ordered, sums.tolist(), limit, n_beams)
+    for field, values in zip(candidates, (sums, beams, tokens, token_log_probs), strict=True):
+        field[row, : len(taken)] = values[taken]
+    candidates.log_prob[row, len(taken) :] = -math.inf
 
 
 def _ended(

@@ -31,8 +31,8 @@ from nmt.model.transformer import Transformer
 from nmt.seeds import seed_of
 from nmt.text import BOS, EOS, PAD
 from nmt.text.lines import one_line
-from nmt.translate.segments import Line, split
-from nmt.translate.translator import Translator, load
+from nmt.translate.loading import load
+from nmt.translate.translator import Translator
 
 N_ALTERNATIVES = 5
 N_PADDING = 3  # padding tokens in the figure of the padding mask
@@ -218,12 +218,16 @@ class Sentence:
         self.options, self.prefix = translator.with_options(**options), translator.encode_prefix(prefix)
         self.model, self.check = single_model(translator), check
         longest = translator.config.data.max_length
-        (segments,) = split([Line(1, text)], translator.tokenizers.source, longest)
-        if len(segments) != 1:
-            reason = f"is too long: the model takes {longest} pieces" if segments else "is blank"
-            raise InputError(f"the sentence {reason}", hint="give one sentence")
-        self.seed = seed_of(*segments[0].place)
-        self.src = torch.tensor([[*segments[0].tokens, EOS]], device=self.model.device)
+        requests = translator.requests_of(text, self.options)
+        if not requests:
+            raise InputError("the sentence is blank", hint="give one sentence")
+        n_sentences = len({request.place[1] for request in requests})
+        if n_sentences > 1:
+            raise InputError(f"the text has {n_sentences} sentences", hint="give one sentence")
+        if len(requests) > 1:
+            raise InputError(f"the sentence is too long: the model takes {longest} pieces", hint="give a shorter one")
+        self.seed = seed_of(*requests[0].place)
+        self.src = torch.tensor([[*requests[0].tokens, EOS]], device=self.model.device)
 
     def search(self, options: SearchOptions) -> tuple[list[Hypothesis], list[TraceStep]]:
         """Return the n-best hypotheses and the search steps, as in `nmt translate` but without `torch.jit.trace`."""

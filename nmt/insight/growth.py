@@ -14,7 +14,7 @@ from nmt.insight.curves import read_figures
 from nmt.insight.explain import Sentence, described
 from nmt.insight.heads import HeadSummary, attention_summary
 from nmt.run.directory import RunDirectory
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from nmt.errors import DataError, InputError
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import Batch, pair_batches
-from nmt.translate.translator import Translator, load
+from nmt.translate.loading import load
+from nmt.translate.translator import Translator
 
 
 @dataclass(frozen=True)

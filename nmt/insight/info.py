@@ -18,7 +18,7 @@ from nmt.run.checkpoint import read_checkpoint, shapes_of
 from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.corpora import all_corpora, corpus_paths
-from nmt.translate.translator import is_export, needs_torch
+from nmt.translate.loading import is_export, needs_torch
 
 BLOCKS = {"embedding": "embeddings", "look": "attention", "projection": "output"}  # last part of a name: its block
 

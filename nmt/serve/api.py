@@ -13,9 +13,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.exceptions import HTTPException
 
 from nmt.config import base_language
-from nmt.decode.options import SearchOptions
 from nmt.documents.html import HTML
-from nmt.documents.markup import sentences_of
+from nmt.documents.markup import Segment
 from nmt.errors import NmtError
 from nmt.insight.pages import content_security_policy, plain
 from nmt.serve import schema
@@ -23,11 +22,12 @@ from nmt.serve.batcher import Batcher
 from nmt.serve.guard import Limits
 from nmt.serve.models import LoadedModel
 from nmt.serve.served_models import ServedModel, ServedModels, as_list, name_of
-from nmt.serve.turns import Check, in_parts
+from nmt.serve.turns import Check
 from nmt.translate.confidence import confidence_of, words_of
-from nmt.translate.segments import Line, Translation
-from nmt.translate.tags import MarkupTranslator
+from nmt.translate.markup import units_of, written
+from nmt.translate.options import TranslationOptions
 from nmt.translate.translator import Translator
+from nmt.translate.units import Translation, Unit
 
 Result = TypeVar("Result")
 
@@ -69,17 +69,24 @@ class Api:
         if self.keys and not any(matches):
             raise HTTPException(403, "the API key is missing or wrong")
 
-    def lines_of(self, texts: Sequence[str], prefix: Sequence[int] = ()) -> list[Line]:
+    def lines_of(self, texts: Sequence[str], prefix: Sequence[int] = ()) -> list[Unit]:
         """Return the lines of all texts, numbered from 1. Raises HTTPException 413 if they are beyond the limits."""
         lines = [line for text in texts for line in split_lines(text)]
-        n_characters, n_lines = sum(map(len, texts)), len(lines)
-        counts = (n_characters, self.limits.n_characters, "characters"), (n_lines, self.limits.n_lines, "lines")
+        self.check_limits(lines)
+        if prefix and len(lines) != 1:
+            raise HTTPException(400, "prefix: is for a single line")
+        return [Unit(number, line, prefix) for number, line in enumerate(lines, 1)]
+
+    def check_limits(self, lines: Sequence[str]) -> None:
+        """Raise HTTPException 413 if a request has too many characters or lines."""
+        n_characters = sum(len(line) for line in lines)
+        counts = [
+            (n_characters, self.limits.n_characters, "characters"),
+            (len(lines), self.limits.n_lines, "lines"),
+        ]
         for n, limit, what in counts:
             if n > limit:
                 raise HTTPException(413, f"the text has {n:,} {what}, a request may have {limit:,}")
-        if prefix and n_lines != 1:
-            raise HTTPException(400, "prefix: is for a single line")
-        return [Line(number, line, prefix) for number, line in enumerate(lines, 1)]
 
     async def answer(self, future: asyncio.Future[Result]) -> Result:
         """Wait for a model's result. Raises HTTPException 504 if it takes longer than `Limits.answer_s`."""
@@ -134,27 +141,35 @@ class Api:
             detectedLanguage=answered if body.source == "auto" else None,
         )
 
-    async def translated(self, model: ServedModel, lines: Sequence[Line], options: SearchOptions) -> list[Translation]:
-        found = await self.answer(model.batcher.translate(model.translator, lines, options))
+    async def translated(
+        self, model: ServedModel, units: Sequence[Unit], options: TranslationOptions
+    ) -> list[Translation]:
+        found = await self.answer(model.batcher.translate(model.translator, units, options))
         self.count(found)
         return found
 
     async def translated_html(
-        self, model: ServedModel, texts: Sequence[str], options: SearchOptions
+        self, model: ServedModel, texts: Sequence[str], options: TranslationOptions
     ) -> list[list[str]]:
         """Return for each piece of HTML its translations, best first."""
+        # 1. Read the units of all texts.
         documents = await asyncio.to_thread(lambda: [HTML.parse(text) for text in texts])
-        lines = self.lines_of([text for parts in documents for text in sentences_of(parts)])
-        found = iter(await self.translated(model, lines, options) if lines else [])
-        n_bests = [variants([next(found) for _ in sentences_of(parts)], options.n_best) for parts in documents]
-        copies = [parts for parts, n_best in zip(documents, n_bests, strict=True) for _ in n_best]
-        chosen = [sentence for n_best in n_bests for sentences in n_best for sentence in sentences]
-
-        def write(check: Check) -> list[str]:
-            return MarkupTranslator(in_parts(model.translator, check), HTML).written(copies, chosen)
-
-        written = iter(await self.answer(model.batcher.call(write)))
-        return [[next(written) for _ in n_best] for n_best in n_bests]
+        units: list[Unit] = []
+        for number, parts in enumerate(documents, 1):
+            units += units_of(parts, HTML, number)
+        self.check_limits([unit.text for unit in units])
+        # 2. Translate them together.
+        translations = await self.translated(model, units, options) if units else []
+        # 3. Write each text with the best hypotheses of all its units, with the second best, and so on.
+        n_bests = []
+        start = 0
+        for parts in documents:
+            end = start + sum(isinstance(part, Segment) for part in parts)
+            of_text = translations[start:end]
+            start = end
+            n_variants = min(options.n_best, max((len(unit.hypotheses) for unit in of_text), default=1))
+            n_bests.append([written(parts, of_text, rank) for rank in range(n_variants)])
+        return n_bests
 
     async def detect(self, request: Request, body: schema.DetectRequest) -> list[schema.DetectedLanguage]:
         """Which of the source languages a text is in, the most probable first; takes forms too."""
@@ -201,7 +216,7 @@ class Api:
             translations=[schema.LineAnswer.model_validate(found, from_attributes=True) for found in translations],
         )
 
-    def stream(self, model: ServedModel, lines: list[Line], options: SearchOptions) -> AsyncIterator[str]:
+    def stream(self, model: ServedModel, lines: list[Unit], options: TranslationOptions) -> AsyncIterator[str]:
         """Return the server-sent events of a translation.
 
         The request is queued at once, so that a full queue raises before the response starts.

@@ -21,11 +21,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeVar
 
-from nmt.decode.options import Engine, SearchOptions
+from nmt.decode.options import Engine
 from nmt.errors import NmtError
 from nmt.serve.turns import AbandonedError, Check, LongJob, in_parts
-from nmt.translate.segments import Line, Translation
+from nmt.translate.options import TranslationOptions
 from nmt.translate.translator import Translator
+from nmt.translate.units import Translation, Unit
 
 log = logging.getLogger("nmt")
 
@@ -52,8 +53,8 @@ class ShortJob:
 
     done: asyncio.Future[Any]
     translator: Translator
-    lines: Sequence[Line]
-    options: SearchOptions
+    lines: Sequence[Unit]
+    options: TranslationOptions
     show: ShowLine | None = None
 
     @property
@@ -93,7 +94,7 @@ class Batcher:
         self.turn_s = 0.0  # how long the last turn of a long job took
 
     def translate(
-        self, translator: Translator, lines: Sequence[Line], options: SearchOptions, show: ShowLine | None = None
+        self, translator: Translator, lines: Sequence[Unit], options: TranslationOptions, show: ShowLine | None = None
     ) -> asyncio.Future[list[Translation]]:
         """Queue lines for translation; canceling the future abandons them.
 
@@ -227,11 +228,15 @@ class Batcher:
         lines = [line for job in jobs for line in job.lines]
         starts = list(accumulate((len(job.lines) for job in jobs), initial=0))
 
-        def watch(text_of: Callable[[int], str]) -> None:
+        def watch(texts_so_far: Callable[[], list[str]]) -> None:
             check()
+            if not any(job.show for job in jobs):
+                return
+            texts = texts_so_far()
             for job, start in zip(jobs, starts, strict=False):
-                for i in range(len(job.lines) if job.show else 0):
-                    loop.call_soon_threadsafe(job.show, i, text_of(start + i))  # type: ignore[arg-type]
+                if job.show:
+                    for i in range(len(job.lines)):
+                        loop.call_soon_threadsafe(job.show, i, texts[start + i])
 
         self.on_batch(len(lines))
         batch_size = translator.config.decode.batch_size
@@ -239,7 +244,7 @@ class Batcher:
         search = translator.start(lines, options, batch_size, watch if is_watched else None)
 
         def finish() -> list[list[Translation]]:
-            found = search()
+            found = search.result()
             return [found[start : start + len(job.lines)] for job, start in zip(jobs, starts, strict=False)]
 
         return finish

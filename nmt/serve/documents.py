@@ -73,7 +73,7 @@ class Documents:
                 window=self.api.limits.n_lines,
                 options=options,
             )
-            for _ in document.sentences():
+            for _ in document.translations():
                 check()
             return document.content()
 

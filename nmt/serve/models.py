@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from nmt.errors import ModelError, NmtError, OutputError, os_errors_as
 from nmt.files import TEMP_MARK, hash_file, is_running
 from nmt.run.header import read_header
-from nmt.translate.translator import Translator, is_export, model_file
+from nmt.translate.loading import is_export, model_file
+from nmt.translate.translator import Translator
 
 if TYPE_CHECKING:
     from nmt.serve.api import Api

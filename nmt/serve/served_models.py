@@ -10,11 +10,11 @@ from starlette.exceptions import HTTPException
 
 from nmt.config import base_language, language
 from nmt.corpus import language as identification
-from nmt.decode.options import SearchOptions
 from nmt.errors import InputError
 from nmt.serve import schema
 from nmt.serve.batcher import Batcher
 from nmt.serve.models import LoadedModel
+from nmt.translate.options import TranslationOptions
 from nmt.translate.translator import Translator
 
 UNKNOWN_LANGUAGE = "und"  # BCP 47's code for undetermined
@@ -30,9 +30,9 @@ class ServedModel:
         self.source = language(translator.config.data, "source") or UNKNOWN_LANGUAGE
         self.target = language(translator.config.data, "target") or UNKNOWN_LANGUAGE
 
-    def options(self, given: schema.Search) -> SearchOptions:
+    def options(self, given: schema.Search) -> TranslationOptions:
         """Return the search options of a request. Raises ConfigError if they are inconsistent."""
-        values = given.model_dump(include=set(SearchOptions.model_fields), exclude_none=True)
+        values = given.model_dump(include=set(TranslationOptions.model_fields), exclude_none=True)
         if values.get("sample") and "beam" not in values:
             values["beam"] = values.get("n_best", 1)
         return self.translator.with_options(**values)

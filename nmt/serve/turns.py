@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.decode.options import Engine, NBest, SearchOptions, Segment, WatchStep
+from nmt.decode.options import Engine, NBest, RunningSearch, SearchOptions, SearchRequest, WatchStep
 from nmt.documents.markup import between_segments
 from nmt.translate.translator import Translator
 
@@ -123,32 +123,31 @@ class EngineInParts:
         return EngineInParts(self.engine.torch_engine(needed_for), self.check)
 
     def start(
-        self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
-    ) -> Callable[[], list[NBest]]:
-        """The whole search runs in the returned function. A search that is watched is checked in each step."""
-
-        def search(part: Sequence[int]) -> list[NBest]:
-            chosen = [segments[i] for i in part]
-            return self.engine.start(chosen, options, batch_size=batch_size, watch=watch)()
-
-        lengths = [len(segment.tokens) for segment in segments]
+        self,
+        requests: Sequence[SearchRequest],
+        options: SearchOptions,
+        *,
+        batch_size: int,
+        watch: WatchStep | None = None,
+    ) -> RunningSearch:
+        """The whole search runs in `result`. A search that is watched is checked in each step."""
         if watch:
-            return lambda: search(range(len(segments)))
-        return lambda: self._in_parts("search", lengths, search)
+            return self.engine.start(requests, options, batch_size=batch_size, watch=watch)
+        return SearchInParts(self, requests, options, batch_size)
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         def score(part: Sequence[int]) -> list[list[float]]:
             return self.engine.score([source[i] for i in part], [target[i] for i in part])
 
-        return self._in_parts("score", lengths_of(source, target), score)
+        return self.in_parts("score", lengths_of(source, target), score)
 
     def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
         def attention(part: Sequence[int]) -> list[NDArray[np.float32]]:
             return self.engine.attention([source[i] for i in part], [target[i] for i in part])
 
-        return self._in_parts("attention", lengths_of(source, target), attention)
+        return self.in_parts("attention", lengths_of(source, target), attention)
 
-    def _in_parts(self, kind: str, lengths: Sequence[int], work: Callable[[Sequence[int]], list[Item]]) -> list[Item]:
+    def in_parts(self, kind: str, lengths: Sequence[int], work: Callable[[Sequence[int]], list[Item]]) -> list[Item]:
         """Return what `work` returns for all indices, in order; `lengths` are the tokens of each."""
         results: dict[int, Item] = {}
         # Items of similar length share a part, because they share batches. The longest come first.
@@ -164,6 +163,26 @@ class EngineInParts:
             self.tokens_per_s[kind] = n_tokens / max(time.monotonic() - started, 1e-4)
             self.check()
         return [results[i] for i in range(len(lengths))]
+
+
+@dataclass
+class SearchInParts:
+    """A search that runs in `result`, in parts."""
+
+    engine: EngineInParts
+    requests: Sequence[SearchRequest]
+    options: SearchOptions
+    batch_size: int
+
+    def result(self) -> list[NBest]:
+        lengths = [len(request.tokens) for request in self.requests]
+        return self.engine.in_parts("search", lengths, self.search)
+
+    def search(self, part: Sequence[int]) -> list[NBest]:
+        """Search for translations of the requests with these indices."""
+        requests = [self.requests[i] for i in part]
+        engine = self.engine.engine
+        return engine.start(requests, self.options, batch_size=self.batch_size, watch=None).result()
 
 
 def lengths_of(source: Sequence[list[int]], target: Sequence[list[int]]) -> list[int]:

@@ -4,14 +4,48 @@ import re
 
 from nmt.text.lines import Span
 
-# A sentence ends at a mark after a word of three letters or more, which few abbreviations have. See `sentence_spans`.
-SENTENCE_END = re.compile(r"(?<=\w{3}[.!?…])[\"”’»)\]]*(\s+)(?=[^\s\w]*(\w))|(?<=[。！？])()(?=([^。！？”’」』）\s]))")
+# A mark after a word, closing quotes, white space, and the first letter or digit of the next sentence; in Chinese and
+# Japanese, the mark alone. Each word and each row of marks is matched once, so that the time is linear.
+MARKS = ".!?…؟۔।॥።"
+SENTENCE_END = re.compile(
+    rf"""(?:(?<!\w)(?P<word>\w++)|(?<![\w{MARKS}]))(?P<mark>[{MARKS}]++)["”’»)\]]*+(?P<space>\s++)(?=[^\s\w]*+(?P<next>\w))"""
+    r"|(?<![。！？])[。！？]++(?P<no_space>\s*+)(?=[^\s。！？”’」』）])"
+)
+# Abbreviations of three letters or more, and shorter ones that a sentence may begin with.
+_ABBREVIATIONS = """
+Abb Bd bzw Capt Col Corp Dr Fig Fr Gen Hr Inc Jr Lt Ltd Mr Mrs Ms Mt Nr Prof Rev Sen Sgt Sr St Str usw vgl Vol
+"""
+ABBREVIATIONS = frozenset(_ABBREVIATIONS.split())
+LEAST_LETTERS = 3  # of a word that a full stop may follow; most shorter ones are abbreviations
 
 
 def sentence_spans(text: str) -> list[Span]:
-    """The span of each sentence of a text, without the white space between them.
+    """Return the span of each sentence of a text, without the white space between them.
 
-    No sentence begins with a lower-case letter: such a mark belongs to an abbreviation.
+    A text without a sentence end is one sentence. No sentence begins with a lower-case letter: there, the mark belongs
+    to an abbreviation.
     """
-    ends = [found.span(1 if found[2] else 3) for found in SENTENCE_END.finditer(text) if not (found[2] or "").islower()]
-    return list(zip([0, *(end for _, end in ends)], [*(start for start, _ in ends), len(text)], strict=True))
+    spans = []
+    start = 0
+    for match in SENTENCE_END.finditer(text):
+        space = "space" if match["mark"] else "no_space"
+        if match["mark"] and not ends_sentence(match, start):
+            continue
+        spans.append((start, match.start(space)))
+        start = match.end(space)
+    spans.append((start, len(text)))
+    return spans
+
+
+def ends_sentence(match: re.Match[str], start: int) -> bool:
+    """Return whether a match of `SENTENCE_END` ends the sentence that began at `start`."""
+    word = match["word"] or ""
+    if match["next"].islower():
+        return False
+    if match["mark"] != "." or not word:
+        return True
+    if word in ABBREVIATIONS:
+        return False
+    # "Ja." is a sentence; "z. B." and "J. Smith" are not.
+    is_whole_sentence = match.start("word") == start and word.istitle() and len(word) == LEAST_LETTERS - 1
+    return len(word) >= LEAST_LETTERS or is_whole_sentence

@@ -21,8 +21,8 @@ from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.step import batch_loss
 from nmt.translate.confidence import Calibration, samples_of
-from nmt.translate.segments import Line
 from nmt.translate.translator import Translator
+from nmt.translate.units import Unit
 
 log = logging.getLogger("nmt")
 
@@ -79,8 +79,9 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
     references = [pair.target for pair in dev]
 
     # Translate this rank's share, then gather what all ranks have.
-    lines = [Line(number, source) for number, source in enumerate(mine(sources), 1)]  # with their context, if any
-    translations = translator.start(lines, translator.with_options(beam=1), config.decode.batch_size)()
+    units = [Unit(number, source) for number, source in enumerate(mine(sources), 1)]
+    options = translator.with_options(beam=1, whole_lines=True)
+    translations = translator.start(units, options, config.decode.batch_size).result()
     hypotheses = gather_items([translation.text for translation in translations])
     own_samples = []
     for translation, reference in zip(translations, mine(references), strict=True):

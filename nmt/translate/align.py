@@ -1,4 +1,4 @@
-"""Which words became which: word alignments from cross-attention. Imports no torch.
+"""Which words became which: word alignments from cross-attention.
 
 The weights between the pieces of a pair, one matrix from the engine, are summed over the pieces of each pair of words.
 Words that are spelled alike get more. The sums are normalized over source words and over target words, and both
@@ -10,16 +10,17 @@ For markup, attention is multiplied by what each target token loses without a so
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count, islice
-from typing import Any
+from dataclasses import dataclass
+from itertools import count, islice, product
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.decode.options import Engine
 from nmt.text.capitals import as_read
-from nmt.text.tokenizer import Tokenizer
+from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.text.words import WordText, bare_span, likeness
-from nmt.translate.translator import Translator
 
 log = logging.getLogger("nmt")
 
@@ -36,76 +37,117 @@ Shares = dict[int, float]  # of a target word: index of a source word -> p(sourc
 WordPair = tuple[WordText, WordText]  # source and target
 
 
-def align(translator: Translator, pairs: Iterable[WordPair], numbers: Iterable[int] | None = None) -> Iterator[Links]:
+class EncodedWords(NamedTuple):
+    """A text as token ids."""
+
+    tokens: list[int]
+    shares: Matrix  # (tokens, words): the share of each token that belongs to each word
+
+
+@dataclass
+class WordAlignment:
+    """The alignment of a pair for markup."""
+
+    links: Links
+    shares: list[Shares]  # of each target word
+
+
+def align(
+    engine: Engine, tokenizers: Tokenizers, pairs: Iterable[WordPair], numbers: Iterable[int] | None = None
+) -> Iterator[Links]:
     """Align a stream of pairs, in order; see `score_window`."""
-    stream, numbers = iter(pairs), iter(numbers or count(1))
-    while window := list(islice(stream, WINDOW)):
-        yield from map(links, score_window(translator, window, list(islice(numbers, len(window)))))
+    pairs, numbers = iter(pairs), iter(numbers or count(1))
+    while window := list(islice(pairs, WINDOW)):
+        for scores in score_window(engine, tokenizers, window, list(islice(numbers, len(window)))):
+            yield links(scores)
 
 
-def align_for_markup(translator: Translator, pairs: Sequence[WordPair]) -> list[tuple[Links, list[Shares]]]:
-    """Return the links of each pair and the shares of each target word. Slower and more accurate than `align`."""
-    found = []
+def align_for_markup(engine: Engine, tokenizers: Tokenizers, pairs: Sequence[WordPair]) -> list[WordAlignment]:
+    """Align pairs, with the shares of each target word. Slower and more accurate than `align`."""
+    alignments = []
     for start in range(0, len(pairs), LOSS_WINDOW):
         window = pairs[start : start + LOSS_WINDOW]
-        for scores in score_window(translator, window, range(start + 1, len(pairs) + 1), with_losses=True):
-            of_words = normalized(scores, 0).T.round(SHARE_DIGITS).tolist()
-            shares = [{s: share for s, share in enumerate(of_word) if share > MIN_SHARE} for of_word in of_words]
-            found.append((links(scores), shares))
-    return found
+        numbers = range(start + 1, len(pairs) + 1)
+        for scores in score_window(engine, tokenizers, window, numbers, with_losses=True):
+            alignments.append(WordAlignment(links(scores), shares_of_words(scores)))
+    return alignments
+
+
+def shares_of_words(scores: Matrix) -> list[Shares]:
+    """Return p(source word | target word) of each target word, given `word_scores`; small values are left out."""
+    shares = normalized(scores, 0).T.round(SHARE_DIGITS).tolist()  # (target words, source words)
+    return [{s: share for s, share in enumerate(of_word) if share > MIN_SHARE} for of_word in shares]
 
 
 def score_window(
-    translator: Translator, pairs: Sequence[WordPair], numbers: Sequence[int] = (), *, with_losses: bool = False
+    engine: Engine,
+    tokenizers: Tokenizers,
+    pairs: Sequence[WordPair],
+    numbers: Sequence[int],
+    *,
+    with_losses: bool = False,
 ) -> list[Matrix]:
     """Return the `word_scores` of each pair; empty if a side is blank, or, after a warning, too long for the model.
 
     `numbers` are the line numbers of the pairs, for the warnings. Raises InputError if the model has no attention.
     """
-    limit = translator.engine.max_length - 1
-    sides: dict[int, list[tuple[list[int], Matrix]]] = {}  # index of a pair -> `encoded` source and target
-    for i, pair in enumerate(pairs):
-        texts = list(zip(pair, translator.tokenizers, strict=True))
-        if any(len(tokenizer.encode(as_read(side.text, tokenizer)[0])) > limit for side, tokenizer in texts):
+    limit = engine.max_length - 1
+    encoded_pairs: dict[int, tuple[EncodedWords, EncodedWords]] = {}  # by the index of the pair
+    for i, (source, target) in enumerate(pairs):
+        if not source.spans or not target.spans:
+            continue
+        n_source = len(tokenizers.source.encode(as_read(source.text, tokenizers.source)[0]))
+        n_target = len(tokenizers.target.encode(as_read(target.text, tokenizers.target)[0]))
+        if max(n_source, n_target) > limit:  # before `encoded`, whose matrix of a long text needs much memory
             message = "line %d is not aligned: a side has more than the %d pieces that the model takes"
-            log.warning(message, numbers[i] if numbers else i + 1, limit)
-        elif all(side.spans for side in pair):
-            sides[i] = [encoded(side, tokenizer) for side, tokenizer in texts]
-    src, tgt = ([of_pair[side][0] for of_pair in sides.values()] for side in (0, 1))
-    losses = losses_without(translator, list(sides.values())) if with_losses else [1.0] * len(sides)
+            log.warning(message, numbers[i], limit)
+            continue
+        encoded_pairs[i] = encoded(source, tokenizers.source), encoded(target, tokenizers.target)
+    sources = [source.tokens for source, _ in encoded_pairs.values()]
+    targets = [target.tokens for _, target in encoded_pairs.values()]
+    attention = engine.attention(sources, targets)
+    losses: list[Matrix | float] = [1.0] * len(encoded_pairs)
+    if with_losses:
+        losses = list(losses_without(engine, list(encoded_pairs.values())))
     scores: list[Matrix] = [np.zeros((0, 0), np.float32) for _ in pairs]
-    for i, weights, loss in zip(sides, translator.engine.attention(src, tgt), losses, strict=True):
-        scores[i] = word_scores(weights, sides[i][0][1], sides[i][1][1], likeness(*pairs[i]), loss)
+    for (i, (source_side, target_side)), weights, loss in zip(encoded_pairs.items(), attention, losses, strict=True):
+        scores[i] = word_scores(weights, source_side.shares, target_side.shares, likeness(*pairs[i]), loss)
     return scores
 
 
-def losses_without(
-    translator: Translator, sides: Sequence[Sequence[tuple[list[int], Matrix]]]
-) -> Iterator[Matrix | float]:
+def losses_without(engine: Engine, pairs: Sequence[tuple[EncodedWords, EncodedWords]]) -> Iterator[Matrix | float]:
     """Yield the log-probability that each target token loses without each source word: (source words, T), at least 0.
 
-    From Li et al. 2019, "On the word alignment from neural machine translation". `sides` are `encoded`.
+    From Li et al. 2019, "On the word alignment from neural machine translation". For long sources, yields 1.
     """
+    # 1. Collect the inputs to score. Those that are equal are scored once: they lose exactly the same in every batch.
     scored: dict[tuple[tuple[int, ...], tuple[int, ...]], list[float]] = {}
-    for (tokens, words), (target, _) in sides:
-        if words.shape[1] <= MAX_DELETED:
-            # Words of one token are deleted together. Scored once, they lose exactly the same in every batch.
-            scored |= {(source, tuple(target)): [] for source in deletions(tokens, words)}
-    log_probs = translator.engine.score([[*source] for source, _ in scored], [[*target] for _, target in scored])
-    scored = dict(zip(scored, log_probs, strict=True))
-    for (tokens, words), (target, _) in sides:
-        if words.shape[1] <= MAX_DELETED:
-            rows = [scored[source, tuple(target)][: len(target)] for source in deletions(tokens, words)]
-            of_target = np.array(rows, np.float32)  # (1 + source words, T)
-            yield np.maximum(of_target[0] - of_target[1:], 0)
-        else:
+    for source, target in pairs:
+        if source.shares.shape[1] <= MAX_DELETED:
+            for tokens in deletions(source):
+                scored[tokens, tuple(target.tokens)] = []
+    # 2. Score them together.
+    sources = [list(tokens) for tokens, _ in scored]
+    targets = [list(tokens) for _, tokens in scored]
+    scored = dict(zip(scored, engine.score(sources, targets), strict=True))
+    # 3. Compare each with the whole source.
+    for source, target in pairs:
+        if source.shares.shape[1] > MAX_DELETED:
             yield 1.0
+            continue
+        rows = []
+        for tokens in deletions(source):
+            log_probs = scored[tokens, tuple(target.tokens)]
+            rows.append(log_probs[: len(target.tokens)])
+        log_prob = np.array(rows, np.float32)  # (1 + source words, T)
+        yield np.maximum(log_prob[0] - log_prob[1:], 0)
 
 
-def deletions(tokens: Sequence[int], words: Matrix) -> list[tuple[int, ...]]:
-    """The tokens of a text, then its tokens without those of each word; `words` (tokens, words) is from `encoded`."""
-    kept = [tuple(token for token, share in zip(tokens, of_word, strict=True) if not share) for of_word in words.T]
-    return [tuple(tokens), *kept]
+def deletions(source: EncodedWords) -> Iterator[tuple[int, ...]]:
+    """Yield the tokens of a text, then its tokens without those of each word."""
+    yield tuple(source.tokens)
+    for share_of_word in source.shares.T:
+        yield tuple(token for token, share in zip(source.tokens, share_of_word, strict=True) if not share)
 
 
 def word_scores(
@@ -119,17 +161,14 @@ def word_scores(
     return normalized(between, 0) * normalized(between, 1)
 
 
-def encoded(side: WordText, tokenizer: Tokenizer) -> tuple[list[int], Matrix]:
-    """Return the token ids of a text, and the share of each token that belongs to each word: (tokens, words).
-
-    The punctuation around a word is not part of it.
-    """
+def encoded(side: WordText, tokenizer: Tokenizer) -> EncodedWords:
+    """Encode a text. The punctuation around a word is not part of it."""
     text, _ = as_read(side.text, tokenizer)
-    tokens, words = tokenizer.encode_words(text, [bare_span(side.text, span) for span in side.spans])
+    tokens, words_of_tokens = tokenizer.encode_words(text, [bare_span(side.text, span) for span in side.spans])
     shares = np.zeros((len(tokens), len(side.spans)), np.float32)
-    for t, of_token in enumerate(words):
-        shares[t, of_token] = 1 / max(len(of_token), 1)
-    return tokens, shares
+    for t, words in enumerate(words_of_tokens):
+        shares[t, words] = 1 / max(len(words), 1)
+    return EncodedWords(tokens, shares)
 
 
 def normalized(weights: Matrix, axis: int) -> Matrix:
@@ -146,18 +185,26 @@ def links(matrix: Matrix) -> Links:
     return sorted(grow_diagonal(by_target, by_source))
 
 
-def grow_diagonal(one: set[tuple[int, int]], other: set[tuple[int, int]]) -> set[tuple[int, int]]:
+def grow_diagonal(first: set[tuple[int, int]], second: set[tuple[int, int]]) -> set[tuple[int, int]]:
     """Return the intersection of two alignments, grown by adjacent links of their union that cover an unlinked word."""
-    found, candidates = one & other, sorted(one ^ other)
+    grown = first & second
+    candidates = sorted(first ^ second)
     has_grown = True
     while has_grown:
         has_grown = False
-        sources, targets = {s for s, _ in found}, {t for _, t in found}
+        sources = {s for s, _ in grown}
+        targets = {t for _, t in grown}
         for s, t in candidates:
-            is_beside = any((s + ds, t + dt) in found for ds in (-1, 0, 1) for dt in (-1, 0, 1))
-            if (s, t) not in found and is_beside and (s not in sources or t not in targets):
-                found.add((s, t))
+            covers_a_word = s not in sources or t not in targets
+            if (s, t) not in grown and covers_a_word and is_beside(s, t, grown):
+                grown.add((s, t))
                 sources.add(s)
                 targets.add(t)
                 has_grown = True
-    return found
+    return grown
+
+
+def is_beside(s: int, t: int, alignment: set[tuple[int, int]]) -> bool:
+    """Return whether an alignment has a link at (s, t) or at one of its eight neighbors."""
+    neighbors = product((s - 1, s, s + 1), (t - 1, t, t + 1))
+    return any(neighbor in alignment for neighbor in neighbors)

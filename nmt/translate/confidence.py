@@ -22,10 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.errors import InputError
+from nmt.text import EOS
 from nmt.text.lines import UNSPACED_SCRIPTS, Span
 from nmt.text.words import WordText, bare_span
-from nmt.translate.segments import TextHypothesis, Translation
 from nmt.translate.translator import Translator
+from nmt.translate.units import TextHypothesis, Translation
 
 log = logging.getLogger("nmt")
 
@@ -150,15 +151,28 @@ def piece_spans(translator: Translator, hypothesis: TextHypothesis) -> list[Span
 def coverage(translator: Translator, translation: Translation) -> float:
     """Return the attention that a source piece receives from all target pieces, at most 1; the mean over source pieces.
 
-    Returns 1 if it is unknown: the line is blank or was split into segments, or the model has no attention.
+    Returns 1 if it is unknown: the line is blank, or the model has no attention.
     """
     if not translation.source_tokens:
         return 1.0
+    targets = split_at_eos(translation.hypotheses[0].tokens)
     try:
-        (weights,) = translator.engine.attention([translation.source_tokens], [translation.hypotheses[0].tokens[:-1]])
+        attention = translator.engine.attention(translation.source_tokens, targets)
     except InputError:
         return 1.0
-    return float(np.minimum(weights.sum(0), 1).mean())
+    received = np.concatenate([weights.sum(0) for weights in attention])
+    return float(np.minimum(received, 1).mean())
+
+
+def split_at_eos(tokens: Sequence[int]) -> list[list[int]]:
+    """Return the tokens of each search request in a hypothesis, without EOS."""
+    parts: list[list[int]] = [[]]
+    for token in tokens:
+        if token == EOS:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts[:-1]
 
 
 def repeated(text: str) -> str:

@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from html import escape
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,13 @@ from nmt.documents.files import (
     unzipped,
     zipped,
 )
-from nmt.documents.markup import Format, Part, sentences_of
+from nmt.documents.markup import Format, Part, Segment
 from nmt.documents.tables import parse_csv
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 from nmt.files import atomic_writer, read_capped
-from nmt.translate.segments import Line, Translation
-from nmt.translate.tags import MarkupTranslator
+from nmt.translate.markup import units_of, written
 from nmt.translate.translator import Translator
+from nmt.translate.units import Translation, Unit
 
 log = logging.getLogger("nmt")
 TMX = """<?xml version="1.0" encoding="utf-8"?><tmx version="1.4"><header creationtool="nmt" creationtoolversion="1"
@@ -108,17 +109,17 @@ def translate_file(
     with atomic_writer(output) as file:  # opened first: if it cannot be written, fail before translating
         document = DocumentTranslation(translator, source, suffix, content, MAX_TEXT_BYTES, **arguments)
         if bilingual:
-            lines = as_pairs(translator, output, document.sentences(watch))
+            lines = as_pairs(translator, output, document.translations(watch))
             file.write("".join(f"{line}\n" for line in lines).encode())
             return
-        for _ in document.sentences(watch):
+        for _ in document.translations(watch):
             pass  # the document keeps it
         file.write(document.content())
 
 
 def as_pairs(translator: Translator, output: Path, translations: Iterable[Translation]) -> Iterator[str]:
     """The lines of a file with sentences and their translations, by its suffix: TMX 1.4 or two columns."""
-    pairs = [(translation.source, translation.text) for translation in translations]
+    pairs = list(chain.from_iterable(translation.sentence_pairs for translation in translations))
     if output.suffix.lower() == ".tsv":
         for pair in pairs:
             yield "\t".join(" ".join(text.split()) for text in pair)
@@ -132,7 +133,7 @@ def as_pairs(translator: Translator, output: Path, translations: Iterable[Transl
 
 
 class DocumentTranslation:
-    """The translation of a document: first all of its sentences, then its content.
+    """The translation of a document: first all of its units, then its content.
 
     See `between_segments` for callers with other work to do meanwhile.
     """
@@ -157,7 +158,10 @@ class DocumentTranslation:
         Raises:
             InputError: it is damaged or too large.
         """
-        self.translator, self.title, self.suffix, self.arguments = translator, title, suffix, arguments
+        self.translator = translator
+        self.title = title
+        self.suffix = suffix
+        self.arguments = arguments
         csv = Format(partial(parse_csv, column=column, title=title), str)
         self.formats = [csv] if suffix == ".csv" else FORMATS[suffix]
 
@@ -174,42 +178,46 @@ class DocumentTranslation:
             raise InputError(f"{title} has {n_bytes:,} bytes of text, over {max_text:,}", hint="split it")
         self.texts = {name: decoded(title, name, self.members[name]) for name in names}
 
-    def sentences(self, watch: Watch = lambda translations, _: translations) -> Iterator[Translation]:
-        """Translate and yield each sentence; `watch` is as in `translate_file`. Raises InputError if one is damaged."""
+    def translations(self, watch: Watch = lambda translations, _: translations) -> Iterator[Translation]:
+        """Translate and yield each unit; `watch` is as in `translate_file`. Raises InputError if one is damaged."""
         for markup in self.formats:
-            documents = []
+            # 1. Read the units of all texts.
+            documents: dict[str, list[Part]] = {}
+            units: list[Unit] = []
             for name, text in self.texts.items():
                 with damages(self.title, name):
-                    documents.append(markup.parse(text))
-
-            lines: list[Line] | list[str]
-            if self.suffix == ".txt":
-                lines = numbered_sentences(documents[0])
-            else:
-                lines = [sentence for parts in documents for sentence in sentences_of(parts)]
-            translated = []
-            if lines:
-                for translation in watch(self.translator.translate_lines(lines, **self.arguments), len(lines)):
-                    translated.append(translation.text)
+                    documents[name] = markup.parse(text)
+                units += self.units_of(documents[name], markup, len(units) + 1)
+            # 2. Translate them.
+            translations: list[Translation] = []
+            if units:
+                for translation in watch(self.translator.translate_lines(units, **self.arguments), len(units)):
+                    translations.append(translation)
                     yield translation
+            # 3. Write them. The next format reads what this one has written.
+            start = 0
+            for name, parts in documents.items():
+                end = start + sum(isinstance(part, Segment) for part in parts)
+                self.texts[name] = written(parts, translations[start:end])
+                start = end
 
-            # The next format reads what this one has written.
-            texts = MarkupTranslator(self.translator, markup).written(documents, translated)
-            self.texts = dict(zip(self.texts, texts, strict=True))
+    def units_of(self, parts: Sequence[Part], markup: Format, first: int) -> list[Unit]:
+        """Return the units of a text, numbered from `first`; those of plain text have the numbers of their lines.
+
+        So seeds and messages of plain text are those of the lines of a file.
+        """
+        units = []
+        number = first
+        for part in parts:
+            if isinstance(part, Segment):
+                units += units_of([part], markup, number)
+            if self.suffix == ".txt":
+                number += part.count("\n") if isinstance(part, str) else 0
+            else:
+                number = first + len(units)
+        return units
 
     def content(self) -> bytes:
-        """The new document, once all sentences are translated."""
+        """Return the new document, once all units are translated."""
         members = {name: text.encode() for name, text in self.texts.items()}
         return zipped(self.infos, self.members | members) if self.infos else members[""]
-
-
-def numbered_sentences(parts: Sequence[Part]) -> list[Line]:
-    """The sentences of plain text with the numbers of their lines, so that seeds and messages are those of lines."""
-    sentences, number = list[Line](), 1
-    for part in parts:
-        if isinstance(part, str):
-            number += part.count("\n")
-        else:
-            texts = sentences_of([part])
-            sentences += [Line(number, text, part=i) for i, text in enumerate(texts)]
-    return sentences

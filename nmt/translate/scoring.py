@@ -8,8 +8,8 @@ from itertools import islice
 from nmt.decode.options import SearchOptions
 from nmt.text import EOS
 from nmt.text.lines import Pair, is_blank
-from nmt.translate.segments import TextHypothesis, Translation
 from nmt.translate.translator import Translator
+from nmt.translate.units import TextHypothesis, Translation
 
 log = logging.getLogger("nmt")
 

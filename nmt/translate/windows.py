@@ -3,57 +3,109 @@
 A longer window has less padding in its batches, a shorter one takes less memory and gives its lines sooner.
 """
 
+import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
 
 from nmt.errors import InputError
 from nmt.text.lines import Pause
-from nmt.translate.segments import Line
+from nmt.translate.units import Translation, Unit
+
+log = logging.getLogger("nmt")
 
 MAX_READ_S = 1.0  # maximum time to read the other lines of a window after the first
 FIRST_LINES = 250  # lines of the first window
 TARGET_S = 5.0  # time to translate a window; on slow machines later windows are shorter
+N_NAMED = 10  # cut lines that a warning names
 
-T = TypeVar("T")
+Running = TypeVar("Running")
 
 
-def start_windows(
-    start: Callable[[list[Line]], T], lines: Iterable[str | Line | Pause], first: int, least: int, most: int
-) -> Iterator[T]:
+def windows(
+    start: Callable[[list[Unit]], Running], lines: Iterable[str | Unit | Pause], first: int, least: int, most: int
+) -> Iterator[Running]:
     """Start to translate each window, and yield what `start` returns. Later windows take about `TARGET_S`.
 
     The first window has at most `FIRST_LINES`, later ones `least` to `most` lines; none at a `Pause`.
     """
-    stream, n_lines = iter(lines), min(most, FIRST_LINES)
-    while (window := read_window(stream, first, n_lines)) is not None:
+    stream = iter(lines)
+    n_lines = min(most, FIRST_LINES)
+    while (units := read_window(stream, first, n_lines)) is not None:
         started = time.monotonic()
-        yield start(window)
-        if window:
-            lines_per_s = len(window) / max(time.monotonic() - started, 1e-3)
+        yield start(units)
+        if units:
+            lines_per_s = len(units) / max(time.monotonic() - started, 1e-3)
             n_lines = min(max(int(TARGET_S * lines_per_s), least), most)
-        first += len(window)
+        first += len(units)
 
 
-def read_window(stream: Iterator[str | Line | Pause], first: int, n_lines: int) -> list[Line] | None:
+def read_window(stream: Iterator[str | Unit | Pause], first: int, n_lines: int) -> list[Unit] | None:
     """Read at most `n_lines` lines, numbered from `first`; fewer if they arrive slowly, or at a `Pause`.
 
-    None at the end of the stream. Empty if it begins with a `Pause`.
+    Returns None at the end of the stream, an empty list if it begins with a `Pause`.
     """
-    window: list[Line] = []
+    units: list[Unit] = []
     deadline = math.inf
     for line in stream:
+        number = first + len(units)
         if isinstance(line, Pause):
-            return window
-        if isinstance(line, Line):
-            window.append(line)
+            return units
+        if isinstance(line, Unit):
+            units.append(line)
         elif isinstance(line, str):
-            window.append(Line(first + len(window), line))
+            units.append(Unit(number, line))
         else:
-            message = f"text {first + len(window)} is {line!r:.40}, not a string"
-            raise InputError(message, hint="decode bytes; leave out None")
+            raise InputError(f"text {number} is {line!r:.40}, not a string", hint="decode bytes; leave out None")
         deadline = min(deadline, time.monotonic() + MAX_READ_S)
-        if len(window) >= n_lines or time.monotonic() > deadline:
+        if len(units) >= n_lines or time.monotonic() > deadline:
             break
-    return window or None
+    return units or None
+
+
+def one_ahead(running: Iterator[Running]) -> Iterator[Running]:
+    """Yield each item after the next one has started, so that an engine in the background always has work."""
+    current = next(running, None)
+    while current is not None:
+        following = next(running, None)
+        yield current
+        current = following
+
+
+class CutLines:
+    """Notes the lines whose translations are cut off. At the end, one warning names them.
+
+    With `at_once`, because somebody waits for each line, each is named when it is noted.
+    """
+
+    def __init__(self, *, at_once: bool) -> None:
+        self.at_once = at_once
+        self.numbers: list[int] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.warn()  # also if the caller takes no more translations than it needs
+
+    def note(self, translations: Sequence[Translation]) -> None:
+        for translation in translations:
+            if translation.is_cut and translation.number not in self.numbers[-1:]:  # a line of markup has several
+                self.numbers.append(translation.number)
+        if self.at_once:
+            self.warn()
+
+    def warn(self) -> None:
+        """Log one warning that names the lines noted so far, if there are any."""
+        if not self.numbers:
+            return
+        named = ", ".join(str(number) for number in self.numbers[:N_NAMED])
+        if len(self.numbers) > N_NAMED:
+            named += f" and {len(self.numbers) - N_NAMED:,} more"
+        lines = f"line {named}" if len(self.numbers) == 1 else f"{len(self.numbers):,} lines ({named})"
+        message = "translation cut off at the length limit, before the model ended it: %s; "
+        message += "nmt translate --max-length raises it"
+        log.warning(message, lines)
+        self.numbers.clear()

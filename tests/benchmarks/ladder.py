@@ -23,7 +23,7 @@ from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import pad_source
 from nmt.text.lines import iter_lines
 from nmt.train.corpora import corpus_paths
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 # Title -> the configs of its models (rungs), and the part of the corpus on which the best is decoded in every way.
 LADDERS = {

@@ -14,7 +14,7 @@ from measure import NMT, ROOT
 
 from nmt.config import load_config, values
 from nmt.evaluate import score
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from nmt.cli import resumable
 from nmt.cli.resumable import resumed_output, rewrite
 from nmt.cli.translate import as_json, of_markup
 from nmt.errors import InputError, OutputError
-from nmt.translate.segments import Translation
 from nmt.translate.translator import Translator
+from nmt.translate.units import Translation
 
 ORIGIN = {"input": "a", "model": "b"}
 

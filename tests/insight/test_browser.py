@@ -20,7 +20,7 @@ from nmt.insight.compare import EvaluationSet
 from nmt.insight.explain import Choice, Explanation, Token, as_page, explain
 from nmt.insight.report import evaluated, read_report
 from nmt.run.directory import RunDirectory
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")  # before runs are trained for it
 

@@ -22,7 +22,8 @@ from nmt.insight import pages
 from nmt.insight.explain import Explanation, as_json, as_page, explain, outline
 from nmt.insight.heads import attention_summary
 from nmt.text import EOS
-from nmt.translate.translator import Translator, load
+from nmt.translate.loading import load
+from nmt.translate.translator import Translator
 
 PLACEHOLDERS = re.findall(r"\{\{\w+\}\}", files(pages.__name__).joinpath("frame.html").read_text(encoding="utf-8"))
 HOSTILE = "</script><!-- <script>alert(1)</script> &amp; \u2028 “我”"

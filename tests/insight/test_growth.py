@@ -18,7 +18,7 @@ from nmt.insight.heads import attention_summary
 from nmt.insight.report import read_report
 from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 
 @pytest.fixture(scope="module")

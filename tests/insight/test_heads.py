@@ -16,7 +16,7 @@ import nmt
 from nmt.errors import DataError, InputError
 from nmt.insight.heads import HeadSummary, attention_summary, head_figures
 from nmt.text.batches import collate
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 N = 6
 

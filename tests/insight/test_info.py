@@ -12,7 +12,7 @@ from nmt.files import hash_file
 from nmt.insight.info import as_text, information
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run.directory import RunDirectory
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 
 def test_a_run(five_run: FiveRun) -> None:

@@ -14,7 +14,7 @@ from nmt.insight.shortlist import is_plain, lines_of, linked_pieces, vocabulary_
 from nmt.model.base import AttentionWeights
 from nmt.text import EOS
 from nmt.text.lines import Pair
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 
 def test_a_target_token_is_linked_to_the_source_token_it_attends_to(monkeypatch: pytest.MonkeyPatch) -> None:

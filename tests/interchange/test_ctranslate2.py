@@ -15,7 +15,7 @@ from nmt.errors import InputError, ModelError, NmtError
 from nmt.interchange import ctranslate2 as module
 from nmt.interchange.ctranslate2 import QUANTIZATIONS, to_ctranslate2
 from nmt.text import EOS
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 CHOICES: list[dict[str, Any]] = [
     {"norm": "pre", "activation": "relu", "positions": "sinusoidal"},

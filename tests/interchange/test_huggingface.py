@@ -17,7 +17,8 @@ from nmt.interchange.huggingface import to_huggingface
 from nmt.text import EOS, PAD
 from nmt.text.batches import collate
 from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
-from nmt.translate.translator import Translator, load
+from nmt.translate.loading import load
+from nmt.translate.translator import Translator
 
 transformers = pytest.importorskip("transformers", reason="no transformers: pip install '.[huggingface]'")
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses", "ignore::DeprecationWarning")

@@ -22,9 +22,10 @@ from nmt.interchange.huggingface import to_huggingface
 from nmt.interchange.marian import import_marian
 from nmt.interchange.marian_files import read_settings
 from nmt.text import BOS, EOS, PAD, UNK
-from nmt.text.tokenizer import Tokenizer
-from nmt.translate.segments import Line, split
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.translate.encoding import Encoding
 from nmt.translate.translator import Translator
+from nmt.translate.units import Unit
 
 transformers = pytest.importorskip("transformers", reason="pip install 'nmt-trainer[huggingface]'")
 from marian_models import ENGLISH, GERMAN, spm, write_marian  # noqa: E402
@@ -164,7 +165,7 @@ def test_a_target_tag_stands_before_every_line_and_every_part_of_a_long_line(fol
     assert source.encode_words("Ein Hund.", [(0, 3), (4, 9)])[1][:2] == [[], [0]]
     long, with_tag = "Ein Hund läuft. " * 6, ">>deu<<" + "Hund " * 60
     for text, tag, side in ((long, fra, source), (with_tag, fra, source), (with_tag, deu, untagged)):
-        (parts,) = split([Line(1, text)], side, 20)
+        parts = Encoding([Unit(1, text)], Tokenizers(side, side), 20, translator.options, " ").requests
         assert len(parts) > 3
         assert all(part.tokens[0] == tag and len(part.tokens) <= 20 for part in parts)
         assert all({fra, deu}.isdisjoint(part.tokens[1:]) for part in parts)

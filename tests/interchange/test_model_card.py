@@ -9,7 +9,8 @@ from models import fresh_translator
 
 from nmt.files import hash_file
 from nmt.interchange.model_card import model_card
-from nmt.translate.translator import Translator, load
+from nmt.translate.loading import load
+from nmt.translate.translator import Translator
 
 
 def test_card_of_a_run_has_its_data(five_run: FiveRun, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ from nmt.text.placeholders import SPAN, SYMBOLS, Masked
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.vocabulary import vocabulary_of, with_vocabulary
 from nmt.translate.documents import DocumentTranslation
-from nmt.translate.tags import MarkupTranslator
+from nmt.translate.markup import MarkupTranslator
 from nmt.translate.translator import Translator
 
 HOSTILE = tomllib.loads(Path(__file__).with_name("hostile.toml").read_text(encoding="utf-8"))
@@ -68,7 +68,7 @@ def echo(suffix: str, content: bytes) -> bytes:
     """Translate a document to its own words."""
     translator, column = cast(Translator, Echo()), "2" * (suffix == ".csv")
     document = DocumentTranslation(translator, "x", suffix, content, 10**7, column=column)
-    for _ in document.sentences():
+    for _ in document.translations():
         pass
     return document.content()
 

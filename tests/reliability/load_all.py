@@ -14,11 +14,11 @@ from pathlib import Path
 from nmt.config import load_config
 from nmt.errors import NmtError
 from nmt.train import session
-from nmt.translate import translator
+from nmt.translate import loading
 
 MORE_BYTES = 100_000_000
 # By torch: CTranslate2 reads a model in another process, which would not be limited.
-load = partial(translator.load, engine="torch")
+load = partial(loading.load, engine="torch")
 
 
 def make_ready(config: Path, run: Path) -> None:

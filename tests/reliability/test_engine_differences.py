@@ -16,7 +16,7 @@ from nmt.decode.engines import ctranslate2_engine
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.run.directory import RunDirectory
 from nmt.text.lines import Pair, iter_pairs
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 pytest.importorskip("ctranslate2")
 

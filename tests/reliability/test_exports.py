@@ -29,7 +29,8 @@ from nmt.interchange.marian import import_marian
 from nmt.sandbox import mark_loadable
 from nmt.translate import tags as markup
 from nmt.translate.documents import translate_file
-from nmt.translate.translator import Translator, load
+from nmt.translate.loading import load
+from nmt.translate.translator import Translator
 from reliability.test_disk import FailingDisk
 
 pytest.importorskip("ctranslate2")

@@ -29,7 +29,7 @@ from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
 from nmt.train.step import StepOptions, train_step
 from nmt.train.validation import Validation
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 
 def with_loss(monkeypatch: pytest.MonkeyPatch, change: Callable[[Batch, LossSum], LossSum]) -> None:

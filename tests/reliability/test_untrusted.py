@@ -22,7 +22,7 @@ from nmt.config import dump_config, load_config
 from nmt.errors import NmtError
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.train import session
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 from .runs import damaged
 

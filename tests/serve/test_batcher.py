@@ -3,9 +3,10 @@
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from nmt.errors import NmtError
 from nmt.serve import batcher as module
 from nmt.serve.batcher import Batcher
 from nmt.serve.guard import Limits
-from nmt.translate.segments import Line
+from nmt.translate.units import Unit
 
 
 class Held:
@@ -32,17 +33,17 @@ class Held:
         self.batcher = Batcher(self.translator.engine, max_waiting, self.batches.append, ThreadPoolExecutor(1))
         original = self.translator.start
 
-        def start(lines: Sequence[Line], *rest: Any) -> Any:
-            self.texts.append([line.text for line in lines])
+        def start(units: list[Unit], *rest: Any) -> Any:
+            self.texts.append([unit.text for unit in units])
             assert self.released.wait(PATIENCE_S)
-            if any(line.text == "poison" for line in lines):
+            if any(unit.text == "poison" for unit in units):
                 raise NmtError("out of memory with one sentence")
-            return original(lines, *rest)
+            return original(units, *rest)
 
         self.translator.start = start  # type: ignore[method-assign,assignment]
 
     def translate(self, *texts: str, **options: Any) -> asyncio.Future[Any]:
-        lines = [Line(i, text) for i, text in enumerate(texts, 1)]
+        lines = [Unit(i, text) for i, text in enumerate(texts, 1)]
         return self.batcher.translate(self.translator, lines, self.options.changed(**options))
 
     async def first(self) -> asyncio.Future[Any]:
@@ -113,7 +114,7 @@ def test_canceled_requests_are_not_translated() -> None:
 def test_a_search_that_nobody_waits_for_ends() -> None:
     async def test(held: Held) -> None:
         def endless(*args: Any) -> Any:
-            return lambda: deque(map(args[-1], repeat(str)), maxlen=0)  # calls `watch` without end
+            return SimpleNamespace(result=lambda: deque(map(args[-1], repeat(list)), maxlen=0))  # watches without end
 
         held.translator.start = endless  # type: ignore[method-assign,assignment]
         (await held.first()).cancel()

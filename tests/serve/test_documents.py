@@ -18,8 +18,8 @@ from nmt.documents import SUFFIXES
 from nmt.documents.files import FORMATS
 from nmt.serve import documents, guard
 from nmt.serve.guard import Limits
-from nmt.translate.segments import TextHypothesis, Translation
 from nmt.translate.translator import Translator
+from nmt.translate.units import TextHypothesis, Translation
 
 PAIR = {"source": "zh", "target": "en"}
 WORD = "word/document.xml"

@@ -6,8 +6,8 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +18,8 @@ from served import FORM, JSON, Client, events_of, served
 
 from nmt.insight.pages import content_security_policy, hash_source
 from nmt.interchange.ctranslate2 import to_ctranslate2
-from nmt.text.placeholders import patterns_of
-from nmt.translate.translator import Translator, load
+from nmt.translate.loading import load
+from nmt.translate.translator import Translator
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_tags_of_html_stay(client: Client) -> None:
 
 
 def test_placeholders_stay(client: Client, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translator, "protected", patterns_of([]))
+    monkeypatch.setattr(translator, "options", translator.with_options(protect_placeholders=True))
     body = {"q": "<b>{a}</b>%s 茶 😀", "source": "zh", "target": "en"}
     for kind, spans in (("text", ["<b>{a}</b>%s", "😀"]), ("html", ["{a}", "%s", "<b>", "😀"])):
         found = client.post("/translate", {**body, "format": kind}).json["translatedText"]
@@ -174,9 +174,12 @@ def test_work_that_nobody_waits_for_ends(
         finally:
             ended.set()
 
+    def running(watch: Callable[[Any], None]) -> Any:
+        return SimpleNamespace(result=lambda: endless(trace=lambda _: watch(list)))
+
     with monkeypatch.context() as patch, contextlib.closing(client.connect()) as connection:
         patch.setattr("nmt.insight.explain.search", endless)
-        patch.setattr(translator, "start", lambda *args: partial(endless, trace=lambda _: args[-1](str)))
+        patch.setattr(translator, "start", lambda *args: running(args[-1]))
         connection.request("POST", path, json.dumps({"q": SOURCE[0]}), JSON)
         assert started.wait(PATIENCE_S)
         connection.close()

@@ -33,7 +33,7 @@ from nmt.serve.api import Api
 from nmt.serve.app import create_app
 from nmt.serve.guard import Limits
 from nmt.serve.models import Reloader, load_model
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 N_RELOADS = soak(3, 50)
 MAX_GROWTH_MB = 60  # of the memory after the first third of the reloads; 50 models that stay take 100 MB and more

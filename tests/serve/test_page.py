@@ -11,7 +11,7 @@ from models import small_translator
 from served import Client, served
 
 from nmt.serve.guard import Limits
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 FAST = 30_000  # ms; playwright continues as soon as the condition is true
 

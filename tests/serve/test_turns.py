@@ -19,7 +19,7 @@ from nmt.serve import turns
 from nmt.serve.guard import Limits
 from nmt.serve.turns import Check, in_parts
 from nmt.translate.documents import DocumentTranslation
-from nmt.translate.tags import MarkupTranslator
+from nmt.translate.markup import MarkupTranslator
 from nmt.translate.translator import Translator
 
 WAIT_S = 10.0  # a test that fails waits so long
@@ -127,7 +127,7 @@ def test_the_time_limit_is_for_each_turn_of_a_document(
 
     monkeypatch.setattr(translator.engine, "score", slow)
     with served(translator, limits=Limits(answer_s=2.0)) as client:
-        answer = upload(client, "a.docx", word_file(20))
+        answer = upload(client, "a.docx", word_file(40))
         assert answer.status == status, answer.body
     if status == 200:
         assert len(calls) * wait_s > 2.0
@@ -138,7 +138,7 @@ def test_the_time_limit_is_for_each_turn_of_a_document(
 
 def translated(translator: Translator, suffix: str, content: bytes) -> bytes:
     document = DocumentTranslation(translator, "the file", suffix, content, 10**7)
-    for _ in document.sentences():
+    for _ in document.translations():
         pass
     return document.content()
 

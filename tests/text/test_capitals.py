@@ -12,11 +12,10 @@ from models import small_translator
 from nmt.config import TokenizerSettings
 from nmt.text.capitals import in_sentence_case, in_title_case
 from nmt.text.lines import iter_lines
-from nmt.text.placeholders import patterns_of
 from nmt.text.tokenizer import Tokenizer, train_tokenizer
 from nmt.text.words import WordText
 from nmt.translate.align import align
-from nmt.translate.segments import Line
+from nmt.translate.units import Unit
 
 DATA = Path(__file__).parents[2] / "data/zh-en"
 GERMAN = [
@@ -88,18 +87,18 @@ def test_a_translation_is_in_capitals_as_its_source_is() -> None:
 
     def shown(line: str) -> list[str]:
         texts: list[str] = []
-        translator.start([Line(1, line)], options, 1, lambda text_of: texts.append(text_of(0)))()
+        translator.start([Unit(1, line)], options, 1, lambda texts_so_far: texts.extend(texts_so_far())).result()
         return texts
 
     assert shown(HEADLINES[0]) == [text.upper() for text in shown(PLAIN[0])] != shown(PLAIN[0])
     pairs = [[(WordText.split(line), WordText.split(line)) for line in lines] for lines in (PLAIN, HEADLINES)]
-    assert list(align(translator, pairs[0])) == list(align(translator, pairs[1]))
+    plain_links, headline_links = (list(align(translator.engine, translator.tokenizers, lines)) for lines in pairs)
+    assert plain_links == headline_links
 
 
 def test_placeholders_in_headlines_stay() -> None:
     translator = small_translator()
-    translator.protected = patterns_of([])
-    (found,) = translator.translate(["THE {name} DOG RUNS TO http://a.b/c"])
+    (found,) = translator.translate(["THE {name} DOG RUNS TO http://a.b/c"], protect_placeholders=True)
     assert "{name}" in found
     assert "http://a.b/c" in found
 

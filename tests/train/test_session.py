@@ -19,7 +19,7 @@ from nmt.text.lines import iter_lines
 from nmt.train import session
 from nmt.train.loop import Session
 from nmt.train.preparation import tokenize
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 
 def finished(corpus: Path, run: str = "run", **changes: Any) -> Config:
@@ -47,7 +47,7 @@ def test_placeholders_need_a_tokenizer_that_has_their_symbols(corpus: Path) -> N
     settings = {"data__placeholders": True, "tokenizer": {"vocab_size": 360}, "train__max_steps": 1}
     base = finished(corpus, "base", **settings)
     translator = load(base.run, engine="torch")
-    assert translator.protected
+    assert translator.options.protect_placeholders
     assert len(translator.tokenizers.source.encode("⟦1⟧⟦6⟧")) <= 3
     tuned = config_of(corpus, "tuned", train__init_from=base.run, train__max_steps=1)
     assert session.prepare(tuned.model_copy(update={"tokenizer": base.tokenizer})).config.data.placeholders

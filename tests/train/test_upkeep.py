@@ -10,7 +10,7 @@ from nmt.config import Config
 from nmt.errors import InputError, ModelError
 from nmt.run.directory import RunDirectory
 from nmt.train.upkeep import prune
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 
 @pytest.fixture(scope="module")

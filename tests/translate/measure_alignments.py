@@ -13,8 +13,8 @@ from pathlib import Path
 from nmt.config import base_language, language
 from nmt.text.words import WordText
 from nmt.translate.align import WordPair, align
-from nmt.translate.segments import UNSPACED
-from nmt.translate.translator import Translator, load
+from nmt.translate.loading import load
+from nmt.translate.translator import UNSPACED, Translator
 
 LinkSet = set[tuple[int, int]]
 CLOSING = (".", ",", "?", "!", "'s")  # written without a space before them
@@ -71,5 +71,5 @@ def spaced_texts(translator: Translator, gold: Sequence[GoldPair]) -> list[tuple
 
 if __name__ == "__main__":
     model, pairs = load(sys.argv[1], "cpu"), read_gold(Path(sys.argv[2]))
-    found = align(model, [texts for _, texts in spaced_texts(model, pairs)])
+    found = align(model.engine, model.tokenizers, [texts for _, texts in spaced_texts(model, pairs)])
     print(f"{100 * alignment_error_rate(found, pairs):.1f} %")

@@ -23,7 +23,8 @@ from nmt.text.lines import Span, iter_pairs
 from nmt.text.words import WordText
 from nmt.train.corpora import corpus_paths
 from nmt.translate.align import align
-from nmt.translate.translator import Translator, load
+from nmt.translate.loading import load
+from nmt.translate.translator import Translator
 
 
 def links_of(translator: Translator, source: list[str], target: list[str]) -> list[list[tuple[Span, Span]]]:
@@ -55,7 +56,7 @@ def has(text: str, term: str) -> bool:
 def replaced(model: Translator, source: list[str], plain: list[str], glossary: dict[str, str]) -> Iterator[str]:
     """Translations with each term that is missing in place of the first word that its source term became."""
     pairs = [(WordText.split(one), WordText.split(other)) for one, other in zip(source, plain, strict=True)]
-    for (text, translation), links in zip(pairs, align(model, pairs), strict=True):
+    for (text, translation), links in zip(pairs, align(model.engine, model.tokenizers, pairs), strict=True):
         words = translation.words
         for (start, end), term in find_terms(text.text, glossary):
             linked = [t for s, t in links if text.spans[s][0] < end and start < text.spans[s][1]]

@@ -17,8 +17,8 @@ from measure_glossary import links_of
 
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.text.lines import Pair, iter_pairs, replaced
-from nmt.text.placeholders import patterns_of
-from nmt.translate.translator import Translator, load
+from nmt.translate.loading import load
+from nmt.translate.translator import Translator
 
 KINDS = ["{{name{}}}", "{{{}}}", "%{}$s", "${{x{}}}", '<x id="{}"/>', "https://a.de/b{}?x=1", "a{}@b-c.de", "{}"]
 Change = Callable[[str, Random], tuple[str, list[str]]]  # the changed line, and what was put into it
@@ -68,16 +68,21 @@ def main(run: str, source_file: str, target_file: str, *names: str) -> None:
         if name in REPLACED:
             source, target = zip(*with_words_replaced(translator, pairs), strict=True)
             model, update = load(run, "cpu"), {"placeholders": name == REPLACED[0]}
-            model.protected = patterns_of([])
+            model.options = model.with_options(protect_placeholders=True)
             model.config = model.config.model_copy(update={"data": model.config.data.model_copy(update=update)})
             scores = score(model.translate(source), [target], tokenize=bleu_tokenizer(model.target_language))
             print(f"{name:<36}BLEU {scores[0].value:.2f}", flush=True)
             continue
-        translator.protected, random, n_drawn = translator.protected, Random(1), 1
-        if name == "1 to 6 placeholders":
-            translator.protected, n_drawn = patterns_of([]), max(5_000 // len(pairs), 1)
+        random, n_drawn = Random(1), 1
+        has_placeholders = name == "1 to 6 placeholders"
+        if has_placeholders:
+            n_drawn = max(5_000 // len(pairs), 1)
         changed = [CHANGES[name](pair.source, random) for pair in pairs * n_drawn]
-        found, n_once, n_spans = translator.translate([text for text, _ in changed]), 0, 0
+        found, n_once, n_spans = (
+            translator.translate([text for text, _ in changed], protect_placeholders=has_placeholders),
+            0,
+            0,
+        )
         for i, (_, spans) in enumerate(changed):
             n_spans += len(spans)
             n_once += sum(found[i].count(span) == spans.count(span) for span in spans)

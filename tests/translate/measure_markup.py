@@ -8,39 +8,73 @@ that of tags around the same words.
 """
 
 import sys
+from itertools import combinations
 from pathlib import Path
+from typing import NamedTuple
 
 from measure_alignments import read_gold, spaced_texts
 
-from nmt.documents.markup import Element, Segment
-from nmt.translate.tags import Pair, Placed, Placement, align_words
-from nmt.translate.translator import Translator, load
+from nmt.documents.markup import Element
+from nmt.text.lines import Span
+from nmt.translate.loading import load
+from nmt.translate.placement import PlacedElement, Placement, TaggedPair
+from nmt.translate.tags import align_words
+from nmt.translate.translator import Translator
+from nmt.translate.units import Markup, TextHypothesis, Translation
 
 Words = set[int]  # indices of target words
 
 
+class TaggedWords(NamedTuple):
+    """One element of a gold pair, and the target words that belong between its tags."""
+
+    pair: TaggedPair
+    target_spans: list[Span]
+    expected: Words
+    at_share: Words  # at the same share of the sentence
+    same: Words  # spelled as in the source
+
+
 def main(translator: Translator, gold: Path) -> None:
-    pairs, spans, expected, at_share, same = list[Pair](), [], list[Words](), list[Words](), list[Words]()
-    for one, (source, target) in spaced_texts(translator, read_gold(gold)):
+    # 1. Make an element of every one to four words.
+    all_tagged: list[TaggedWords] = []
+    for gold_pair, (source, target) in spaced_texts(translator, read_gold(gold)):
         share = len(target.spans) / len(source.spans)
-        for start, end in ((i, i + n) for n in range(1, 5) for i in range(len(one.source) - n + 1)):
-            if words := {t for s, t in one.sure if start <= s < end}:
-                element = Element("<b>", "</b>", source.spans[start][0], source.spans[end - 1][1])
-                root = Element("", "", 0, len(source.text), [element])
-                pairs.append(Pair.made(Segment(source.text, root), [target.text], " "))
-                spans.append(target.spans)
-                expected.append(words)
-                same.append({t for t, word in enumerate(one.target) if word in one.source[start:end]})
-                first = round(start * share)
-                at_share.append({*range(first, max(first + 1, round(end * share)))})
-    align_words(translator, pairs)
-    found = []
-    for pair, of_pair in zip(pairs, spans, strict=True):
-        (tags,) = Placement(pair, str).place(Placed(pair.segment.root, range(len(pair.target)), 0, len(pair.text)))
-        found.append({t for t, (first, last) in enumerate(of_pair) if first < tags.end and tags.start < last})
-    for name, of_name in (("tags", found), ("share", at_share), ("same", same)):
-        f1 = (2 * len(a & b) / (len(a) + len(b)) for a, b in zip(of_name, expected, strict=True))
-        print(f"{name:<6}F1 {sum(f1) / len(pairs):.3f} of {len(pairs)} spans")
+        n_words = len(gold_pair.source)
+        for start, end in combinations(range(n_words + 1), 2):
+            expected = {t for s, t in gold_pair.sure if start <= s < end}
+            if end - start > 4 or not expected:
+                continue
+            element = Element("<b>", "</b>", source.spans[start][0], source.spans[end - 1][1])
+            root = Element("", "", 0, len(source.text), [element])
+            hypothesis = TextHypothesis([], [], 0.0, [], target.text, sentences=[(0, len(target.text))])
+            translation = Translation(source.text, [hypothesis], sentences=[(0, len(source.text))])
+            pair = TaggedPair(Markup(root, str), translation, hypothesis)
+            first = round(start * share)
+            at_share = {*range(first, max(first + 1, round(end * share)))}
+            same = {t for t, word in enumerate(gold_pair.target) if word in gold_pair.source[start:end]}
+            all_tagged.append(TaggedWords(pair, target.spans, expected, at_share, same))
+    # 2. Place their tags.
+    align_words(translator.engine, translator.tokenizers, [tagged.pair for tagged in all_tagged])
+    placed: list[Words] = []
+    for tagged in all_tagged:
+        pair = tagged.pair
+        whole = PlacedElement(pair.markup.root, range(len(pair.target_words)), 0, len(pair.target))
+        (tags,) = Placement(pair).place_children(whole)
+        placed.append({t for t, (a, b) in enumerate(tagged.target_spans) if a < tags.end and tags.start < b})
+    # 3. Compare.
+    answers = {
+        "tags": placed,
+        "share": [tagged.at_share for tagged in all_tagged],
+        "same": [tagged.same for tagged in all_tagged],
+    }
+    for name, words in answers.items():
+        f1 = [f1_of(answer, tagged.expected) for answer, tagged in zip(words, all_tagged, strict=True)]
+        print(f"{name:<6}F1 {sum(f1) / len(f1):.3f} of {len(f1)} spans")
+
+
+def f1_of(words: Words, expected: Words) -> float:
+    return 2 * len(words & expected) / (len(words) + len(expected))
 
 
 if __name__ == "__main__":

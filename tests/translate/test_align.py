@@ -1,5 +1,6 @@
 """Word alignments: words and pieces, links, alignments of known attention weights, and the gold alignments."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,23 @@ from nmt.errors import InputError
 from nmt.model.base import AttentionWeights
 from nmt.text.words import WordText, bare_span, likeness
 from nmt.translate import align as aligning
-from nmt.translate.align import align, align_for_markup, encoded, grow_diagonal, links, word_scores
+from nmt.translate.align import (
+    Links,
+    WordAlignment,
+    WordPair,
+    align,
+    align_for_markup,
+    encoded,
+    grow_diagonal,
+    links,
+    word_scores,
+)
+from nmt.translate.translator import Translator
+
+
+def aligned(translator: Translator, pairs: Iterable[WordPair]) -> Iterator[Links]:
+    return align(translator.engine, translator.tokenizers, pairs)
+
 
 FEW = [FAMILY[0], {"positions": "rotary", "norm": "post"}, {"attention": "additive"}, *RNNS[2:4]]
 
@@ -59,7 +76,7 @@ def test_scores_and_links_of_planted_attention(monkeypatch: pytest.MonkeyPatch) 
         return AttentionWeights(cross[:0], cross[:0], cross)
 
     monkeypatch.setattr(model_of(translator), "attention", attention)
-    assert list(align(translator, [(text, text)])) == [[(i, i) for i in range(len(n_pieces))]]
+    assert list(aligned(translator, [(text, text)])) == [[(i, i) for i in range(len(n_pieces))]]
     scores = word_scores(np.full((len(tokens), len(tokens)), 1 / len(tokens)), shares, shares)
     share = n_pieces / n_pieces.sum()
     np.testing.assert_allclose(scores, np.outer(share, share), rtol=1e-5)  # p(source | target) · p(target | source)
@@ -83,10 +100,10 @@ def test_for_markup_attention_is_weighted_by_what_a_target_token_loses_without_a
 
     monkeypatch.setattr(translator.engine, "attention", attention)
     monkeypatch.setattr(translator.engine, "score", score)
-    (links, shares), of_blank = align_for_markup(translator, [(text, text), (blank, text)])
-    assert links == [(i, n_words - 1 - i) for i in range(n_words)]
-    assert shares == [{n_words - 1 - t: pytest.approx(1)} for t in range(n_words)]
-    assert of_blank == ([], [])
+    alignment, of_blank = align_for_markup(translator.engine, translator.tokenizers, [(text, text), (blank, text)])
+    assert alignment.links == [(i, n_words - 1 - i) for i in range(n_words)]
+    assert alignment.shares == [{n_words - 1 - t: pytest.approx(1)} for t in range(n_words)]
+    assert of_blank == WordAlignment([], [])
 
 
 def test_of_words_with_equal_attention_those_that_are_spelled_alike_are_linked() -> None:
@@ -111,12 +128,12 @@ def test_an_alignment_depends_on_its_pair_alone(choices: dict[str, Any], monkeyp
     translator = translator_without_bytes(**choices)
     texts = [WordText.split(line) for line in (*LINES, "Ω dog, 中 cat !")]
     pairs = [(source, target) for source in texts for target in texts]
-    found = list(align(translator, pairs))
-    assert found == [links for pair in pairs for links in align(translator, [pair])]
+    found = list(aligned(translator, pairs))
+    assert found == [links for pair in pairs for links in aligned(translator, [pair])]
     assert all(0 <= s < len(pairs[n][0].spans) and t >= 0 for n, links in enumerate(found) for s, t in links)
     assert all(found)
     monkeypatch.setattr(aligning, "WINDOW", 3)
-    assert list(align(translator, iter(pairs))) == found
+    assert list(aligned(translator, iter(pairs))) == found
 
 
 def test_blank_and_long_pairs_have_no_links(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -124,18 +141,24 @@ def test_blank_and_long_pairs_have_no_links(monkeypatch: pytest.MonkeyPatch, cap
     monkeypatch.setattr(translator.engine, "max_length", 16)
     blank, short, long = map(WordText.split, ("", "A\u2003CAT\u2003RUNS\u2003A", "the red dog runs " * 9))
     with caplog.at_level("WARNING", "nmt"):
-        found = list(align(translator, [(blank, short), (short, blank), (short, long), (short, short)]))
+        found = list(
+            align(
+                translator.engine,
+                translator.tokenizers,
+                [(blank, short), (short, blank), (short, long), (short, short)],
+            )
+        )
     assert found[:3] == [[], [], []]
     assert found[3]
     assert caplog.messages == ["line 3 is not aligned: a side has more than the 15 pieces that the model takes"]
     huge = WordText.split("the " * 50_000)
-    assert list(align(translator, [(huge, huge)])) == [[]], "memory is bounded"
+    assert list(aligned(translator, [(huge, huge)])) == [[]], "memory is bounded"
 
 
 def test_models_without_attention_are_refused() -> None:
     translator, pair = translator_without_bytes(**RNNS[0]), WordText.split("a cat")
     with pytest.raises(InputError, match="the model has no attention"):
-        list(align(translator, [(pair, pair)]))
+        list(aligned(translator, [(pair, pair)]))
 
 
 def test_alignment_error_rate_by_hand(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from nmt.text import EOS
 from nmt.translate import confidence
 from nmt.translate.confidence import Calibration, coverage, doubts, piece_spans, repeated, samples_of, words_of
-from nmt.translate.segments import TextHypothesis, Translation
 from nmt.translate.translator import Translator
+from nmt.translate.units import TextHypothesis, Translation
 
 REPEATS = "repeats 'the dog the dog'"
 TEXTS = ["a red cat,  dogs play.", "中 the 😀 dog's Ω", "dog"]
@@ -90,7 +90,7 @@ def test_repetitions() -> None:
 def test_doubts_name_the_line_and_why(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     translator = small_translator()
     source = translator.tokenizers.source.encode("the red dog runs")
-    line = Translation("the red dog runs", [hypothesis(translator, "the dog the dog")], 7, source)
+    line = Translation("the red dog runs", [hypothesis(translator, "the dog the dog")], 7, [source])
     n_source, n_target = len(source), len(line.hypotheses[0].tokens) - 1
     assert coverage(translator, line) <= 1
     weights = np.zeros((n_target, n_source), np.float32)
@@ -114,7 +114,8 @@ def test_coverage_is_of_the_pieces_that_the_model_read() -> None:
     url = f"https://example.org/{'x' * 200}"
     (found,) = translator.translate_lines([f"dog {url}"], translator.with_options(beam=1))
     assert url in found.text
-    assert 1 < len(found.source_tokens) < 12
+    (tokens,) = found.source_tokens
+    assert 1 < len(tokens) < 12
     assert 0 <= coverage(translator, found) <= 1
     with pytest.MonkeyPatch.context() as patch:
         read: list[list[list[int]]] = []
@@ -125,11 +126,11 @@ def test_coverage_is_of_the_pieces_that_the_model_read() -> None:
 
         patch.setattr(translator.engine, "attention", attention)
         coverage(translator, found)
-    assert read == [[found.source_tokens]]
+    assert read == [[tokens]]
 
 
 def test_blank_lines_and_models_without_attention_have_no_coverage_to_doubt() -> None:
     translator = translator_without_bytes(**RNNS[0])
-    assert coverage(translator, Translation("a cat", [hypothesis(translator, "dog")], 1, [5, 6])) == 1
+    assert coverage(translator, Translation("a cat", [hypothesis(translator, "dog")], 1, [[5, 6]])) == 1
     assert coverage(small_translator(), Translation("", [hypothesis(translator, "")])) == 1
     assert not doubts(translator, Translation("", [TextHypothesis([], [], 0.0, [], "")]), 1.0)

@@ -12,26 +12,32 @@ from hypothesis import strategies as st
 from models import small_translator
 
 from nmt.documents.html import HTML
-from nmt.documents.markup import Segment, sentences_of
+from nmt.documents.markup import Segment
 from nmt.text.lines import Pause
-from nmt.text.sentences import sentence_spans
-from nmt.translate.segments import Translation
-from nmt.translate.tags import MarkupTranslator, Pair, Placement, words_of
+from nmt.translate.markup import MarkupTranslator
+from nmt.translate.placement import Placement, TaggedPair, word_spans
+from nmt.translate.units import Markup, TextHypothesis, Translation
 
 
-def pair_of(html: str, *translations: str) -> Pair:
-    """A fragment with one segment, and the translations of its sentences."""
+def pair_of(html: str, translation: str) -> TaggedPair:
+    """Return a fragment of one unit of one sentence, with its translation."""
     (segment,) = (part for part in HTML.parse(html) if isinstance(part, Segment))
-    return Pair.made(segment, translations, " ")
+    return tagged_pair(segment, translation)
+
+
+def tagged_pair(segment: Segment, translation: str) -> TaggedPair:
+    hypothesis = TextHypothesis([], [], 0.0, [], translation, sentences=[(0, len(translation))])
+    source = Translation(segment.text, [hypothesis], sentences=[(0, len(segment.text))])
+    return TaggedPair(Markup(segment.root, HTML.escape), source, hypothesis)
 
 
 def marked(html: str, translation: str, links: str) -> str:
     """The translation with tags, given links between the words and punctuation marks of both texts."""
     pair = linked(pair_of(html, translation), [tuple(map(int, link.split("-"))) for link in links.split()])
-    return Placement(pair, HTML.escape).written()
+    return Placement(pair).written()
 
 
-def linked(pair: Pair, links: Iterable[tuple[int, ...]]) -> Pair:
+def linked(pair: TaggedPair, links: Iterable[tuple[int, ...]]) -> TaggedPair:
     pair.links = [(s, t) for s, t in links]
     for t, shares in enumerate(pair.shares):
         of_word = [s for s, target in pair.links if target == t]
@@ -77,31 +83,11 @@ def test_an_interval_leaves_out_what_belongs_to_other_words_if_it_is_more() -> N
     assert marked("<b>a b c</b> d", "a b d c", "0-0 1-1 2-3 3-2") == "<b>a b</b> d c"
 
 
-def test_a_segment_is_translated_by_sentences() -> None:
-    def texts(text: str) -> list[str]:
-        return [text[start:end] for start, end in sentence_spans(text)]
-
-    assert texts("Es regnet. Wir gehen heim! Ja") == ["Es regnet.", "Wir gehen heim!", "Ja"]
-    assert texts('Er sagte: "Halt." Dann kam z. B. Dr. Maier um 3. Mai an.') == [
-        'Er sagte: "Halt."',
-        "Dann kam z. B. Dr. Maier um 3. Mai an.",
-    ]
-    assert texts("她来了。他走了！“好。”") == ["她来了。", "他走了！", "“好。”"]
-    assert texts("ohne Ende") == ["ohne Ende"]
-    assert texts("etwa bzw. über inkl. öffentlicher Gänge. Über uns") == [
-        "etwa bzw. über inkl. öffentlicher Gänge.",
-        "Über uns",
-    ]
-    pair = pair_of("Es <b>regnet</b>. Gehen wir heim.", "It rains.", "Let us go.")
-    assert pair.text == "It rains. Let us go."
-    assert pair.sentences == [((0, 10), (0, 9)), ((11, 26), (10, 20))]
-
-
 def test_words_are_cut_at_tags() -> None:
     text = "ein-zig’s 我们。"
-    assert [text[start:end] for start, end in words_of(text, [1, 4])] == ["e", "in", "-", "zig’s", "我", "们", "。"]
+    assert [text[start:end] for start, end in word_spans(text, [1, 4])] == ["e", "in", "-", "zig’s", "我", "们", "。"]
     for word in ("हिन्दी", "ko\u0308nnte", "кни\u0301га", "ที่"):
-        assert words_of(word)[0] == (0, len(word) if word != "ที่" else 3), "marks belong to their letters"
+        assert word_spans(word)[0] == (0, len(word) if word != "ที่" else 3), "marks belong to their letters"
 
 
 WORDS = ["a", "b.c", "ü", "我", "&amp;", "&lt;", "-"]
@@ -126,21 +112,22 @@ TAG = re.compile(r"""<(?:[^<>"']|"[^"]*"|'[^']*')*>""")
 
 @given(FRAGMENTS, st.data())
 def test_every_tag_is_written_once_and_well_nested_whatever_the_links(fragment: str, data: st.DataObject) -> None:
-    parts = HTML.parse(fragment)
     written = ""
-    for part in parts:
+    for part in HTML.parse(fragment):
         if isinstance(part, str):
             written += part
             continue
-        translations = [data.draw(st.sampled_from(["", "x", "x, y < z.", "a b c d"])) for _ in sentences_of([part])]
-        pair = Pair.made(part, translations, " ")
-        n = st.integers(0, max(len(pair.source) - 1, 0)), st.integers(0, max(len(pair.target) - 1, 0))
-        links = sorted(data.draw(st.sets(st.tuples(*n)))) if pair.source and pair.target else []
-        found = Placement(linked(pair, links), HTML.escape).written()
-        if "<code>" not in found:
-            text = "".join(ElementTree.fromstring(f"<r>{entities(found)}</r>").itertext())
-            assert "".join(text.split()) == "".join(pair.text.split())
-        written += found
+        pair = tagged_pair(part, data.draw(st.sampled_from(["", "x", "x, y < z.", "a b c d"])))
+        n_source, n_target = len(pair.source_words), len(pair.target_words)
+        links: list[tuple[int, int]] = []
+        if n_source and n_target:
+            words = st.tuples(st.integers(0, n_source - 1), st.integers(0, n_target - 1))
+            links = data.draw(st.lists(words, unique=True))
+        tagged = Placement(linked(pair, sorted(links))).written()
+        if "<code>" not in tagged:
+            text = "".join(ElementTree.fromstring(f"<r>{entities(tagged)}</r>").itertext())
+            assert "".join(text.split()) == "".join(pair.target.split())
+        written += tagged
     assert Counter(TAG.findall(written)) == Counter(TAG.findall(fragment))
     ElementTree.fromstring(f"<r>{entities(written)}</r>")
 
@@ -155,10 +142,10 @@ def test_if_every_word_stays_so_does_the_fragment(fragment: str) -> None:
     written = ""
     for part in HTML.parse(fragment):
         if isinstance(part, Segment):
-            pair = Pair.made(part, sentences_of([part]), " ")
-            pair.target = pair.source  # cut at tags, as the source
-            pair.shares = [{} for _ in pair.target]
-            part = Placement(linked(pair, [(i, i) for i in range(len(pair.source))]), HTML.escape).written()
+            pair = tagged_pair(part, part.text)
+            pair.target_words = pair.source_words  # cut at tags, as the source
+            pair.shares = [{} for _ in pair.target_words]
+            part = Placement(linked(pair, [(i, i) for i in range(len(pair.source_words))])).written()
         written += part
     assert re.sub(r"\s", "", written) == re.sub(r"\s", "", fragment)
 

@@ -12,13 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import LINES, small_translator
 
-from nmt.decode.options import Hypothesis, SearchOptions, Segment
+from nmt.decode.options import Hypothesis, SearchRequest
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.text import EOS
 from nmt.text.lines import Pause, is_blank
 from nmt.translate import windows
-from nmt.translate.segments import Line, Translation, join
-from nmt.translate.translator import load
+from nmt.translate.loading import load
+from nmt.translate.options import TranslationOptions
+from nmt.translate.translator import RunningTranslation
+from nmt.translate.units import TextHypothesis, Translation, Unit, joined
 from nmt.translate.windows import TARGET_S, read_window
 
 TRANSLATOR = small_translator()
@@ -27,7 +29,9 @@ TRANSLATOR = small_translator()
 @given(st.lists(st.one_of(st.text(max_size=30), st.sampled_from(["", "  ", "\t", *LINES])), max_size=12))
 @settings(max_examples=25)
 def test_every_line_has_one_line_of_translation(lines: list[str]) -> None:
-    out = list(TRANSLATOR.translate_lines(lines, SearchOptions(beam=2, max_length_a=0.2, max_length_b=3), window=5))
+    out = list(
+        TRANSLATOR.translate_lines(lines, TranslationOptions(beam=2, max_length_a=0.2, max_length_b=3), window=5)
+    )
     assert [found.source for found in out] == lines
     for line, found in zip(lines, out, strict=True):
         assert "\n" not in found.text
@@ -79,17 +83,18 @@ def test_a_model_that_was_trained_with_terms_reads_them(monkeypatch: pytest.Monk
     translator, start = small_translator(glossary=True, max_length=40), TRANSLATOR.engine.start
     read: list[tuple[str, int]] = []
 
-    def seen(segments: Sequence[Segment], *args: Any, **kwargs: Any) -> Any:
-        read.extend((translator.tokenizers.source.decode(one.tokens), one.constraint.n_lacking()) for one in segments)
-        return start(segments, *args, **kwargs)
+    def seen(requests: Sequence[SearchRequest], *args: Any, **kwargs: Any) -> Any:
+        for request in requests:
+            n_terms = len(request.terms.token_ids) if request.terms else 0
+            read.append((translator.tokenizers.source.decode(request.tokens), n_terms))
+        return start(requests, *args, **kwargs)
 
     monkeypatch.setattr(translator.engine, "start", seen)
     for sample in (False, True):  # a sample may lack terms
         options = translator.with_options(glossary={"dog": "dog"}, sample=sample, beam=1)
         (found,) = translator.translate_lines(["the dog."], options)
         assert found.source == "the dog."
-    n_pieces = len(translator.tokenizers.target.encode("dog"))
-    assert read == [("the dog⟦=⟧ dog⟦/⟧.", n_pieces), ("the dog⟦=⟧ dog⟦/⟧.", 0)]
+    assert read == [("the dog⟦=⟧ dog⟦/⟧.", 1), ("the dog⟦=⟧ dog⟦/⟧.", 0)]
 
 
 @pytest.mark.parametrize("wrong", [None, b"", 3])
@@ -110,10 +115,10 @@ def test_windows_are_shorter_on_a_slow_machine(monkeypatch: pytest.MonkeyPatch) 
     translator, now, sizes = small_translator(), [0.0], []
     start = translator.start
 
-    def slow(lines: Sequence[Line], *args: Any) -> Callable[[], list[Translation]]:
-        now[0] += len(lines)
-        sizes.append(len(lines))
-        return start(lines, *args)
+    def slow(units: list[Unit], *args: Any) -> RunningTranslation:
+        now[0] += len(units)
+        sizes.append(len(units))
+        return start(units, *args)
 
     clock = SimpleNamespace(monotonic=lambda: now[0])
     monkeypatch.setattr(translator, "start", slow)
@@ -129,9 +134,9 @@ def test_fixed_windows_have_as_many_lines_however_long_they_take(monkeypatch: py
     translator, sizes = small_translator(), []
     start = translator.start
 
-    def counted(lines: Sequence[Line], *args: Any) -> Callable[[], list[Translation]]:
-        sizes.append(len(lines))
-        return start(lines, *args)
+    def counted(units: list[Unit], *args: Any) -> RunningTranslation:
+        sizes.append(len(units))
+        return start(units, *args)
 
     monkeypatch.setattr(translator, "start", counted)
     monkeypatch.setattr(windows, "TARGET_S", 0.0)
@@ -140,7 +145,7 @@ def test_fixed_windows_have_as_many_lines_however_long_they_take(monkeypatch: py
 
 
 def test_a_line_keeps_its_number() -> None:
-    stream: Iterator[str | Line] = iter([Line(7, "a"), Line(7, "b", part=1), Line(9, "c")])
+    stream: Iterator[str | Unit] = iter([Unit(7, "a"), Unit(7, "b", index=1), Unit(9, "c")])
     assert [line.number for line in read_window(stream, 1, 1000) or []] == [7, 7, 9]
 
 
@@ -149,16 +154,16 @@ def test_the_end_of_each_window_is_told_after_its_last_line() -> None:
     options = TRANSLATOR.with_options(beam=1)
     texts = ["dog", "", "cat"]
     for found in TRANSLATOR.translate_lines(texts, options, window=2, after_window=lambda: order.append("end")):
-        order.append(found.source)  # noqa: PERF401 - the order of both is tested
+        order.append(found.source)
     assert order == ["dog", "", "end", "cat", "end"]
 
 
 def test_pause_ends_a_window_and_is_not_a_line() -> None:
     stream: Iterator[str | Pause] = iter([Pause(), "a", "b", Pause(), Pause(), "c"])
     assert read_window(stream, 4, 1000) == []
-    assert read_window(stream, 4, 1000) == [Line(4, "a"), Line(5, "b")]
+    assert read_window(stream, 4, 1000) == [Unit(4, "a"), Unit(5, "b")]
     assert read_window(stream, 6, 1000) == []
-    assert read_window(stream, 6, 1000) == [Line(6, "c")]
+    assert read_window(stream, 6, 1000) == [Unit(6, "c")]
     assert read_window(stream, 7, 1000) is None
 
 
@@ -173,32 +178,32 @@ def test_model_whose_output_is_nan_is_refused() -> None:
 def test_a_search_is_watched_line_by_line() -> None:
     translator = small_translator()
     prefix = translator.encode_prefix("dog")
-    lines = [Line(1, "the dog"), Line(2, ""), Line(3, "a cat sleeps here. " * 4), Line(4, "the dog", prefix)]
+    lines = [Unit(1, "the dog"), Unit(2, ""), Unit(3, "a cat sleeps here. " * 4), Unit(4, "the dog", prefix)]
     seen: dict[int, list[str]] = {i: [] for i in range(len(lines))}
 
-    def watch(text_of: Callable[[int], str]) -> None:
-        for i, texts in seen.items():
-            texts.append(text_of(i))
+    def watch(texts_so_far: Callable[[], list[str]]) -> None:
+        for i, text in enumerate(texts_so_far()):
+            seen[i].append(text)
 
     options = translator.with_options(beam=1)
-    found = translator.start(lines, options, 8, watch)()
+    found = translator.start(lines, options, 8, watch).result()
     for i, texts in seen.items():
         assert texts[-1] == found[i].text, "greedy search ends with what it has shown"
     assert "dog" in seen[3]
-    assert [found.text for found in translator.start(lines, options, 8)()] == [t[-1] for t in seen.values()]
+    assert [found.text for found in translator.start(lines, options, 8).result()] == [t[-1] for t in seen.values()]
 
 
 def test_a_window_is_finished_after_the_next_was_started() -> None:
     translator, events = small_translator(), list[str]()
     translator.engine.in_background = True
 
-    def start(lines: Sequence[Line], *_: object) -> Callable[[], list[Translation]]:
+    def start(units: list[Unit], *_: object) -> object:
         def finish() -> list[Translation]:
-            events.append(f"finish {lines[0].text}")
-            return [Translation(line.text, []) for line in lines]
+            events.append(f"finish {units[0].text}")
+            return [Translation(unit.text, []) for unit in units]
 
-        events.append(f"start {lines[0].text}")
-        return finish
+        events.append(f"start {units[0].text}")
+        return SimpleNamespace(result=finish)
 
     translator.start = start  # type: ignore[method-assign, assignment]
     assert len(list(translator.translate_lines("abc", window=2))) == 3
@@ -216,8 +221,9 @@ def cut_lines(caplog: pytest.LogCaptureFixture, is_cut: Callable[[int], bool], n
     """Translate n lines, of which some are cut off; return the warnings."""
     translator = small_translator()
 
-    def start(segments: Sequence[Segment], *_: object, **__: object) -> object:
-        return lambda: [[Hypothesis([EOS], [], 0.0, is_cut=is_cut(segment.place[0]))] for segment in segments]
+    def start(requests: Sequence[SearchRequest], *_: object, **__: object) -> object:
+        n_bests = [[Hypothesis([EOS], [], 0.0, is_cut=is_cut(request.place[0]))] for request in requests]
+        return SimpleNamespace(result=lambda: n_bests)
 
     translator.engine.start = start  # type: ignore[method-assign, assignment]
     assert len(list(translator.translate_lines(["dog"] * n, **options))) == n
@@ -247,7 +253,7 @@ def test_line_by_line_each_cut_line_is_told_at_once(caplog: pytest.LogCaptureFix
 
 
 def test_a_caller_that_takes_no_more_than_it_gave_is_warned(caplog: pytest.LogCaptureFixture) -> None:
-    translations = TRANSLATOR.translate_lines(["dog"], SearchOptions(beam=1, max_length_a=0, max_length_b=1))
+    translations = TRANSLATOR.translate_lines(["dog"], TranslationOptions(beam=1, max_length_a=0, max_length_b=1))
     assert next(translations).is_cut
     del translations
     assert "line 1;" in warnings_of(caplog)[0]
@@ -255,7 +261,6 @@ def test_a_caller_that_takes_no_more_than_it_gave_is_warned(caplog: pytest.LogCa
 
 @pytest.mark.parametrize("parts_cut", [(), (0,), (1,), (0, 1)], ids=str)
 def test_a_line_of_several_parts_is_cut_if_one_of_them_is(parts_cut: tuple[int, ...]) -> None:
-    options, target = SearchOptions(), TRANSLATOR.tokenizers.target
-    segments = [[Hypothesis([EOS], [], 0.0, is_cut=part in parts_cut)] for part in (0, 1)]
-    (joined,) = join(segments, iter(["a", "b"]), target, options, " ")
-    assert joined.is_cut is bool(parts_cut)
+    n_bests = [[TextHypothesis([EOS], [], 0.0, [], "a", is_cut=part in parts_cut)] for part in (0, 1)]
+    (hypothesis,) = joined(n_bests, TranslationOptions(), " ")
+    assert hypothesis.is_cut is bool(parts_cut)

@@ -9,7 +9,7 @@ How CTranslate2's search differs from `nmt.decode.search`:
   piece of the batch, so that a translation can depend on the other sentences of its batch.
 - At `max_decoding_length` it truncates a hypothesis, while we force EOS: our limit L corresponds to its limit L - 1. A
   batch has one limit, the largest of its segments; a translation that exceeds its own limit is searched for again.
-  Whether the model itself would end at L, and so is not cut off, the next token of greedy search tells (`_goes_on`).
+  Whether the model itself would end at L, and so is not cut off, the next token of greedy search tells (`goes_on`).
 What it lacks, the torch engine of the same model does (see `Translator.engine_for` and `score`): sampling, steps
 to watch, and scores of references with UNK. The engine of an export has no torch engine.
 """
@@ -21,7 +21,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from numpy.typing import NDArray
 
 from nmt.config import Config, ModelSettings
 from nmt.decode import Precision
-from nmt.decode.options import Engine, Hypothesis, NBest, SearchOptions, Segment, WatchStep
+from nmt.decode.options import Engine, Hypothesis, NBest, SearchOptions, SearchRequest, WatchStep
 from nmt.distributed import LAUNCH_VARIABLES, launched
 from nmt.errors import ConfigError, InputError, ModelError, os_errors_as
 from nmt.files import cached, hash_file, read_capped
@@ -82,42 +81,23 @@ class CTranslate2Engine:
 
     def start(
         self,
-        segments: Sequence[Segment],
+        requests: Sequence[SearchRequest],
         options: SearchOptions,
         *,
         batch_size: int,
         watch: WatchStep | None = None,  # noqa: ARG002 - CTranslate2 shows no steps
-    ) -> Callable[[], list[NBest]]:
-        limits = [options.limit(len(s.tokens) + 1, len(s.prefix), self.max_length) for s in segments]
-        # Segments of similar length share a batch, and the limit of the longest. The longest come first.
-        order = sorted(range(len(segments)), key=lambda i: (-limits[i], -len(segments[i].tokens)))
-        fair_share = math.ceil(len(order) / self.engine.num_translators)  # splits few segments among the threads
-        size = max(1, min(batch_size, MAX_HYPOTHESES // options.beam, fair_share))
-        batches = [order[first : first + size] for first in range(0, len(order), size)]
-        results = [self._search([segments[i] for i in batch], options, limits[batch[0]]) for batch in batches]
+    ) -> "CTranslate2Search":
+        return CTranslate2Search(self, requests, options, batch_size)
 
-        def finish() -> list[NBest]:
-            found: list[NBest] = [[] for _ in segments]  # best first
-            for i, result in zip(order, chain(*results), strict=True):
-                found[i] = self._hypotheses(result.result())
-                if limits[i] == 1:  # only EOS fits
-                    found[i] = [Hypothesis([EOS], [], 0.0, is_cut=True)]
-                elif any(len(hypothesis.tokens) > limits[i] for hypothesis in found[i]):  # the segment's own limit
-                    (alone,) = self._search([segments[i]], options, limits[i])
-                    found[i] = self._hypotheses(alone.result())
-            self._check_cut(segments, found)
-            if options.scores:
-                found = self._with_scores(segments, found, options)
-            return found
-
-        return finish
-
-    def _search(self, segments: Sequence[Segment], options: SearchOptions, limit: int) -> Any:
-        """Start the search of a batch. Returns a future of each segment."""
+    def search_batch(self, requests: Sequence[SearchRequest], options: SearchOptions, limit: int) -> Any:
+        """Start the search of a batch. Returns a future of each request."""
         source, target = self.tokenizers
+        prefixes = None
+        if any(request.prefix for request in requests):
+            prefixes = [target.pieces(request.prefix) for request in requests]
         return self.engine.translate_batch(
-            [source.pieces(segment.tokens) for segment in segments],  # CTranslate2 adds EOS
-            [target.pieces(segment.prefix) for segment in segments] if any(s.prefix for s in segments) else None,
+            [source.pieces(request.tokens) for request in requests],  # CTranslate2 adds EOS
+            prefixes,
             asynchronous=True,
             beam_size=options.beam,
             patience=1 + EXTRA_FINISHED / options.beam if options.beam > 1 else 1,
@@ -130,8 +110,8 @@ class CTranslate2Engine:
             use_vmap=self.has_shortlist,
         )
 
-    def _hypotheses(self, result: Any) -> NBest:
-        """The hypotheses of a segment, without scores. Those that CTranslate2 has truncated get EOS and are cut."""
+    def hypotheses(self, result: Any) -> NBest:
+        """Return the hypotheses of a request, without scores; those that CTranslate2 has truncated get EOS."""
         hypotheses = []
         for pieces in result.hypotheses:
             tokens = self.tokenizers.target.ids(pieces)
@@ -141,19 +121,7 @@ class CTranslate2Engine:
             hypotheses.append(Hypothesis(tokens, [], 0.0, is_cut=is_truncated))
         return hypotheses
 
-    def _check_cut(self, segments: Sequence[Segment], found: Sequence[NBest]) -> None:
-        """Let a truncated hypothesis count as ended if the model would have ended it at the limit."""
-        sources, truncated = list[list[int]](), list[Hypothesis]()
-        for segment, n_best in zip(segments, found, strict=True):
-            for hypothesis in n_best:
-                if hypothesis.is_cut:
-                    sources.append(segment.tokens)
-                    truncated.append(hypothesis)
-        targets = [hypothesis.tokens[:-1] for hypothesis in truncated]  # without the EOS that we have added
-        for hypothesis, is_cut in zip(truncated, self._goes_on(sources, targets), strict=True):
-            hypothesis.is_cut = is_cut
-
-    def _goes_on(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[bool]:
+    def goes_on(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[bool]:
         """Whether the likeliest token after each target is not EOS."""
         if not source:
             return []
@@ -171,31 +139,13 @@ class CTranslate2Engine:
         end = self.tokenizers.target.pieces([EOS])[0]
         return [result.hypotheses[0][len(tokens)] != end for result, tokens in zip(results, target, strict=True)]
 
-    def _with_scores(self, segments: Sequence[Segment], found: Sequence[NBest], options: SearchOptions) -> list[NBest]:
-        """Return hypotheses with scores, the best first.
-
-        CTranslate2's search returns no log-probabilities of single tokens, so a second pass computes them.
-        """
-        sources, targets = list[list[int]](), list[list[int]]()
-        for segment, n_best in zip(segments, found, strict=True):
-            sources += [segment.tokens] * len(n_best)
-            targets += [hypothesis.tokens[:-1] for hypothesis in n_best]
-        rows = iter(self._log_probs(sources, targets))
-        scored = []
-        for n_best in found:
-            for hypothesis in n_best:
-                hypothesis.log_probs = next(rows)
-                hypothesis.score = hypothesis.log_prob / options.length_divisor(len(hypothesis.tokens))
-            scored.append(sorted(n_best, key=lambda h: -h.score))
-        return scored
-
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """By torch if possible and a target contains UNK, whose probability is 0 in an export."""
         if self.load_torch is None or not any(UNK in tokens for tokens in target):
-            return self._log_probs(source, target)
+            return self.log_probs_of(source, target)
         return self.torch_engine("scores of references").score(source, target)
 
-    def _log_probs(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
+    def log_probs_of(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """Return the log-probabilities of the tokens and EOS of each target, given its source."""
         results = self.engine.score_batch(
             [self.tokenizers.source.pieces(tokens) for tokens in source],
@@ -220,6 +170,79 @@ class CTranslate2Engine:
             np.array(result.attention[0][: len(tokens)], np.float32).reshape(len(tokens), len(of_source))
             for result, tokens, of_source in zip(results, target, source, strict=True)
         ]
+
+
+class CTranslate2Search:
+    """A search that CTranslate2's threads began when this object was made."""
+
+    def __init__(
+        self,
+        engine: CTranslate2Engine,
+        requests: Sequence[SearchRequest],
+        options: SearchOptions,
+        batch_size: int,
+    ) -> None:
+        self.engine = engine
+        self.requests = requests
+        self.options = options
+        self.limits = [
+            options.limit(len(request.tokens) + 1, len(request.prefix), engine.max_length) for request in requests
+        ]
+        # Requests of similar length share a batch, and the limit of the longest. The longest come first.
+        self.order = sorted(range(len(requests)), key=lambda i: (-self.limits[i], -len(requests[i].tokens)))
+        fair_share = math.ceil(len(requests) / engine.engine.num_translators)  # splits few requests among the threads
+        size = max(1, min(batch_size, MAX_HYPOTHESES // options.beam, fair_share))
+        self.futures: list[Any] = []  # in this order
+        for first in range(0, len(requests), size):
+            batch = self.order[first : first + size]
+            self.futures += engine.search_batch([requests[i] for i in batch], options, self.limits[batch[0]])
+
+    def result(self) -> list[NBest]:
+        n_bests: list[NBest] = [[] for _ in self.requests]
+        for i, future in zip(self.order, self.futures, strict=True):
+            n_bests[i] = self._within_limit(i, self.engine.hypotheses(future.result()))
+        self._check_cut(n_bests)
+        return self._with_scores(n_bests) if self.options.scores else n_bests
+
+    def _within_limit(self, i: int, n_best: NBest) -> NBest:
+        """Return the hypotheses of a request; if one exceeds the request's own limit, search again."""
+        limit = self.limits[i]
+        if limit == 1:  # only EOS fits
+            return [Hypothesis([EOS], [], 0.0, is_cut=True)]
+        if all(len(hypothesis.tokens) <= limit for hypothesis in n_best):
+            return n_best
+        (future,) = self.engine.search_batch([self.requests[i]], self.options, limit)
+        return self.engine.hypotheses(future.result())
+
+    def _check_cut(self, n_bests: Sequence[NBest]) -> None:
+        """Let a truncated hypothesis count as ended if the model would have ended it at the limit."""
+        sources, truncated = list[list[int]](), list[Hypothesis]()
+        for request, n_best in zip(self.requests, n_bests, strict=True):
+            for hypothesis in n_best:
+                if hypothesis.is_cut:
+                    sources.append(request.tokens)
+                    truncated.append(hypothesis)
+        targets = [hypothesis.tokens[:-1] for hypothesis in truncated]  # without the EOS that we have added
+        for hypothesis, is_cut in zip(truncated, self.engine.goes_on(sources, targets), strict=True):
+            hypothesis.is_cut = is_cut
+
+    def _with_scores(self, n_bests: Sequence[NBest]) -> list[NBest]:
+        """Return hypotheses with scores, the best first.
+
+        CTranslate2's search returns no log-probabilities of single tokens, so a second pass computes them.
+        """
+        sources, targets = list[list[int]](), list[list[int]]()
+        for request, n_best in zip(self.requests, n_bests, strict=True):
+            sources += [request.tokens] * len(n_best)
+            targets += [hypothesis.tokens[:-1] for hypothesis in n_best]
+        rows = iter(self.engine.log_probs_of(sources, targets))
+        scored = []
+        for n_best in n_bests:
+            for hypothesis in n_best:
+                hypothesis.log_probs = next(rows)
+                hypothesis.score = hypothesis.log_prob / self.options.length_divisor(len(hypothesis.tokens))
+            scored.append(sorted(n_best, key=lambda h: -h.score))
+        return scored
 
 
 def import_ctranslate2() -> Any:

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +19,8 @@ from torch import Tensor
 
 from nmt.config import Config
 from nmt.decode import Precision
-from nmt.decode.options import NBest, SearchOptions, Segment, WatchStep
+from nmt.decode.constraints import NO_TERMS, Constraint
+from nmt.decode.options import NBest, SearchOptions, SearchRequest, WatchStep
 from nmt.decode.search import IncrementalDecoder, TraceStep, search
 from nmt.distributed import launched
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
@@ -57,40 +59,14 @@ class TorchEngine:
         return self
 
     def start(
-        self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
-    ) -> Callable[[], list[NBest]]:
-        """The whole search runs in the returned function."""
-
-        @torch.inference_mode()
-        def search_batch(batch: list[int]) -> list[NBest]:
-            chosen = [segments[i] for i in batch]
-            return search(
-                self.decoder,
-                pad_source([segment.tokens for segment in chosen]).to(self.device),
-                options,
-                prefixes=[segment.prefix for segment in chosen],
-                constraints=[segment.constraint for segment in chosen],
-                max_length=self.max_length,
-                sentence_seeds=[seed_of(*segment.place) for segment in chosen],
-                trace=tracer(watch, batch) if watch else None,
-            )
-
-        def finish() -> list[NBest]:
-            # Segments of similar length share a batch. The longest come first: their batch needs the most memory.
-            order = sorted(range(len(segments)), key=lambda i: -len(segments[i].tokens))
-            found: list[NBest] = [[] for _ in segments]
-            while order:
-                n_positions = (len(segments[order[0]].tokens) + 1) * options.beam  # per segment
-                n = max(1, min(batch_size, self.max_positions // n_positions))
-                batch, order = order[:n], order[n:]
-                parts = halve_on_out_of_memory(search_batch, batch)
-                if len(parts) > 1:
-                    self.max_positions = len(parts[0]) * n_positions
-                for i, n_best in zip(batch, chain(*parts), strict=True):
-                    found[i] = n_best
-            return found
-
-        return finish
+        self,
+        requests: Sequence[SearchRequest],
+        options: SearchOptions,
+        *,
+        batch_size: int,
+        watch: WatchStep | None = None,
+    ) -> "TorchSearch":
+        return TorchSearch(self, requests, options, batch_size, watch)
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         @torch.inference_mode()
@@ -121,8 +97,49 @@ class TorchEngine:
         return found
 
 
+@dataclass
+class TorchSearch:
+    """A search that runs as a whole in `result`."""
+
+    engine: TorchEngine
+    requests: Sequence[SearchRequest]
+    options: SearchOptions
+    batch_size: int
+    watch: WatchStep | None
+
+    def result(self) -> list[NBest]:
+        # Requests of similar length share a batch. The longest come first: their batch needs the most memory.
+        order = sorted(range(len(self.requests)), key=lambda i: -len(self.requests[i].tokens))
+        n_bests: list[NBest] = [[] for _ in self.requests]
+        while order:
+            n_positions = (len(self.requests[order[0]].tokens) + 1) * self.options.beam  # per request
+            n = max(1, min(self.batch_size, self.engine.max_positions // n_positions))
+            batch, order = order[:n], order[n:]
+            parts = halve_on_out_of_memory(self.search_batch, batch)
+            if len(parts) > 1:
+                self.engine.max_positions = len(parts[0]) * n_positions
+            for i, n_best in zip(batch, chain(*parts), strict=True):
+                n_bests[i] = n_best
+        return n_bests
+
+    @torch.inference_mode()
+    def search_batch(self, batch: list[int]) -> list[NBest]:
+        """Search for translations of the requests with these indices."""
+        requests = [self.requests[i] for i in batch]
+        return search(
+            self.engine.decoder,
+            pad_source([request.tokens for request in requests]).to(self.engine.device),
+            self.options,
+            prefixes=[request.prefix for request in requests],
+            constraints=[Constraint(*request.terms) if request.terms else NO_TERMS for request in requests],
+            max_length=self.engine.max_length,
+            sentence_seeds=[seed_of(*request.place) for request in requests],
+            trace=tracer(self.watch, batch) if self.watch else None,
+        )
+
+
 def tracer(watch: WatchStep, batch: Sequence[int]) -> Callable[[TraceStep], None]:
-    """Return a `trace` for the search of a batch of segments, which shows their best hypotheses so far to `watch`."""
+    """Return a `trace` for the search of a batch of requests, which shows their best hypotheses so far to `watch`."""
     ended: set[int] = set()  # sentences whose best hypothesis has ended; the search may go on
 
     def trace(step: TraceStep) -> None:

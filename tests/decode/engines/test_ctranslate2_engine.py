@@ -21,8 +21,9 @@ from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run.checkpoint import read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS, UNK
-from nmt.translate.segments import Line
-from nmt.translate.translator import Translator, load, needs_torch
+from nmt.translate.loading import load, needs_torch
+from nmt.translate.translator import Translator
+from nmt.translate.units import Unit
 
 pytest.importorskip("ctranslate2")
 
@@ -131,8 +132,8 @@ def test_what_ctranslate2_lacks_is_done_by_torch_with_the_same_model(five_run: F
     assert auto.translate(SOURCE, **options) == torch_only.translate(SOURCE, **options)
     assert auto.engine.torch_engine("a test") is auto.engine.torch_engine("a test")
     shown: list[str] = []
-    lines = [Line(1, SOURCE[0])]
-    (found,) = auto.start(lines, auto.options, 8, lambda text_of: shown.append(text_of(0)))()
+    lines = [Unit(1, SOURCE[0])]
+    (found,) = auto.start(lines, auto.options, 8, lambda texts_so_far: shown.extend(texts_so_far())).result()
     assert shown[-1] == found.text == TARGET[0]
     assert auto.engine.score([[9]], [[8, UNK]]) == torch_only.engine.score([[9]], [[8, UNK]])
     scores, expected = (one.reference_log_probs(SOURCE, TARGET)[0] for one in (auto, torch_only))

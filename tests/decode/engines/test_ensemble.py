@@ -11,7 +11,7 @@ from nmt.decode.engines.torch_engine import TorchEngine, log_mean_probs
 from nmt.errors import InputError, ModelError
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run.checkpoint import read_checkpoint, save_checkpoint
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 TRANSLATOR = small_translator()
 

@@ -11,7 +11,7 @@ from nmt.decode.engines import torch_engine
 from nmt.decode.engines.torch_engine import TorchEngine, in_precision, pick_device
 from nmt.distributed import Launch
 from nmt.errors import ConfigError
-from nmt.translate.translator import load
+from nmt.translate.loading import load
 
 
 def test_bf16_translates_as_fp32_with_close_log_probs(five_run: FiveRun) -> None:

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -12,8 +13,9 @@ from models import small_translator, translator_without_bytes
 from nmt.decode.options import Hypothesis
 from nmt.text import EOS
 from nmt.text.placeholders import SYMBOLS, Masked, patterns_of
-from nmt.translate.masking import restore
-from nmt.translate.segments import Line, TextHypothesis
+from nmt.translate import placeholders
+from nmt.translate.placeholders import Placeholders
+from nmt.translate.units import TextHypothesis, Translation, Unit
 
 TRAINED = small_translator(placeholders=True)
 PATTERNS = patterns_of([])
@@ -42,13 +44,17 @@ def test_where_a_span_goes_that_the_model_left_out(
     links: list[tuple[int, int]],
     expected: str,
 ) -> None:
-    monkeypatch.setattr("nmt.translate.masking.align", lambda *_: [links])  # of words
+    monkeypatch.setattr(placeholders, "align", lambda *_: [links])
+    monkeypatch.setattr(TRAINED.tokenizers.source, "has_word", lambda _: True)
+    unknown = {"[", "*", "]"}
+    step = Placeholders(
+        TRAINED.engine, TRAINED.tokenizers, PATTERNS, symbols, unknown=lambda text: unknown.intersection(text)
+    )
+    (unit,) = step.prepare([Unit(7, text)])
+    translation = Translation(unit.text, [TextHypothesis([], [], 0.0, [], written)], 7)
     with caplog.at_level(logging.WARNING, "nmt"):
-        mask = Masked.of(text, PATTERNS, symbols, "[*]")
-        TRAINED.protected = PATTERNS
-        hypothesis = TextHypothesis([], [], 0.0, [], written)
-        restore(TRAINED, [(Line(7, text), mask, hypothesis)])
-    assert hypothesis.text == expected
+        step.restore([translation])
+    assert translation.text == expected
     assert [record.getMessage() for record in caplog.records] == (
         [] if links else ["line 7: the model left out {a}, which is put at the end"]
     )
@@ -61,16 +67,16 @@ TEXTS = st.lists(st.sampled_from(["{a}", "%s", "a@b.de", "12", "😀", "a", "lea
 @given(TEXTS, st.booleans(), st.data())
 def test_each_span_is_written_once_whatever_the_model_writes(text: str, is_trained: bool, data: st.DataObject) -> None:
     translator = small_translator(placeholders=is_trained)
-    translator.protected = PATTERNS
     pieces = st.sampled_from([*SYMBOLS, "the", " a", " 12", "."])
 
-    def start(segments: Sequence[object], *_: object, **__: object) -> object:
-        written = ["".join(data.draw(st.lists(pieces, max_size=8))) for _ in segments]
+    def start(requests: Sequence[object], *_: object, **__: object) -> object:
         encode = translator.tokenizers.target.encode
-        return lambda: [[Hypothesis([*encode(one), EOS], [], 0.0)] for one in written]
+        written = ["".join(data.draw(st.lists(pieces, max_size=8))) for _ in requests]
+        n_bests = [[Hypothesis([*encode(text), EOS], [], 0.0)] for text in written]
+        return SimpleNamespace(result=lambda: n_bests)
 
     translator.engine.start = start  # type: ignore[method-assign, assignment]
-    (found,) = translator.translate([text])
+    (found,) = translator.translate([text], protect_placeholders=True)
     for span in ("{a}", "%s", "a@b.de", "😀", "⟦"):
         assert found.count(span) == text.count(span)
 
@@ -88,7 +94,7 @@ def test_the_rest_of_a_line_is_translated_as_without_its_unknown_signs(signs: li
 
 def test_lines_without_unknown_characters_are_not_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
     translator = translator_without_bytes()
-    monkeypatch.setattr("nmt.translate.masking.start_masked", None)
+    monkeypatch.setattr("nmt.translate.placeholders.Placeholders", None)
     assert len(translator.translate(["the red dog runs.", "THE RED\tDOG RUNS.", "the r\u00e9d dog runs.", ""])) == 4
 
 
@@ -106,7 +112,7 @@ def test_a_character_that_training_taught_in_bytes_is_not_masked(monkeypatch: py
     translator = small_translator()
     assert translator.unknown("5 €") == {"5", "€"}
     translator.tokenizers = translator.tokenizers.with_learned("5€")
-    monkeypatch.setattr("nmt.translate.masking.start_masked", None)
+    monkeypatch.setattr("nmt.translate.placeholders.Placeholders", None)
     assert translator.unknown("5 €") == set()
     assert len(translator.translate(["5 €"])) == 1
 

@@ -1,0 +1,131 @@
+"""The last step before the search: sentences to search requests of token ids; and back, from hypotheses to texts."""
+
+import logging
+from collections.abc import Sequence
+
+from nmt.decode.options import NBest, SearchOptions, SearchRequest
+from nmt.errors import ModelError
+from nmt.text.lines import is_blank, one_line
+from nmt.text.sentences import sentence_spans
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.translate.units import TextHypothesis, Translation, Unit, joined
+
+log = logging.getLogger("nmt")
+
+
+class Encoding:
+    """The search requests of sentences. A blank sentence has none, one that is too long for the model several."""
+
+    def __init__(
+        self, units: Sequence[Unit], tokenizers: Tokenizers, max_length: int, options: SearchOptions, joiner: str
+    ) -> None:
+        """Encode sentences.
+
+        Args:
+            max_length: maximum tokens of a request, without EOS.
+            joiner: stands between the translations of two parts of a sentence.
+        """
+        self.units = units
+        self.target = tokenizers.target
+        self.options = options
+        self.joiner = joiner
+        self.requests: list[SearchRequest] = []
+        self.n_requests: list[int] = []  # of each unit
+        tokens_of_units = tokenizers.source.encode_all([unit.text for unit in units])
+        for unit, tokens in zip(units, tokens_of_units, strict=True):
+            requests = requests_of(unit, tokens, tokenizers.source, max_length)
+            self.requests += requests
+            self.n_requests.append(len(requests))
+
+    def translations(self, n_bests: Sequence[NBest]) -> list[Translation]:
+        """Return the translation of each unit, given the hypotheses of each request.
+
+        Raises ModelError if a request has none, because the model's output is NaN.
+        """
+        if not all(n_bests):
+            raise ModelError("the model's output is not a number", hint="check the loss of its training")
+        translations = []
+        first = 0
+        for unit, n_requests in zip(self.units, self.n_requests, strict=True):
+            parts = range(first, first + n_requests)
+            first += n_requests
+            hypotheses = [TextHypothesis([], [], 0.0, [], "")]
+            if parts:
+                hypotheses = joined([self.decoded(n_bests[i]) for i in parts], self.options, self.joiner)
+            source_tokens = [self.requests[i].tokens for i in parts]
+            translations.append(Translation(unit.text, hypotheses, unit.number, source_tokens))
+        return translations
+
+    def decoded(self, n_best: NBest) -> list[TextHypothesis]:
+        """Return hypotheses with their texts."""
+        hypotheses = []
+        for hypothesis in n_best:
+            tokens = hypothesis.tokens
+            pieces = self.target.pieces(tokens) if self.options.scores else []
+            text = one_line(self.target.decode(tokens))
+            hypotheses.append(
+                TextHypothesis(tokens, hypothesis.log_probs, hypothesis.score, pieces, text, is_cut=hypothesis.is_cut)
+            )
+        return hypotheses
+
+    def preview(self, tokens: dict[int, list[int]]) -> list[str]:
+        """Return the text of each unit, given the tokens of the requests that have begun."""
+        texts = []
+        first = 0
+        for n_requests in self.n_requests:
+            begun = [tokens[i] for i in range(first, first + n_requests) if i in tokens]
+            texts.append(one_line(self.joiner.join(self.target.decode(part) for part in begun)))
+            first += n_requests
+        return texts
+
+
+def requests_of(unit: Unit, tokens: list[int], tokenizer: Tokenizer, max_length: int) -> list[SearchRequest]:
+    """Return the search requests of a unit with these tokens; the first begins with the unit's prefix.
+
+    A unit that is too long is cut into parts, with a warning.
+    """
+    if not tokens or is_blank(unit.text):
+        return []
+    if len(tokens) <= max_length:
+        return [SearchRequest(tokens, unit.prefix, place_of(unit))]
+    tag, text = tokenizer.split_tag(unit.text)
+    tag_tokens = tokenizer.tag(tag)
+    parts = cut(text, tokenizer, max(max_length - len(tag_tokens), 1))
+    message = "line %d has %d pieces, the model takes %d: translated in %d parts"
+    log.warning(message, unit.number, len(tokens), max_length, len(parts))
+    requests = [SearchRequest(tag_tokens + parts[0], unit.prefix, place_of(unit))]
+    for i, part in enumerate(parts[1:], 1):
+        requests.append(SearchRequest(tag_tokens + part, (), place_of(unit, i)))
+    return requests
+
+
+def place_of(unit: Unit, part: int = 0) -> tuple[int, ...]:
+    """Return the numbers from which the seed of a part of a sentence is made.
+
+    They are the same for a line of text and for the only unit of a line of markup.
+    """
+    place = (unit.number, unit.sentence)
+    return (*place, unit.index, part) if unit.index or part else place
+
+
+def cut(text: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
+    """Return the tokens of the parts of a text without its tag, each of at most `max_length`.
+
+    A part is a sentence. A longer sentence is cut between words, a longer word between pieces.
+    """
+    parts: list[list[int]] = []
+    for start, end in sentence_spans(text):
+        sentence = text[start:end].strip()
+        tokens = tokenizer.encode_untagged(sentence)
+        if len(tokens) <= max_length:
+            parts.append(tokens)
+            continue
+        parts.append([])
+        for word in sentence.split():
+            tokens = tokenizer.encode_untagged(word)
+            for first in range(0, len(tokens), max_length):
+                pieces = tokens[first : first + max_length]
+                if len(parts[-1]) + len(pieces) > max_length:
+                    parts.append([])
+                parts[-1] += pieces
+    return [part for part in parts if part]

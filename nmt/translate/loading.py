@@ -1,0 +1,135 @@
+"""Loading: the engine that suits a model, and the translator around it."""
+
+import functools
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from nmt.config import Config
+from nmt.decode import EngineName, Precision
+from nmt.decode.options import Engine
+from nmt.errors import ConfigError, InputError, ModelError, NmtError
+from nmt.files import hash_file
+from nmt.processes import prepare_torch
+from nmt.run.directory import RunDirectory
+from nmt.run.header import read_header
+from nmt.translate.translator import Translator
+
+log = logging.getLogger("nmt")
+
+
+def is_export(path: Path) -> bool:
+    """Whether `path` is a directory written by `nmt export`."""
+    return (path / "model.bin").is_file()
+
+
+def model_file(path: Path) -> Path:
+    """The model file of a run, or the path itself. Raises ModelError if there is none."""
+    file = RunDirectory(path).model_file if path.is_dir() else path
+    if not file.exists():
+        raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another with -m")
+    return file
+
+
+def load(
+    path: Path | str | Sequence[Path | str],
+    device: str = "auto",
+    precision: Precision | None = None,
+    engine: EngineName | None = None,
+) -> Translator:
+    """Load a translator from a run directory, a model file or an export to CTranslate2.
+
+    Args:
+        path: path of one of these; a sequence of several runs or model files is an ensemble.
+        device: `auto` is cuda, else mps, else cpu.
+        precision: None is fp32, or the precision of an export. bf16 (on some hardware) and int8 (on CPUs) are faster
+            but less exact.
+        engine: `auto` is CTranslate2 on a CPU if it can hold the model, else torch; None is the config's, `auto`.
+    Raises:
+        ModelError: the model is missing, damaged or of another engine, or its tokenizer differs from that of its run or
+            of the other models of the ensemble.
+        ConfigError: the device is missing or does not support the precision.
+    """
+    paths = [Path(path)] if isinstance(path, Path | str) else [Path(one) for one in path]
+    if not paths:
+        raise ModelError("no model was named", hint="give the path of a run")
+    for name, value, choices in (("precision", precision, Precision), ("engine", engine, EngineName)):
+        if value is not None and value not in get_args(choices):
+            raise ConfigError(f"unknown {name} {value!r}", hint=f"choose one of {', '.join(get_args(choices))}")
+    for one in paths:
+        if is_export(one) and (engine == "torch" or len(paths) > 1):
+            raise ModelError(f"{one} is a CTranslate2 export", hint="give the run that was exported")
+    if is_export(paths[0]):
+        from nmt.decode.engines.ctranslate2_engine import load_export
+
+        return Translator(*load_export(paths[0], device, precision))
+    headers = [read_header(model_file(one)) for one in paths]
+    configs = [config for config, _ in headers]
+    engine = engine or configs[0].decode.engine
+    reason = needs_torch(configs, device, precision, engine)
+    if not reason:
+        try:
+            return load_converted(paths[0], precision or "fp32", headers[0][1])
+        except NmtError as error:
+            if engine == "ctranslate2" or precision == "int8":
+                raise
+            reason = str(error)
+            log.warning("torch translates, because CTranslate2 cannot: %s", reason)
+    elif engine == "ctranslate2":
+        raise ConfigError(f"CTranslate2 cannot translate: {reason}", hint="use --engine auto or torch")
+    log.debug("engine: torch: %s", reason)
+    return load_torch(paths, device, precision or "fp32")
+
+
+def needs_torch(
+    configs: Sequence[Config], device: str = "auto", precision: Precision | None = None, engine: EngineName = "auto"
+) -> str:
+    """Why models need the torch engine, or "" if CTranslate2 translates; see `load` for the arguments."""
+    if engine == "torch":
+        return "chosen"
+    from nmt.decode.engines.ctranslate2_engine import import_ctranslate2, unsupported
+
+    try:
+        ctranslate2 = import_ctranslate2()
+    except InputError:
+        return "CTranslate2 is not installed"
+    if len(configs) > 1:
+        return "several models"
+    if setting := unsupported(configs[0].model):
+        return setting
+    if precision == "bf16":
+        return "precision bf16"
+    if device == "cpu":
+        return ""
+    # Apple's GPUs are found by torch only. On GPUs, torch has not been compared with CTranslate2.
+    has_gpu = sys.platform == "darwin" or ctranslate2.get_cuda_device_count() > 0
+    return "" if device == "auto" and not has_gpu else f"device {device}"
+
+
+def load_converted(path: Path, precision: Precision, progress: Mapping[str, Any]) -> Translator:
+    """Load a run or model file for CTranslate2, converted in the cache. Raises NmtError if that fails."""
+    from nmt.decode.engines.ctranslate2_engine import converted, load_export
+
+    file = model_file(path)
+    export, digest = converted(file, precision)
+
+    @functools.cache
+    def load_reference() -> Engine:
+        if hash_file(file) != digest:  # by a training
+            raise ModelError(f"{file} has been replaced since it was loaded", hint="start again to use the new model")
+        return load_torch([path], "cpu", "fp32").engine
+
+    run = RunDirectory(path) if path.is_dir() else None
+    engine, tokenizers, config = load_export(export, "cpu", precision, load_reference)
+    log.debug("engine: %s", engine.name)
+    return Translator(engine, tokenizers, config, run, progress)
+
+
+def load_torch(paths: Sequence[Path], device: str, precision: Precision) -> Translator:
+    """Load runs or model files for torch; see `load`."""
+    prepare_torch()  # if torch is already imported, it affects only malloc
+    from nmt.decode.engines.torch_engine import load_models
+
+    return Translator(*load_models(paths, device, precision))

@@ -1,0 +1,80 @@
+"""Text with markup: a reader of `nmt.documents` finds its units, whose translations are written in their places."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from nmt.documents.markup import Format, Part, Segment
+from nmt.text.lines import Pause
+from nmt.translate.options import TranslationOptions
+from nmt.translate.translator import Translator
+from nmt.translate.units import Markup, TextHypothesis, Translation, Unit
+from nmt.translate.windows import CutLines, read_window
+
+WINDOW = 1000  # lines parsed and translated together
+
+
+def units_of(parts: Sequence[Part], markup: Format, number: int) -> list[Unit]:
+    """Return the units of a parsed text, which stands in the line with this number."""
+    segments = [part for part in parts if isinstance(part, Segment)]
+    units = []
+    for index, segment in enumerate(segments):
+        units.append(Unit(number, segment.text, index=index, markup=Markup(segment.root, markup.escape)))
+    return units
+
+
+def written(parts: Sequence[Part], translations: Sequence[Translation], rank: int = 0) -> str:
+    """Return a parsed text with the translations of its units; `rank` chooses among their hypotheses, 0 is the best."""
+    pieces = []
+    n_written = 0
+    for part in parts:
+        if isinstance(part, str):
+            pieces.append(part)
+            continue
+        hypotheses = translations[n_written].hypotheses
+        hypothesis = hypotheses[min(rank, len(hypotheses) - 1)]
+        pieces.append(part.finish(hypothesis.text))
+        n_written += 1
+    return "".join(pieces)
+
+
+class MarkupTranslator:
+    """A `Translator` of lines with markup; its translations have no scores, and one hypothesis each."""
+
+    def __init__(self, translator: Translator, markup: Format) -> None:
+        self.translator = translator
+        self.markup = markup
+
+    def translate_lines(
+        self,
+        lines: Iterable[str | Pause],
+        options: TranslationOptions | None = None,
+        *,
+        batch_size: int | None = None,
+        window: int = WINDOW,
+        fixed_windows: bool = False,  # noqa: ARG002 - all windows are
+        first: int = 1,
+        after_window: Callable[[], object] = lambda: None,
+    ) -> Iterator[Translation]:
+        """Translate a stream of lines, each of them a piece of markup; see `Translator.translate_lines`."""
+        options = options or self.translator.options
+        batch_size = batch_size or self.translator.config.decode.batch_size
+        stream = iter(lines)
+        with CutLines(at_once=window == 1) as cut_lines:
+            while (window_lines := read_window(stream, first, window)) is not None:
+                first += len(window_lines)
+                # 1. Each line to units, which keep its number: random seeds and messages depend on it.
+                documents = [self.markup.parse(line.text) for line in window_lines]
+                units: list[Unit] = []
+                ends = []  # of the units of each line
+                for line, parts in zip(window_lines, documents, strict=True):
+                    units += units_of(parts, self.markup, line.number)
+                    ends.append(len(units))
+                # 2. Translate them together.
+                translations = self.translator.start(units, options, batch_size).result() if units else []
+                cut_lines.note(translations)
+                # 3. Write each line.
+                start = 0
+                for line, parts, end in zip(window_lines, documents, ends, strict=True):
+                    text = written(parts, translations[start:end])
+                    yield Translation(line.text, [TextHypothesis([], [], 0.0, [], text)], line.number)
+                    start = end
+                after_window()

@@ -1,0 +1,14 @@
+"""The options of a translation: those of its search, and those of the steps around it."""
+
+from pydantic import Field
+
+from nmt.decode.options import SearchOptions
+
+
+class TranslationOptions(SearchOptions):
+    """Options of a translation. Raises ConfigError for an unknown option, a wrong type or a value out of range."""
+
+    whole_lines: bool = Field(False, description="translate each line as a whole, not sentence by sentence")
+    glossary: dict[str, str] = Field({}, description="target terms that the translations of source terms contain")
+    protect_placeholders: bool = Field(False, description="keep numbers, URLs, {name} and the like as they are")
+    protect: list[str] = Field([], description="regular expressions of further spans to keep as they are")

@@ -1,0 +1,249 @@
+"""Where the tags of a text go in its translation; see `nmt.translate.tags`."""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from nmt.documents.markup import Element, descendants
+from nmt.text.lines import UNSPACED_SCRIPTS, Span
+from nmt.text.placeholders import SPAN
+from nmt.text.words import indices_between
+from nmt.translate.align import Links, Shares
+from nmt.translate.units import Markup, TextHypothesis, Translation
+
+# Combining marks, and scripts whose vowel signs are marks: they belong to a word, but `\w` leaves them out.
+MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0dff"
+MARKS += "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
+# Each character of an unspaced script and each punctuation mark is a word, so that a tag can end between two of them.
+# A placeholder is one word, so that no tag ends inside of it.
+LETTER = rf"[^\W{UNSPACED_SCRIPTS}]|[{MARKS}]"
+LETTERS = rf"(?:{LETTER})+"
+WORD = re.compile(rf"{SPAN.pattern}|[{UNSPACED_SCRIPTS}][{MARKS}]*|{LETTERS}(?:['’]{LETTERS})*|[^\w\s]")
+EDGE = re.compile(rf"(?<![^\W{UNSPACED_SCRIPTS}])(?<![{MARKS}])|(?!{LETTER})")  # outside of words
+
+
+class TaggedPair:
+    """A unit and a hypothesis, by sentences and by words."""
+
+    def __init__(self, markup: Markup, translation: Translation, hypothesis: TextHypothesis) -> None:
+        self.markup = markup
+        self.source = translation.source
+        self.target = hypothesis.text  # without tags
+        self.hypothesis = hypothesis
+        self.sentences = list(zip(translation.sentences, hypothesis.sentences, strict=True))
+        edges = []
+        for element in descendants(markup.root):
+            edges += [element.start, element.end]
+        self.source_words = word_spans(self.source, edges)
+        self.target_words = word_spans(self.target)
+        self.links: Links = []
+        self.shares: list[Shares] = [{} for _ in self.target_words]
+
+
+def word_spans(text: str, cuts: Iterable[int] = ()) -> list[Span]:
+    """Return the span of each word and punctuation mark, cut where a tag is inside of it."""
+    edges = sorted(set(cuts))
+    spans: list[Span] = []
+    for match in WORD.finditer(text):
+        start, end = match.span()
+        inside = edges[bisect_right(edges, start) : bisect_left(edges, end)]
+        spans += pairwise([start, *inside, end])
+    return spans
+
+
+@dataclass
+class PlacedElement:
+    """Where an element goes: its interval of target words, and where this begins and ends in the text."""
+
+    element: Element
+    words: range
+    start: int
+    end: int
+
+    def nearer_edge(self, at: int) -> int:
+        """Return `at` if it is outside of the element, else the nearer of its edges."""
+        if at >= self.end:
+            return at
+        return self.start if at - self.start < self.end - at else self.end
+
+
+class Placement:
+    """Finds an interval of target words for each element of a pair, and writes the tags there."""
+
+    def __init__(self, pair: TaggedPair) -> None:
+        self.pair = pair
+        self.linked_sources: list[list[int]] = [[] for _ in pair.target_words]  # of each target word
+        self.linked_targets: list[list[int]] = [[] for _ in pair.source_words]  # of each source word
+        for source, target in sorted(pair.links):
+            self.linked_sources[target].append(source)
+            self.linked_targets[source].append(target)
+
+    def written(self) -> str:
+        """Return the translation with tags."""
+        all_words = range(len(self.pair.target_words))
+        return self.render(PlacedElement(self.pair.markup.root, all_words, 0, len(self.pair.target)))
+
+    def render(self, placed: PlacedElement) -> str:
+        """Return the content of a placed element, with the tags of its children."""
+        escape = self.pair.markup.escape
+        text, cursor = "", placed.start
+        for child in self.place_children(placed):
+            text += escape(self.pair.target[cursor : child.start])
+            text += child.element.opening
+            text += self.render(child) if child.element.verbatim is None else child.element.verbatim
+            text += child.element.closing
+            cursor = child.end
+        return text + escape(self.pair.target[cursor : placed.end])
+
+    def place_children(self, parent: PlacedElement) -> list[PlacedElement]:
+        """Place the children of an element in disjoint intervals of its words; return them in the target's order."""
+        children = parent.element.children
+        free = set(parent.words)
+        placed: dict[int, PlacedElement] = {}  # by the index of the child
+        # 1. Those with words, the longest first.
+        search_from = Counter[str]()  # text to copy -> where the next search for it in the translation starts
+        for i in sorted(range(len(children)), key=lambda i: children[i].start - children[i].end):
+            place = self.copied(children[i], parent, free, search_from) or self.by_links(children[i], parent, free)
+            if place:
+                placed[i] = place
+                free -= set(place.words)
+        # 2. Those without words, between the others.
+        with_words = sorted(placed.values(), key=lambda place: place.start)
+        for i, child in enumerate(children):
+            if i not in placed:
+                at = min(max(self.position(child, parent.words), parent.start), parent.end)
+                n_before = bisect_left(with_words, at, key=lambda place: place.start)
+                if n_before:
+                    at = with_words[n_before - 1].nearer_edge(at)
+                placed[i] = PlacedElement(child, range(0), at, at)
+        in_source_order = [placed[i] for i in range(len(children))]
+        return sorted(in_source_order, key=lambda place: (place.start, place.end))
+
+    def copied(
+        self, element: Element, parent: PlacedElement, free: set[int], search_from: Counter[str]
+    ) -> PlacedElement | None:
+        """Place an element that is copied, such as code, where free words of the translation contain its text."""
+        content = self.pair.source[element.start : element.end]
+        if element.verbatim is None or not content.strip():
+            return None
+        first_character = max(search_from[content], parent.start)
+        for match in re.compile(re.escape(content)).finditer(self.pair.target, first_character, parent.end):
+            search_from[content] = match.end()
+            words = self.overlapped_words(match.span())
+            if free.issuperset(words) and not self.cuts_a_word(element, match.span(), words):
+                return PlacedElement(element, words, match.start(), match.end())
+        return None
+
+    def overlapped_words(self, span: Span) -> range:
+        """Return the indices of the target words that a span overlaps."""
+        start, end = span
+        first = bisect_right(self.pair.target_words, start, key=lambda word: word[1])
+        return range(first, bisect_left(self.pair.target_words, end, key=lambda word: word[0]))
+
+    def cuts_a_word(self, element: Element, span: Span, words: range) -> bool:
+        """Return whether a span of the translation for an element that is copied cuts a word that it may not cut.
+
+        It may cut a word that is linked to its own, as in l'`option`, or any word if it cuts one in the source.
+        """
+        own_words = self.source_words(element)
+        edges = [(element.start, span[0], words[0]), (element.end, span[1], words[-1])]
+        for source_edge, target_edge, i in edges:
+            start, end = self.pair.target_words[i]
+            is_inside = start < target_edge < end
+            cuts_in_source = not EDGE.match(self.pair.source, source_edge)
+            is_own = any(s in own_words for s in self.linked_sources[i])
+            if is_inside and not cuts_in_source and not is_own:
+                return True
+        return False
+
+    def by_links(self, element: Element, parent: PlacedElement, free: set[int]) -> PlacedElement | None:
+        """Place an element around the words that are linked to its own; None if there are none."""
+        own_words = self.source_words(element)
+        parent_words = self.source_words(parent.element)
+        if own_words == parent_words and len(free) == len(parent.words):
+            interval = parent.words
+        else:
+            interval = self.best_interval(own_words, free, only_own=element.verbatim is not None)
+        if not interval:
+            return None
+        if element.verbatim is None:
+            interval = self.extended(interval, own_words, parent_words, parent.words, free)
+        start, end = self.pair.target_words[interval[0]][0], self.pair.target_words[interval[-1]][1]
+        return PlacedElement(element, interval, start, end)
+
+    def source_words(self, element: Element) -> range:
+        """Return the indices of an element's words; words are cut at tags, so each is inside of it or outside."""
+        return indices_between(self.pair.source_words, element.start, element.end)
+
+    def best_interval(self, own_words: range, free: set[int], *, only_own: bool) -> range:
+        """Return the interval of free target words that maximizes the sum of p(`own_words` | target word) - 0.5.
+
+        If no p is over 0.5: the best single word that is linked to `own_words`, or an empty range. With `only_own`, all
+        words of the interval are linked to `own_words` alone.
+        """
+        targets = [t for s in own_words for t in self.linked_targets[s]]
+        if not targets:
+            return range(0)
+        # The interval with the largest sum in one pass (Kadane): a sum below 0 begins anew after the word.
+        start = min(targets)
+        best, best_total, total = range(0), -1.0, 0.0
+        for t in range(start, max(targets) + 1):
+            sources = self.linked_sources[t]
+            n_own = sum(s in own_words for s in sources)
+            is_own = n_own > 0 and n_own == len(sources)
+            share = sum(share for s, share in self.pair.shares[t].items() if s in own_words)
+            if t in free and (is_own or not only_own):
+                total += share - 0.5
+                if total > best_total and (n_own or share > 0.5):
+                    best, best_total = range(start, t + 1), total
+            else:
+                total = -1.0
+            if total < 0:
+                start, total = t + 1, 0.0
+        return best
+
+    def extended(
+        self, interval: range, own_words: range, parent_words: range, parent_interval: range, free: set[int]
+    ) -> range:
+        """Extend an interval over unlinked words to the parent's edge, if the element begins or ends there."""
+        start, stop = interval.start, interval.stop
+        before = range(parent_interval.start, start)
+        after = range(stop, parent_interval.stop)
+        if own_words.start == parent_words.start and self.are_unlinked(before, free):
+            start = parent_interval.start
+        if own_words.stop == parent_words.stop and self.are_unlinked(after, free):
+            stop = parent_interval.stop
+        return range(start, stop)
+
+    def are_unlinked(self, words: range, free: set[int]) -> bool:
+        """Return whether all of these target words are free, and linked to no source word."""
+        return all(t in free and not self.linked_sources[t] for t in words)
+
+    def position(self, element: Element, words: range) -> int:
+        """Return where an element goes that has no linked words, given the target words of its parent.
+
+        It goes to the neighbor that it touches, or before the next word.
+        """
+        n_before = bisect_right(self.pair.source_words, element.start, key=lambda word: word[1])
+        before = self.targets_in(n_before - 1, words)
+        after = self.targets_in(n_before, words)
+        character_before = self.pair.source[: element.start][-1:]
+        character_after = self.pair.source[element.end :][:1]
+        is_attached = character_before.strip() and not character_after.strip()
+        if before and (is_attached or not after):
+            return self.pair.target_words[before[-1]][1]
+        if after:
+            return self.pair.target_words[after[0]][0]
+        # Without linked neighbors: as far into the translation as into the source.
+        n_words = len(self.pair.target_words)
+        index = round(n_before * n_words / max(len(self.pair.source_words), 1))
+        return self.pair.target_words[index][0] if index < n_words else len(self.pair.target)
+
+    def targets_in(self, source_word: int, words: range) -> list[int]:
+        """Return those of `words` that are linked to a source word, if there is such a source word."""
+        if not 0 <= source_word < len(self.linked_targets):
+            return []
+        return [t for t in self.linked_targets[source_word] if t in words]

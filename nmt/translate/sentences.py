@@ -1,0 +1,94 @@
+"""Step: a unit is translated sentence by sentence, because most models are trained on single sentences."""
+
+from collections.abc import Callable, Sequence
+from itertools import chain, islice
+
+from nmt.text.lines import Span
+from nmt.text.sentences import sentence_spans
+from nmt.translate.options import TranslationOptions
+from nmt.translate.units import Step, Translation, Unit, joined
+
+
+class Sentences(Step):
+    """Cuts units into sentences, and joins their translations."""
+
+    def __init__(
+        self,
+        options: TranslationOptions,
+        joiner: str,
+        split_tag: Callable[[str], tuple[str, str]],
+        kept_spans: Callable[[str], Sequence[Span]] = lambda _: (),
+    ) -> None:
+        """Set up the step.
+
+        Args:
+            options: with `whole_lines`, each unit is one sentence.
+            joiner: stands between two sentences of a translation.
+            split_tag: cuts a text into its language tag and the rest; each sentence gets the tag.
+            kept_spans: finds the spans of a text that no sentence ends in, such as placeholders.
+        """
+        self.options = options
+        self.joiner = joiner
+        self.split_tag = split_tag
+        self.kept_spans = kept_spans
+        self.units: list[Unit] = []
+        self.spans: list[list[Span]] = []  # of the sentences of each unit
+
+    def prepare(self, units: list[Unit]) -> list[Unit]:
+        self.units = units
+        sentences: list[Unit] = []
+        for unit in units:
+            tag, _ = self.split_tag(unit.text)
+            spans = [(0, len(unit.text))]
+            if not self.options.whole_lines:
+                spans = self.spans_of(unit.text, len(tag))
+            self.spans.append(spans)
+            for i, (start, end) in enumerate(spans):
+                text = unit.text[start:end]
+                if i == 0:
+                    sentences.append(Unit(unit.number, text, unit.prefix, unit.index))
+                else:
+                    sentences.append(Unit(unit.number, tag + text, (), unit.index, i))
+        return sentences
+
+    def spans_of(self, text: str, tag_length: int) -> list[Span]:
+        """Return the span of each sentence of a text; its tag belongs to the first."""
+        spans = [(start + tag_length, end + tag_length) for start, end in sentence_spans(text[tag_length:])]
+        spans[0] = (0, spans[0][1])
+        if len(spans) == 1:
+            return spans
+        # A sentence end inside of a kept span is none.
+        kept = self.kept_spans(text)
+        merged = spans[:1]
+        for start, end in spans[1:]:
+            if any(kept_start < start < kept_end for kept_start, kept_end in kept):
+                merged[-1] = (merged[-1][0], end)
+            else:
+                merged.append((start, end))
+        return merged
+
+    def restore(self, translations: list[Translation]) -> list[Translation]:
+        sentences = iter(translations)
+        restored = []
+        for unit, spans in zip(self.units, self.spans, strict=True):
+            parts = list(islice(sentences, len(spans)))
+            hypotheses = joined([part.hypotheses for part in parts], self.options, self.joiner)
+            restored.append(
+                Translation(
+                    unit.text,
+                    hypotheses,
+                    unit.number,
+                    source_tokens=list(chain.from_iterable(part.source_tokens for part in parts)),
+                    sentences=spans,
+                    sentence_pairs=[(part.source, part.text) for part in parts],
+                )
+            )
+        return restored
+
+    def preview(self, texts: list[str]) -> list[str]:
+        sentences = iter(texts)
+        joined_texts = []
+        for spans in self.spans:
+            parts = islice(sentences, len(spans))
+            joined_texts.append(self.joiner.join(part for part in parts if part))
+        return joined_texts
