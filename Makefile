@@ -51,7 +51,7 @@ pipeline: $(INSTALLED)  ## tokenize, train, translate and score CONFIG; fail if 
 	src=$$($(BIN)/nmt config data.test.source $(SETTINGS) --of $(CONFIG)); \
 	ref=$$($(BIN)/nmt config data.test.target $(SETTINGS) --of $(CONFIG)); \
 	test -f "$$src" || { echo '$(CONFIG): data.test must name one source and one target file' >&2; exit 2; }; \
-	$(BIN)/nmt translate -m "$$run" -i "$$src" -o "$$run/test.hyp"; \
+	$(BIN)/nmt translate --whole-lines -m "$$run" -i "$$src" -o "$$run/test.hyp"; \
 	$(BIN)/nmt eval --hyp "$$run/test.hyp" --src "$$src" --ref "$$ref" --show 5 > "$$run/test.scores"; \
 	cat "$$run/test.scores"; \
 	awk -v least='$(MIN_BLEU)' '$$1 == "BLEU" { bleu = $$3 } END { exit !(bleu + 0 >= least + 0) }' \
