@@ -1,15 +1,15 @@
-"""Every setting of a run: type, default, range and one line of help. Imports no torch."""
+"""Every setting of a run: type, default, range and one line of help."""
 
 import re
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationInfo, field_serializer
 from pydantic.functional_validators import AfterValidator, BeforeValidator, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # limits of file systems; MAX_PATH leaves room for suffixes
 LANGUAGE = re.compile(r"([a-zA-Z]{2,8}|x-[a-zA-Z0-9]{1,8})([-_][a-zA-Z0-9]{1,8})*")
-CODE = "[a-zA-Z]{2,8}(_[a-zA-Z0-9]{1,8})*"  # of a language in a direction, which has a dash between two codes
+CODE = "[a-zA-Z]{2,8}(_[a-zA-Z0-9]{1,8})*"  # a language code without dashes: directions have one between two codes
 LARGEST = 10**9  # upper bound of counts that have no tighter one
 # The values of these keys that each architecture supports. Others are refused: they would have no effect.
 SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
@@ -59,6 +59,16 @@ def check_direction(languages: str) -> str:
     return languages
 
 
+def target_of(direction: str) -> str:
+    """Return the target language of a direction such as de-en."""
+    return direction.rpartition("-")[2]
+
+
+def is_meant(direction: str, languages: str) -> bool:
+    """Whether a user means the direction de-en by `de-en` or `en`."""
+    return f"-{direction}".endswith(f"-{languages}")
+
+
 PathText = Annotated[str, AfterValidator(check_path)]
 Direction = Annotated[str, AfterValidator(check_direction)]
 Language = Annotated[str, AfterValidator(check_language)]
@@ -78,18 +88,14 @@ class MixedFiles(Files):
     weight: float = Field(gt=0, lt=1, description="its share of the pairs of an epoch, 0-1; the rest is data.train")
 
 
-ONE, SEVERAL = "a corpus", "a list of corpora"  # the forms of data.train, dev and test; not part of the name of a key
-Corpora = Annotated[
-    Annotated[Files, Tag(ONE)] | Annotated[tuple[Files, ...], Tag(SEVERAL)],
-    Discriminator(lambda value: SEVERAL if isinstance(value, list | tuple) else ONE),
-]
+def as_corpora(value: Any) -> Any:
+    """Return a corpus as a list of one, and None as an empty list."""
+    if value is None:
+        return ()
+    return value if isinstance(value, list | tuple) else (value,)
 
 
-def corpora_of(corpora: Files | tuple[Files, ...] | None) -> tuple[Files, ...]:
-    """The corpora of data.train, dev or test: one, several, or none."""
-    return corpora if isinstance(corpora, tuple) else (corpora,) if corpora else ()
-
-
+Corpora = Annotated[tuple[Files, ...], BeforeValidator(as_corpora)]
 CorpusName = Annotated[str, Field(pattern=r"^[\w-]{1,50}$")]
 
 
@@ -97,8 +103,8 @@ class Data(Section):
     train: Corpora = Field(description="the training corpus, or a list of corpora in several languages")
     mix: dict[CorpusName, MixedFiles] = Field({}, description="corpora that are mixed into data.train, by a name")
     temperature: float = Field(1.0, ge=1, le=1000, description="for a list: above 1, small corpora are read more often")
-    dev: Corpora | None = Field(None, description="for model selection; default: 2 % of train, at most 1,000 pairs")
-    test: Corpora | None = Field(None, description="what `nmt eval` scores by default; not used in training")
+    dev: Corpora = Field((), description="for model selection; default: 2 % of train, at most 1,000 pairs")
+    test: Corpora = Field((), description="what `nmt eval` scores by default; not used in training")
     root: PathText = Field("", description="directory that paths are relative to, or a corpus of `nmt download`")
     source_lang: Language = Field("", description="language code; default: the suffix of the file name")
     target_lang: Language = Field("", description="language code, selects BLEU's tokenizer; default: the file's suffix")
@@ -116,32 +122,63 @@ class Data(Section):
     glossary: bool = Field(False, description="learn to translate terms as nmt translate --glossary says")
     target_tag: str = Field("", description="the only target language of a model of several: fra for >>fra<<")
 
+    @property
+    def directions(self) -> list[str]:
+        """The directions of the training corpora, such as de-en, in their order; empty if there is only one."""
+        if self.target_tag:
+            return []
+        languages = [files.languages for files in self.train if files.languages]
+        return list(dict.fromkeys(languages))
+
+    @property
+    def targets(self) -> list[str]:
+        """The target languages of `directions`, in their order."""
+        targets = [target_of(direction) for direction in self.directions]
+        return list(dict.fromkeys(targets))
+
+    @field_serializer("train", "dev", "test", mode="wrap")
+    def dump_corpora(self, corpora: tuple[Files, ...], dump: SerializerFunctionWrapHandler) -> Any:
+        """Dump a single corpus without languages as a mapping, as users write it, and no corpus as null."""
+        if not corpora:
+            return None
+        dumped = dump(corpora)
+        return dumped if len(corpora) > 1 or corpora[0].languages else dumped[0]
+
     @model_validator(mode="after")
     def check_weights(self) -> Self:
-        if (total := sum(files.weight for files in self.mix.values())) >= 1:
+        total = sum(files.weight for files in self.mix.values())
+        if total >= 1:
             raise ValueError(f"the weights of mix add up to {total:g}, which leaves nothing of train")
         return self
 
     @model_validator(mode="after")
     def check_lists(self) -> Self:
-        """Check that dev and test are lists if train is one, and that train has all of their target languages."""
-        is_list = isinstance(self.train, tuple)
+        """Check that corpora have languages if train is a list of several, and none if there is one direction."""
+        is_list = bool(self.directions) or len(self.train) != 1
         if is_list and (self.mix or self.target_tag):
             raise ValueError("mix and target_tag do not go with a list of corpora in train")
         if self.temperature != 1 and not is_list:
             raise ValueError("temperature needs a list of corpora in train")
-        targets = {files.languages.partition("-")[2] for files in corpora_of(self.train)}
-        for name, corpora in (("train", self.train), ("dev", self.dev), ("test", self.test)):
-            if isinstance(corpora, tuple) != is_list and (corpora or name == "dev"):
-                raise ValueError(f"{name} must be {SEVERAL if is_list else ONE}, as train is")
-            known = [files.languages for files in corpora_of(corpora) if is_list]
-            if corpora == () or "" in known:
-                raise ValueError(f"{name} needs corpora that have languages, such as de-en")
-            if name != "train" and len({*known}) < len(known):
+        if is_list:
+            self._check_languages("train", self.train)
+            self._check_languages("dev", self.dev)
+            if self.test:
+                self._check_languages("test", self.test)
+        for name, corpora in (("dev", self.dev), ("test", self.test)):
+            directions = [files.languages for files in corpora]
+            if is_list and len(set(directions)) < len(directions):
                 raise ValueError(f"{name} has a direction twice: list all of its files in one corpus")
-            if other := [one for one in known if one.partition("-")[2] not in targets]:
-                raise ValueError(f"{name} has {other[0]}, but train has no corpus into that language")
+            if not is_list and (len(corpora) > 1 or (any(directions) and not self.target_tag)):
+                raise ValueError(f"{name} must be a corpus, as train is")
         return self
+
+    def _check_languages(self, name: str, corpora: tuple[Files, ...]) -> None:
+        directions = [files.languages for files in corpora]
+        if not directions or "" in directions:
+            raise ValueError(f"{name} needs corpora that have languages, such as de-en")
+        for direction in directions:
+            if target_of(direction) not in self.targets:
+                raise ValueError(f"{name} has {direction}, but train has no corpus into that language")
 
 
 class TokenizerSettings(Section):
@@ -263,6 +300,20 @@ class Config(Section):
     train: TrainSettings = TrainSettings()
     decode: DecodeSettings = DecodeSettings()
 
+    def direction(self, languages: str) -> Self:
+        """Return the config of one direction, de-en, or of all into one language, en, with its corpora.
+
+        For a direction without training pairs, train is another corpus.
+        """
+        source, _, target = languages.rpartition("-")
+        changes: dict[str, Any] = {"source_lang": source, "target_lang": target, "target_tag": target}
+        changes["temperature"] = 1.0
+        without_languages = self.data.train[0].model_copy(update={"languages": ""})
+        changes["train"] = only_corpus(self.data.train, languages) or (without_languages,)
+        changes["dev"] = only_corpus(self.data.dev, languages)
+        changes["test"] = only_corpus(self.data.test, languages)
+        return self.model_copy(update={"data": self.data.model_copy(update=changes)})
+
     @model_validator(mode="after")
     def check_sections_agree(self) -> Self:
         if self.model.tied_embeddings == "all" and not self.tokenizer.joint:
@@ -273,6 +324,13 @@ class Config(Section):
         if longest + 1 > tokens:
             raise ValueError(f"train.batch_tokens ({tokens}) cannot hold a pair of data.max_length ({longest}) pieces")
         return self
+
+
+def only_corpus(corpora: tuple[Files, ...], languages: str) -> tuple[Files, ...]:
+    """Return the first corpus that a user means by `languages`; none if there are several directions, or no corpus."""
+    meant = [files for files in corpora if is_meant(files.languages, languages)]
+    directions = {files.languages for files in meant}
+    return tuple(meant[:1]) if len(directions) == 1 else ()
 
 
 def plain(value: object) -> str:

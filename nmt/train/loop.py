@@ -29,7 +29,7 @@ from nmt.text.tokenizer import Tokenizers
 from nmt.train.checkpointer import Checkpointer, TrainingState
 from nmt.train.memory import split_on_out_of_memory
 from nmt.train.optimizer import make_optimizers
-from nmt.train.preparation import Corpus
+from nmt.train.preparation import TrainingText
 from nmt.train.progress import Progress, limits
 from nmt.train.replicas import Replicas
 from nmt.train.report import Report
@@ -77,7 +77,7 @@ def step_options(config: Config, progress: Progress, spent: float) -> StepOption
 @dataclass
 class Session:
     config: Config
-    corpus: Corpus  # the dev pairs, and hashes of the corpus files
+    corpus: TrainingText  # the dev pairs, and hashes of the corpus files
     tokenizers: Tokenizers
     data: TrainingData
     model: Seq2Seq  # with initial weights, on its device

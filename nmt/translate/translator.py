@@ -16,7 +16,7 @@ from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from nmt.config import Config, base_language, chosen_direction, directed, directions, language
+from nmt.config import Config, base_language, chosen_direction, language
 from nmt.decode import EngineName, Precision
 from nmt.decode.constraints import Constraint
 from nmt.decode.options import Engine, SearchOptions
@@ -74,11 +74,11 @@ class Translator:
         if not languages:
             return self
         tokenizers = Tokenizers(replace(source, target_tag=languages.rpartition("-")[2]), target)
-        return Translator(self.engine, tokenizers, directed(self.config, languages), self.run, self.progress)
+        return Translator(self.engine, tokenizers, self.config.direction(languages), self.run, self.progress)
 
     def directions(self) -> list["Translator"]:
         """Return a translator for each direction."""
-        return [self.to(languages) for languages in directions(self.config.data)] or [self]
+        return [self.to(languages) for languages in self.config.data.directions] or [self]
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """The best translation of each text; `options` change fields of `SearchOptions`, for example `beam=1`."""
