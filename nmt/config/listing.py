@@ -11,10 +11,10 @@ from pydantic import BaseModel
 
 from nmt.config.schema import Config, Data, Files, ModelPart, plain
 
-DOWNLOADS = Path("data", "downloads")
+DOWNLOADS = Path("data", "downloads")  # in the working directory
 BESIDE = Path("..", "shared", "data")  # corpora that several checkouts of the project share
 
-Side = Literal["source", "target"]
+Side = Literal["source", "target"]  # of a corpus
 
 
 class Setting(NamedTuple):
@@ -32,9 +32,12 @@ def settings(section: type[BaseModel] = Config, prefix: str = "") -> Iterator[Se
         key = prefix + name
         inner = section_in(field.annotation)
         if inner is None:
+            # A single value.
             default = "required" if field.is_required() else plain(field.default)
-            yield Setting(key, allowed_values(field.annotation, field.metadata), default, field.description or "")
+            allowed = allowed_values(field.annotation, field.metadata)
+            yield Setting(key, allowed, default, field.description or "")
         elif get_origin(field.annotation) is dict:
+            # A section for each name that the user chooses, such as data.mix.
             yield from settings(inner, f"{key}.NAME.")
         else:
             yield from settings(inner, f"{key}.")
@@ -54,10 +57,12 @@ def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
     if get_origin(kind) is Literal:
         return "|".join(choices)
     if get_origin(kind) is tuple:
+        # Lists are of paths, but for train.freeze.
         parts = "|".join(get_args(ModelPart))
         return f"list of {parts}" if choices[0] is ModelPart else "path(s)"
     if get_origin(kind) is types.UnionType:
-        kind = next(choice for choice in choices if choice is not type(None))
+        kind, _ = choices  # the second is None
+    # Ranges include their ends, unless these have a sign.
     low = high = ""
     for bound in bounds:
         low = str(getattr(bound, "ge", low))
@@ -70,7 +75,8 @@ def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
     return f"{name} {low}..{high}" if low or high else name
 
 
-FITTED = frozenset(setting.key for setting in settings() if setting.help.endswith("[fitted]"))
+# Keys of the settings that training chooses if the user does not set them.
+FITTED = frozenset(setting.key for setting in settings() if "[fitted]" in setting.help)
 # Keys of `data`, and prefixes of all keys, whose values come from train.init_from.
 INHERITED_DATA = {"nfkc_source", "target_tag", "placeholders", "glossary"}
 INHERITED = ("model.", "tokenizer.", *(f"data.{key}" for key in INHERITED_DATA))
@@ -86,25 +92,32 @@ def leaves(tree: Mapping[str, Any], prefix: str, root: Path) -> Iterator[tuple[s
     for name, value in tree.items():
         key = prefix + name
         if isinstance(value, Mapping):
+            # A section or a corpus, which may have its own root.
             own_root = value.get("root")
             yield from leaves(value, f"{key}.", data_root(own_root) if own_root else root)
-        elif isinstance(value, tuple) and value and isinstance(value[0], Mapping):
+        elif isinstance(value, tuple) and any(isinstance(item, Mapping) for item in value):
+            # A list of corpora, which are numbered.
             corpora = {str(number): corpus for number, corpus in enumerate(value)}
             yield from leaves(corpora, f"{key}.", root)
         elif isinstance(value, tuple):
-            is_path = prefix.startswith("data.")
-            texts = [str(root / text) if is_path else text for text in value]
-            yield key, " ".join(texts) or "-"
+            # A list of paths or of words.
+            items = value
+            if prefix.startswith("data."):
+                items = tuple(str(root / path) for path in value)
+            yield key, " ".join(items) or "-"
         else:
             yield key, plain(value)
 
 
 def chosen_by_training(config: Config) -> dict[str, str]:
     """Return marks in place of the values that training chooses for settings that are not set."""
+    # 1. What is fitted to the corpus, or comes from another model.
     marks = dict.fromkeys(FITTED, "[fitted]")
     if origin := config.train.init_from:
-        inherited = [key for key, _ in values(config) if key.startswith(INHERITED)]
-        marks |= dict.fromkeys(inherited, f"[as in {origin}]")
+        mark = f"[as in {origin}]"
+        marks |= {key: mark for key, _ in values(config) if key.startswith(INHERITED)}
+
+    # 2. What the user has set stays.
     was_set = {key for key, _ in values(config, only_set=True)}
     if config.train.max_steps or config.train.max_minutes:
         was_set.add("train.max_epochs")  # another limit is set
@@ -116,6 +129,7 @@ def language(data: Data, side: Side) -> str:
     was_set = data.source_lang if side == "source" else data.target_lang
     if was_set:
         return was_set
+    # Corpora in several languages have none in common.
     codes = {language_of_side(files, side) for files in data.train}
     return codes.pop() if len(codes) == 1 else ""
 
@@ -131,8 +145,11 @@ def language_of_side(files: Files, side: Side) -> str:
 
 def language_of(path: Path) -> str:
     """Return the language code that a file name ends in (`test.zh-CN.gz`: zh-CN), else empty."""
-    suffix = Path(path.name.removesuffix(".gz")).suffix.lstrip(".")
-    return suffix if re.fullmatch(r"[a-z]{2,3}([-_]\w+)?", suffix) and suffix != "txt" else ""
+    name = Path(path.name.removesuffix(".gz"))
+    suffix = name.suffix.lstrip(".")
+    # A code, or something that looks like one.
+    is_code = re.fullmatch(r"[a-z]{2,3}([-_]\w+)?", suffix) and suffix != "txt"
+    return suffix if is_code else ""
 
 
 def base_language(code: str) -> str:
@@ -151,8 +168,11 @@ def data_root(root: str) -> Path:
     `root` itself if it exists; else the first directory of this name below NMT_DATA, data/downloads and ../shared/data;
     else `root` itself. If `root` is absolute or contains `..`, only `root` itself is considered.
     """
+    # Empty is the working directory.
     given = Path(root)
     if not root or given.is_absolute() or ".." in given.parts:
         return given
-    places = [given, downloads_directory() / root, DOWNLOADS / root, BESIDE / root]
-    return next(filter(Path.is_dir, places), given)
+    for place in (given, downloads_directory() / root, DOWNLOADS / root, BESIDE / root):
+        if place.is_dir():
+            return place
+    return given

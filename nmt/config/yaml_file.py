@@ -48,17 +48,18 @@ def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 # The core schema: the plain scalars of each type, and the characters that they begin with.
 TAG = "tag:yaml.org,2002:"
-SCALARS = {
+SCALARS: dict[str, tuple[str, list[str]]] = {
     "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
     "int": (r"[-+]?[0-9]+", list("-+0123456789")),
     "float": (r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
 }
-CoreLoader.yaml_implicit_resolvers = {}
+CoreLoader.yaml_implicit_resolvers = {}  # those of YAML 1.1
 for name, (pattern, first_characters) in SCALARS.items():
     whole = re.compile(f"^(?:{pattern})$")
     CoreLoader.add_implicit_resolver(TAG + name, whole, first_characters)
     CoreDumper.add_implicit_resolver(TAG + name, whole, first_characters)
+# PyYAML's own constructors read 1_000 and 1:30, too.
 CoreLoader.add_constructor(f"{TAG}float", lambda _, node: float(node.value))
 CoreLoader.add_constructor(f"{TAG}int", lambda _, node: int(node.value))
 CoreDumper.add_representer(str, represent_text)
@@ -73,9 +74,9 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     tree, origins = read_yaml(path)
     for override in overrides:
         keys, value = parse_override(override)
+        # Find the section, or make it.
         section = tree
         for parent in keys[:-1]:
-            # The override replaces a value that is no section.
             if not isinstance(section.get(parent), dict):
                 section[parent] = {}
             section = section[parent]
@@ -100,17 +101,19 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
     """Return the mapping in a YAML file, and the file and line of every key."""
     with os_errors_as(ConfigError, f"read {path}", hint="give the path of a config file"), path.open("rb") as file:
         content = file.read(MAX_CONFIG_BYTES + 1)
-    if len(content) > MAX_CONFIG_BYTES:
+    if len(content) > MAX_CONFIG_BYTES:  # one byte more was asked for
         raise ConfigError(f"{path} has over {MAX_CONFIG_BYTES:,} bytes, too many for a config", hint="check the path")
     origins: Origins = {}
     tree: Any = {}
     try:
+        # 1. The nodes know their lines.
         loader = CoreLoader(content.decode("utf-8-sig"))
         node = loader.get_single_node()
         for key, line in keys_of(node, ()):
             if key in origins:
                 raise ConfigError(f"{path}:{line}: duplicate key '{'.'.join(key)}'", hint="delete one of them")
             origins[key] = f"{path}:{line}"
+        # 2. The values of the nodes; an empty file has none.
         if node is not None:
             tree = loader.construct_document(node)
     except YAML_ERRORS as error:
@@ -123,7 +126,7 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
 
 def yaml_place(path: Path, error: Exception) -> str:
     """Return the file and, if PyYAML knows it, the line of an error."""
-    mark = getattr(error, "problem_mark", None)
+    mark = getattr(error, "problem_mark", None)  # lines count from 0
     return f"{path}:{mark.line + 1}" if mark else str(path)
 
 
@@ -152,14 +155,17 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
 
     `name` is that of the tree, for faults whose origin is not known.
     """
+    if isinstance(tree, Mapping):
+        tree = without_gone(tree, name)
     try:
-        return Config.model_validate(without_gone(tree, name) if isinstance(tree, Mapping) else tree)
+        return Config.model_validate(tree)
     except ValidationError as error:
-        n_faults = error.error_count()
-        faults = [describe_with_origin(fault, tree, origins, name) for fault in error.errors()[:MAX_FAULTS]]
-        if n_faults > MAX_FAULTS:
-            faults.append(f"{name}: and {n_faults - MAX_FAULTS:,} more")
-        raise ConfigError(*dict.fromkeys(faults), hint="`nmt config` lists all keys and ranges") from error
+        listed = error.errors()[:MAX_FAULTS]
+        faults = [describe_with_origin(fault, tree, origins, name) for fault in listed]
+        n_left = error.error_count() - MAX_FAULTS
+        if n_left > 0:
+            faults.append(f"{name}: and {n_left:,} more")
+        raise ConfigError(*faults, hint="`nmt config` lists all keys and ranges") from error
 
 
 def without_gone(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -167,22 +173,27 @@ def without_gone(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
     kept = dict(tree)
     for (section, key), without_effect in GONE.items():
         settings_of_section = kept.get(section)
+        # The schema reports a section that is no mapping.
         if not isinstance(settings_of_section, dict) or key not in settings_of_section:
             continue
-        value = settings_of_section[key]
+        others = dict(settings_of_section)
+        value = others.pop(key)
         if value != without_effect:
             message = f"{name}: {section}.{key}={value!s:.80} is not supported any more"
             raise ModelError(message, hint="train a model without this setting")
-        kept[section] = {name: value for name, value in settings_of_section.items() if name != key}
+        kept[section] = others
     return kept
 
 
 def describe_with_origin(fault: Mapping[str, Any], tree: Any, origins: Origins, name: str) -> str:
     """Describe one of pydantic's errors in one line: file and line, key, what is wrong."""
     path = written_path(fault["loc"], tree)
-    # The origin of the key, or of the nearest section around it.
-    known = [path[:n] for n in range(len(path), 0, -1) if path[:n] in origins]
-    origin = origins[known[0]] if known else name
+    # 1. Where it is: the origin of the key, or of the nearest section around it.
+    origin = name
+    for n in range(1, len(path) + 1):
+        origin = origins.get(path[:n], origin)
+
+    # 2. What is wrong with the key.
     key = ".".join(path)[:100]
     if fault["type"] == "extra_forbidden":
         return f"{origin}: unknown key '{key}'{suggestion(key)}"
@@ -191,10 +202,12 @@ def describe_with_origin(fault: Mapping[str, Any], tree: Any, origins: Origins, 
     message = described(fault)
     if fault["type"] != "value_error":
         return f"{origin}: '{key}': {message}"
-    # The fault is about several keys: name the command line if it sets one of them.
+
+    # 3. The fault is about several keys of this section: name the command line if it sets one of them.
     words = re.findall(r"\w+", message)
     for other, other_origin in origins.items():
-        if other_origin == COMMAND_LINE and other[: len(path)] == path and other[-1] in words:
+        is_inside = other[: len(path)] == path
+        if other_origin == COMMAND_LINE and is_inside and other[-1] in words:
             origin = COMMAND_LINE
     return f"{origin}: {message}"
 
@@ -203,6 +216,7 @@ def written_path(location: Sequence[str | int], tree: Any) -> KeyPath:
     """Return the place of a fault in the tree that the user wrote, where a single corpus or path is no list."""
     path = []
     for part in location:
+        # The schema sees a list where the user wrote its only item: that index is left out.
         is_list = isinstance(tree, list | tuple)
         is_key = isinstance(tree, Mapping) and part in tree
         if isinstance(part, int) and not is_list and not is_key:
@@ -215,17 +229,20 @@ def written_path(location: Sequence[str | int], tree: Any) -> KeyPath:
 
 def suggestion(key: str) -> str:
     """Return a hint for an unknown key: the known key with the same last part, else the most similar one."""
-    known = [setting.key for setting in settings()]
+    # 1. A key with the same last part.
+    keys = [setting.key for setting in settings()]
     leaf = key.rpartition(".")[2]
-    similar = [name for name in known if name.rpartition(".")[2] == leaf]
+    similar = [name for name in keys if name.endswith(f".{leaf}")]
     if not similar:
-        sections = sorted({name.rpartition(".")[0] for name in known})
-        similar = difflib.get_close_matches(key, [*known, *sections], n=1, cutoff=0.5)
+        # 2. A key or section that is spelled alike.
+        sections = {name.rpartition(".")[0] for name in keys}
+        similar = difflib.get_close_matches(key, keys + sorted(sections), n=1, cutoff=0.5)
     return f" (did you mean '{similar[0]}'?)" if similar else ""
 
 
 def described(fault: Mapping[str, Any]) -> str:
     """Return the message of one of pydantic's errors, with the value: `input should be less than 1, got 2`."""
+    # pydantic begins the messages of our validators with "Value error, ", and all others with a capital letter.
     text = str(fault["msg"]).removeprefix("Value error, ")
     message = text[:1].lower() + text[1:]
     if fault["type"] == "value_error":
