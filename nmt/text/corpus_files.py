@@ -41,17 +41,25 @@ class RaggedArray:
     @classmethod
     def from_lists(cls, rows: Sequence[Sequence[int]], dtype: Any = np.int64) -> "RaggedArray":
         ends = np.cumsum([0, *map(len, rows)])
-        values = np.fromiter(itertools.chain.from_iterable(rows), dtype, count=int(ends[-1]))
+        numbers = itertools.chain.from_iterable(rows)
+        values = np.fromiter(numbers, dtype, count=int(ends[-1]))
         return cls(values, ends[:-1], ends[1:])
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> "RaggedArray":
         """Return rows of UTF-8 bytes; see `text`."""
-        return cls.from_lists([text.encode() for text in texts], np.uint8)
+        return cls.from_lists(list(map(str.encode, texts)), np.uint8)
 
     def take(self, index: NDArray[Any]) -> "RaggedArray":
         """Return the rows with these indices; values are not copied."""
         return RaggedArray(self.values, self.starts[index], self.ends[index])
+
+    def compact(self, index: NDArray[Any]) -> "RaggedArray":
+        """Return the rows with these indices; only their values are copied."""
+        rows = [self.row(i) for i in index]
+        ends = np.cumsum([0, *map(len, rows)])
+        values = np.concatenate([self.values[:0], *rows])
+        return RaggedArray(values, ends[:-1], ends[1:])
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -88,6 +96,7 @@ def append_rows(file: Path, rows: RaggedArray) -> None:
     ends = file.with_suffix(".ends")
     if not ends.exists():
         append(ends, np.zeros(1, np.int64))
+    # Rows end after the values that the file has already.
     n_before = file.stat().st_size // rows.values.itemsize if file.exists() else 0
     append(file, rows.values)
     append(ends, n_before + rows.ends)
@@ -140,12 +149,12 @@ class Pairs:
 
     def __getitem__(self, i: int) -> Pair:
         line = int(self.lines[i])
-        languages = ""
+        source = self.source.text(line - 1)
+        target = self.target.text(line - 1)
         for corpus in self.ranges:
             if line <= corpus.last_line:
-                languages = corpus.languages
-                break
-        return Pair(line, self.source.text(line - 1), self.target.text(line - 1), languages)
+                return Pair(line, source, target, corpus.languages)
+        return Pair(line, source, target)
 
     def __iter__(self) -> Iterator[Pair]:
         return map(self.__getitem__, range(len(self)))
@@ -204,19 +213,15 @@ def digest_pairs(pairs: Columns) -> Digested:
     source = digests_of(map(str.encode, pairs.source))
     target = digests_of(map(str.encode, pairs.target))
     languages = digests_of(map(str.encode, pairs.languages))
-    is_blank_source = np.array([is_blank(text) for text in pairs.source], bool)
-    is_blank_target = np.array([is_blank(text) for text in pairs.target], bool)
-    return Digested(
-        source=RaggedArray.from_texts(pairs.source),
-        target=RaggedArray.from_texts(pairs.target),
-        source_digests=source,
-        target_digests=target,
-        pair_digests=source * GOLDEN + target + languages,
-        is_blank=is_blank_source | is_blank_target,
-    )
+    pair = source * GOLDEN + target + languages
+    blank_source = np.array([*map(is_blank, pairs.source)], bool)
+    blank_target = np.array([*map(is_blank, pairs.target)], bool)
+    texts = RaggedArray.from_texts(pairs.source), RaggedArray.from_texts(pairs.target)
+    return Digested(*texts, source, target, pair, blank_source | blank_target)
 
 
 def digests_of(texts: Iterable[bytes]) -> Digests:
     """Return a 64-bit digest of each text. Among 100M texts, two collide with probability 0.0003."""
-    digests = [hashlib.blake2b(text, digest_size=8).digest() for text in texts]
-    return np.frombuffer(b"".join(digests), np.uint64)
+    hashes = (hashlib.blake2b(text, digest_size=8) for text in texts)
+    digests = b"".join(digest.digest() for digest in hashes)
+    return np.frombuffer(digests, np.uint64)

@@ -23,10 +23,12 @@ def shuffled(index: Numbers, n: int, seed: int) -> Numbers:
     than n (cycle walking, Black & Rogaway 2002). numpy's permutation is not used, because it may change between
     versions, and resumed runs must keep their order and dev pairs.
     """
-    n_half_bits = max((n - 1).bit_length() + 1, 2) // 2
+    n_bits = (n - 1).bit_length()
+    n_half_bits = max(n_bits + 1, 2) // 2
     mask = (1 << n_half_bits) - 1
     keys = [seed_of(seed, number) << 32 for number in range(ROUNDS)]
     entries: NDArray[Any] = index.astype(np.uint64)  # arithmetic modulo 2^64
+    # Permute all entries, then again those that are still too large.
     todo = np.arange(len(entries))
     while len(todo):
         left = entries[todo] >> n_half_bits
@@ -82,8 +84,10 @@ class Mixture:
             passes, positions = np.divmod(n_read, size)
             chosen = np.empty_like(positions)
             for i in np.unique(passes):
+                # Each pass has its own order.
                 in_pass = passes == i
-                chosen[in_pass] = shuffled(positions[in_pass], size, seed_of(seed, number, int(i), 0))
+                seed_of_pass = seed_of(seed, number, int(i), 0)
+                chosen[in_pass] = shuffled(positions[in_pass], size, seed_of_pass)
             indices[is_inside] = first_pair + chosen
             first_pair += size
             first_entry += share_of_corpus
@@ -105,6 +109,7 @@ def hold_out(
     """
     if n_candidates is None:
         n_candidates = len(source)
+    # How often the sentences of each pair occur; pairs that are equally rare are in a random order.
     n_alike = n_occurrences(source) + n_occurrences(target)
     order = shuffled(np.arange(n_candidates), n_candidates, seed)
     by_rarity = np.lexsort((order, n_alike[:n_candidates]))

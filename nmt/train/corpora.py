@@ -16,6 +16,7 @@ from nmt.text.permutation import Mixture
 def training_corpora(config: Config) -> dict[str, Files]:
     """Return those of data.train, then those of data.mix by name: the order of the data depends on their order."""
     corpora = named("train", config.data.train)
+    # A resumed run needs the same order, whatever the order in the file.
     for name, files in sorted(config.data.mix.items()):
         corpora[f"mix.{name}"] = files
     return corpora
@@ -25,15 +26,20 @@ def named(name: str, corpora: Sequence[Files]) -> dict[str, Files]:
     """Return the corpora of data.train, dev or test by name: train, or of a list train.de-en, train.de-en.2, ..."""
     by_name: dict[str, Files] = {}
     for files in corpora:
-        full_name = f"{name}.{files.languages}" if files.languages else name
-        number = 1 + sum(other.languages == files.languages for other in by_name.values())
-        by_name[full_name if number == 1 else f"{full_name}.{number}"] = files
+        full_name = direction_name = f"{name}.{files.languages}" if files.languages else name
+        number = 1
+        # Several corpora of a direction are numbered.
+        while full_name in by_name:
+            number += 1
+            full_name = f"{direction_name}.{number}"
+        by_name[full_name] = files
     return by_name
 
 
 def all_corpora(config: Config) -> dict[str, Files]:
     """Return `training_corpora`, and dev and test if they are set."""
-    return training_corpora(config) | named("dev", config.data.dev) | named("test", config.data.test)
+    data = config.data
+    return training_corpora(config) | named("dev", data.dev) | named("test", data.test)
 
 
 def root_of(config: Config, files: Files) -> str:
@@ -44,7 +50,9 @@ def root_of(config: Config, files: Files) -> str:
 def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
     """Return the files of both sides of a corpus."""
     root = data_root(root_of(config, files))
-    return [root / path for path in files.source], [root / path for path in files.target]
+    source = [root / path for path in files.source]
+    target = [root / path for path in files.target]
+    return source, target
 
 
 def pairs_of(config: Config, files: Files) -> Iterator[Pair]:
@@ -65,18 +73,22 @@ def corpus_hashes(config: Config) -> dict[str, str]:
 
 def hint_of_missing(config: Config, files: Files) -> str:
     """Return what a user may do if a file of a corpus is missing."""
+    # 1. The root is the name of a corpus that `nmt download` knows.
     root = root_of(config, files)
     if corpus := CORPORA.get(root):
         languages = files.languages.split("-")
         if not files.languages:
             languages = [language(config.data, "source"), language(config.data, "target")]
         return f"`{command(corpus, languages)}` gets this corpus; or set data.root to the directory that has it"
+
+    # 2. It is a directory.
     place = f"data.root, {root}" if root else "the working directory"
     return f"check the path; it is relative to {place}"
 
 
 def check_order(name: str, files: Files, train: Files) -> None:
     """Raise DataError if the sides of a corpus are exchanged, by the language codes that file names end in."""
+    # What the names say, and what they should say.
     codes = suffixes_of(files)
     if files.languages:
         expected = files.languages.split("-")
@@ -91,7 +103,9 @@ def check_order(name: str, files: Files, train: Files) -> None:
 
 def suffixes_of(files: Files) -> list[str]:
     """Return the language codes in the names of the first files of both sides."""
-    return [language_of(Path(files.source[0])), language_of(Path(files.target[0]))]
+    source = language_of(Path(files.source[0]))
+    target = language_of(Path(files.target[0]))
+    return [source, target]
 
 
 def mixture_of(config: Config, pairs: Pairs) -> Mixture | None:
@@ -102,11 +116,18 @@ def mixture_of(config: Config, pairs: Pairs) -> Mixture | None:
     mix, temperature = config.data.mix, config.data.temperature
     if not mix and temperature == 1:
         return None
-    sizes = [len(part) for part in pairs.by_corpus()]
+
+    # The number of pairs of each corpus; of none, no share can be drawn.
+    sizes = [len(corpus) for corpus in pairs.by_corpus()]
     for name, size in zip(training_corpora(config), sizes, strict=True):
         if not size:
             raise DataError(f"{name} has no pair left", hint="raise data.max_length or data.max_ratio")
+
+    # The shares of all corpora but the first.
     if mix:
-        return Mixture(sizes, [mix[name].weight for name in sorted(mix)])
-    flattened = [size ** (1 / temperature) for size in sizes]
-    return Mixture(sizes, [weight / sum(flattened) for weight in flattened[1:]])
+        shares = [files.weight for _, files in sorted(mix.items())]
+    else:
+        weights = [size ** (1 / temperature) for size in sizes]
+        total = sum(weights)
+        shares = [weight / total for weight in weights[1:]]
+    return Mixture(sizes, shares)

@@ -25,7 +25,7 @@ from nmt.text import UNK, corpus_files, glossary, placeholders
 from nmt.text.corpus_files import CHUNK, CorpusRange, Pairs, RaggedArray
 from nmt.text.tokenizer import MAX_TRAINER_BYTES, Tokenizer, Tokenizers, pieces_per_word, train_tokenizer
 from nmt.text.vocabulary import tag_of
-from nmt.train.plan import fit_sizes
+from nmt.train.plan import Lengths, fit_sizes
 from nmt.train.preparation import FORMAT, read_corpus, sample
 
 log = logging.getLogger("nmt")
@@ -46,8 +46,8 @@ def reserved_symbols(data: Data) -> list[str]:
 def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
     """Train the tokenizer on the training pairs, one for both sides or one per side."""
     data = config.data
-    symbols = " ".join([config.tokenizer.symbols, *reserved_symbols(data)]).strip()
-    settings = config.tokenizer.model_copy(update={"symbols": symbols})
+    symbols = [config.tokenizer.symbols, *reserved_symbols(data)]
+    settings = config.tokenizer.model_copy(update={"symbols": " ".join(symbols).strip()})
     tags = [tag_of(target) for target in data.targets]
     if data.glossary and not settings.joint:
         log.warning("with data.glossary, set tokenizer.joint=true: terms are then read in the pieces that are written")
@@ -68,33 +68,41 @@ def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
 
         # 3. What the user should know.
         notes = []
-        if len(pairs) < len(train):
-            notes.append(f"the tokenizer learns from {len(pairs):,} pairs chosen at random of {len(train):,}")
+        n_pairs = len(pairs)
+        if n_pairs < len(train):
+            notes.append(f"the tokenizer learns from {n_pairs:,} pairs chosen at random of {len(train):,}")
         too_long = set[int]()
         for tokenizer in trained:
             if tokenizer.vocab_size < settings.vocab_size:
                 cut = f"tokenizer.vocab_size={settings.vocab_size} was cut"
                 notes.append(f"the text gives {tokenizer.vocab_size} pieces at most: {cut}")
-            too_long.update(pairs[i % len(pairs)].line for i in tokenizer.too_long)
+            # The texts of a joint tokenizer are those of both sides.
+            too_long.update(pairs[text % n_pairs].line for text in tokenizer.too_long)
         if too_long:
             lines = f"{len(too_long)} lines of over {MAX_TRAINER_BYTES:,} bytes, the first is line {min(too_long)}"
             notes.append(f"left out of the tokenizer's training: {lines}")
         (directory / "notes.json").write_text(json.dumps(notes))
 
+    # Train, or take what the cache has.
     origin = [FORMAT, train.directory.name, settings.model_dump(), data.nfkc_source, *tags]
     directory = cached("tokenizer", origin, write)
     for note in json.loads((directory / "notes.json").read_text()):
         log.info("%s", note)
-    source, target = (directory / "source").read_bytes(), (directory / "target").read_bytes()
+    source = (directory / "source").read_bytes()
+    target = (directory / "target").read_bytes()
     return Tokenizers.from_models(source, target, nfkc_source=data.nfkc_source, target_tag=data.target_tag)
 
 
 def check_pieces(tokenizers: Tokenizers, data: Data) -> None:
     """Raise ConfigError if a tokenizer lacks pieces that these settings of the data need."""
+    # 1. Symbols, on both sides.
     symbols = reserved_symbols(data)
-    if any(UNK in tokenizer.ids(symbols) for tokenizer in tokenizers):
+    source, target = tokenizers
+    if UNK in source.ids(symbols) + target.ids(symbols):
         message = "data.placeholders and data.glossary need a tokenizer that was trained with them"
         raise ConfigError(message, hint="train a new one: another run=PATH, without train.init_from; or leave them out")
+
+    # 2. Tags, on the source side.
     unknown = set(data.targets) - set(tokenizers.source.targets)
     if unknown:
         hint = "train a new one, with all target languages: another run=PATH, without train.init_from"
@@ -107,6 +115,11 @@ class EncodedPairs(NamedTuple):
     pairs: Pairs
     ids: tuple[RaggedArray, RaggedArray]  # of source and target
 
+    def lengths(self) -> list[Lengths]:
+        """Return the lengths of the pairs of each corpus."""
+        source, target = self.ids[0].lengths, self.ids[1].lengths
+        return [Lengths(source[start:end], target[start:end]) for start, end in self.pairs.spans()]
+
 
 def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> EncodedPairs:
     """Encode the training pairs, and drop those that are too long or of unlikely lengths.
@@ -118,10 +131,11 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
     check_pieces(tokenizers, data)
 
     def write(directory: Path) -> None:
+        # 1. Encode in parallel, chunk by chunk.
         ratios = usual_ratios(train, tokenizers, data.max_length)
-        encoder = Encoder(train.directory, train.ranges, tokenizers, data.max_length, data.max_ratio, ratios)
-        starts = range(0, n_pairs, CHUNK)
-        spans = (range(start, min(start + CHUNK, n_pairs)) for start in starts)
+        encoder = Encoder(train.directory, train.ranges, tokenizers, data, ratios)
+        indices = range(n_pairs)
+        spans = (indices[start : start + CHUNK] for start in range(0, n_pairs, CHUNK))
         n_too_long = n_unlikely = 0
         for chunk in in_parallel(encoder.encode, spans):
             corpus_files.append(directory / "lines", chunk.lines)
@@ -129,6 +143,8 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
             corpus_files.append_rows(directory / "target", chunk.target)
             n_too_long += chunk.n_too_long
             n_unlikely += chunk.n_unlikely
+
+        # 2. Something must be left.
         if n_too_long + n_unlikely == n_pairs:
             reasons = f"{n_too_long:,} over {data.max_length} pieces (data.max_length)"
             if n_unlikely:
@@ -137,8 +153,10 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
             raise DataError(f"none of the {n_pairs:,} training pairs is left: {reasons}", hint=hint)
         (directory / "dropped.json").write_text(json.dumps([n_too_long, n_unlikely]))
 
+    # Encode, or take what the cache has.
     models = [[sha256(side.model), side.nfkc, side.target_tag] for side in tokenizers]
-    directory = cached("ids", [FORMAT, train.directory.name, models, data.max_length, data.max_ratio], write)
+    origin = [FORMAT, train.directory.name, models, data.max_length, data.max_ratio]
+    directory = cached("ids", origin, write)
     n_too_long, n_unlikely = json.loads((directory / "dropped.json").read_text())
     if n_too_long:
         log.info("%d pairs over %d pieces dropped (data.max_length)", n_too_long, data.max_length)
@@ -167,8 +185,9 @@ def usual_ratios(train: Pairs, tokenizers: Tokenizers, max_length: int) -> dict[
             n_source = len(tokenizers.source.encode(pair.tagged_source))
             n_target = len(tokenizers.target.encode(pair.target))
             if max(n_source, n_target) <= max_length:
-                ratios[pair.languages].append((n_target + 1) / (n_source + 1))
-    return {languages: median(ratios_of_direction) for languages, ratios_of_direction in ratios.items()}
+                ratio = (n_target + 1) / (n_source + 1)
+                ratios[pair.languages].append(ratio)
+    return {languages: median(samples) for languages, samples in ratios.items()}
 
 
 class EncodedChunk(NamedTuple):
@@ -188,32 +207,34 @@ class Encoder:
     directory: Path  # of the text
     ranges: Sequence[CorpusRange]
     tokenizers: Tokenizers
-    max_length: int
-    max_ratio: float
+    data: Data  # the limits of lengths
     usual_ratios: Mapping[str, float]
 
     def encode(self, span: range) -> EncodedChunk:
         """Encode a range of pairs, and drop those of unlikely lengths."""
+        # 1. Token ids.
         pairs = Pairs(self.directory, ranges=self.ranges)
         chunk = [pairs[i] for i in span]
-        source = self.tokenizers.source.encode_all([pair.tagged_source for pair in chunk])
-        target = self.tokenizers.target.encode_all([pair.target for pair in chunk])
-        n_source = np.array([len(ids) for ids in source])  # (n,)
-        n_target = np.array([len(ids) for ids in target])
-        too_long = np.maximum(n_source, n_target) > self.max_length
+        source = encode(self.tokenizers.source, [pair.tagged_source for pair in chunk])
+        target = encode(self.tokenizers.target, [pair.target for pair in chunk])
 
-        # 1 for the usual ratio; EOS counts, as in `usual_ratios`.
-        usual = np.array([self.usual_ratios.get(pair.languages, 1.0) for pair in chunk])
-        deviation = (n_target + 1) / (n_source + 1) / usual
-        unlikely = ~too_long & (np.maximum(deviation, 1 / deviation) > self.max_ratio)
-        kept = np.flatnonzero(~(too_long | unlikely))
-        return EncodedChunk(
-            lines=pairs.lines[span.start : span.stop][kept],
-            source=RaggedArray.from_lists([source[i] for i in kept], dtype_of(self.tokenizers.source)),
-            target=RaggedArray.from_lists([target[i] for i in kept], dtype_of(self.tokenizers.target)),
-            n_too_long=int(too_long.sum()),
-            n_unlikely=int(unlikely.sum()),
-        )
+        # 2. Lengths. EOS counts in ratios, as in `usual_ratios`; a deviation of 1 is the usual ratio.
+        too_long = np.maximum(source.lengths, target.lengths) > self.data.max_length
+        usual = [self.usual_ratios.get(pair.languages, 1.0) for pair in chunk]
+        ratios = (target.lengths + 1) / (source.lengths + 1)
+        deviation = ratios / np.array(usual)
+        is_extreme = np.maximum(deviation, 1 / deviation) > self.data.max_ratio
+        unlikely = is_extreme & ~too_long
+
+        # 3. The pairs that are kept.
+        kept = np.flatnonzero(~too_long & ~unlikely)
+        lines = pairs.lines[span.start : span.stop]
+        counts = int(too_long.sum()), int(unlikely.sum())
+        return EncodedChunk(lines[kept], source.compact(kept), target.compact(kept), *counts)
+
+
+def encode(tokenizer: Tokenizer, texts: list[str]) -> RaggedArray:
+    return RaggedArray.from_lists(tokenizer.encode_all(texts), dtype_of(tokenizer))
 
 
 def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, float]]:
@@ -227,6 +248,8 @@ def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, float]
             message = f"{run.path} holds a training that uses its tokenizer"
             raise ModelError(message, hint="choose another run=PATH, or move the run away first")
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
-    source = pieces_per_word(tokenizers.source, [pair.tagged_source for pair in corpus.dev])
-    target = pieces_per_word(tokenizers.target, [pair.target for pair in corpus.dev])
+    sources = [pair.tagged_source for pair in corpus.dev]
+    targets = [pair.target for pair in corpus.dev]
+    source = pieces_per_word(tokenizers.source, sources)
+    target = pieces_per_word(tokenizers.target, targets)
     return run, tokenizers, {"source": source, "target": target}

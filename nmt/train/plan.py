@@ -84,8 +84,8 @@ class Plan:
     @property
     def usual_epochs(self) -> int:
         """How many epochs a model should train: 45 for 18,000 pairs, more for fewer pairs."""
-        n_epochs = round(45 * math.pow(18_000 / self.corpus.n_pairs, 0.4))
-        return int(clamp(n_epochs, 3, 300))
+        factor = (18_000 / self.corpus.n_pairs) ** 0.4
+        return int(clamp(round(45 * factor), 3, 300))
 
     @property
     def share(self) -> float:
@@ -97,7 +97,8 @@ class Plan:
 
     @property
     def n_epochs(self) -> int:
-        return max(1, round(min(self.share, 2.0) * self.usual_epochs))
+        share = min(self.share, 2.0)  # more do not help
+        return max(1, round(share * self.usual_epochs))
 
     @property
     def n_tokens(self) -> float:
@@ -114,8 +115,9 @@ class Plan:
         """The size of the joint vocabulary, or of each of the two."""
         n_words, n_characters = self.corpus.n_words, self.corpus.n_characters
         # Each piece should occur a dozen times. The vocabularies of large corpora grow more slowly, up to 32,000.
-        largest = min(max(8_000, 8 * math.sqrt(n_words)), 32_000)
-        n_pieces = int(round(clamp(n_words / 12, 600, largest), -2))
+        largest = clamp(8 * math.sqrt(n_words), 8_000, 32_000)
+        n_pieces = clamp(n_words / 12, 600, largest)
+        n_pieces = int(round(n_pieces, -2))
         if self.corpus.joint:
             return max(n_pieces, n_characters + n_pieces // 2)
         return max(n_pieces // 2, n_characters + MIN_PIECES)
@@ -142,7 +144,8 @@ class Plan:
             usual = 0.2
         if n_pairs < 100_000:
             usual = 0.3
-        return round(max(usual * min(self.share, 1.0), 0.1), 2)
+        fitting = usual * min(self.share, 1.0)
+        return round(max(fitting, 0.1), 2)
 
     @property
     def warmup(self) -> int:
@@ -183,14 +186,8 @@ def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
     lr = largest.lr
     if config.train.optimizer == "adamw":
         lr = min(lr, ADAMW_LR)
-    model = {
-        "d_model": largest.d_model,
-        "d_ff": largest.d_ff,
-        "n_heads": N_HEADS,
-        "n_encoder_layers": largest.n_layers,
-        "n_decoder_layers": largest.n_layers,
-        "dropout": plan.dropout,
-    }
+    model = {"d_model": largest.d_model, "d_ff": largest.d_ff, "n_heads": N_HEADS, "dropout": plan.dropout}
+    model |= {"n_encoder_layers": largest.n_layers, "n_decoder_layers": largest.n_layers}
     train = {"batch_tokens": plan.batch_tokens, "lr": lr, "warmup": plan.warmup}
     limits = (config.train.max_steps, config.train.max_epochs, config.train.max_minutes)
     if limits == (None, None, None):
@@ -225,13 +222,14 @@ def fit_limit(config: Config, corpora: Sequence[Lengths], base: Config | None) -
 
     `base` is the config of the model from which training starts, whose limit is the least for this one.
     """
-    # EOS counts on both sides.
-    corpora = [Lengths(corpus.source + 1, corpus.target + 1) for corpus in corpora if len(corpus.source)]
-
-    # 1. The slope.
-    ratios = [float(corpus.target.sum() / corpus.source.sum()) for corpus in corpora]
-    slope = math.ceil(100 * SLACK * max([1.0, *ratios])) / 100
-    slope = min(slope, MAX_SLOPE)
+    # 1. The slope. EOS counts on both sides.
+    ratio = 1.0
+    for corpus in corpora:
+        if len(corpus.source):
+            mean_ratio = (corpus.target + 1).sum() / (corpus.source + 1).sum()
+            ratio = max(ratio, float(mean_ratio))
+    rounded = math.ceil(100 * SLACK * ratio) / 100
+    slope = min(rounded, MAX_SLOPE)
     least = MIN_ROOM
     if base:
         slope = max(slope, base.decode.max_length_a)
@@ -240,8 +238,9 @@ def fit_limit(config: Config, corpora: Sequence[Lengths], base: Config | None) -
         slope = config.decode.max_length_a
 
     # 2. The tokens that each pair needs beyond the slope; the last are those of the outliers.
-    needed = [corpus.target - np.ceil(slope * corpus.source) for corpus in corpora]
-    sorted_needed = np.sort(np.concatenate(needed))
+    source = np.concatenate([corpus.source for corpus in corpora]) + 1
+    target = np.concatenate([corpus.target for corpus in corpora]) + 1
+    sorted_needed = np.sort(target - np.ceil(slope * source))
     n_outliers = len(sorted_needed) // OUTLIERS
     most = int(sorted_needed[-1 - n_outliers])
     intercept = min(max(most + MARGIN, least), MAX_INTERCEPT)
@@ -263,27 +262,20 @@ def with_unset(config: Config, values: dict[str, Any], *, what: str = "sizes cho
         raise ConfigError(f"{what} do not fit: {message}", hint="set them all") from error
 
 
-def config_text(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[str, str]) -> str:
-    """Return the config as YAML, each setting with the reason for it as a comment."""
-    source, target = languages
-    size = plan.model
-    in_time = f" that trains in {plan.minutes:g} minutes here" if plan.minutes else ""
-    tied = "all" if plan.corpus.joint else "decoder"
-    n_updates = max(round(plan.n_steps, -2), 100)
-    text = f"""\
-run: {scalar(run)}  # directory of checkpoints, figures and the model
+CONFIG = """\
+run: {run}  # directory of checkpoints, figures and the model
 data:
-  root: {scalar(root)}  # written by `nmt init`; the original files are not needed any more
+  root: {root}  # written by `nmt init`; the original files are not needed any more
   train: {{source: train.{source}, target: train.{target}}}  # {facts.n_train:,} pairs without a sentence of dev or test
   dev: {{source: dev.{source}, target: dev.{target}}}  # {facts.n_dev:,} pairs, to choose the best model
   test: {{source: test.{source}, target: test.{target}}}  # {facts.n_test:,} pairs, for `nmt eval` at the end
 tokenizer:
   vocab_size: {plan.vocab_size}  # so that each piece is frequent enough in {facts.n_words:,} words
-  joint: {scalar(plan.corpus.joint)}  # one vocabulary for both languages, if they are written in the same letters
+  joint: {joint}  # one vocabulary for both languages, if they are written in the same letters
 model:
   d_model: {size.d_model}  # the size for {facts.n_train:,} pairs{in_time}
   d_ff: {size.d_ff}
-  n_heads: {N_HEADS}
+  n_heads: {n_heads}
   n_encoder_layers: {size.n_layers}
   n_decoder_layers: {size.n_layers}
   dropout: {plan.dropout}  # the more often each pair is seen, the more
@@ -295,6 +287,20 @@ train:
   warmup: {plan.warmup}  # a quarter of the updates
   cooldown: 0.4  # the rate falls to 0 over the last 40 %, in which BLEU rises most
 """
+
+
+def config_text(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[str, str]) -> str:
+    """Return the config as YAML, each setting with the reason for it as a comment."""
+    # 1. What does not depend on the time.
+    source, target = languages
+    names = {"run": scalar(run), "root": scalar(root), "source": source, "target": target}
+    joint, tied = ("true", "all") if plan.corpus.joint else ("false", "decoder")
+    in_time = f" that trains in {plan.minutes:g} minutes here" if plan.minutes else ""
+    n_updates = max(round(plan.n_steps, -2), 100)
+    chosen = {"joint": joint, "tied": tied, "in_time": in_time, "n_updates": n_updates, "n_heads": N_HEADS}
+    text = CONFIG.format(plan=plan, size=plan.model, facts=facts, **names, **chosen)
+
+    # 2. The limits. The time that the user gave may be more than enough.
     fits = True
     if plan.minutes:
         n_fitting = plan.minutes * 60 / plan.epoch_s
@@ -305,6 +311,6 @@ train:
     return text
 
 
-def scalar(value: str | float | bool) -> str:
+def scalar(value: str | float) -> str:
     """Return a value in YAML, quoted if it needs to be."""
     return yaml.dump([value], Dumper=CoreDumper, default_flow_style=True, width=math.inf)[1:-2]

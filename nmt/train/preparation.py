@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,12 +86,10 @@ def read_corpus(config: Config) -> TrainingText:
 
 def ranges_of(config: Config, last_lines: Sequence[int]) -> list[CorpusRange]:
     """Return the ranges of the training corpora, whose last lines are given."""
-    is_tagged = bool(config.data.directions)
-    corpora = training_corpora(config).values()
-    return [
-        CorpusRange(last_line, files.languages if is_tagged else "")
-        for last_line, files in zip(last_lines, corpora, strict=True)
-    ]
+    languages = [files.languages for files in training_corpora(config).values()]
+    if not config.data.directions:
+        languages = [""] * len(languages)
+    return [CorpusRange(*corpus) for corpus in zip(last_lines, languages, strict=True)]
 
 
 class Draft:
@@ -105,7 +104,8 @@ class Draft:
         return corpus_files.mapped(self.digest_files[name], np.uint64)
 
     def keep(self, kept: NDArray[np.bool_]) -> None:
-        corpus_files.keep([self.directory / "lines", *self.digest_files.values()], kept)
+        files = [self.directory / "lines", *self.digest_files.values()]
+        corpus_files.keep(files, kept)
 
     def drop(self, dropped: NDArray[np.bool_], kind: str) -> None:
         """Drop the pairs of a mask, and note how many there are."""
@@ -123,9 +123,8 @@ class Draft:
         held_out, remaining = permutation.hold_out(source, target, n, config.seed, n_train)
         dev = [pairs[i] for i in held_out]
         self.keep(remaining)
-        self.notes.append(
-            f"no data.dev: {len(dev)} pairs of train set aside for it, none of their sentences left in train"
-        )
+        told = f"no data.dev: {len(dev)} pairs of train set aside for it"
+        self.notes.append(f"{told}, none of their sentences left in train")
         return dev
 
     def finish(self) -> None:
@@ -137,10 +136,14 @@ def write_corpus(config: Config, directory: Path) -> None:
     """Write the text of train, the line numbers of the kept pairs, and a summary with the pairs of dev."""
     # 1. Read everything.
     data = config.data
-    dev_and_test = named("dev", data.dev) | named("test", data.test)
+    dev_names = named("dev", data.dev)
+    dev_and_test = dev_names | named("test", data.test)
     others = {name: list(pairs_of(config, files)) for name, files in dev_and_test.items()}
     corpora = training_corpora(config)
-    last_lines = [corpus_files.write_pairs(directory, pairs_of(config, files)) for files in corpora.values()]
+    last_lines = []
+    for files in corpora.values():
+        n_lines = corpus_files.write_pairs(directory, pairs_of(config, files))
+        last_lines.append(n_lines)
     ranges = ranges_of(config, last_lines)
 
     # 2. Drop pairs.
@@ -154,16 +157,20 @@ def write_corpus(config: Config, directory: Path) -> None:
 
     # 3. Dev.
     if data.dev:
-        read = [pair for name in named("dev", data.dev) for pair in others[name]]
-        dev = [pair for pair in read if not (is_blank(pair.source) or is_blank(pair.target))]
-        if len(dev) < len(read):
-            draft.notes.append(f"{len(read) - len(dev)} pairs of dev blank on a side left out")
+        read: list[Pair] = []
+        for name in dev_names:
+            read += others[name]
+        dev = [pair for pair in read if not is_blank_pair(pair)]
+        n_blank = len(read) - len(dev)
+        if n_blank:
+            draft.notes.append(f"{n_blank} pairs of dev blank on a side left out")
     else:
         dev = draft.hold_out(config, ranges)
 
     # 4. Look for faults.
     pairs = Pairs(directory, ranges=ranges)
-    check_corpora(dict(zip(corpora, pairs.by_corpus(), strict=True)), dev, others)
+    training = dict(zip(corpora, pairs.by_corpus(), strict=True))
+    check_corpora(training, dev, others)
     in_train = draft.digests("source"), draft.digests("target")
     if data.directions:  # a source of one direction may be a target of another
         both = np.concatenate(in_train)
@@ -174,19 +181,23 @@ def write_corpus(config: Config, directory: Path) -> None:
             draft.notes.append(f"{shared}: scores on it will be too high")
 
     # 5. The summary.
-    sampled = sample(pairs)
-    characters = set[str]()
-    for pair in sampled:
-        characters.update(pair.source, pair.target)
-    summary = {
-        "dev": [astuple(pair) for pair in dev],
-        "notes": draft.notes,
-        "last_lines": last_lines,
-        "n_characters": len(characters),
-        "words_per_pair": mean(count_words(pair.target) for pair in sampled),
-    }
+    summary = {"dev": [astuple(pair) for pair in dev], "notes": draft.notes, "last_lines": last_lines}
+    summary |= counts_of(sample(pairs))
     (directory / "corpus.json").write_text(json.dumps(summary), encoding="utf-8")
     draft.finish()
+
+
+def is_blank_pair(pair: Pair) -> bool:
+    return is_blank(pair.source) or is_blank(pair.target)
+
+
+def counts_of(pairs: list[Pair]) -> dict[str, Any]:
+    """Return the number of distinct characters, and of target words per pair."""
+    characters = set[str]()
+    for pair in pairs:
+        characters.update(pair.source, pair.target)
+    words_per_pair = mean(count_words(pair.target) for pair in pairs)
+    return {"n_characters": len(characters), "words_per_pair": words_per_pair}
 
 
 def check_corpora(training: dict[str, Pairs], dev: list[Pair], others: dict[str, list[Pair]]) -> None:
@@ -215,18 +226,19 @@ def n_shared(pairs: list[Pair], source: Digests, target: Digests) -> int:
     """Return the number of pairs with a side that is also in train, given the digests of train's sides."""
     sources = corpus_files.digests_of(pair.source.encode() for pair in pairs)
     targets = corpus_files.digests_of(pair.target.encode() for pair in pairs)
-    is_shared = np.isin(sources, source) | np.isin(targets, target)
-    return int(is_shared.sum())
+    is_shared_source = np.isin(sources, source)
+    is_shared_target = np.isin(targets, target)
+    return int((is_shared_source | is_shared_target).sum())
 
 
 def sample(pairs: Pairs, size: int | None = None) -> list[Pair]:
     """Return a random sample of at most `size` pairs, by default `SAMPLE_PAIRS`, in the order of the corpus."""
     n = len(pairs)
     size = size or SAMPLE_PAIRS
-    chosen = np.arange(n)
-    if n > size:
-        chosen = np.sort(permutation.shuffled(np.arange(size), n, seed=0))
-    return [pairs[int(i)] for i in chosen]
+    if n <= size:
+        return list(pairs)
+    chosen = permutation.shuffled(np.arange(size), n, seed=0)
+    return [pairs[int(i)] for i in np.sort(chosen)]
 
 
 def annotated(pairs: Pairs, data: Data) -> Path:
@@ -241,7 +253,8 @@ def annotated(pairs: Pairs, data: Data) -> Path:
             corpus_files.append_rows(directory / "source", RaggedArray.from_texts(source))
             corpus_files.append_rows(directory / "target", RaggedArray.from_texts(target))
 
-    return cached("annotated", [FORMAT, pairs.directory.name, data.glossary, data.placeholders], write)
+    origin = [FORMAT, pairs.directory.name, data.glossary, data.placeholders]
+    return cached("annotated", origin, write)
 
 
 def learn_lexicon(pairs: Pairs) -> alignment.Lexicon:
@@ -258,18 +271,29 @@ def chunks_of_lines(pairs: Pairs) -> Iterator[tuple[list[str], list[str]]]:
     n_lines = len(pairs.source)
     for start in range(0, n_lines, alignment.BATCH):
         lines = range(start, min(start + alignment.BATCH, n_lines))
-        yield [pairs.source.text(i) for i in lines], [pairs.target.text(i) for i in lines]
+        source = [pairs.source.text(i) for i in lines]
+        target = [pairs.target.text(i) for i in lines]
+        yield source, target
 
 
 def annotate(source: list[str], target: list[str], lexicon: alignment.Lexicon, data: Data) -> None:
     """Write terms and symbols into the texts of a chunk of lines, in place."""
+    # 1. Words that are translations of each other.
     links = alignment.sure_links(source, target, lexicon)
-    translations = set[str]()
-    for i, links_of_line in enumerate(links):
-        translations.update(target[i][start:end] for _, (start, end) in links_of_line)
-    candidates = sorted(translations)
-    for i, links_of_line in enumerate(links):
-        if data.glossary:
-            source[i], target[i] = glossary.with_terms(source[i], target[i], links_of_line, candidates)
-        if data.placeholders and glossary.TERM not in source[i]:
-            source[i], target[i] = placeholders.with_symbols(source[i], target[i], links_of_line)
+
+    # 2. Terms. Some are replaced by translations of other words of the chunk, so that the model obeys.
+    if data.glossary:
+        translations = set[str]()
+        for text, links_of_line in zip(target, links, strict=True):
+            translations.update(text[start:end] for _, (start, end) in links_of_line)
+        candidates = sorted(translations)
+        for i, links_of_line in enumerate(links):
+            pair = glossary.with_terms(source[i], target[i], links_of_line, candidates)
+            source[i], target[i] = pair
+
+    # 3. Symbols, in lines without terms.
+    if data.placeholders:
+        for i, links_of_line in enumerate(links):
+            if glossary.TERM not in source[i]:
+                pair = placeholders.with_symbols(source[i], target[i], links_of_line)
+                source[i], target[i] = pair

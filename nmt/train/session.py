@@ -25,10 +25,10 @@ from nmt.text.batches import TrainingData
 from nmt.text.corpus_files import RaggedArray
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.corpora import mixture_of, training_corpora
-from nmt.train.encoding import drop_lengths, train_tokenizers
+from nmt.train.encoding import EncodedPairs, drop_lengths, train_tokenizers
 from nmt.train.loop import Session, Trainer
 from nmt.train.memory import check_memory, n_fitting_replicas
-from nmt.train.plan import Lengths, fit_limit, fit_sizes, fit_validation, with_unset
+from nmt.train.plan import fit_limit, fit_sizes, fit_validation, with_unset
 from nmt.train.preparation import TrainingText, read_corpus
 from nmt.train.progress import OR_ANEW, Progress, ending
 from nmt.train.report import clock
@@ -65,24 +65,17 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
 
     # 3. ... and from the lengths of its pairs in pieces.
     tokenizers = find_tokenizers(config, corpus, start, run, fresh=fresh)
-    pairs, ids = drop_lengths(config, corpus.train, tokenizers)
-    lengths = [Lengths(ids[0].lengths[first:end], ids[1].lengths[first:end]) for first, end in pairs.spans()]
-    given, config = config, fit_limit(config, lengths, start.checkpoint.config if start else None)
+    encoded = drop_lengths(config, corpus.train, tokenizers)
+    base = start.checkpoint.config if start else None
+    given, config = config, fit_limit(config, encoded.lengths(), base)
     log_chosen("chosen for the lengths of the pairs", given, config)
-    data = TrainingData(
-        pairs,
-        ids,
-        batch_tokens=config.train.batch_tokens,
-        accumulate=config.train.accumulate,
-        seed=config.seed,
-        mixture=mixture_of(config, pairs),
-    )
+    data = training_data(config, encoded)
     n_steps = math.ceil(data.n_batches / config.train.accumulate)
     given, config = config, fit_validation(config, n_steps)
     log_chosen(f"chosen for {n_steps:,} steps an epoch", given, config)
 
     # 4. The config is finished. The model is made from it.
-    tokenizers = with_learned(tokenizers, start, ids[0])
+    tokenizers = with_learned(tokenizers, start, encoded.ids[0])
     check_memory(config, tokenizers, torch_device)
     torch.manual_seed(seed_of(config.seed))
     model = new_model(config, tokenizers).to(torch_device)
@@ -90,8 +83,17 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     if start and start.resumes:
         check_same_run(run, config, corpus.hashes)
     elif start:
-        load_weights(model, first_layers(start.checkpoint.part("model"), config.model))
+        weights = start.checkpoint.part("model")
+        load_weights(model, first_layers(weights, config.model))
     return Session(config, corpus, tokenizers, data, model, run, fresh)
+
+
+def training_data(config: Config, encoded: EncodedPairs) -> TrainingData:
+    """Return the stream of batches, which depends on settings that are chosen for the text."""
+    pairs, ids = encoded
+    settings, mixture = config.train, mixture_of(config, pairs)
+    sizes = {"batch_tokens": settings.batch_tokens, "accumulate": settings.accumulate}
+    return TrainingData(pairs, ids, seed=config.seed, mixture=mixture, **sizes)
 
 
 class Start(NamedTuple):
@@ -119,7 +121,9 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | Non
     name = config.train.init_from
     if not name:
         return None
-    file = RunDirectory(name).model_file if Path(name).is_dir() else Path(name)
+    file = Path(name)
+    if file.is_dir():
+        file = RunDirectory(file).model_file
     checkpoint = read_checkpoint(file, prefixes=("model",))
     return Start(name, checkpoint, checkpoint.config, resumes=False)
 
@@ -131,9 +135,13 @@ def inherit(config: Config, start: Start) -> Config:
         parts["decode"] = {"max_length_a", "max_length_b"}
     what = f"the settings of {start.name} and those changed"
     inherited = with_unset(config, start.config.model_dump(include=parts), what=what)
-    has = start.config.tokenizer.model_dump()
+
+    # A run's own tokenizer is compared with all its settings, by `check_same_run`.
     asked = inherited.tokenizer.model_dump()
-    changes = [f"tokenizer.{key} is {has[key]}, not {asked[key]}" for key in has if has[key] != asked[key]]
+    changes = []
+    for key, value in start.config.tokenizer.model_dump().items():
+        if value != asked[key]:
+            changes.append(f"tokenizer.{key} is {value}, not {asked[key]}")
     if changes and not start.resumes:
         message = f"train.init_from={start.name} brings a tokenizer that is not the one asked for: {', '.join(changes)}"
         hint = "leave out the tokenizer section: settings that are not set come from that model"
@@ -145,8 +153,8 @@ def inherit(config: Config, start: Start) -> Config:
 def log_chosen(why: str, before: Config, after: Config) -> None:
     """Log the fitted settings that are set in `after` but not in `before`, as command-line arguments."""
     was_set = {key for key, _ in values(before, only_set=True)}
-    is_set = values(after, only_set=True)
-    new = [f"{key}={value}" for key, value in is_set if key in FITTED and key not in was_set]
+    fitted = FITTED - was_set
+    new = [f"{key}={value}" for key, value in values(after, only_set=True) if key in fitted]
     if new:
         log.info("%s: %s", why, " ".join(new))
 
@@ -184,9 +192,10 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
     now = dict(values(config))
     refused, changed = [], []
     for key in {**before, **now}:
-        if before.get(key) == now.get(key) or may_change(key):
+        old, new = before.get(key, "-"), now.get(key, "-")
+        if old == new or may_change(key):
             continue
-        text = f"{key} was {before.get(key, '-')}, is {now.get(key, '-')}"
+        text = f"{key} was {old}, is {new}"
         changed.append(text)
         if not key.startswith("train.") or key in FIXED:
             refused.append(text)
@@ -198,8 +207,11 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
 
     # 2. Contents of files. The user may have deleted a damaged manifest.
     known = run.read_manifest().get("data", hashes)
-    names = [name for name in {**hashes, **known} if not name.startswith("test.")]
-    other = [name for name in names if known.get(name) != hashes.get(name)]
+    other = []
+    for name in {**hashes, **known}:
+        is_test = name.startswith("test.")
+        if not is_test and known.get(name) != hashes.get(name):
+            other.append(name)
     if other:
         message = f"the files of {', '.join(other)} are not those that {run.path} was begun with"
         raise DataError(message, hint=f"bring the old files back, choose another run=PATH, or {OR_ANEW}")
@@ -236,7 +248,8 @@ def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) 
             n_replicas = 1
         elif n_replicas is None:
             n_before = progress.n_ranks if resumed else None
-            n_replicas = n_fitting_replicas(session.model, len(session.tokenizers.target), settings, n_before)
+            n_vocab = len(session.tokenizers.target)
+            n_replicas = n_fitting_replicas(session.model, n_vocab, settings, n_before)
 
         # 3. Training.
         with ranks_joined():
@@ -249,7 +262,8 @@ def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) 
             log_training(session, progress, n_replicas)
             progress = trainer.train(n_replicas)
     log.info("%s", ending(settings, progress, n_batches))
-    best = f"best dev {settings.metric.upper()} {abs(progress.best or 0.0):.2f} at step {progress.best_step}"
+    figure = f"{settings.metric.upper()} {abs(progress.best or 0.0):.2f}"
+    best = f"best dev {figure} at step {progress.best_step}"
     done = f"done: {progress.step} steps in {clock(progress.elapsed_s)}"
     log.info("%s, %s; the model is %s", done, best, run.model_file)
     return progress
@@ -261,12 +275,14 @@ def write_new_run(session: Session) -> None:
     run.write_tokenizers(session.tokenizers, config.tokenizer.joint)
     n_pairs = {"train": len(session.data.pairs), "dev": len(session.corpus.dev)}
     reproducible = config.train.max_minutes is None  # else the learning rate depends on the clock
-    run.write_manifest(new_manifest(session.corpus.hashes, n_pairs, config.seed, reproducible=reproducible))
+    manifest = new_manifest(session.corpus.hashes, n_pairs, config.seed, reproducible=reproducible)
+    run.write_manifest(manifest)
 
 
 def check_replicas(n: int, device: torch.device) -> None:
     """Raise ConfigError if `--replicas` processes cannot share a step."""
-    if n > 1 and (device.type != "cpu" or launched().n_ranks > 1):
+    is_single_cpu = device.type == "cpu" and launched().n_ranks == 1
+    if n > 1 and not is_single_cpu:
         raise ConfigError("--replicas share a CPU", hint="for several GPUs: torchrun -m nmt train …")
     n_threads = torch.get_num_threads()
     if n > n_threads:
@@ -275,6 +291,7 @@ def check_replicas(n: int, device: torch.device) -> None:
 
 def log_training(session: Session, progress: Progress, n_replicas: int) -> None:
     """Log the sizes of corpus and model, the device, and the number of replicas."""
+    # 1. The corpora, if an epoch does not read each pair once.
     data, model, settings = session.data, session.model, session.config.train
     if data.mixture is not None:
         counts = []
@@ -282,15 +299,18 @@ def log_training(session: Session, progress: Progress, n_replicas: int) -> None:
         for name, n_drawn, size in zip(names, data.mixture.n_drawn, data.mixture.sizes, strict=True):
             counts.append(f"{n_drawn:,} of {size:,} pairs of {name}")
         log.info("an epoch has %s", ", ".join(counts))
+
+    # 2. Sizes.
     n_steps = math.ceil(data.n_batches / settings.accumulate)
-    frozen = f", {model.n_trainable / 1e6:.2f}M of them trained" if settings.freeze else ""
+    sizes = f"{data.n_epoch_pairs} pairs, {n_steps} steps an epoch, {model.n_parameters / 1e6:.2f}M parameters"
+    if settings.freeze:
+        sizes += f", {model.n_trainable / 1e6:.2f}M of them trained"
+
+    # 3. The machine.
     precision = "bf16" if progress.bf16 else "fp32"
     n_threads = torch.get_num_threads() // n_replicas
-    log.info(
-        f"{session.run.path}: {data.n_epoch_pairs} pairs, {n_steps} steps an epoch, "
-        f"{model.n_parameters / 1e6:.2f}M parameters{frozen}, {precision} on {model.device}, "
-        f"replicas: {n_ranks() * n_replicas}, threads of each: {n_threads}"
-    )
+    processes = f"replicas: {n_ranks() * n_replicas}, threads of each: {n_threads}"
+    log.info("%s: %s, %s on %s, %s", session.run.path, sizes, precision, model.device, processes)
 
 
 def train_along(config: Config, *, device: str = "auto") -> None:
