@@ -1,15 +1,28 @@
 """This process and its children: signals, and environment variables that torch and children read.
 
-Children run the same code and import nothing from the working directory. Imports no torch.
+Children run the same code and import nothing from the working directory.
 """
 
 import contextlib
+import itertools
+import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
+from typing import Any, TypeVar
+
+from nmt.errors import LostRankError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+MIN_ITEMS = 6  # fewer take less time than starting other processes
+MAX_PROCESSES = 16  # more would wait for the parent, which reads and writes for all
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8  # of glibc's malloc.h
 
@@ -123,3 +136,53 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
         for name in variables:
             os.environ.pop(name, None)
         os.environ.update(before)
+
+
+def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Like `map`, but in one process per usable core, at most `MAX_PROCESSES`; few items are processed in this process.
+
+    Each process receives `work`, which may hold tokenizers, once, then items one by one. It exits when its pipe closes.
+    `ProcessPoolExecutor` would pickle `work` with each item, and its processes would outlive a parent that is killed.
+    """
+    stream = iter(items)
+    first_items = list(itertools.islice(stream, MIN_ITEMS))
+    if len(first_items) < MIN_ITEMS:
+        yield from map(work, first_items)
+        return
+    context = multiprocessing.get_context("spawn")  # forking a process with threads may deadlock
+    n_processes = min(usable_cores(), MAX_PROCESSES)
+    pipes: deque[Connection] = deque()  # one per process; the first has the oldest item
+    processes = []
+    try:
+        for item in itertools.chain(first_items, stream):
+            if len(pipes) == n_processes:
+                # Wait for the oldest result; its process gets this item.
+                yield pipes[0].recv()
+                pipes.rotate(-1)
+            else:
+                pipe, child_pipe = context.Pipe()
+                process = context.Process(target=_serve, args=(work, child_pipe), daemon=True)
+                with environment(child_variables()):
+                    process.start()
+                child_pipe.close()
+                pipes.append(pipe)
+                processes.append(process)
+            pipes[-1].send(item)
+        for pipe in pipes:
+            yield pipe.recv()
+    except (EOFError, ConnectionError) as error:
+        raise LostRankError("a process that prepared the corpus is gone", hint="was there enough memory?") from error
+    finally:
+        for pipe in pipes:
+            pipe.close()
+        for process in processes:  # wait, so that their memory is free for what comes next
+            process.terminate()
+            process.join()
+
+
+def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
+    """Answer items with results until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent handles it
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            pipe.send(work(pipe.recv()))

@@ -1,17 +1,21 @@
 """Child processes import nothing from the working directory, and end with their parent."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun, environment, out_lines, run_nmt, started_nmt, wait_until
 
 import nmt
+from nmt import processes
 from nmt.cli.options import load_translator
-from nmt.processes import child_variables, prepare_torch, set_environment_variables, usable_cores
+from nmt.errors import LostRankError
+from nmt.processes import child_variables, in_parallel, prepare_torch, set_environment_variables, usable_cores
 
 # Libraries that nmt, its children and Python's own machinery for children import.
 NAMES = ("sentencepiece", "uuid", "multiprocessing", "struct", "json", "numpy", "torch", "typer", "sitecustomize")
@@ -83,7 +87,7 @@ def test_the_command_imports_nothing_from_the_working_directory(five_run: FiveRu
 PREPARES = """
 import sys
 sys.path.remove("")  # -c puts the working directory there; the nmt command does not
-from nmt.text.corpus import MIN_ITEMS, in_parallel
+from nmt.processes import MIN_ITEMS, in_parallel
 if __name__ == "__main__":
     print(sum(in_parallel(abs, range(-MIN_ITEMS, 0))))
 """
@@ -98,7 +102,7 @@ def test_processes_that_prepare_a_corpus_import_nothing_from_the_working_directo
 
 KILLED = """
 import multiprocessing, os, time
-from nmt.text.corpus import MIN_ITEMS, in_parallel
+from nmt.processes import MIN_ITEMS, in_parallel
 if __name__ == "__main__":
     results = in_parallel(time.sleep, [0.0] * MIN_ITEMS)
     next(results)
@@ -123,3 +127,28 @@ def test_sigterm_leaves_no_unfinished_output(five_run: FiveRun, tmp_path: Path) 
         process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGTERM
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("n", [0, 1, 19])
+def test_results_are_in_the_order_of_items(n: int) -> None:
+    assert list(in_parallel(abs, range(-n, 0))) == [*range(n, 0, -1)]
+
+
+def test_a_process_that_was_killed_is_an_error() -> None:
+    with pytest.raises(LostRankError, match="prepared the corpus is gone") as caught:
+        list(in_parallel(signal.raise_signal, [signal.SIGKILL] * 9))
+    assert caught.value.hint == "was there enough memory?"
+
+
+def test_items_are_not_taken_before_a_process_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "usable_cores", lambda: 1)
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for number in range(20):
+            taken.append(number)
+            yield number
+
+    results = in_parallel(abs, items())
+    assert (next(results), len(multiprocessing.active_children())) == (0, 1)
+    assert len(taken) == processes.MIN_ITEMS

@@ -11,7 +11,7 @@ import typer
 import yaml
 
 from nmt.cli.app import app
-from nmt.config import Config, directed, directions, language, load_config
+from nmt.config import Config, language, load_config
 from nmt.corpus.catalog import CORPORA
 from nmt.train.corpora import all_corpora, root_of
 
@@ -47,7 +47,7 @@ def test_the_two_sides_of_every_corpus_belong_together(recipe: Config) -> None:
             target_stem, _, target_ending = bare(target).rpartition(".")
             assert source_stem == target_stem
             endings.setdefault(files.languages, set()).add((source_ending, target_ending))
-    assert [*endings] == (directions(recipe.data) or [""])
+    assert [*endings] == (recipe.data.directions or [""])
     for languages, (pair,) in endings.items():
         assert len({*pair}) == 2
         assert languages in ("", "-".join(pair))
@@ -55,10 +55,10 @@ def test_the_two_sides_of_every_corpus_belong_together(recipe: Config) -> None:
 
 def test_a_recipe_knows_its_languages_and_has_a_test_set(recipe: Config) -> None:
     """The target language selects BLEU's tokenizer."""
-    for config in [directed(recipe, one) for one in directions(recipe.data)] or [recipe]:
+    for config in [recipe.direction(one) for one in recipe.data.directions] or [recipe]:
         languages = {language(config.data, "source"), language(config.data, "target")}
         assert len(languages - {""}) == 2
-        assert config.data.test is not None
+        assert config.data.test
 
 
 def test_a_corpus_ships_with_the_project_or_can_be_downloaded(recipe: Config) -> None:

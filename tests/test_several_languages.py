@@ -17,8 +17,9 @@ from nmt.text import EOS
 from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 from nmt.train import session
-from nmt.train.corpora import training_corpora
-from nmt.train.preparation import drop_lengths, read_corpus, train_tokenizers
+from nmt.train.corpora import mixture_of, training_corpora
+from nmt.train.encoding import drop_lengths, train_tokenizers
+from nmt.train.preparation import read_corpus
 
 WORDS = ["ba", "de", "fi", "go"]
 LINES = [" ".join(words) for n in (1, 2, 3, 4) for words in itertools.product(WORDS, repeat=n)]
@@ -81,9 +82,10 @@ def test_a_symbol_that_looks_like_a_tag_is_a_symbol() -> None:
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0, 1000.0])
 def test_the_share_of_a_corpus_is_its_size_to_the_power_of_1_over_temperature(corpus: Path, temperature: float) -> None:
-    found = read_corpus(config_of(corpus, **{**SEVERAL, "data__temperature": temperature}))
-    pairs, _ = drop_lengths(found, train_tokenizers(found))
-    mixture = found.mixture(pairs)
+    config = config_of(corpus, **{**SEVERAL, "data__temperature": temperature})
+    train = read_corpus(config).train
+    pairs, _ = drop_lengths(config, train, train_tokenizers(config, train))
+    mixture = mixture_of(config, pairs)
     if temperature == 1:
         assert mixture is None, "each pair once"
         return
@@ -97,10 +99,11 @@ def test_the_share_of_a_corpus_is_its_size_to_the_power_of_1_over_temperature(co
 
 
 def test_each_pair_knows_its_languages_and_gets_their_tag(corpus: Path) -> None:
-    found = read_corpus(config_of(corpus, **SEVERAL))
-    tokenizers = train_tokenizers(found)
-    pairs, (source, target) = drop_lengths(found, tokenizers)
-    assert [*training_corpora(found.config)] == ["train.zh-en", "train.en-zh", "train.en-zh.2"]
+    config = config_of(corpus, **SEVERAL)
+    found = read_corpus(config)
+    tokenizers = train_tokenizers(config, found.train)
+    pairs, (source, target) = drop_lengths(config, found.train, tokenizers)
+    assert [*training_corpora(config)] == ["train.zh-en", "train.en-zh", "train.en-zh.2"]
     for i, pair in enumerate(pairs):
         assert pair.languages == ("zh-en" if pair.line <= 60 else "en-zh")
         assert tokenizers.source.pieces(source[i][:1]) == [">>en<<" if pair.line <= 60 else ">>zh<<"]

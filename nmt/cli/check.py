@@ -67,7 +67,7 @@ def check(
 
 def corpora_of(what: list[str], languages: str, *, is_fixed: bool) -> tuple[list["CorpusFiles"], tuple[str, str]]:
     """Return the named corpora of one direction, train first, and their declared languages."""
-    from nmt.config import chosen_direction, language, language_of, load_config, targets_of
+    from nmt.config import chosen_direction, language, language_of, load_config
     from nmt.corpus.reading import CorpusFiles
     from nmt.train.corpora import all_corpora, corpus_paths
 
@@ -76,7 +76,7 @@ def corpora_of(what: list[str], languages: str, *, is_fixed: bool) -> tuple[list
         if is_fixed and config.data.mix:
             message = "--fix would join data.mix with the training files, and its shares would no longer apply"
             raise InputError(message, hint="clean each corpus by itself: nmt check SRC TGT --fix DIR")
-        direction = chosen_direction(config.data, targets_of(config.data), languages)
+        direction = chosen_direction(config.data, config.data.targets, languages)
         joined: dict[str, CorpusFiles] = {}
         for name, files in all_corpora(config).items():
             if direction in ("", files.languages):

@@ -37,7 +37,7 @@ def compare(
     Prints differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value (1: no difference);
     BLEU and wins by length; and the lines that differ most.
     """
-    from nmt.config import directed, directions, language_of
+    from nmt.config import language_of
     from nmt.evaluate import check_references, choose_settings, tokenized_warning
     from nmt.insight import compare as comparing
     from nmt.run.directory import RunDirectory
@@ -46,9 +46,9 @@ def compare(
         raise InputError(f"systems to compare: {len(systems)}", hint=f"give 2 to {comparing.MAX_SYSTEMS}")
     # 1) The test set: that of the runs, or the given one.
     configs = [RunDirectory(path).read_config() for path in systems if path.is_dir()]
-    if any(directions(config.data) for config in configs) and not languages:
+    if any(config.data.directions for config in configs) and not languages:
         raise InputError("a model translates in several directions", hint="choose one with -l")
-    configs = [directed(config, languages) if directions(config.data) else config for config in configs]
+    configs = [config.direction(languages) if config.data.directions else config for config in configs]
     _, names, sources, references = options.read_test_set(src, ref, configs)
     if not references[0]:
         raise DataError(f"nothing to compare: {names[0]} is empty", hint="give at least one line")

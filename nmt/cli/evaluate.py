@@ -174,14 +174,14 @@ def print_examples(test: options.TestSet, hypotheses: list[str], n: int) -> None
 
 def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) -> "Tested":
     """Return the directions to test: those of data.test that `languages` means; with a given test set, `languages`."""
-    from nmt.config import corpora_of, directed, directions, is_meant
+    from nmt.config import is_meant
 
     config = loaded.run.read_config() if loaded.run else None
-    if config is None or not directions(config.data):
+    if config is None or not config.data.directions:
         return {"": (loaded.to(languages), [config] if config else [])}
-    known = [] if is_given else [files.languages for files in corpora_of(config.data.test)]
+    known = [] if is_given else [files.languages for files in config.data.test]
     chosen = [one for one in known if not languages or is_meant(one, languages)] or [languages]
-    return {one: (loaded.to(one), [directed(config, one)]) for one in chosen}
+    return {one: (loaded.to(one), [config.direction(one)]) for one in chosen}
 
 
 def of_directions(found: dict[str, dict[str, Any]]) -> list[str]:

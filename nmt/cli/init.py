@@ -34,10 +34,10 @@ def init(
     import yaml
 
     from nmt.config import check_config
-    from nmt.corpus import init as corpus_init
     from nmt.corpus.split import split_corpus
     from nmt.files import atomic_write
     from nmt.processes import prepare_torch
+    from nmt.train import plan as planning
 
     languages = languages_of((source, source_lang), (target, target_lang))
     output = output or Path(f"{'-'.join(languages)}.yaml")
@@ -56,13 +56,13 @@ def init(
         )
         prepare_torch()
 
-        def text(plan: corpus_init.Plan) -> str:
-            return corpus_init.config_text(plan, str(run), str(data), languages)
+        def text(plan: planning.Plan) -> str:
+            return planning.config_text(plan, facts, str(run), str(data), languages)
 
-        def measure(plan: corpus_init.Plan) -> tuple[float, int]:
+        def measure(plan: planning.Plan) -> tuple[float, int]:
             return measured(check_config(yaml.safe_load(text(plan)), {}, str(output)), device)
 
-        plan = corpus_init.plan(facts, minutes, measure)
+        plan = planning.fit_machine(planning.size_of(facts), minutes, measure)
         cost = f"{plan.expected_minutes:,.0f} minutes and {plan.memory / 1e9:.1f} GB of memory"
         header = f"""\
 # {languages[0]} to {languages[1]}, written by `nmt init` for {streams.printable(f"{source.name} and {target.name}")}.

@@ -147,7 +147,6 @@ class TestSet(NamedTuple):
 
 def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[Config]") -> TestSet:
     """Read --src and --ref, or else the data.test that all configs name. Raises InputError or DataError."""
-    from nmt.config import corpora_of
     from nmt.evaluate import check_references
     from nmt.text.lines import iter_lines
     from nmt.train.corpora import corpus_paths
@@ -158,7 +157,7 @@ def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[C
     elif src:
         raise InputError("--src needs --ref", hint="give both, or neither for the run's data.test")
     else:
-        tests = [(config, files) for config in configs for files in corpora_of(config.data.test)]
+        tests = [(config, files) for config in configs for files in config.data.test]
         found = [(files, *corpus_paths(config, files)) for config, files in tests]
         if not found:
             raise InputError("--ref is missing, and no run names a data.test", hint="for models, give --src, too")

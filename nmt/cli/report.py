@@ -41,19 +41,18 @@ def report(
 
 def evaluation_of(run: "RunDirectory", languages: str, beam: int | None, device: str) -> dict[str, Any] | None:
     """Translate and score the run's test set, else its dev set; None if its config has neither."""
-    from nmt.config import corpora_of, directed, directions
     from nmt.evaluate import DEFAULT_TOKENIZER, tokenized_warning
     from nmt.insight.report import evaluated
     from nmt.text.lines import iter_pairs
     from nmt.train.corpora import corpus_paths
 
     config = run.read_config()
-    if directions(config.data):
-        config = directed(config, languages)
+    if config.data.directions:
+        config = config.direction(languages)
     name, corpora = ("test", config.data.test) if config.data.test else ("dev", config.data.dev)
     if not corpora:
         return None
-    (files,) = corpora_of(corpora)
+    (files,) = corpora
     pairs = list(iter_pairs(*corpus_paths(config, files)))
     _, translator = options.load_translator(run.path, device, languages=languages)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]

@@ -18,7 +18,7 @@ def tokenize(
     `nmt config tokenizer`.
     """
     from nmt.config import load_config
-    from nmt.train.preparation import tokenize
+    from nmt.train.encoding import tokenize
 
     run, tokenizers, figures = tokenize(load_config(config, overrides or []))
     for side, found in figures.items():

@@ -1,6 +1,6 @@
-"""The settings of a run: schema, config files, listing. Imports no torch."""
+"""The settings of a run: schema, config files, listing."""
 
-from nmt.config.directions import chosen_direction, directed, directions, is_meant, targets_of
+from nmt.config.directions import chosen_direction
 from nmt.config.listing import (
     FITTED,
     base_language,
@@ -21,7 +21,7 @@ from nmt.config.schema import (
     SearchSettings,
     TokenizerSettings,
     TrainSettings,
-    corpora_of,
     is_language,
+    is_meant,
 )
 from nmt.config.yaml_file import check_config, described, dump_config, load_config, read_yaml

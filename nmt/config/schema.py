@@ -1,15 +1,15 @@
-"""Every setting of a run: type, default, range and one line of help. Imports no torch."""
+"""Every setting of a run: type, default, range and one line of help."""
 
 import re
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationInfo, field_serializer
 from pydantic.functional_validators import AfterValidator, BeforeValidator, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # limits of file systems; MAX_PATH leaves room for suffixes
 LANGUAGE = re.compile(r"([a-zA-Z]{2,8}|x-[a-zA-Z0-9]{1,8})([-_][a-zA-Z0-9]{1,8})*")
-CODE = "[a-zA-Z]{2,8}(_[a-zA-Z0-9]{1,8})*"  # of a language in a direction, which has a dash between two codes
+CODE = "[a-zA-Z]{2,8}(_[a-zA-Z0-9]{1,8})*"  # a language code without dashes: directions have one between two codes
 LARGEST = 10**9  # upper bound of counts that have no tighter one
 # The values of these keys that each architecture supports. Others are refused: they would have no effect.
 SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
@@ -28,16 +28,20 @@ class Section(BaseModel):
     def refuse_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse true and false where a number is expected; pydantic would convert true to 1."""
         kind = cls.model_fields[str(info.field_name)].annotation
-        if isinstance(value, bool) and {int, float} & {kind, *get_args(kind)}:
+        kinds = {kind, *get_args(kind)}  # of a union, its parts
+        if isinstance(value, bool) and kinds & {int, float}:
             raise PydanticCustomError("number_type", "Input should be a number")
         return value
 
 
 def check_path(text: str) -> str:
     """Refuse a path that no file system accepts, so that the error names the setting."""
+    # Python's file functions raise ValueError for these.
     if re.search("[\0\ud800-\udfff]", text):
         raise PydanticCustomError("path", "Input should be a path without NUL and lone surrogates")
-    if len(text) > MAX_PATH or any(len(name.encode()) > MAX_NAME_BYTES for name in text.split("/")):
+    # The system limits names by bytes.
+    longest_name = max(len(name.encode()) for name in text.split("/"))
+    if len(text) > MAX_PATH or longest_name > MAX_NAME_BYTES:
         raise PydanticCustomError("path", "Input should be a shorter path")
     return text
 
@@ -59,6 +63,17 @@ def check_direction(languages: str) -> str:
     return languages
 
 
+def target_of(direction: str) -> str:
+    """Return the target language of a direction such as de-en."""
+    return direction.rpartition("-")[2]
+
+
+def is_meant(direction: str, languages: str) -> bool:
+    """Whether a user means the direction de-en by `de-en` or `en`."""
+    return f"-{direction}".endswith(f"-{languages}")
+
+
+# Types of settings that are checked by the functions above.
 PathText = Annotated[str, AfterValidator(check_path)]
 Direction = Annotated[str, AfterValidator(check_direction)]
 Language = Annotated[str, AfterValidator(check_language)]
@@ -68,6 +83,8 @@ Paths = Annotated[tuple[PathText, ...], AsTuple, Field(min_length=1)]
 
 
 class Files(Section):
+    """A corpus: the files of its two sides."""
+
     source: Paths = Field(description="file or list of files, plain text or .gz, one sentence per line")
     target: Paths = Field(description="the same number of lines: line N translates line N of source")
     root: PathText = Field("", description="as data.root, for this corpus; default: data.root")
@@ -75,33 +92,36 @@ class Files(Section):
 
 
 class MixedFiles(Files):
+    """A corpus that is mixed into data.train."""
+
     weight: float = Field(gt=0, lt=1, description="its share of the pairs of an epoch, 0-1; the rest is data.train")
 
 
-ONE, SEVERAL = "a corpus", "a list of corpora"  # the forms of data.train, dev and test; not part of the name of a key
-Corpora = Annotated[
-    Annotated[Files, Tag(ONE)] | Annotated[tuple[Files, ...], Tag(SEVERAL)],
-    Discriminator(lambda value: SEVERAL if isinstance(value, list | tuple) else ONE),
-]
+def as_corpora(value: Any) -> Any:
+    """Return a corpus as a list of one, and None as an empty list."""
+    if value is None:
+        return ()
+    return value if isinstance(value, list | tuple) else (value,)
 
 
-def corpora_of(corpora: Files | tuple[Files, ...] | None) -> tuple[Files, ...]:
-    """The corpora of data.train, dev or test: one, several, or none."""
-    return corpora if isinstance(corpora, tuple) else (corpora,) if corpora else ()
-
-
+Corpora = Annotated[tuple[Files, ...], BeforeValidator(as_corpora)]
 CorpusName = Annotated[str, Field(pattern=r"^[\w-]{1,50}$")]
 
 
 class Data(Section):
+    """The corpora, and what is done with their pairs."""
+
+    # Corpora.
     train: Corpora = Field(description="the training corpus, or a list of corpora in several languages")
     mix: dict[CorpusName, MixedFiles] = Field({}, description="corpora that are mixed into data.train, by a name")
     temperature: float = Field(1.0, ge=1, le=1000, description="for a list: above 1, small corpora are read more often")
-    dev: Corpora | None = Field(None, description="for model selection; default: 2 % of train, at most 1,000 pairs")
-    test: Corpora | None = Field(None, description="what `nmt eval` scores by default; not used in training")
+    dev: Corpora = Field((), description="for model selection; default: 2 % of train, at most 1,000 pairs")
+    test: Corpora = Field((), description="what `nmt eval` scores by default; not used in training")
     root: PathText = Field("", description="directory that paths are relative to, or a corpus of `nmt download`")
+    # Languages.
     source_lang: Language = Field("", description="language code; default: the suffix of the file name")
     target_lang: Language = Field("", description="language code, selects BLEU's tokenizer; default: the file's suffix")
+    # Pairs that are dropped.
     max_length: int = Field(200, ge=1, le=100_000, description="drop training pairs with a longer side, pieces")
     max_ratio: float = Field(
         9.0,
@@ -111,40 +131,86 @@ class Data(Section):
     drop_blank: bool = Field(True, description="drop pairs with a blank side")
     drop_duplicates: bool = Field(True, description="drop pairs that repeat an earlier pair")
     allow_bad_utf8: bool = Field(False, description="accept files with over 1 % bad UTF-8 lines; bytes become U+FFFD")
+    # What is done with the text of the others.
     nfkc_source: bool = Field(False, description="normalize the source side with NFKC (the target never is)")
     placeholders: bool = Field(False, description="learn to keep numbers, URLs, {name} and the like as they are")
     glossary: bool = Field(False, description="learn to translate terms as nmt translate --glossary says")
+    # Set by the program: the config of one direction has it.
     target_tag: str = Field("", description="the only target language of a model of several: fra for >>fra<<")
+
+    @property
+    def directions(self) -> list[str]:
+        """The directions of the training corpora, such as de-en, in their order; empty if there is only one."""
+        # The config of one direction, whose corpora keep their languages.
+        if self.target_tag:
+            return []
+        languages = [files.languages for files in self.train if files.languages]
+        return list(dict.fromkeys(languages))
+
+    @property
+    def targets(self) -> list[str]:
+        """The target languages of `directions`, in their order."""
+        targets = [target_of(direction) for direction in self.directions]
+        return list(dict.fromkeys(targets))
+
+    @field_serializer("train", "dev", "test", mode="wrap")
+    def dump_corpora(self, corpora: tuple[Files, ...], dump: SerializerFunctionWrapHandler) -> Any:
+        """Dump a single corpus without languages as a mapping, as users write it, and no corpus as null."""
+        if not corpora:
+            return None
+        dumped = dump(corpora)
+        is_mapping = len(corpora) == 1 and not corpora[0].languages
+        return dumped[0] if is_mapping else dumped
 
     @model_validator(mode="after")
     def check_weights(self) -> Self:
-        if (total := sum(files.weight for files in self.mix.values())) >= 1:
+        # data.train needs a share, too.
+        total = sum(files.weight for files in self.mix.values())
+        if total >= 1:
             raise ValueError(f"the weights of mix add up to {total:g}, which leaves nothing of train")
         return self
 
     @model_validator(mode="after")
     def check_lists(self) -> Self:
-        """Check that dev and test are lists if train is one, and that train has all of their target languages."""
-        is_list = isinstance(self.train, tuple)
+        """Check that corpora have languages if train is a list of several, and none if there is one direction."""
+        is_list = len(self.train) != 1 or bool(self.directions)
         if is_list and (self.mix or self.target_tag):
             raise ValueError("mix and target_tag do not go with a list of corpora in train")
-        if self.temperature != 1 and not is_list:
+        if not is_list and self.temperature != 1:
             raise ValueError("temperature needs a list of corpora in train")
-        targets = {files.languages.partition("-")[2] for files in corpora_of(self.train)}
-        for name, corpora in (("train", self.train), ("dev", self.dev), ("test", self.test)):
-            if isinstance(corpora, tuple) != is_list and (corpora or name == "dev"):
-                raise ValueError(f"{name} must be {SEVERAL if is_list else ONE}, as train is")
-            known = [files.languages for files in corpora_of(corpora) if is_list]
-            if corpora == () or "" in known:
-                raise ValueError(f"{name} needs corpora that have languages, such as de-en")
-            if name != "train" and len({*known}) < len(known):
-                raise ValueError(f"{name} has a direction twice: list all of its files in one corpus")
-            if other := [one for one in known if one.partition("-")[2] not in targets]:
-                raise ValueError(f"{name} has {other[0]}, but train has no corpus into that language")
+        if is_list:
+            # A test set is optional; dev is not, because it cannot be held out of several corpora.
+            self._check_languages("train", self.train)
+            self._check_languages("dev", self.dev)
+            if self.test:
+                self._check_languages("test", self.test)
+        self._check_same_form("dev", self.dev, is_list)
+        self._check_same_form("test", self.test, is_list)
         return self
+
+    def _check_same_form(self, name: str, corpora: tuple[Files, ...], is_list: bool) -> None:
+        """Check that a list of corpora has each direction once, and that there is one corpus if there is no list."""
+        directions = [files.languages for files in corpora]
+        if is_list and len(set(directions)) < len(directions):
+            raise ValueError(f"{name} has a direction twice: list all of its files in one corpus")
+        # The config of one direction keeps the languages of its corpora.
+        has_languages = any(directions) and not self.target_tag
+        if not is_list and (len(corpora) > 1 or has_languages):
+            raise ValueError(f"{name} must be a corpus, as train is")
+
+    def _check_languages(self, name: str, corpora: tuple[Files, ...]) -> None:
+        """Check that all corpora have a direction, into a language that train has."""
+        directions = [files.languages for files in corpora]
+        if not directions or "" in directions:
+            raise ValueError(f"{name} needs corpora that have languages, such as de-en")
+        for direction in directions:
+            if target_of(direction) not in self.targets:
+                raise ValueError(f"{name} has {direction}, but train has no corpus into that language")
 
 
 class TokenizerSettings(Section):
+    """The vocabulary."""
+
     type: Literal["unigram", "bpe", "char", "word"] = Field("unigram", description="kind of subword model")
     vocab_size: int = Field(8000, ge=8, le=1_000_000, description="pieces, including special and byte ones [fitted]")
     joint: bool = Field(True, description="one vocabulary for both sides, or one per side")
@@ -156,15 +222,18 @@ class TokenizerSettings(Section):
 class ModelSettings(Section):
     """The model: a Transformer, or a recurrent encoder-decoder, which ignores heads, feed-forward layers and norms."""
 
+    # Sizes.
     architecture: Literal["transformer", "rnn"] = Field("transformer", description="rnn: recurrent encoder-decoder")
     d_model: int = Field(256, ge=4, le=16_384, description="width [fitted]")
     n_heads: int = Field(4, ge=1, le=256, description="attention heads [fitted]")
     d_ff: int = Field(1024, ge=4, le=65_536, description="width of the feed-forward layers [fitted]")
     n_encoder_layers: int = Field(3, ge=1, le=100, description="encoder layers [fitted]")
     n_decoder_layers: int = Field(3, ge=1, le=100, description="decoder layers [fitted]")
+    # Dropout, each kind at another place.
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and the output of every sub-layer [fitted]")
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights (slow on a CPU)")
     activation_dropout: float = Field(0.0, ge=0, lt=1, description="inside the feed-forward layers")
+    # The parts of a layer.
     activation: Literal["relu", "gelu", "silu"] = Field("relu", description="of the feed-forward layers")
     cell: Literal["lstm", "gru"] = Field("lstm", description="of the rnn's layers")
     attention: Literal["scaled_dot", "dot", "general", "additive", "none"] = Field(
@@ -172,6 +241,7 @@ class ModelSettings(Section):
     )
     padding_mask: bool = Field(True, description="mask source padding; false only to see its effect")
     norm: Literal["pre", "post"] = Field("pre", description="layer norm before each sub-layer, or after")
+    # The ends of the model: positions, embeddings and the projection to logits.
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field("sinusoidal", description="position encoding")
     projection_bias: bool = Field(False, description="a bias on the logits, as imported models have it")
     max_positions: int = Field(1024, ge=8, le=100_000, description="longest sequence that the model accepts, pieces")
@@ -181,45 +251,63 @@ class ModelSettings(Section):
 
     @model_validator(mode="after")
     def check_architecture(self) -> Self:
+        # 1. Settings that have no effect on this architecture keep their defaults.
         for key, supported in SUPPORTED[self.architecture].items():
-            if (value := getattr(self, key)) not in supported:
+            value = getattr(self, key)
+            if value not in supported:
                 values = " or ".join(map(plain, supported))
                 raise ValueError(f"architecture {self.architecture} supports {key} {values}, not {plain(value)}")
+
+        # 2. A recurrent encoder gives its last states to the decoder, layer by layer.
         if self.architecture == "rnn" and self.n_encoder_layers != self.n_decoder_layers:
             got = f"{self.n_decoder_layers} and {self.n_encoder_layers}"
             raise ValueError(f"architecture rnn needs n_decoder_layers = n_encoder_layers, got {got}")
+
+        # 3. Each head has an equal part of the width.
         if self.architecture == "transformer" and self.d_model % self.n_heads:
             raise ValueError(f"d_model ({self.d_model}) is not divisible by n_heads ({self.n_heads})")
-        if self.positions == "sinusoidal" and self.d_model % 2:  # rnn, too: see SUPPORTED
+
+        # 4. Encodings are made of pairs of numbers, and so are the states of both directions of an rnn (see SUPPORTED).
+        if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"architecture rnn and sinusoidal positions need an even d_model, got {self.d_model}")
-        if self.positions == "rotary" and (width := self.d_model // self.n_heads) % 2:
+        width = self.d_model // self.n_heads
+        if self.positions == "rotary" and width % 2:
             raise ValueError(f"rotary positions need an even d_model / n_heads, got {width}")
         return self
 
 
 class TrainSettings(Section):
+    """Batches, the optimizer and its schedule, validation, and the limits of training."""
+
+    # Batches. With accumulate, the gradient of a step is that of one large batch.
     batch_tokens: int = Field(4096, ge=8, le=LARGEST, description="(longest side + 1) x pairs per micro-batch [fitted]")
     accumulate: int = Field(1, ge=1, le=10_000, description="micro-batches per optimizer step")
+    # The learning rate.
     schedule: Literal["inverse_sqrt", "noam", "constant"] = Field("inverse_sqrt", description="learning rate schedule")
     lr: float = Field(1e-3, gt=0, le=100, description="peak learning rate; for noam the factor [fitted]")
     warmup: int = Field(400, ge=1, le=LARGEST, description="steps of linear increase to the peak [fitted]")
     cooldown: float = Field(0.2, ge=0, le=1, description="last fraction of the budget, with linear decay to 0")
+    # The update.
     optimizer: Literal["muon", "adamw"] = Field("muon", description="muon: of linear layers, with adamw for the rest")
     adam_beta1: float = Field(0.9, ge=0, lt=1, description="AdamW's decay of the first moment")
     adam_beta2: float = Field(0.98, ge=0, lt=1, description="AdamW's decay of the second moment")
     weight_decay: float = Field(0.0, ge=0, le=10, description="decoupled, on matrices only")
     clip_norm: float = Field(1.0, ge=0, description="maximum gradient norm; 0 is off")
+    # The loss.
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="probability mass spread over the vocabulary, 0-1")
     decoder_input: Literal["teacher_forcing", "scheduled_sampling"] = Field(
         "teacher_forcing", description="tokens that the decoder reads in training: true ones, or also its own"
     )
     sampling_rate: float = Field(0.25, ge=0, le=1, description="scheduled sampling: final rate, rises linearly from 0")
+    # Arithmetic.
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matmuls; weights stay fp32")
     deterministic: bool = Field(False, description="bit-identical weights on a GPU too, slower; CPUs always give them")
+    # The end of training: the first limit that is reached.
     max_steps: int | None = Field(None, ge=1, le=LARGEST, description="stop after so many steps in total")
     max_epochs: int | None = Field(None, ge=1, le=LARGEST, description="stop after so many epochs in total [fitted]")
     max_minutes: float | None = Field(None, gt=0, description="stop after so many minutes of training in total")
     patience: int | None = Field(None, ge=1, le=LARGEST, description="stop after so many validations without a gain")
+    # Validation, and the files that it writes.
     metric: Literal["bleu", "loss"] = Field("bleu", description="on dev, for patience and for the best model")
     validate_every: int = Field(500, ge=1, le=LARGEST, description="steps between validations; each saves [fitted]")
     report: bool = Field(True, description="write report.html into the run after every validation")
@@ -227,6 +315,7 @@ class TrainSettings(Section):
     snapshots: int = Field(
         0, ge=0, le=1000, description="bf16 copies of the model as it grows, for nmt explain --growth"
     )
+    # The weights that are kept, and those that training starts from.
     average: Literal["none", "ema"] = Field("ema", description="of weights: ema is a moving one, used by validations")
     ema_decay: float = Field(0.999, gt=0, lt=1, description="decay of the moving average per step")
     init_from: PathText = Field(
@@ -237,7 +326,9 @@ class TrainSettings(Section):
     )
 
 
-class SearchSettings(Section):  # can be set in a config and for a single translation
+class SearchSettings(Section):
+    """Settings of the search, in a config or for a single translation."""
+
     beam: int = Field(5, ge=1, le=1000, description="beam size; 1 is greedy search")
     alpha: float = Field(1.0, ge=0, le=10, description="length penalty: log-probability / length^alpha; 0 is off")
     max_length_a: float = Field(
@@ -248,6 +339,8 @@ class SearchSettings(Section):  # can be set in a config and for a single transl
 
 
 class DecodeSettings(SearchSettings):
+    """The search, and what runs it."""
+
     engine: Literal["auto", "torch", "ctranslate2"] = Field(
         "auto", description="auto is ctranslate2 on a CPU if it can hold the model, else torch"
     )
@@ -256,6 +349,8 @@ class DecodeSettings(SearchSettings):
 
 
 class Config(Section):
+    """All settings of a run."""
+
     run: PathText = Field(min_length=1, description="directory of the run: checkpoints, metrics, the model")
     seed: int = Field(1, ge=0, lt=2**31, description="of all random choices")
     data: Data
@@ -264,20 +359,48 @@ class Config(Section):
     train: TrainSettings = TrainSettings()
     decode: DecodeSettings = DecodeSettings()
 
+    def direction(self, languages: str) -> Self:
+        """Return the config of one direction, de-en, or of all into one language, en, with its corpora.
+
+        For a direction without training pairs, train is another corpus.
+        """
+        source, _, target = languages.rpartition("-")
+        changes: dict[str, Any] = {"source_lang": source, "target_lang": target, "target_tag": target}
+        changes["temperature"] = 1.0  # nothing is mixed any more
+        # The config needs a training corpus, even if training has none of this direction.
+        without_languages = self.data.train[0].model_copy(update={"languages": ""})
+        changes["train"] = only_corpus(self.data.train, languages) or (without_languages,)
+        changes["dev"] = only_corpus(self.data.dev, languages)
+        changes["test"] = only_corpus(self.data.test, languages)
+        return self.model_copy(update={"data": self.data.model_copy(update=changes)})
+
     @model_validator(mode="after")
     def check_sections_agree(self) -> Self:
+        # 1. One matrix for both sides needs one vocabulary.
         if self.model.tied_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError("model.tied_embeddings=all needs tokenizer.joint=true; use decoder or none")
-        longest, positions, tokens = self.data.max_length, self.model.max_positions, self.train.batch_tokens
-        if longest >= positions:
+
+        # 2. The longest pair fits into the model and into a batch.
+        longest = self.data.max_length
+        positions = self.model.max_positions
+        if longest >= positions:  # EOS needs a position, too
             raise ValueError(f"data.max_length ({longest}) must be less than model.max_positions ({positions})")
+        tokens = self.train.batch_tokens
         if longest + 1 > tokens:
             raise ValueError(f"train.batch_tokens ({tokens}) cannot hold a pair of data.max_length ({longest}) pieces")
         return self
+
+
+def only_corpus(corpora: tuple[Files, ...], languages: str) -> tuple[Files, ...]:
+    """Return the first corpus that a user means by `languages`; none if there are several directions, or no corpus."""
+    meant = [files for files in corpora if is_meant(files.languages, languages)]
+    directions = {files.languages for files in meant}
+    return tuple(meant[:1]) if len(directions) == 1 else ()
 
 
 def plain(value: object) -> str:
     """Return a value as YAML spells it; `-` for None, empty text and an empty list."""
     if value is None or value in ("", ()):
         return "-"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    text = str(value)
+    return text.lower() if isinstance(value, bool) else text

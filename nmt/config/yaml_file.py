@@ -1,4 +1,4 @@
-"""Config files: YAML 1.2, `key=value` overrides, and errors that list all faults by line. Imports no torch."""
+"""Config files: YAML 1.2, `key=value` overrides, and errors that list all faults by line."""
 
 import difflib
 import re
@@ -11,13 +11,14 @@ import yaml
 from pydantic import ValidationError
 
 from nmt.config.listing import settings
-from nmt.config.schema import ONE, SEVERAL, Config
+from nmt.config.schema import Config
 from nmt.errors import ConfigError, ModelError, os_errors_as
 
 MAX_CONFIG_BYTES = 100_000  # a larger config is a mistake or an attack
 MAX_FAULTS = 20  # that a message lists
+COMMAND_LINE = "command line"
 KeyPath = tuple[str, ...]
-Origins = dict[KeyPath, str]  # where each key is set: "demo.yaml:12", or "command line"
+Origins = dict[KeyPath, str]  # where each key is set: "demo.yaml:12", or `COMMAND_LINE`
 # Settings that are gone, with the value that changes nothing: model files and runs contain them.
 GONE = {("data", "context"): 0, ("decode", "length_penalty"): "average"}
 
@@ -39,21 +40,29 @@ class CoreDumper(yaml.SafeDumper):
     """Quotes every string that a YAML 1.1 or YAML 1.2 parser would not read as a string."""
 
 
-CoreLoader.yaml_implicit_resolvers = {}
-for tag, pattern, first in (
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
-    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
-):
-    for kind in (CoreLoader, CoreDumper):
-        kind.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{pattern})$"), first)
-CoreLoader.add_constructor("tag:yaml.org,2002:float", lambda _, node: float(node.value))
-CoreLoader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))
-CoreDumper.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, None if text.isprintable() else '"'),
-)
+def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Quote text with characters that are not printable."""
+    style = None if text.isprintable() else '"'
+    return dumper.represent_scalar(f"{TAG}str", text, style)
+
+
+# The core schema: the plain scalars of each type, and the characters that they begin with.
+TAG = "tag:yaml.org,2002:"
+SCALARS: dict[str, tuple[str, list[str]]] = {
+    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    "int": (r"[-+]?[0-9]+", list("-+0123456789")),
+    "float": (r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
+}
+CoreLoader.yaml_implicit_resolvers = {}  # those of YAML 1.1
+for name, (pattern, first_characters) in SCALARS.items():
+    whole = re.compile(f"^(?:{pattern})$")
+    CoreLoader.add_implicit_resolver(TAG + name, whole, first_characters)
+    CoreDumper.add_implicit_resolver(TAG + name, whole, first_characters)
+# PyYAML's own constructors read 1_000 and 1:30, too.
+CoreLoader.add_constructor(f"{TAG}float", lambda _, node: float(node.value))
+CoreLoader.add_constructor(f"{TAG}int", lambda _, node: int(node.value))
+CoreDumper.add_representer(str, represent_text)
 # PyYAML's exceptions for invalid content. It raises the last three if a value does not fit its tag: `!!bool maybe`.
 YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError, KeyError, AttributeError, TypeError)
 SHORT = reprlib.Repr()  # limits the depth, too
@@ -64,50 +73,74 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """Read a config file, apply `key=value` overrides, and validate. Raises ConfigError with one line per fault."""
     tree, origins = read_yaml(path)
     for override in overrides:
-        key, separator, value = override.partition("=")
-        if not separator or not key:
-            raise ConfigError(f"'{override}' is not a setting", hint="write key=value, for example train.lr=3e-4")
-        *parents, last = key.split(".")
+        keys, value = parse_override(override)
+        # Find the section, or make it.
         section = tree
-        for parent in parents:
+        for parent in keys[:-1]:
             if not isinstance(section.get(parent), dict):
                 section[parent] = {}
             section = section[parent]
-        try:
-            section[last] = yaml.load(value, CoreLoader)  # noqa: S506 - a SafeLoader
-        except YAML_ERRORS as error:
-            raise ConfigError(f"'{override}': the value is not valid YAML", hint="quote it") from error
-        origins[*parents, last] = "command line"
+        section[keys[-1]] = value
+        origins[keys] = COMMAND_LINE
     return check_config(tree, origins, str(path))
+
+
+def parse_override(override: str) -> tuple[KeyPath, Any]:
+    """Return the key and the value of `key=value`. Raises ConfigError."""
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"'{override}' is not a setting", hint="write key=value, for example train.lr=3e-4")
+    try:
+        value = yaml.load(text, CoreLoader)  # noqa: S506 - a SafeLoader
+    except YAML_ERRORS as error:
+        raise ConfigError(f"'{override}': the value is not valid YAML", hint="quote it") from error
+    return tuple(key.split(".")), value
 
 
 def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
     """Return the mapping in a YAML file, and the file and line of every key."""
     with os_errors_as(ConfigError, f"read {path}", hint="give the path of a config file"), path.open("rb") as file:
         content = file.read(MAX_CONFIG_BYTES + 1)
-    if len(content) > MAX_CONFIG_BYTES:
+    if len(content) > MAX_CONFIG_BYTES:  # one byte more was asked for
         raise ConfigError(f"{path} has over {MAX_CONFIG_BYTES:,} bytes, too many for a config", hint="check the path")
     origins: Origins = {}
+    tree: Any = {}
     try:
+        # 1. The nodes know their lines.
         loader = CoreLoader(content.decode("utf-8-sig"))
         node = loader.get_single_node()
         for key, line in keys_of(node, ()):
             if key in origins:
                 raise ConfigError(f"{path}:{line}: duplicate key '{'.'.join(key)}'", hint="delete one of them")
             origins[key] = f"{path}:{line}"
-        tree = loader.construct_document(node) if node is not None else {}
+        # 2. The values of the nodes; an empty file has none.
+        if node is not None:
+            tree = loader.construct_document(node)
     except YAML_ERRORS as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{path}:{mark.line + 1}" if mark else str(path)
-        problem = (getattr(error, "problem", None) or str(error).partition("\n")[0])[:200]
-        raise ConfigError(f"{place}: not valid YAML: {problem}", hint="check indentation, colons and quotes") from error
+        message = f"{yaml_place(path, error)}: not valid YAML: {yaml_problem(error)}"
+        raise ConfigError(message, hint="check indentation, colons and quotes") from error
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}: a config must be a mapping of keys to values", hint="see `nmt config`")
     return tree, origins
 
 
+def yaml_place(path: Path, error: Exception) -> str:
+    """Return the file and, if PyYAML knows it, the line of an error."""
+    mark = getattr(error, "problem_mark", None)  # lines count from 0
+    return f"{path}:{mark.line + 1}" if mark else str(path)
+
+
+def yaml_problem(error: Exception) -> str:
+    """Return what is wrong, in one line."""
+    problem = getattr(error, "problem", None) or str(error)
+    return problem.partition("\n")[0][:200]
+
+
 def keys_of(node: yaml.Node | None, prefix: KeyPath) -> Iterator[tuple[KeyPath, int]]:
     """Yield every key below a YAML node, with its line; the items of a list are numbered."""
+    if isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            yield from keys_of(item, (*prefix, str(number)))
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -115,20 +148,24 @@ def keys_of(node: yaml.Node | None, prefix: KeyPath) -> Iterator[tuple[KeyPath, 
             path = (*prefix, str(key.value))
             yield path, key.start_mark.line + 1
             yield from keys_of(value, path)
-    for number, item in enumerate(node.value if isinstance(node, yaml.SequenceNode) else []):
-        yield from keys_of(item, (*prefix, str(number)))
 
 
 def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config:
-    """Validate a tree of settings. Raises ConfigError with one line per fault; `name` replaces an unknown origin."""
+    """Validate a tree of settings. Raises ConfigError with one line per fault.
+
+    `name` is that of the tree, for faults whose origin is not known.
+    """
+    if isinstance(tree, Mapping):
+        tree = without_gone(tree, name)
     try:
-        return Config.model_validate(without_gone(tree, name) if isinstance(tree, Mapping) else tree)
+        return Config.model_validate(tree)
     except ValidationError as error:
-        n_faults = error.error_count()
-        faults = [describe_with_origin(fault, origins, name) for fault in error.errors()[:MAX_FAULTS]]
-        if n_faults > MAX_FAULTS:
-            faults.append(f"{name}: and {n_faults - MAX_FAULTS:,} more")
-        raise ConfigError(*dict.fromkeys(faults), hint="`nmt config` lists all keys and ranges") from error
+        listed = error.errors()[:MAX_FAULTS]
+        faults = [describe_with_origin(fault, tree, origins, name) for fault in listed]
+        n_left = error.error_count() - MAX_FAULTS
+        if n_left > 0:
+            faults.append(f"{name}: and {n_left:,} more")
+        raise ConfigError(*faults, hint="`nmt config` lists all keys and ranges") from error
 
 
 def without_gone(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -136,51 +173,84 @@ def without_gone(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
     kept = dict(tree)
     for (section, key), without_effect in GONE.items():
         settings_of_section = kept.get(section)
+        # The schema reports a section that is no mapping.
         if not isinstance(settings_of_section, dict) or key not in settings_of_section:
             continue
-        value = settings_of_section[key]
+        others = dict(settings_of_section)
+        value = others.pop(key)
         if value != without_effect:
             message = f"{name}: {section}.{key}={value!s:.80} is not supported any more"
             raise ModelError(message, hint="train a model without this setting")
-        kept[section] = {name: value for name, value in settings_of_section.items() if name != key}
+        kept[section] = others
     return kept
 
 
-def describe_with_origin(fault: Mapping[str, Any], origins: Origins, name: str) -> str:
+def describe_with_origin(fault: Mapping[str, Any], tree: Any, origins: Origins, name: str) -> str:
     """Describe one of pydantic's errors in one line: file and line, key, what is wrong."""
-    path = tuple(str(part) for part in fault["loc"] if part not in (ONE, SEVERAL))
-    origin = next((origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), name)
+    path = written_path(fault["loc"], tree)
+    # 1. Where it is: the origin of the key, or of the nearest section around it.
+    origin = name
+    for n in range(1, len(path) + 1):
+        origin = origins.get(path[:n], origin)
+
+    # 2. What is wrong with the key.
     key = ".".join(path)[:100]
     if fault["type"] == "extra_forbidden":
         return f"{origin}: unknown key '{key}'{suggestion(key)}"
     if fault["type"] == "missing":
         return f"{origin}: '{key}' is missing"
-    if fault["type"] == "value_error":  # about several keys: name the command line if it set one of them
-        message = described(fault)
-        keys = [key for key in origins if key[: len(path)] == path and key[-1] in re.findall(r"\w+", message)]
-        origin = next((origins[key] for key in keys if origins[key] == "command line"), origin)
-        return f"{origin}: {message}"
-    return f"{origin}: '{key}': {described(fault)}"
+    message = described(fault)
+    if fault["type"] != "value_error":
+        return f"{origin}: '{key}': {message}"
+
+    # 3. The fault is about several keys of this section: name the command line if it sets one of them.
+    words = re.findall(r"\w+", message)
+    for other, other_origin in origins.items():
+        is_inside = other[: len(path)] == path
+        if other_origin == COMMAND_LINE and is_inside and other[-1] in words:
+            origin = COMMAND_LINE
+    return f"{origin}: {message}"
+
+
+def written_path(location: Sequence[str | int], tree: Any) -> KeyPath:
+    """Return the place of a fault in the tree that the user wrote, where a single corpus or path is no list."""
+    path = []
+    for part in location:
+        # The schema sees a list where the user wrote its only item: that index is left out.
+        is_list = isinstance(tree, list | tuple)
+        is_key = isinstance(tree, Mapping) and part in tree
+        if isinstance(part, int) and not is_list and not is_key:
+            continue
+        path.append(str(part))
+        if is_list or is_key:
+            tree = tree[part]
+    return tuple(path)
 
 
 def suggestion(key: str) -> str:
     """Return a hint for an unknown key: the known key with the same last part, else the most similar one."""
-    known = [name for name, *_ in settings()]
-    same_leaf = [name for name in known if name.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
-    sections = sorted({name.rpartition(".")[0] for name in known})
-    found = same_leaf or difflib.get_close_matches(key, [*known, *sections], n=1, cutoff=0.5)
-    return f" (did you mean '{found[0]}'?)" if found else ""
+    # 1. A key with the same last part.
+    keys = [setting.key for setting in settings()]
+    leaf = key.rpartition(".")[2]
+    similar = [name for name in keys if name.endswith(f".{leaf}")]
+    if not similar:
+        # 2. A key or section that is spelled alike.
+        sections = {name.rpartition(".")[0] for name in keys}
+        similar = difflib.get_close_matches(key, keys + sorted(sections), n=1, cutoff=0.5)
+    return f" (did you mean '{similar[0]}'?)" if similar else ""
 
 
 def described(fault: Mapping[str, Any]) -> str:
     """Return the message of one of pydantic's errors, with the value: `input should be less than 1, got 2`."""
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    message = message[:1].lower() + message[1:]
-    return message if fault["type"] == "value_error" else f"{message}, got {SHORT.repr(fault['input']):.80}"
+    # pydantic begins the messages of our validators with "Value error, ", and all others with a capital letter.
+    text = str(fault["msg"]).removeprefix("Value error, ")
+    message = text[:1].lower() + text[1:]
+    if fault["type"] == "value_error":
+        return message
+    return f"{message}, got {SHORT.repr(fault['input']):.80}"
 
 
 def dump_config(config: Config, *, only_set: bool = False) -> str:
     """Return the config as YAML, with all keys or only those set by the user. Loading it returns the same config."""
-    return yaml.dump(
-        config.model_dump(mode="json", exclude_unset=only_set), Dumper=CoreDumper, sort_keys=False, allow_unicode=True
-    )
+    tree = config.model_dump(mode="json", exclude_unset=only_set)
+    return yaml.dump(tree, Dumper=CoreDumper, sort_keys=False, allow_unicode=True)

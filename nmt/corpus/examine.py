@@ -15,7 +15,8 @@ from nmt.corpus.language import Languages
 from nmt.corpus.lengths import Lengths
 from nmt.corpus.reading import CHUNK, Chunk, Survey, chunks, decode, is_utf8
 from nmt.corpus.split import key_of
-from nmt.text.corpus import digests_of, in_parallel
+from nmt.processes import in_parallel
+from nmt.text.corpus_files import digests_of
 
 N_UNRELATED = 2_000  # lines of a chunk that are compared with unrelated lines
 NONE = np.zeros(0, np.int64)

@@ -15,7 +15,8 @@ from nmt.corpus.examine import NONE, Gathered, Usual
 from nmt.corpus.language import Identified, identifier
 from nmt.corpus.pairing import Run
 from nmt.corpus.reading import is_utf8, lines_at
-from nmt.text.corpus import SIDES, first_occurrences
+from nmt.text.corpus_files import SIDES
+from nmt.text.permutation import first_occurrences
 
 SWAPPED_SHARE = 0.5  # share of exchanged lines above which the paths were probably exchanged
 N_RAW = 200  # lines from which an encoding is guessed

@@ -19,7 +19,7 @@ from nmt.corpus.pairing import Run
 from nmt.corpus.reading import CorpusFiles, Survey, decode, is_utf8, side_lines
 from nmt.errors import DataError, OutputError, os_errors_as
 from nmt.files import atomic_writer
-from nmt.text.corpus import SIDES
+from nmt.text.corpus_files import SIDES
 from nmt.text.lines import is_blank, one_line
 
 MAX_ROUNDS = 9  # of mending a line: &am\0p; becomes &amp; and then &

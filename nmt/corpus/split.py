@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from nmt.errors import DataError
 from nmt.files import atomic_writer
-from nmt.text.corpus import digests_of, hold_out, shuffled
+from nmt.text.corpus_files import digests_of
 from nmt.text.lines import Pair, is_blank, iter_pairs
+from nmt.text.permutation import hold_out, shuffled
 
 HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100  # of dev and of test; limits are in pairs
 MIN_PAIRS = 20

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from nmt.config import Config, directions, language
+from nmt.config import Config, language
 from nmt.errors import ModelError
 from nmt.files import hash_file
 from nmt.insight.curves import is_finite
@@ -65,7 +65,7 @@ def _of_model(config: Config, tokenizers: Tokenizers) -> dict[str, Any]:
         part = name.partition(".")[0].removeprefix("source_").removeprefix("target_").removesuffix("_norm")
         blocks[BLOCKS.get(part, part)] += math.prod(shape)
     return {
-        "languages": directions(config.data) or {side: language(config.data, side) for side in ("source", "target")},
+        "languages": config.data.directions or {side: language(config.data, side) for side in ("source", "target")},
         "architecture": config.model.model_dump(),
         "parameters": {"total": blocks.total(), **blocks},
         "tokenizer": {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from nmt.config import base_language, corpora_of, directions, language
+from nmt.config import base_language, language
 from nmt.evaluate import Score
 from nmt.files import hash_file
 from nmt.run.directory import RunDirectory
@@ -33,11 +33,11 @@ def model_card(translator: Translator, n_parameters: int, architecture: str, nam
     data, model = translator.config.data, translator.config.model
     metadata = ["library_name: transformers", "pipeline_tag: translation", "tags:", "- translation", "- nmt"]
     spoken = [language(data, side) for side in ("source", "target")]
-    codes = [code for one in directions(data) for code in one.split("-")] or map(base_language, spoken)
+    codes = [code for one in data.directions for code in one.split("-")] or map(base_language, spoken)
     if known := [code for code in codes if code]:
         metadata += yaml.safe_dump({"language": [*dict.fromkeys(known)]}).splitlines()  # quotes 'no', false in YAML 1.1
     source, target = (code or "?" for code in spoken)
-    pairs = ", ".join(directions(data)) or f"from {source} to {target}"
+    pairs = ", ".join(data.directions) or f"from {source} to {target}"
     n_source, n_target = map(len, translator.tokenizers)
     layers = f"{model.n_encoder_layers} + {model.n_decoder_layers} layers, width {model.d_model}, {model.n_heads} heads"
     sizes = f"{n_parameters:,} parameters; {n_source:,} source and {n_target:,} target pieces; "
@@ -62,7 +62,7 @@ def corpora(translator: Translator) -> Iterator[str]:
     """Yield a line for each corpus: its files, and its number of pairs if the run's manifest has it."""
     manifest = translator.run.read_manifest() if translator.run else {}
     for corpus in ("train", "dev", "test"):
-        if found := corpora_of(getattr(translator.config.data, corpus)):
+        if found := getattr(translator.config.data, corpus):
             paths = [path for files in found for path in (*files.source, *files.target)]
             names = ", ".join(dict.fromkeys(f"`{Path(path).name}`" for path in paths))
             n_pairs = manifest.get("n_pairs", {}).get(corpus)

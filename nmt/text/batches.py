@@ -16,7 +16,8 @@ from torch import Tensor
 
 from nmt.seeds import seed_of
 from nmt.text import BOS, EOS, PAD
-from nmt.text.corpus import Mixture, Pairs, RaggedArray, shuffled
+from nmt.text.corpus_files import Pairs, RaggedArray
+from nmt.text.permutation import Mixture, shuffled
 
 POOL_PAIRS = 100_000
 N_COST_GROUPS = 12  # groups of steps by cost: see `shuffle_batches`

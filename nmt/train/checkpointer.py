@@ -3,8 +3,8 @@
 import contextlib
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from itertools import chain
 from typing import Any, Literal
 
 import torch
@@ -22,7 +22,6 @@ from nmt.train.optimizer import STATE, make_optimizers
 from nmt.train.progress import (
     OR_ANEW,
     Progress,
-    has_comparable_bleu,
     is_validation,
     parse_progress,
     ranking,
@@ -45,12 +44,15 @@ class TrainingState:
 
     def update_average(self, max_decay: float) -> None:
         """Update the moving average; its decay grows with the step, because early weights are poor."""
-        if self.averaged is not None:
-            decay = min(max_decay, (1 + self.progress.step) / (10 + self.progress.step))
-            both = zip(self.averaged.parameters(), self.model.parameters(), strict=True)
-            averaged, weights = zip(*((a, p) for a, p in both if p.requires_grad), strict=True)
-            with torch.no_grad():
-                torch._foreach_lerp_(averaged, weights, 1 - decay)
+        if self.averaged is None:
+            return
+        step = self.progress.step
+        decay = min(max_decay, (1 + step) / (10 + step))
+        # Frozen weights do not change.
+        weights = tuple(p for p in self.model.parameters() if p.requires_grad)
+        averaged = tuple(p for p in self.averaged.parameters() if p.requires_grad)
+        with torch.no_grad():
+            torch._foreach_lerp_(averaged, weights, 1 - decay)
 
 
 @dataclass(eq=False)
@@ -66,10 +68,13 @@ class Checkpointer:
 
     def append_metrics(self, kind: Literal["step", "validation"], figures: dict[str, Any]) -> None:
         """Append a line to metrics.jsonl. If that fails, for example because the disk is full, the line is lost."""
-        if rank() > 0 or ("dev_loss" in figures and self.run.newest_step() is None):
+        if rank() > 0:
+            return
+        if kind == "validation" and self.run.newest_step() is None:
             return  # `holds_training` takes a validation in metrics.jsonl as proof of a checkpoint
+        line = {"kind": kind, "time": round(time.time(), 3), **figures}
         try:
-            self.run.append_metrics({"kind": kind, "time": round(time.time(), 3), **figures})
+            self.run.append_metrics(line)
             self.metrics_fail = False
         except OutputError as error:
             if not self.metrics_fail:
@@ -80,17 +85,20 @@ class Checkpointer:
         """Copy the model for the next save if it is better than the best one so far; return whether it is."""
         progress, metric = self.state.progress, self.config.train.metric
         figures = {"step": progress.step, **validation.figures()}
-        if progress.best_figures and not has_comparable_bleu(figures, progress.best_figures):
-            metric = "loss"  # which is comparable
-        if progress.best_figures and ranking(figures, metric) <= ranking(progress.best_figures, metric):
+        rank_of_model = ranking(figures, metric)
+        if rank_of_model <= ranking(progress.best_figures, metric):
             return False
-        progress.best = ranking(figures, self.config.train.metric)[0]
+        progress.best = rank_of_model[0]
         progress.best_step = progress.step
         progress.best_figures = figures
         if rank() == 0:
-            tensors = {f"model.{name}": x.to("cpu", copy=True) for name, x in weights_of(model).items()}
-            self.best_model = Checkpoint(self.config, tensors, self.tokenizers, asdict(progress))
+            weights = {name: x.to("cpu", copy=True) for name, x in weights_of(model).items()}
+            self.best_model = self._checkpoint(named("model", weights))
         return True
+
+    def _checkpoint(self, tensors: dict[str, Tensor]) -> Checkpoint:
+        """Return a checkpoint with these tensors and the current progress."""
+        return Checkpoint(self.config, tensors, self.tokenizers, asdict(self.state.progress))
 
     def save(self) -> None:
         """Write the model file and a checkpoint; if that fails, warn, and let the next validation try again."""
@@ -112,6 +120,7 @@ class Checkpointer:
             is_first = self.run.newest_step() is None
             if is_first:
                 self.write_checkpoint()
+            # The model file, if there is a better model.
             if self.best_model is not None:
                 save_checkpoint(self.run.model_file, self.best_model)
                 self.best_model = None
@@ -120,16 +129,21 @@ class Checkpointer:
 
     def write_checkpoint(self) -> None:
         """Write a checkpoint, then delete checkpoints that are no longer needed."""
+        # 1. Weights and their average.
         state = self.state
-        tensors = {f"model.{name}": x for name, x in weights_of(state.model).items()}
+        tensors = named("model", weights_of(state.model))
         if state.averaged is not None:
-            tensors |= {f"average.{name}": x for name, x in weights_of(state.averaged).items()}
-        names: dict[Tensor, str] = {parameter: name for name, parameter in state.model.named_parameters()}
+            tensors |= named("average", weights_of(state.averaged))
+
+        # 2. The optimizers' moments of each weight.
+        names = names_of(state.model)
         for optimizer in state.optimizers:
             for parameter, moments in optimizer.state.items():
-                tensors |= {f"optimizer.{names[parameter]}.{moment}": x for moment, x in moments.items()}
-        checkpoint = Checkpoint(self.config, tensors, self.tokenizers, asdict(state.progress))
-        save_checkpoint(self.run.checkpoint_file(state.progress.step), checkpoint)
+                tensors |= named(f"optimizer.{names[parameter]}", moments)
+
+        # 3. The files.
+        file = self.run.checkpoint_file(state.progress.step)
+        save_checkpoint(file, self._checkpoint(tensors))
         newest = self.run.checkpoint_steps()[-self.config.train.keep :]
         self.run.prune_checkpoints(newest)
 
@@ -140,20 +154,28 @@ class Checkpointer:
         change of the budget, the number that is due may fall; then there is one more snapshot. A rollback or resume
         restores `n_snapshots`, so the same steps are written again.
         """
-        state, n = self.state, self.config.train.snapshots
-        n_due = sum(FIRST_SNAPSHOT ** (i / max(n - 1, 1)) <= spent for i in range(n))
-        if n_due == state.progress.n_snapshots:
+        # 1. How many are due?
+        n_due = 0
+        n_snapshots = self.config.train.snapshots
+        for i in range(n_snapshots):
+            exponent = i / max(n_snapshots - 1, 1)
+            n_due += FIRST_SNAPSHOT**exponent <= spent
+        progress = self.state.progress
+        if n_due == progress.n_snapshots:
             return
-        state.progress.n_snapshots = n_due
-        if rank() == 0 and n_due:
-            weights = weights_of(state.averaged or state.model)
-            tensors = {f"model.{name}": x.bfloat16() for name, x in weights.items()}
-            about = {key: value for key, value in asdict(state.progress).items() if key in ("step", "n_tokens")}
-            try:
-                snapshot = Checkpoint(self.config, tensors, self.tokenizers, about)
-                save_checkpoint(self.run.snapshot_file(state.progress.step), snapshot)
-            except OutputError as error:
-                log.warning("%s; training goes on without this snapshot", error)
+        progress.n_snapshots = n_due
+        if rank() > 0 or not n_due:
+            return
+
+        # 2. Write one.
+        model = self.state.averaged or self.state.model
+        weights = {name: x.bfloat16() for name, x in weights_of(model).items()}
+        about = {"step": progress.step, "n_tokens": progress.n_tokens}
+        snapshot = Checkpoint(self.config, named("model", weights), self.tokenizers, about)
+        try:
+            save_checkpoint(self.run.snapshot_file(progress.step), snapshot)
+        except OutputError as error:
+            log.warning("%s; training goes on without this snapshot", error)
 
     def resume(self) -> bool:
         """Restore the newest whole checkpoint; return whether there is any. Raises ModelError if it does not fit."""
@@ -163,67 +185,91 @@ class Checkpointer:
                 self.run.cut_metrics(0)  # remove lines of a run killed before its first checkpoint
                 self.run.cut_snapshots(0)
             return False
+
+        # 1. Weights, their average, progress and moments.
         state, checkpoint = self.state, newest.checkpoint
         file = self.run.checkpoint_file(newest.step)
-        load_weights(state.model, checkpoint.part("model"))
+        weights = checkpoint.part("model")
+        load_weights(state.model, weights)
         if state.averaged is not None:
-            load_weights(state.averaged, checkpoint.part("average") or checkpoint.part("model"))
-        state.progress = progress = parse_progress(checkpoint.progress, file)
+            load_weights(state.averaged, checkpoint.part("average") or weights)
+        state.progress = parse_progress(checkpoint.progress, file)
         try:
             self._restore_moments(checkpoint.part("optimizer"))
         except KeyError as error:
             raise ModelError(f"{file} lacks {error.args[0]}", hint=OR_ANEW) from error
+
+        # 2. What the files or the config may contradict.
         self.best_model = None  # after a rollback, it may be from a later step
         self._restore_best()
         self._continue_epoch(checkpoint.config.train)
         if self.config.train.precision != "auto":
-            progress.bf16 = self.config.train.precision == "bf16"
+            state.progress.bf16 = self.config.train.precision == "bf16"
+
+        # 3. The files of the run.
         if rank() == 0:
             for step, damage in newest.damaged.items():
                 aside = self.run.set_aside(step)
                 log.warning("%s; kept as %s, going on from step %d", damage, aside.name, newest.step)
-            metrics = self.run.cut_metrics(progress.step)
-            self.run.cut_snapshots(progress.step)
-            validated = any(line["step"] == progress.step for line in metrics if is_validation(line))
-            if progress.is_validated() and not validated:
-                # The run was killed after it wrote this checkpoint and before it wrote the line.
-                self.append_metrics("validation", progress.history[-1])
+            self._cut_files(state.progress)
         return True
 
+    def _cut_files(self, progress: Progress) -> None:
+        """Drop what later steps wrote, and write the line of a validation that was killed before it could."""
+        self.run.cut_snapshots(progress.step)
+        metrics = self.run.cut_metrics(progress.step)
+        validated_steps = [line["step"] for line in metrics if is_validation(line)]
+        if progress.is_validated() and progress.step not in validated_steps:
+            self.append_metrics("validation", progress.history[-1])
+
     def _restore_moments(self, moments: dict[str, Tensor]) -> None:
-        """Restore the state of the optimizers that a checkpoint was trained with. One of step 0 has no state."""
-        state, settings = self.state, self.config.train
-        state.optimizers = make_optimizers(state.model, settings)
-        had_muon = any(name.endswith(".momentum") for name in moments)
-        if moments and had_muon != (len(state.optimizers) > 1):  # if all matrices are frozen, AdamW is alone with muon
-            kind = "muon" if had_muon else "adamw"
-            log.warning("%s goes on with the optimizer it was begun with, %s", self.run.path, kind)
-            state.optimizers = make_optimizers(state.model, settings.model_copy(update={"optimizer": kind}))
+        """Restore the state of the optimizers. After no step they have none. Raises KeyError if a moment is missing."""
+        state = self.state
+        state.optimizers = make_optimizers(state.model, self.config.train)
         if not state.progress.n_tokens:
             return
-        names = {parameter: name for name, parameter in state.model.named_parameters()}
+        names = names_of(state.model)
         for optimizer in state.optimizers:
-            for parameter in chain.from_iterable(group["params"] for group in optimizer.param_groups):
-                optimizer.state[parameter] = {
-                    key: moments[f"{names[parameter]}.{key}"].to(parameter) for key in STATE[type(optimizer)]
-                }
+            keys = STATE[type(optimizer)]
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    name = names[parameter]
+                    optimizer.state[parameter] = {key: moments[f"{name}.{key}"].to(parameter) for key in keys}
 
     def _restore_best(self) -> None:
         """Forget the best model if the model file does not hold it, as in a run that was copied during its training."""
-        progress, file, step = self.state.progress, self.run.model_file, -1
+        progress, file = self.state.progress, self.run.model_file
+        step = -1
         with contextlib.suppress(ModelError):  # the file is missing or damaged
-            step = parse_progress(read_header(file)[1], file).step
-        if progress.best is not None and step < progress.best_step:
-            log.warning("%s lacks the best model: the next validation writes it again", file)
-            progress.best, progress.best_step, progress.best_figures, progress.finished_at = None, 0, None, -1
-            if progress.is_validated():  # repeat this validation, which writes the file
-                progress.history.pop()
+            _, saved = read_header(file)
+            step = parse_progress(saved, file).step
+        if progress.best is None or step >= progress.best_step:
+            return
+        log.warning("%s lacks the best model: the next validation writes it again", file)
+        progress.best = progress.best_figures = None
+        progress.best_step = 0
+        progress.finished_at = -1
+        if progress.is_validated():  # repeat this validation, which writes the file
+            progress.history.pop()
 
     def _continue_epoch(self, before: TrainSettings) -> None:
         """If batch sizes have changed within an epoch, convert the number of batches done to the new size."""
         progress, now = self.state.progress, self.config.train
-        if progress.batch and (before.batch_tokens, before.accumulate) != (now.batch_tokens, now.accumulate):
-            n_batches = progress.batch * before.batch_tokens / now.batch_tokens
-            progress.batch = round(n_batches / now.accumulate) * now.accumulate
-            changed = f"train.batch_tokens or train.accumulate has changed within epoch {progress.epoch + 1}"
-            log.warning("%s: some of its pairs are seen twice, some not at all", changed)
+        is_same = before.batch_tokens == now.batch_tokens and before.accumulate == now.accumulate
+        if is_same or not progress.batch:
+            return
+        n_batches = progress.batch * before.batch_tokens / now.batch_tokens
+        n_steps = round(n_batches / now.accumulate)
+        progress.batch = n_steps * now.accumulate
+        changed = f"train.batch_tokens or train.accumulate has changed within epoch {progress.epoch + 1}"
+        log.warning("%s: some of its pairs are seen twice, some not at all", changed)
+
+
+def named(part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors by their names in a checkpoint; see `nmt.run.checkpoint`."""
+    return {f"{part}.{name}": x for name, x in tensors.items()}
+
+
+def names_of(model: Seq2Seq) -> dict[Tensor, str]:
+    """Return the name of each weight."""
+    return {parameter: name for name, parameter in model.named_parameters()}

@@ -1,76 +1,133 @@
-"""The corpora that a config names: their names, files, hashes and languages. Imports no torch."""
+"""The corpora that a config names: their names, files, hashes and languages."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nmt.config import Config, Files, corpora_of, data_root, directions, language, language_of
+from nmt.config import Config, Files, data_root, language, language_of
 from nmt.corpus.catalog import CORPORA, command
 from nmt.errors import DataError
 from nmt.run.directory import hash_files
-from nmt.text.corpus import SIDES
+from nmt.text.corpus_files import SIDES, Pairs
 from nmt.text.lines import Pair, iter_pairs
+from nmt.text.permutation import Mixture
 
 
 def training_corpora(config: Config) -> dict[str, Files]:
-    """Those of data.train, then of data.mix by name: the order of the data depends on their order."""
-    mix = config.data.mix
-    return named("train", config.data.train) | {f"mix.{name}": mix[name] for name in sorted(mix)}
+    """Return those of data.train, then those of data.mix by name: the order of the data depends on their order."""
+    corpora = named("train", config.data.train)
+    # A resumed run needs the same order, whatever the order in the file.
+    for name, files in sorted(config.data.mix.items()):
+        corpora[f"mix.{name}"] = files
+    return corpora
 
 
-def named(name: str, corpora: Files | tuple[Files, ...] | None) -> dict[str, Files]:
-    """The corpora of data.train, dev or test by name: train, or of a list train.de-en, train.de-en.2 and so on."""
-    found: dict[str, Files] = {}
-    for files in corpora_of(corpora):
-        own = f"{name}.{files.languages}" if isinstance(corpora, tuple) else name
-        number = 1 + sum(other.languages == files.languages for other in found.values())
-        found[own if number == 1 else f"{own}.{number}"] = files
-    return found
+def named(name: str, corpora: Sequence[Files]) -> dict[str, Files]:
+    """Return the corpora of data.train, dev or test by name: train, or of a list train.de-en, train.de-en.2, ..."""
+    by_name: dict[str, Files] = {}
+    for files in corpora:
+        full_name = direction_name = f"{name}.{files.languages}" if files.languages else name
+        number = 1
+        # Several corpora of a direction are numbered.
+        while full_name in by_name:
+            number += 1
+            full_name = f"{direction_name}.{number}"
+        by_name[full_name] = files
+    return by_name
 
 
 def all_corpora(config: Config) -> dict[str, Files]:
-    """`training_corpora`, and dev and test if they are set."""
-    return training_corpora(config) | named("dev", config.data.dev) | named("test", config.data.test)
+    """Return `training_corpora`, and dev and test if they are set."""
+    data = config.data
+    return training_corpora(config) | named("dev", data.dev) | named("test", data.test)
 
 
 def root_of(config: Config, files: Files) -> str:
-    """The root of a corpus' paths, as the config sets it: the corpus' own root, else data.root."""
+    """Return the root of a corpus' paths, as the config sets it: the corpus' own root, else data.root."""
     return files.root or config.data.root
 
 
 def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
-    """The files of both sides of a corpus."""
+    """Return the files of both sides of a corpus."""
     root = data_root(root_of(config, files))
-    return [root / path for path in files.source], [root / path for path in files.target]
+    source = [root / path for path in files.source]
+    target = [root / path for path in files.target]
+    return source, target
 
 
 def pairs_of(config: Config, files: Files) -> Iterator[Pair]:
     """Read the pairs of a corpus; those of a list of corpora know their languages."""
-    pairs = iter_pairs(*corpus_paths(config, files), strict=not config.data.allow_bad_utf8)
-    return (replace(pair, languages=files.languages) for pair in pairs) if directions(config.data) else pairs
+    for pair in iter_pairs(*corpus_paths(config, files), strict=not config.data.allow_bad_utf8):
+        yield replace(pair, languages=files.languages) if config.data.directions else pair
 
 
 def corpus_hashes(config: Config) -> dict[str, str]:
-    """SHA-256 of each side of each corpus. Raises DataError if a file cannot be read."""
-    data, hashes = config.data, {}
+    """Return the SHA-256 of each side of each corpus. Raises DataError if a file cannot be read."""
+    hashes = {}
     for name, files in all_corpora(config).items():
-        root = root_of(config, files)
-        hint = f"check the path; it is relative to {f'data.root, {root}' if root else 'the working directory'}"
-        if corpus := CORPORA.get(root):
-            known = language(data, "source"), language(data, "target")
-            download = command(corpus, files.languages.split("-") if files.languages else known)
-            hint = f"`{download}` gets this corpus; or set data.root to the directory that has it"
+        hint = hint_of_missing(config, files)
         for side, paths in zip(SIDES, corpus_paths(config, files), strict=True):
             hashes[f"{name}.{side}"] = hash_files(paths, hint)
     return hashes
 
 
+def hint_of_missing(config: Config, files: Files) -> str:
+    """Return what a user may do if a file of a corpus is missing."""
+    # 1. The root is the name of a corpus that `nmt download` knows.
+    root = root_of(config, files)
+    if corpus := CORPORA.get(root):
+        languages = files.languages.split("-")
+        if not files.languages:
+            languages = [language(config.data, "source"), language(config.data, "target")]
+        return f"`{command(corpus, languages)}` gets this corpus; or set data.root to the directory that has it"
+
+    # 2. It is a directory.
+    place = f"data.root, {root}" if root else "the working directory"
+    return f"check the path; it is relative to {place}"
+
+
 def check_order(name: str, files: Files, train: Files) -> None:
     """Raise DataError if the sides of a corpus are exchanged, by the language codes that file names end in."""
-    own, expected = ([language_of(Path(paths[0])) for paths in (one.source, one.target)] for one in (files, train))
+    # What the names say, and what they should say.
+    codes = suffixes_of(files)
     if files.languages:
         expected = files.languages.split("-")
-    if own == expected[::-1] != expected:
-        asked = f"its languages are {files.languages}" if files.languages else f"that of train {train.source[0]}"
+        asked = f"its languages are {files.languages}"
+    else:
+        expected = suffixes_of(train)
+        asked = f"that of train {train.source[0]}"
+    if codes == expected[::-1] != expected:
         message = f"data.{name} has its sides exchanged: its source is {files.source[0]}, {asked}"
         raise DataError(message, hint=f"exchange data.{name}.source and data.{name}.target")
+
+
+def suffixes_of(files: Files) -> list[str]:
+    """Return the language codes in the names of the first files of both sides."""
+    source = language_of(Path(files.source[0]))
+    target = language_of(Path(files.target[0]))
+    return [source, target]
+
+
+def mixture_of(config: Config, pairs: Pairs) -> Mixture | None:
+    """Return how an epoch mixes the training pairs, or a part of them; None if an epoch has each of them once.
+
+    With a temperature T, the share of a corpus of n pairs is proportional to n^(1/T) (Arivazhagan et al. 2019).
+    """
+    mix, temperature = config.data.mix, config.data.temperature
+    if not mix and temperature == 1:
+        return None
+
+    # The number of pairs of each corpus; of none, no share can be drawn.
+    sizes = [len(corpus) for corpus in pairs.by_corpus()]
+    for name, size in zip(training_corpora(config), sizes, strict=True):
+        if not size:
+            raise DataError(f"{name} has no pair left", hint="raise data.max_length or data.max_ratio")
+
+    # The shares of all corpora but the first.
+    if mix:
+        shares = [files.weight for _, files in sorted(mix.items())]
+    else:
+        weights = [size ** (1 / temperature) for size in sizes]
+        total = sum(weights)
+        shares = [weight / total for weight in weights[1:]]
+    return Mixture(sizes, shares)

@@ -24,16 +24,25 @@ def decoder_input(model: Seq2Seq, batch: Batch, prediction_rate: float, seed: in
     """
     if prediction_rate == 0 or not batch.lines:  # a rank or replica without sentences contributes no loss
         return batch.tgt_in
-    generators = [torch.Generator().manual_seed(seed_of(seed, line)) for line in batch.lines]
-    draws = [torch.rand(batch.tgt_in.size(1), generator=generator) for generator in generators]
-    replaced = torch.stack(draws).to(batch.tgt_in.device) < prediction_rate
+
+    # 1. Which tokens are replaced: (B, T), one generator per sentence.
+    n_tokens = batch.tgt_in.size(1)
+    draws = []
+    for line in batch.lines:
+        generator = torch.Generator().manual_seed(seed_of(seed, line))
+        draws.append(torch.rand(n_tokens, generator=generator))
+    probabilities = torch.stack(draws).to(batch.tgt_in.device)
+    replaced = probabilities < prediction_rate
     replaced &= batch.tgt_in != PAD
     replaced[:, 0] = False  # BOS
+
+    # 2. What the model predicts.
     was_training = model.training
     model.eval()
     try:
         logits = model(batch.src, batch.tgt_in)  # (B, T, V)
     finally:  # also after an out-of-memory error: the step is then repeated
         model.train(was_training)
-    predicted = logits[..., EOS + 1 :].argmax(-1) + EOS + 1  # (B, T): of the next position, no special tokens
+    first_word = EOS + 1  # special tokens come before
+    predicted = logits[..., first_word:].argmax(-1) + first_word  # (B, T), of the next position
     return torch.where(replaced, predicted.roll(1, 1), batch.tgt_in)

@@ -33,12 +33,17 @@ class Measurement:
 def measure(session: Session, n_replicas: int | None = None) -> Measurement:
     """Time two steps with the largest batch. If `n_replicas` is None, use as many replicas as `nmt train` would."""
     settings, model, data = session.config.train, session.model, session.data
+    bf16 = uses_bf16(settings, model.device)
+    if n_replicas is None:
+        n_replicas = n_fitting_replicas(model, len(session.tokenizers.target), settings)
+
+    # 1. The largest batch.
     batches = list(islice(data.batches(0), MAX_BATCHES))
     largest = max(batches, key=lambda batch: batch.n_positions)
-    bf16 = uses_bf16(settings, model.device)
+
+    # 2. Two steps.
     optimizers = make_optimizers(model, settings)
-    n_replicas = n_replicas or n_fitting_replicas(model, len(session.tokenizers.target), settings)
-    inherited = peak_memory(model.device)  # the peak of a forked replica includes the memory of this process
+    memory_before = peak_memory(model.device)  # the peak of a forked replica includes the memory of this process
     replicas = Replicas(model.train(), n_replicas)
     batch_s, max_positions = math.inf, 0
     for seed in range(2):  # the first step is slower, because it also allocates memory
@@ -46,16 +51,23 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
         options = StepOptions(settings, lr=1e-6, seed=seed, bf16=bf16, prediction_rate=prediction_rate(settings, 1.0))
         step = functools.partial(train_step, replicas, optimizers, options=options)
         _, max_positions = split_on_out_of_memory(step, [largest] * settings.accumulate, max_positions)
-        batch_s = min(batch_s, (time.perf_counter() - start) / settings.accumulate)
+        step_s = time.perf_counter() - start
+        batch_s = min(batch_s, step_s / settings.accumulate)
     replicas.close()
-    of_replica = max(peak_memory(model.device, of_children=True) - inherited, 0)
+    replica_memory = max(peak_memory(model.device, of_children=True) - memory_before, 0)
+
+    # 3. What follows for all batches: the time of a batch grows with its positions.
+    n_steps = math.ceil(data.n_batches / settings.accumulate)
     n_positions = sum(batch.n_positions for batch in batches)
     n_tokens = sum(batch.n_source_tokens + batch.n_target_tokens for batch in batches)
+    mean_positions = n_positions / len(batches)
+    mean_batch_s = batch_s * mean_positions / largest.n_positions
+    memory = peak_memory(model.device) + (n_replicas - 1) * replica_memory
     return Measurement(
-        n_steps=math.ceil(data.n_batches / settings.accumulate),
-        epoch_s=batch_s * data.n_batches * n_positions / len(batches) / largest.n_positions,
+        n_steps=n_steps,
+        epoch_s=mean_batch_s * data.n_batches,
         tokens_per_s=largest.n_target_tokens / batch_s,
-        memory=peak_memory(model.device) + (n_replicas - 1) * of_replica,
+        memory=memory,
         n_replicas=n_replicas,
         bf16=bf16,
         non_padding=n_tokens / n_positions,
@@ -64,15 +76,25 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
 
 def dry_run(session: Session, n_replicas: int | None = None) -> list[str]:
     """Return the size of the model and the result of `measure` as lines of text for the user. Writes no file."""
-    settings, model, found = session.config.train, session.model, measure(session, n_replicas)
+    settings, model = session.config.train, session.model
+    cost = measure(session, n_replicas)
     lines = [f"parameters  {model.n_parameters:,}"]
-    non_padding = f"{found.non_padding:.1%} non-padding"
-    lines.append(f"batches     {session.data.n_batches} an epoch, {non_padding}, {found.n_steps} steps an epoch")
-    where = f"{'bf16' if found.bf16 else 'fp32'} on {model.device}, replicas: {found.n_replicas}"
-    lines.append(f"speed       {found.tokens_per_s:,.0f} target tokens a second, {where}")
-    lines += [f"memory      {found.memory / 1e9:.2f} GB"] if found.memory else []
-    limits = [found.epoch_s * settings.max_epochs] if settings.max_epochs else []
-    limits += [found.epoch_s * settings.max_steps / found.n_steps] if settings.max_steps else []
-    limits += [settings.max_minutes * 60] if settings.max_minutes else []
-    total = f", {clock(min(limits))} in all without validations" if limits else ""
-    return [*lines, f"time        {clock(found.epoch_s)} an epoch{total}"]
+    n_batches = f"{session.data.n_batches} an epoch"
+    lines.append(f"batches     {n_batches}, {cost.non_padding:.1%} non-padding, {cost.n_steps} steps an epoch")
+    precision = "bf16" if cost.bf16 else "fp32"
+    where = f"{precision} on {model.device}, replicas: {cost.n_replicas}"
+    lines.append(f"speed       {cost.tokens_per_s:,.0f} target tokens a second, {where}")
+    if cost.memory:
+        lines.append(f"memory      {cost.memory / 1e9:.2f} GB")
+
+    # The first limit ends the training.
+    limits_s = []
+    if settings.max_epochs:
+        limits_s.append(cost.epoch_s * settings.max_epochs)
+    if settings.max_steps:
+        step_s = cost.epoch_s / cost.n_steps
+        limits_s.append(step_s * settings.max_steps)
+    if settings.max_minutes:
+        limits_s.append(settings.max_minutes * 60)
+    total = f", {clock(min(limits_s))} in all without validations" if limits_s else ""
+    return [*lines, f"time        {clock(cost.epoch_s)} an epoch{total}"]

@@ -1,6 +1,6 @@
 """The rules of successive halving (Jamieson and Talwalkar 2016; Li et al. 2017, section 3).
 
-They decide how long each candidate trains; `nmt.train.sweep` applies them. Imports no torch.
+They decide how long each candidate trains; `nmt.train.sweep` applies them.
 """
 
 import math
@@ -21,7 +21,8 @@ class Candidate:
     config: Config
 
     def __str__(self) -> str:
-        return " ".join(f"{key}={value}" for key, value in self.settings.items()) or "the config as it is"
+        settings = [f"{key}={value}" for key, value in self.settings.items()]
+        return " ".join(settings) or "the config as it is"
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,11 @@ def first_rung(budget: Budget, sizes: Sequence[int], step_s: float, once_s: floa
     `sizes` are the numbers of candidates in each rung. `step_s` is the mean time of a step, with its share of
     validations, and `once_s` the fixed time of each training in each rung.
     """
-    growth = [1, *(2 ** (k - 1) for k in range(1, len(sizes)))]  # steps of each rung, relative to the first
+    # Seconds of the whole sweep per step of the first rung. Rung k adds 2^(k-1) times the steps of the first.
+    per_step_s = sizes[0] * step_s
+    for rung, n_candidates in enumerate(sizes[1:]):
+        per_step_s += n_candidates * step_s * 2**rung
     fixed_s = sum(sizes) * once_s
-    per_step_s = step_s * sum(n * g for n, g in zip(sizes, growth, strict=True))
     if budget.minutes is None:
         assert budget.steps is not None
         return budget.steps, fixed_s + budget.steps * per_step_s

@@ -29,8 +29,8 @@ from nmt.text.tokenizer import Tokenizers
 from nmt.train.checkpointer import Checkpointer, TrainingState
 from nmt.train.memory import split_on_out_of_memory
 from nmt.train.optimizer import make_optimizers
-from nmt.train.preparation import Corpus
-from nmt.train.progress import Progress, limits
+from nmt.train.preparation import TrainingText
+from nmt.train.progress import Limit, Progress, limits
 from nmt.train.replicas import Replicas
 from nmt.train.report import Report
 from nmt.train.schedule import learning_rate, prediction_rate
@@ -47,13 +47,15 @@ ROLLBACK_LR = 0.5  # factor of the learning rate per rollback
 
 def uses_bf16(settings: TrainSettings, device: torch.device) -> bool:
     """Whether matmuls run in bf16. If `train.precision` is `auto`: whether bf16 is faster on this device."""
-    return bf16_is_faster(device) if settings.precision == "auto" else settings.precision == "bf16"
+    if settings.precision == "auto":
+        return bf16_is_faster(device)
+    return settings.precision == "bf16"
 
 
 def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[Batch]) -> None:
     """Log and count a step skipped for its gradient. Raises DivergedError at the `MAX_SKIPPED`-th in a row."""
     progress.n_skipped += 1
-    lines = ", ".join(str(n) for batch in micro_batches for n in batch.lines[:10])
+    lines = ", ".join(", ".join(map(str, batch.lines[:10])) for batch in micro_batches)
     message = "step %d skipped: the loss is %g, the gradient is not finite (lines %s, …)"
     log.warning(message, progress.step, figures.loss, lines)
     if progress.n_skipped == MAX_SKIPPED:
@@ -76,8 +78,10 @@ def step_options(config: Config, progress: Progress, spent: float) -> StepOption
 
 @dataclass
 class Session:
+    """A prepared training: everything that the loop needs, made from a finished config."""
+
     config: Config
-    corpus: Corpus  # the dev pairs, and hashes of the corpus files
+    corpus: TrainingText  # the dev pairs, and hashes of the corpus files
     tokenizers: Tokenizers
     data: TrainingData
     model: Seq2Seq  # with initial weights, on its device
@@ -99,12 +103,9 @@ class Trainer:
         self.config, self.data, self.quiet = session.config, session.data, quiet
         self.dev, self.tokenizers = session.corpus.dev, session.tokenizers
         model, settings = session.model, session.config.train
-        self.state = TrainingState(
-            model=model,
-            averaged=copy.deepcopy(model).eval() if settings.average == "ema" else None,
-            optimizers=make_optimizers(model, settings),
-            progress=Progress(bf16=uses_bf16(settings, model.device)),
-        )
+        averaged = copy.deepcopy(model).eval() if settings.average == "ema" else None
+        progress = Progress(bf16=uses_bf16(settings, model.device))
+        self.state = TrainingState(model, averaged, make_optimizers(model, settings), progress)
         self.checkpointer = Checkpointer(self.config, self.tokenizers, session.run, self.state)
         self.stop = StopRequest()
 
@@ -130,6 +131,7 @@ class Trainer:
         replicas = Replicas(parallel(self.state.model), n_replicas)
         started = time.monotonic() - self.progress.elapsed_s
         with stop_signals() as self.stop, contextlib.closing(report), contextlib.closing(replicas):
+            # Until nothing diverges: a rollback goes back to the last checkpoint.
             while True:
                 try:
                     stopped_by = self.run_steps(replicas, report, started)
@@ -166,18 +168,22 @@ class Trainer:
         progress, settings = self.progress, self.config.train
         self.validate_if_due(report)  # a resumed run repeats the validation during which it was stopped
         for micro_batches in self.micro_batches():
-            # All ranks use the clock of rank 0, and stop if any rank has received a signal.
+            # 1. All ranks use the clock of rank 0, and stop if any rank has received a signal.
             times_and_signals = gather_numbers(time.monotonic() - started, self.stop.number)
             progress.elapsed_s = times_and_signals[0][0]
             stopped_by = int(max(signal for _, signal in times_and_signals))
             if self.over() or stopped_by:
                 return stopped_by
+
+            # 2. Forward, backward and update, with smaller micro-batches if memory runs out.
             options = step_options(self.config, progress, self.spent())
             replicas.model.train()  # validation sets eval mode
             step = functools.partial(train_step, replicas, self.state.optimizers, options=options)
             figures, progress.max_positions = split_on_out_of_memory(step, micro_batches, progress.max_positions)
             loss, nll = summed(figures.loss, figures.nll)  # over ranks
             figures = replace(figures, loss=loss, nll=nll)
+
+            # 3. A step without a finite gradient has changed no weight.
             progress.step += 1
             progress.batch += len(micro_batches)
             if not math.isfinite(figures.grad_norm):
@@ -185,6 +191,8 @@ class Trainer:
                 continue
             progress.n_skipped = 0
             progress.n_tokens += figures.n_tokens
+
+            # 4. What follows from the new weights.
             self.state.update_average(settings.ema_decay)
             spent = self.spent()
             self.checkpointer.snapshot_if_due(spent)
@@ -211,7 +219,8 @@ class Trainer:
         """
         progress, every = self.progress, self.config.train.validate_every
         validated_step = progress.history[-1]["step"] if progress.history else 0
-        if progress.n_skipped == 0 and progress.step // every > validated_step // every:
+        is_due = progress.step // every > validated_step // every
+        if is_due and progress.n_skipped == 0:
             self.validate_and_save(report)
 
     def validate_and_save(self, report: Report) -> None:
@@ -219,6 +228,7 @@ class Trainer:
 
         Raises DivergedError or Interrupted, see `run_steps`.
         """
+        # 1. Figures.
         progress = self.progress
         model = (self.state.averaged or self.state.model).eval()  # `run_steps` calls replicas.train() again
         with self.stop.interruptible():
@@ -228,9 +238,13 @@ class Trainer:
                 raise DivergedError(f"on dev {error}", hint="lower train.lr; the last checkpoint is kept") from error
         figures = {"step": progress.step, "epoch": progress.epoch, **validation.figures()}
         progress.history.append(figures)
+
+        # 2. Files.
         is_best = self.checkpointer.keep_if_best(model, validation)
         progress.n_worse = 0 if is_best else progress.n_worse + 1
         self.checkpointer.save()
+
+        # 3. What the user sees.
         warnings = warnings_about(progress.history, validation, len(self.tokenizers.target))
         shown = {"elapsed_s": progress.elapsed_s, "samples": validation.samples, "warnings": warnings}
         self.checkpointer.append_metrics("validation", {**figures, **shown})
@@ -250,7 +264,7 @@ class Trainer:
 
     def roll_back(self, error: DivergedError) -> None:
         """Restore the last checkpoint and halve the learning rate. Raises `error` after `MAX_ROLLBACKS` rollbacks."""
-        before = self.progress
+        before = self.progress  # `resume` replaces it
         # `broadcast` also waits for all ranks, so no rank changes files or weights while another still trains.
         has_checkpoint = broadcast(self.checkpointer.run.newest_step() is not None)
         if not has_checkpoint or before.n_rollbacks == MAX_ROLLBACKS:
@@ -267,12 +281,16 @@ class Trainer:
 
     def spent(self) -> float:
         """The fraction of the budget that is spent, 0-1: the largest of the fractions of steps, epochs and minutes."""
-        found = limits(self.config.train, self.progress, self.data.n_batches)
-        return min(max((limit.share for limit in found if limit.name != "patience"), default=0.0), 1.0)
+        shares = [limit.share for limit in self.limits() if limit.name != "patience"]
+        return min(max(shares, default=0.0), 1.0)
 
     def over(self) -> bool:
         """Whether the budget is spent, or the last `patience` validations brought no better model."""
-        return any(limit.share >= 1 for limit in limits(self.config.train, self.progress, self.data.n_batches))
+        return any(limit.share >= 1 for limit in self.limits())
+
+    def limits(self) -> list[Limit]:
+        """The limits on the length of training that are set."""
+        return limits(self.config.train, self.progress, self.data.n_batches)
 
     def finished(self) -> bool:
         """Whether training is over and `finish` has been called at this step."""

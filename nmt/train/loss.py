@@ -44,22 +44,31 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
         dtype = torch.promote_types(logits.dtype, torch.float32)
-        loss, nll = (torch.zeros((), dtype=dtype, device=logits.device) for _ in range(2))
-        floor = smoothing / logits.size(1)
+        loss = torch.zeros((), dtype=dtype, device=logits.device)
+        nll = torch.zeros_like(loss)
+        n_vocab = logits.size(1)
+        floor = smoothing / n_vocab  # of q
         gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
-        n_rows = max(CHUNK // logits.size(1) if logits.device.type == "cpu" else len(logits), 1)
+        n_rows = max(len(logits), 1)
+        if logits.device.type == "cpu":
+            n_rows = max(CHUNK // n_vocab, 1)
         for start in range(0, len(logits), n_rows):
             rows = slice(start, start + n_rows)
-            x, target = logits[rows].to(dtype), targets[rows, None]  # (n, V), (n, 1)
+            x = logits[rows].to(dtype)  # (n, V)
+            target = targets[rows, None]  # (n, 1)
             probs = x.softmax(-1)
             # logsumexp from the softmax: the largest probability is at least 1/V, so its logarithm is finite
             log_total = x.amax(-1) - probs.amax(-1).log()  # (n,)
-            chunk_nll = log_total.sum() - x.gather(1, target).sum()
+            sum_log_total = log_total.sum()
+            # Two cross entropies: of the targets, and of the uniform distribution times V.
+            chunk_nll = sum_log_total - x.gather(1, target).sum()
+            chunk_uniform = n_vocab * sum_log_total - x.sum()
             nll = nll + chunk_nll
-            loss = loss + (1 - smoothing) * chunk_nll + floor * (x.size(1) * log_total.sum() - x.sum())
+            loss = loss + (1 - smoothing) * chunk_nll + floor * chunk_uniform
             if gradient is not None:
                 probs.sub_(floor)
-                gradient[rows] = probs.scatter_add_(1, target, probs.new_full(target.shape, smoothing - 1))
+                at_target = probs.new_full(target.shape, smoothing - 1)
+                gradient[rows] = probs.scatter_add_(1, target, at_target)
         if gradient is not None:
             ctx.save_for_backward(gradient)
         ctx.mark_non_differentiable(nll)

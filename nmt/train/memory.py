@@ -28,12 +28,19 @@ MIN_REPLICA_TOKENS = 384  # minimum tokens per replica and step; below it, the o
 
 def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -> None:
     """Raise ConfigError if the device cannot hold the weights, their average, their gradient and its moments."""
+    # 1. Weights, and those that are trained.
+    settings = config.train
     n_parameters = n_trained = 0
     for name, shape in shapes_of(config, tokenizers).items():
         n_parameters += math.prod(shape)
-        n_trained += math.prod(shape) * (PART_OF[name.partition(".")[0]] not in config.train.freeze)
-    n_moments = 2 if config.train.optimizer == "adamw" else 1  # a lower bound: AdamW, with two, updates the embeddings
-    n_numbers = n_parameters * (2 if config.train.average == "ema" else 1) + n_trained * (1 + n_moments)
+        part = PART_OF[name.partition(".")[0]]
+        if part not in settings.freeze:
+            n_trained += math.prod(shape)
+
+    # 2. The numbers of each: a trained weight has a gradient and its moments.
+    n_copies = 2 if settings.average == "ema" else 1
+    n_moments = 2 if settings.optimizer == "adamw" else 1  # a lower bound: AdamW, with two, updates the embeddings
+    n_numbers = n_parameters * n_copies + n_trained * (1 + n_moments)
     needed, available = 4 * n_numbers, memory_of(device)
     if needed > available:
         sizes = f"{n_parameters / 1e6:,.0f}M parameters need {needed / 1e9:.1f} GB to train"
@@ -57,8 +64,10 @@ def n_fitting_replicas(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_
     if model.device.type != "cpu":
         return 1
     n_replicas = n_before or settings.batch_tokens * settings.accumulate // MIN_REPLICA_TOKENS
-    each = 4 * model.n_trainable + 12 * settings.batch_tokens * n_vocab  # gradient, three tensors as large as logits
-    return max(1, min(n_replicas, torch.get_num_threads(), memory_of(model.device) // 2 // each))
+    # Each needs memory for a gradient, and for three tensors as large as the logits.
+    replica_bytes = 4 * model.n_trainable + 12 * settings.batch_tokens * n_vocab
+    n_in_memory = memory_of(model.device) // 2 // replica_bytes
+    return max(1, min(n_replicas, torch.get_num_threads(), n_in_memory))
 
 
 def split_on_out_of_memory(
@@ -72,7 +81,9 @@ def split_on_out_of_memory(
     Raises NmtError if a single pair does not fit, or there are several ranks: the others would wait for this one.
     """
     while True:
-        parts = [part for batch in micro_batches for part in batch.cut(max_positions or batch.n_positions)]
+        parts: list[Batch] = []
+        for batch in micro_batches:
+            parts += batch.cut(max_positions or batch.n_positions)
         try:
             return step(parts), max_positions
         except torch.OutOfMemoryError as error:
@@ -100,4 +111,5 @@ def peak_memory(device: torch.device, *, of_children: bool = False) -> int:
     except ImportError:  # Windows
         return 0
     usage = resource.getrusage(resource.RUSAGE_CHILDREN if of_children else resource.RUSAGE_SELF)
-    return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return usage.ru_maxrss * unit

@@ -27,10 +27,13 @@ def orthogonalize(x: Tensor) -> Tensor:
     x is (n, rows, columns), rows <= columns. A matrix of zeros stays as it is.
     """
     a, b, c = COEFFICIENTS
-    x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=1e-7)  # singular values are at most 1
+    norm = torch.linalg.matrix_norm(x, keepdim=True)
+    x = x / norm.clamp(min=1e-7)  # singular values are at most 1
+    # Each iteration is x = a·x + (b·G + c·G²)·x, with G = x·x^T.
     for _ in range(N_ITERATIONS):
         gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        x = torch.baddbmm(x, polynomial, x, beta=a)
     return x
 
 
@@ -50,31 +53,40 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # noqa: ARG002 - torch passes one
         (group,) = self.param_groups
+        lr = group["lr"]
         weights = [p for p in group["params"] if p.grad is not None]
         gradients = [p.grad for p in weights]
+
+        # 1. Momentum, and weight decay.
         for p in weights:
             if "momentum" not in self.state[p]:
                 self.state[p]["momentum"] = torch.zeros_like(p)
         momentum = [self.state[p]["momentum"] for p in weights]
         torch._foreach_lerp_(momentum, gradients, 1 - MOMENTUM)
         updates = torch._foreach_lerp(gradients, momentum, MOMENTUM)  # Nesterov's
-        torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
+        torch._foreach_mul_(weights, 1 - lr * group["weight_decay"])
 
-        # shape -> weights and updates, transposed if there are more rows than columns
-        alike: defaultdict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
+        # 2. Matrices of equal shape, and their updates; transposed if there are more rows than columns.
+        matrices = defaultdict[torch.Size, list[Tensor]](list)
+        updates_of = defaultdict[torch.Size, list[Tensor]](list)
         for weight, update in zip(weights, updates, strict=True):
             n = self.n_stacked[weight]
-            for w, x in zip(weight.chunk(n), update.chunk(n), strict=True):
-                w, x = (w, x) if len(w) <= w.size(1) else (w.mT, x.mT)
-                alike[w.shape].append((w, x))
-        for shape, pairs in alike.items():
-            matrices, of_matrices = zip(*pairs, strict=True)
-            directions = orthogonalize(torch.stack(of_matrices)).float()  # root mean square: columns ** -0.5
-            torch._foreach_add_(matrices, directions.unbind(), alpha=-group["lr"] * UPDATE_RMS * shape[1] ** 0.5)
+            for matrix, x in zip(weight.chunk(n), update.chunk(n), strict=True):
+                if len(matrix) > matrix.size(1):
+                    matrix, x = matrix.mT, x.mT
+                matrices[matrix.shape].append(matrix)
+                updates_of[matrix.shape].append(x)
+
+        # 3. The update. The root mean square of an orthogonalized matrix is columns ** -0.5.
+        for shape, alike in matrices.items():
+            directions = orthogonalize(torch.stack(updates_of[shape])).float()
+            scale = UPDATE_RMS * shape[1] ** 0.5
+            torch._foreach_add_(alike, directions.unbind(), alpha=-lr * scale)
 
 
 # The state that each optimizer keeps of a parameter.
-STATE: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
+Moments = tuple[str, ...]
+STATE: dict[type[torch.optim.Optimizer], Moments] = {
     torch.optim.AdamW: ("step", "exp_avg", "exp_avg_sq"),
     Muon: ("momentum",),
 }
@@ -87,18 +99,20 @@ def make_optimizers(model: Seq2Seq, settings: TrainSettings) -> list[torch.optim
     and the projection have a row for each piece, which is no direction of a linear map. Weight decay is on matrices
     only.
     """
-    linear = {name: module.weight for name, module in model.named_modules() if isinstance(module, nn.Linear)}
-    del linear["projection"]
-    by_muon = {p: n_stacked(name) for name, p in linear.items() if p.requires_grad and settings.optimizer == "muon"}
+    # 1. Muon's weights, each with the number of matrices that are stacked in it.
+    by_muon: dict[Tensor, int] = {}
+    if settings.optimizer == "muon":
+        for name, module in model.named_modules():
+            is_linear = isinstance(module, nn.Linear) and name != "projection"
+            if is_linear and module.weight.requires_grad:
+                by_muon[module.weight] = n_stacked(name)
+
+    # 2. AdamW's.
     others = [p for p in model.parameters() if p.requires_grad and p not in by_muon]
-    adamw = torch.optim.AdamW(
-        [
-            {"params": [p for p in others if p.dim() >= 2], "weight_decay": settings.weight_decay},
-            {"params": [p for p in others if p.dim() < 2], "weight_decay": 0.0},
-        ],
-        lr=settings.lr,
-        betas=(settings.adam_beta1, settings.adam_beta2),
-        eps=1e-9,
-        fused=True,
-    )
-    return [adamw, Muon(by_muon.items(), settings.lr, settings.weight_decay)] if by_muon else [adamw]
+    matrices = {"params": [p for p in others if p.dim() >= 2], "weight_decay": settings.weight_decay}
+    vectors = {"params": [p for p in others if p.dim() < 2], "weight_decay": 0.0}
+    betas = settings.adam_beta1, settings.adam_beta2
+    adamw = torch.optim.AdamW([matrices, vectors], settings.lr, betas, eps=1e-9, fused=True)
+    if not by_muon:
+        return [adamw]
+    return [adamw, Muon(by_muon.items(), settings.lr, settings.weight_decay)]

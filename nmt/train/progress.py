@@ -1,7 +1,6 @@
 """The progress of a training, which every checkpoint saves, and the limits on its length."""
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,8 @@ OR_ANEW = "begin anew with --fresh (the old run is kept)"
 
 def is_validation(line: dict[str, Any]) -> bool:
     """Whether a line of metrics.jsonl has the dev figures by which models are compared."""
-    return all(isinstance(line.get(name), int | float) for name in ("step", "dev_loss", "dev_nll", "dev_bleu"))
+    values = [line.get(name) for name in ("step", "dev_loss", "dev_nll", "dev_bleu")]
+    return all(isinstance(value, int | float) for value in values)
 
 
 def ranking(line: Mapping[str, Any] | None, metric: str, loss: str = "dev_loss") -> tuple[float, ...]:
@@ -28,20 +28,10 @@ def ranking(line: Mapping[str, Any] | None, metric: str, loss: str = "dev_loss")
     """
     if line is None:
         return (-math.inf, -math.inf)
-    return (float(line["dev_bleu"]), -float(line[loss])) if metric == "bleu" else (-float(line[loss]),)
-
-
-def has_comparable_bleu(line: Mapping[str, Any], earlier: Mapping[str, Any]) -> bool:
-    """Whether BLEU of two validations was computed alike, as far as their signatures are known.
-
-    A run may go on with another version of nmt, which chooses another tokenizer for its target language.
-    """
-    signatures = [figures.get("bleu_signature") for figures in (line, earlier)]
-    if not all(signatures):
-        return True
-    # sacreBLEU's version does not change scores.
-    settings = {re.sub(r"version:[^|,]*", "", str(signature)) for signature in signatures}
-    return len(settings) == 1
+    rank_by_loss = -float(line[loss])
+    if metric == "loss":
+        return (rank_by_loss,)
+    return (float(line["dev_bleu"]), rank_by_loss)
 
 
 def checked(line: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +68,9 @@ class Progress:
 
     def is_validated(self) -> bool:
         """Whether there was a validation at this step."""
-        return bool(self.history) and self.history[-1]["step"] == self.step
+        if not self.history:
+            return False
+        return bool(self.history[-1]["step"] == self.step)
 
 
 def parse_progress(saved: dict[str, Any], file: Path) -> Progress:
@@ -104,10 +96,10 @@ class Limit(NamedTuple):
 def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[Limit]:
     """The limits that are set: steps, epochs of about `n_batches` batches, minutes, and validations without a gain."""
     # n_batches is an estimate; the epoch ends with its last batch.
-    epochs = progress.epoch + min(progress.batch / n_batches, 1 - 1e-9)
+    part_of_epoch = min(progress.batch / n_batches, 1 - 1e-9)
     used = {
         "max_steps": progress.step,
-        "max_epochs": epochs,
+        "max_epochs": progress.epoch + part_of_epoch,
         "max_minutes": progress.elapsed_s / 60,
         "patience": progress.n_worse,
     }
@@ -121,12 +113,15 @@ def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[
 
 def ending(settings: TrainSettings, progress: Progress, n_batches: int) -> str:
     """A message that names the limits that ended a training, and how far it came towards the other limits."""
-    all_limits = limits(settings, progress, n_batches)
-    reached = [limit for limit in all_limits if limit.share >= 1]
-    ended_by = " and ".join(f"train.{limit.name}={limit.most}" for limit in reached)
-    unreached = [limit for limit in all_limits if limit.share < 1]
-    if unreached:
-        shares = (f"train.{limit.name}: {round(limit.used, 1):,} of {limit.most:,}" for limit in unreached)
+    reached, names, shares = [], [], []
+    for limit in limits(settings, progress, n_batches):
+        name = f"train.{limit.name}"
+        if limit.share >= 1:
+            reached.append(f"{name}={limit.most}")
+            names.append(name)
+        else:
+            shares.append(f"{name}: {round(limit.used, 1):,} of {limit.most:,}")
+    ended_by = " and ".join(reached)
+    if shares:
         ended_by += f" ({', '.join(shares)})"
-    names = " and ".join(f"train.{limit.name}" for limit in reached)
-    return f"ended by {ended_by}: raise {names} to go on"
+    return f"ended by {ended_by}: raise {' and '.join(names)} to go on"

@@ -40,7 +40,8 @@ class Replicas:
         self.trained = [p for p in model.parameters() if p.requires_grad]
         for parameter in model.parameters() if n > 1 else ():
             parameter.data = shared(parameter).copy_(parameter.data)
-        self.gradients = [[shared(p) for p in self.trained] for _ in range(n - 1)]  # of the other replicas
+        # Of the other replicas: one list each, with the gradient of every trained parameter.
+        self.gradients = [list(map(shared, self.trained)) for _ in range(n - 1)]
         self.connections: list[Connection] = []
         self.processes: list[Any] = []
         context: Any = get_context(METHOD)

@@ -41,7 +41,9 @@ class Report:
         interval_s = LINE_EVERY_S if self.lines else 1.0
         if now - self.since < interval_s:
             return
-        text = f"step {step} epoch {epoch + 1} {means_of(self.recent, now - self.since)} lr {lr:.2e}"
+        means = means_of(self.recent, now - self.since)
+        text = f"step {step} epoch {epoch + 1} {means} lr {lr:.2e}"
+        # A line, with the time that is left if the budget goes on being spent as fast; the bar shows it by itself.
         if self.lines:
             done = progress - self.initial
             left = ""
@@ -50,24 +52,34 @@ class Report:
                 left = f", {clock(left_s)} left"
             log.info("%s, %.0f %% done%s", text, 100 * progress, left)
         self.bar.set_postfix_str(text, refresh=False)
-        self.bar.update(max(0.0, progress - self.bar.n))
+        moved = progress - self.bar.n
+        self.bar.update(max(0.0, moved))  # after a rollback, the bar stands still
         self.since = now
         self.recent = []
 
     def validation(self, step: int, found: Validation, *, best: bool) -> None:
+        """Log the figures of a validation, and its samples."""
+        # 1. One line of figures.
         bleu = f"BLEU {found.bleu.value:.2f}"
         if found.bleu_by_direction:
-            directions = (f"{languages} {value:.2f}" for languages, value in found.bleu_by_direction.items())
+            directions = [f"{languages} {value:.2f}" for languages, value in found.bleu_by_direction.items()]
             bleu = f"{bleu} ({', '.join(directions)})"
-        losses = f"dev loss {readable(found.loss, 3)} ppl {readable(found.perplexity)}"
-        marked = " (best so far)" if best else ""
+        loss, perplexity = readable(found.loss, 3), readable(found.perplexity)
+        figures = f"dev loss {loss} ppl {perplexity} {bleu} chrF {found.chrf.value:.2f}"
+        if best:
+            figures += " (best so far)"
         if found.n_cut:
             lines = "1 line" if found.n_cut == 1 else f"{found.n_cut} lines"
-            marked += f", {lines} cut off at the length limit"
-        log.info(f"step {step}: {losses} {bleu} chrF {found.chrf.value:.2f}{marked}")
+            figures += f", {lines} cut off at the length limit"
+        log.info("step %d: %s", step, figures)
+
+        # 2. Samples.
         for source, reference, translation in found.samples:
-            for name, text in (("source", source), ("reference", reference), ("translation", translation)):
-                log.info("    %-11s  %s", name, text)
+            log.info("    source       %s", source)
+            log.info("    reference    %s", reference)
+            log.info("    translation  %s", translation)
+
+        # 3. The time of the validation is not that of steps.
         self.since = time.monotonic()
         self.recent = []
 
@@ -77,13 +89,20 @@ class Report:
 
 def means_of(steps: Sequence[StepFigures], seconds: float) -> str:
     """The figures of several steps, which took so many seconds, in words: means over tokens, and speed."""
-    n_tokens = sum(figures.n_tokens for figures in steps)
-    loss = sum(figures.loss * figures.n_tokens for figures in steps) / n_tokens
-    nll = sum(figures.nll * figures.n_tokens for figures in steps) / n_tokens
-    perplexity = math.exp(min(nll, MAX_NLL))
-    non_padding = sum(figures.n_real for figures in steps) / sum(figures.n_positions for figures in steps)
-    speed = f"{n_tokens / seconds:,.0f} tok/s {non_padding:.0%} non-padding"
-    return f"loss {readable(loss, 3)} ppl {readable(perplexity)} {speed}"
+    # 1. Sums over steps.
+    loss = nll = 0.0
+    n_tokens = n_real = n_positions = 0
+    for figures in steps:
+        loss += figures.loss * figures.n_tokens
+        nll += figures.nll * figures.n_tokens
+        n_tokens += figures.n_tokens
+        n_real += figures.n_real
+        n_positions += figures.n_positions
+
+    # 2. Their ratios.
+    perplexity = math.exp(min(nll / n_tokens, MAX_NLL))
+    speed = f"{n_tokens / seconds:,.0f} tok/s {n_real / n_positions:.0%} non-padding"
+    return f"loss {readable(loss / n_tokens, 3)} ppl {readable(perplexity)} {speed}"
 
 
 def clock(seconds: float) -> str:

@@ -11,13 +11,17 @@ def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: fl
     share of `cooldown`. The step t counts from 1; `progress` is the share of the budget already spent, 0-1, or 0 if
     there is no budget.
     """
+    # 1. The schedule: warm-up, then decay.
     warmup = settings.warmup
     if settings.schedule == "noam":
-        rate = settings.lr * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+        scale = settings.lr * d_model**-0.5
+        rate = scale * min(step**-0.5, step * warmup**-1.5)
     elif settings.schedule == "inverse_sqrt":
         rate = settings.lr * min(step / warmup, (warmup / step) ** 0.5)
     else:
         rate = settings.lr * min(step / warmup, 1.0)
+
+    # 2. The cooldown.
     if settings.cooldown and progress > 1 - settings.cooldown:
         rate *= max(1 - progress, 0.0) / settings.cooldown
     return float(rate)
@@ -28,4 +32,6 @@ def prediction_rate(settings: TrainSettings, progress: float) -> float:
 
     In scheduled sampling it rises linearly with `progress`, 0-1 (Bengio et al. 2015, section 2.4).
     """
-    return settings.sampling_rate * progress if settings.decoder_input == "scheduled_sampling" else 0.0
+    if settings.decoder_input == "teacher_forcing":
+        return 0.0
+    return settings.sampling_rate * progress

@@ -9,7 +9,7 @@ import os
 import re
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -22,13 +22,14 @@ from nmt.run.checkpoint import Checkpoint, first_layers, load_weights, new_model
 from nmt.run.directory import RunDirectory, new_manifest
 from nmt.seeds import seed_of
 from nmt.text.batches import TrainingData
-from nmt.text.corpus import RaggedArray
+from nmt.text.corpus_files import RaggedArray
 from nmt.text.tokenizer import Tokenizers
-from nmt.train.corpora import training_corpora
+from nmt.train.corpora import mixture_of, training_corpora
+from nmt.train.encoding import EncodedPairs, drop_lengths, train_tokenizers
 from nmt.train.loop import Session, Trainer
 from nmt.train.memory import check_memory, n_fitting_replicas
-from nmt.train.preparation import Corpus, drop_lengths, read_corpus, spans, train_tokenizers
-from nmt.train.presets import fit_limit, fit_validation, with_unset
+from nmt.train.plan import fit_limit, fit_sizes, fit_validation, with_unset
+from nmt.train.preparation import TrainingText, read_corpus
 from nmt.train.progress import OR_ANEW, Progress, ending
 from nmt.train.report import clock
 
@@ -37,8 +38,8 @@ log = logging.getLogger("nmt")
 # Settings that may change on resume, besides most of `train`. Paths may change, contents may not: hashes are compared.
 MAY_CHANGE = ("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "data.allow_bad_utf8")
 MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # may change, too
+FIXED = ("train.freeze", "train.metric", "train.optimizer")  # may not
 ORDER = re.compile(r"data\.train\.\d+\.languages")  # may not: the order of the data depends on that of the corpora
-TOKENIZER_DATA = {"nfkc_source", "target_tag"}  # keys of `data` that configure the tokenizers
 
 
 def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Session:
@@ -51,130 +52,176 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     run = RunDirectory(config.run)
     if fresh:
         run.check_movable()
-    config, checkpoint, resumes = find_start(config, run, fresh=fresh)
+
+    # 1. What the config leaves out comes from the model that training starts from, ...
+    start = find_start(config, run, fresh=fresh)
+    if start:
+        config = inherit(config, start)
+
+    # 2. ... from the corpus, ...
     corpus = read_corpus(config)
-    log_chosen(f"chosen for {len(corpus.train):,} pairs", config, corpus.config)
-    tokenizers, data = encode(corpus, checkpoint, run, fresh=fresh)
-    config = corpus.config
+    given, config = config, fit_sizes(config, corpus.size)
+    log_chosen(f"chosen for {len(corpus.train):,} pairs", given, config)
+
+    # 3. ... and from the lengths of its pairs in pieces.
+    tokenizers = find_tokenizers(config, corpus, start, run, fresh=fresh)
+    encoded = drop_lengths(config, corpus.train, tokenizers)
+    base = start.checkpoint.config if start else None
+    given, config = config, fit_limit(config, encoded.lengths(), base)
+    log_chosen("chosen for the lengths of the pairs", given, config)
+    data = training_data(config, encoded)
+    n_steps = math.ceil(data.n_batches / config.train.accumulate)
+    given, config = config, fit_validation(config, n_steps)
+    log_chosen(f"chosen for {n_steps:,} steps an epoch", given, config)
+
+    # 4. The config is finished. The model is made from it.
+    tokenizers = with_learned(tokenizers, start, encoded.ids[0])
     check_memory(config, tokenizers, torch_device)
     torch.manual_seed(seed_of(config.seed))
     model = new_model(config, tokenizers).to(torch_device)
     model.freeze(config.train.freeze)
-    if resumes:
+    if start and start.resumes:
         check_same_run(run, config, corpus.hashes)
-    elif checkpoint is not None:
-        load_weights(model, first_layers(checkpoint.part("model"), config.model))
+    elif start:
+        weights = start.checkpoint.part("model")
+        load_weights(model, first_layers(weights, config.model))
     return Session(config, corpus, tokenizers, data, model, run, fresh)
 
 
-def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> tuple[Config, Checkpoint | None, bool]:
-    """Find the run's newest checkpoint, else the model of train.init_from; settings that are not set are taken from it.
+def training_data(config: Config, encoded: EncodedPairs) -> TrainingData:
+    """Return the stream of batches, which depends on settings that are chosen for the text."""
+    pairs, ids = encoded
+    settings, mixture = config.train, mixture_of(config, pairs)
+    sizes = {"batch_tokens": settings.batch_tokens, "accumulate": settings.accumulate}
+    return TrainingData(pairs, ids, seed=config.seed, mixture=mixture, **sizes)
 
-    Returns config and checkpoint, and whether the run resumes.
-    """
+
+class Start(NamedTuple):
+    """What a training starts from."""
+
+    name: str  # of the run or model file
+    checkpoint: Checkpoint
+    config: Config
+    resumes: bool  # whether it is this run's newest checkpoint, not train.init_from
+
+
+def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | None:
+    """Find the run's newest checkpoint, else the model of train.init_from; None if a new model is trained."""
     # Before `read_newest`: if another training writes the first checkpoint in between, the run's lock reports it.
     was_trained = not fresh and run.holds_training()
     newest = None if fresh else read_newest(run, prefixes=())
     if newest is not None:
-        checkpoint, before, name = newest.checkpoint, run.read_config(), config.run
-    elif was_trained:
-        others = f"{quote(f'train.init_from={config.run}')} run=OTHER starts another run from its weights; "
-        hint = f"{others if run.model_file.exists() else ''}--fresh begins anew (the old run is kept)"
+        return Start(config.run, newest.checkpoint, run.read_config(), resumes=True)
+    if was_trained:
+        hint = "--fresh begins anew (the old run is kept)"
+        if run.model_file.exists():
+            from_weights = quote(f"train.init_from={config.run}")
+            hint = f"{from_weights} run=OTHER starts another run from its weights; {hint}"
         raise ModelError(f"{run.path} holds a training but no checkpoint from which it can go on", hint=hint)
-    elif name := config.train.init_from:
-        file = RunDirectory(name).model_file if Path(name).is_dir() else Path(name)
-        checkpoint = read_checkpoint(file, prefixes=("model",))
-        before = checkpoint.config
-    else:
-        return config, None, False
-    from_before: dict[str, Any] = {"model": True, "tokenizer": True, "data": INHERITED_DATA}
-    if newest is not None:  # else the limit is fitted to the new corpus
-        from_before["decode"] = {"max_length_a", "max_length_b"}
-    known = before.model_dump(include=from_before)
-    inherited = with_unset(config, known, what=f"the settings of {name} and those changed")
-    own, asked = (one.tokenizer.model_dump() for one in (before, inherited))
-    changes = [f"tokenizer.{key} is {own[key]}, not {asked[key]}" for key in own if own[key] != asked[key]]
-    if changes and newest is None:
-        message = f"train.init_from={name} brings a tokenizer that is not the one asked for: {', '.join(changes)}"
+    name = config.train.init_from
+    if not name:
+        return None
+    file = Path(name)
+    if file.is_dir():
+        file = RunDirectory(file).model_file
+    checkpoint = read_checkpoint(file, prefixes=("model",))
+    return Start(name, checkpoint, checkpoint.config, resumes=False)
+
+
+def inherit(config: Config, start: Start) -> Config:
+    """Return the config with settings of the model that training starts from, where the user did not set them."""
+    parts: dict[str, Any] = {"model": True, "tokenizer": True, "data": INHERITED_DATA}
+    if start.resumes:  # else the limit is fitted to the new corpus
+        parts["decode"] = {"max_length_a", "max_length_b"}
+    what = f"the settings of {start.name} and those changed"
+    inherited = with_unset(config, start.config.model_dump(include=parts), what=what)
+
+    # A run's own tokenizer is compared with all its settings, by `check_same_run`.
+    asked = inherited.tokenizer.model_dump()
+    changes = []
+    for key, value in start.config.tokenizer.model_dump().items():
+        if value != asked[key]:
+            changes.append(f"tokenizer.{key} is {value}, not {asked[key]}")
+    if changes and not start.resumes:
+        message = f"train.init_from={start.name} brings a tokenizer that is not the one asked for: {', '.join(changes)}"
         hint = "leave out the tokenizer section: settings that are not set come from that model"
         raise ConfigError(message, hint=hint)
-    log_chosen(f"as in {name}", config, inherited)
-    return inherited, checkpoint, newest is not None
+    log_chosen(f"as in {start.name}", config, inherited)
+    return inherited
 
 
 def log_chosen(why: str, before: Config, after: Config) -> None:
     """Log the fitted settings that are set in `after` but not in `before`, as command-line arguments."""
-    was_set = dict(values(before, only_set=True))
-    new = [f"{key}={value}" for key, value in values(after, only_set=True) if key in FITTED and key not in was_set]
+    was_set = {key for key, _ in values(before, only_set=True)}
+    fitted = FITTED - was_set
+    new = [f"{key}={value}" for key, value in values(after, only_set=True) if key in fitted]
     if new:
         log.info("%s: %s", why, " ".join(new))
 
 
-def encode(
-    corpus: Corpus, checkpoint: Checkpoint | None, run: RunDirectory, *, fresh: bool
-) -> tuple[Tokenizers, TrainingData]:
-    """Return the tokenizers and the training data; fit settings of `corpus.config` to these data."""
-    config = corpus.config
-    if checkpoint is not None:  # the checkpoint's pieces, with the normalization of this config
-        models = [side.model for side in checkpoint.tokenizers]
-        tokenizers = Tokenizers.from_models(*models, **config.data.model_dump(include=TOKENIZER_DATA))
-    elif not fresh and (found := run.read_tokenizers(config)) is not None:
-        tokenizers = found
-        log.info("using the tokenizer that is in %s; --fresh trains a new one", run.path)
-    else:
-        tokenizers = train_tokenizers(corpus)
-    pairs, ids = drop_lengths(corpus, tokenizers)
-    tokenizers = with_learned(tokenizers, checkpoint, ids[0])
-    data = TrainingData(
-        pairs,
-        ids,
-        batch_tokens=config.train.batch_tokens,
-        accumulate=config.train.accumulate,
-        seed=config.seed,
-        mixture=corpus.mixture(pairs),
-    )
-    n_steps = math.ceil(data.n_batches / config.train.accumulate)
-    source, target = ids
-    base = checkpoint.config if checkpoint else None
-    corpus.config = fit_limit(config, source.lengths, target.lengths, spans(pairs, corpus.n_lines), base)
-    log_chosen("chosen for the lengths of the pairs", config, corpus.config)
-    config = corpus.config
-    corpus.config = fit_validation(config, n_steps)
-    log_chosen(f"chosen for {n_steps:,} steps an epoch", config, corpus.config)
-    return tokenizers, data
+def find_tokenizers(
+    config: Config, corpus: TrainingText, start: Start | None, run: RunDirectory, *, fresh: bool
+) -> Tokenizers:
+    """Return the tokenizers of the model that training starts from, else those in the run, else new ones."""
+    if start:  # the checkpoint's pieces, with the normalization of this config
+        source, target = start.checkpoint.tokenizers
+        nfkc, tag = config.data.nfkc_source, config.data.target_tag
+        return Tokenizers.from_models(source.model, target.model, nfkc_source=nfkc, target_tag=tag)
+    tokenizers = None if fresh else run.read_tokenizers(config)
+    if tokenizers is None:
+        return train_tokenizers(config, corpus.train)
+    log.info("using the tokenizer that is in %s; --fresh trains a new one", run.path)
+    return tokenizers
 
 
-def with_learned(tokenizers: Tokenizers, checkpoint: Checkpoint | None, source: RaggedArray) -> Tokenizers:
+def with_learned(tokenizers: Tokenizers, start: Start | None, source: RaggedArray) -> Tokenizers:
     """Return the tokenizers, which know the characters that training teaches in bytes on the source side.
 
     These are those of the token ids `source`, and those of the model from which training starts.
     """
-    learned = {*tokenizers.source.learned_in_bytes(source.values)}
-    if checkpoint is not None:
-        learned.update(checkpoint.tokenizers.source.learned or "")
+    learned = set(tokenizers.source.learned_in_bytes(source.values))
+    if start:
+        learned.update(start.checkpoint.tokenizers.source.learned or "")
     return tokenizers.with_learned("".join(sorted(learned)))
 
 
 def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
     """Check that a resumed run has the same data, architecture and seed; `train` settings that differ are logged."""
-    before, now = dict(values(run.read_config())), dict(values(config))
-    changes = {
-        key: f"{key} was {before.get(key, '-')}, is {now.get(key, '-')}"
-        for key in {**before, **now}
-        if before.get(key) != now.get(key)
-        and (ORDER.fullmatch(key) or not (key.startswith(MAY_CHANGE) or MIXED_PATHS.fullmatch(key)))
-    }
-    fixed = ("train.freeze", "train.metric")
-    if refused := [text for key, text in changes.items() if not key.startswith("train.") or key in fixed]:
+    # 1. Settings.
+    before = dict(values(run.read_config()))
+    now = dict(values(config))
+    refused, changed = [], []
+    for key in {**before, **now}:
+        old, new = before.get(key, "-"), now.get(key, "-")
+        if old == new or may_change(key):
+            continue
+        text = f"{key} was {old}, is {new}"
+        changed.append(text)
+        if not key.startswith("train.") or key in FIXED:
+            refused.append(text)
+    if refused:
         message = f"{run.path} was begun with other settings: {'; '.join(refused)}"
         raise ConfigError(message, hint=f"set them back, choose another run=PATH, or {OR_ANEW}")
-    if changes:
-        log.info("%s resumes with changed settings: %s", run.path, "; ".join(changes.values()))
-    known = run.read_manifest().get("data", hashes)  # the user may have deleted a damaged manifest
-    names = {name: None for name in (*hashes, *known) if not name.startswith("test.")}
-    if other := [name for name in names if known.get(name) != hashes.get(name)]:
+    if changed:
+        log.info("%s resumes with changed settings: %s", run.path, "; ".join(changed))
+
+    # 2. Contents of files. The user may have deleted a damaged manifest.
+    known = run.read_manifest().get("data", hashes)
+    other = []
+    for name in {**hashes, **known}:
+        is_test = name.startswith("test.")
+        if not is_test and known.get(name) != hashes.get(name):
+            other.append(name)
+    if other:
         message = f"the files of {', '.join(other)} are not those that {run.path} was begun with"
         raise DataError(message, hint=f"bring the old files back, choose another run=PATH, or {OR_ANEW}")
+
+
+def may_change(key: str) -> bool:
+    """Whether a setting outside of `train` may change on resume."""
+    if ORDER.fullmatch(key):
+        return False
+    return key.startswith(MAY_CHANGE) or MIXED_PATHS.fullmatch(key) is not None
 
 
 def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) -> Progress:
@@ -187,22 +234,24 @@ def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) 
     if session.fresh and (aside := run.move_aside()):
         log.info("the old run is kept in %s", aside)
     with run.lock():
+        # 1. The run's files.
         session.on_start()
         trainer = Trainer(session, quiet=quiet)
         resumed = trainer.checkpointer.resume()
         progress = trainer.progress
         run.write_config(session.config)
         if not resumed:
-            run.write_tokenizers(session.tokenizers, session.config.tokenizer.joint)
-            n_pairs = {"train": len(session.data.pairs), "dev": len(session.corpus.dev)}
-            reproducible = settings.max_minutes is None  # else the learning rate depends on the clock
-            manifest = new_manifest(session.corpus.hashes, n_pairs, session.config.seed, reproducible=reproducible)
-            run.write_manifest(manifest)
+            write_new_run(session)
+
+        # 2. The processes that share a step.
         if launched().n_ranks > 1:
             n_replicas = 1
         elif n_replicas is None:
             n_before = progress.n_ranks if resumed else None
-            n_replicas = n_fitting_replicas(session.model, len(session.tokenizers.target), settings, n_before)
+            n_vocab = len(session.tokenizers.target)
+            n_replicas = n_fitting_replicas(session.model, n_vocab, settings, n_before)
+
+        # 3. Training.
         with ranks_joined():
             if trainer.finished():
                 finished = f"{run.path} is finished: {progress.step} steps in {clock(progress.elapsed_s)}"
@@ -213,33 +262,55 @@ def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) 
             log_training(session, progress, n_replicas)
             progress = trainer.train(n_replicas)
     log.info("%s", ending(settings, progress, n_batches))
-    best = f"best dev {settings.metric.upper()} {abs(progress.best or 0.0):.2f} at step {progress.best_step}"
+    figure = f"{settings.metric.upper()} {abs(progress.best or 0.0):.2f}"
+    best = f"best dev {figure} at step {progress.best_step}"
     done = f"done: {progress.step} steps in {clock(progress.elapsed_s)}"
     log.info("%s, %s; the model is %s", done, best, run.model_file)
     return progress
 
 
+def write_new_run(session: Session) -> None:
+    """Write the tokenizer and the manifest."""
+    config, run = session.config, session.run
+    run.write_tokenizers(session.tokenizers, config.tokenizer.joint)
+    n_pairs = {"train": len(session.data.pairs), "dev": len(session.corpus.dev)}
+    reproducible = config.train.max_minutes is None  # else the learning rate depends on the clock
+    manifest = new_manifest(session.corpus.hashes, n_pairs, config.seed, reproducible=reproducible)
+    run.write_manifest(manifest)
+
+
 def check_replicas(n: int, device: torch.device) -> None:
     """Raise ConfigError if `--replicas` processes cannot share a step."""
-    if n > 1 and (device.type != "cpu" or launched().n_ranks > 1):
+    is_single_cpu = device.type == "cpu" and launched().n_ranks == 1
+    if n > 1 and not is_single_cpu:
         raise ConfigError("--replicas share a CPU", hint="for several GPUs: torchrun -m nmt train …")
-    if n > (n_threads := torch.get_num_threads()):
+    n_threads = torch.get_num_threads()
+    if n > n_threads:
         raise ConfigError(f"--replicas {n} on {n_threads} threads", hint=f"fewer, or --threads {n}")
 
 
 def log_training(session: Session, progress: Progress, n_replicas: int) -> None:
     """Log the sizes of corpus and model, the device, and the number of replicas."""
-    data, model = session.data, session.model
-    n_steps = math.ceil(data.n_batches / session.config.train.accumulate)
+    # 1. The corpora, if an epoch does not read each pair once.
+    data, model, settings = session.data, session.model, session.config.train
     if data.mixture is not None:
-        counts = zip(training_corpora(session.config), data.mixture.n_drawn, data.mixture.sizes, strict=True)
-        log.info("an epoch has %s", ", ".join(f"{n:,} of {size:,} pairs of {name}" for name, n, size in counts))
-    frozen = f", {model.n_trainable / 1e6:.2f}M of them trained" if session.config.train.freeze else ""
-    log.info(
-        f"{session.run.path}: {data.n_epoch_pairs} pairs, {n_steps} steps an epoch, "
-        f"{model.n_parameters / 1e6:.2f}M parameters{frozen}, {'bf16' if progress.bf16 else 'fp32'} on {model.device}, "
-        f"replicas: {n_ranks() * n_replicas}, threads of each: {torch.get_num_threads() // n_replicas}"
-    )
+        counts = []
+        names = training_corpora(session.config)
+        for name, n_drawn, size in zip(names, data.mixture.n_drawn, data.mixture.sizes, strict=True):
+            counts.append(f"{n_drawn:,} of {size:,} pairs of {name}")
+        log.info("an epoch has %s", ", ".join(counts))
+
+    # 2. Sizes.
+    n_steps = math.ceil(data.n_batches / settings.accumulate)
+    sizes = f"{data.n_epoch_pairs} pairs, {n_steps} steps an epoch, {model.n_parameters / 1e6:.2f}M parameters"
+    if settings.freeze:
+        sizes += f", {model.n_trainable / 1e6:.2f}M of them trained"
+
+    # 3. The machine.
+    precision = "bf16" if progress.bf16 else "fp32"
+    n_threads = torch.get_num_threads() // n_replicas
+    processes = f"replicas: {n_ranks() * n_replicas}, threads of each: {n_threads}"
+    log.info("%s: %s, %s on %s, %s", session.run.path, sizes, precision, model.device, processes)
 
 
 def train_along(config: Config, *, device: str = "auto") -> None:

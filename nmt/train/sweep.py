@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, PositiveInt
 
@@ -26,6 +26,7 @@ from nmt.run.directory import RunDirectory
 from nmt.train import session
 from nmt.train.dry_run import measure
 from nmt.train.halving import Budget, Candidate, Figures, Standing, first_rung
+from nmt.train.loop import Session
 from nmt.train.progress import is_validation, ranking
 from nmt.train.report import clock
 from nmt.train.validation import validate
@@ -37,12 +38,27 @@ MAX_BYTES = 1_000_000_000  # of sweep.json
 LOSS = "dev_nll"  # candidates are compared without label smoothing, which may be varied
 
 
-class State(BaseModel):
+class SweepState(BaseModel):
     """The content of sweep.json."""
 
     asked: dict[str, Any]  # the configs and the budget that the sweep is begun with
     rungs: list[PositiveInt]  # the number of steps at the end of each rung
     results: dict[str, dict[str, Figures | None]]  # by trial name and steps; None: diverged
+
+
+class Cost(NamedTuple):
+    """What a candidate takes on this machine, and settings that matter for the rungs."""
+
+    prepare_s: float
+    step_s: float
+    validate_every: int
+    warmup: int
+
+
+def seconds_of_validation(prepared: Session) -> float:
+    start = time.monotonic()
+    validate(prepared.model.eval(), prepared.tokenizers, prepared.corpus.dev, prepared.config, bf16=False)
+    return time.monotonic() - start
 
 
 class Sweep:
@@ -62,7 +78,8 @@ class Sweep:
         self.sizes = budget.n_survivors(len(candidates))
         self.file = path / "sweep.json"
         configs = [candidate.config.model_dump(mode="json", exclude_unset=True) for candidate in candidates]
-        self.state = State(asked={"configs": configs, "budget": asdict(budget)}, rungs=[], results={})
+        asked = {"configs": configs, "budget": asdict(budget)}
+        self.state = SweepState(asked=asked, rungs=[], results={})
 
     def run(self) -> list[Standing]:
         """Train, or resume a stopped sweep; return the standings, the best first.
@@ -71,6 +88,7 @@ class Sweep:
         """
         with os_errors_as(OutputError, f"make the directory {self.path}", hint=OTHER):
             self.path.mkdir(parents=True, exist_ok=True)
+            # A killed write has left a file with a mark in its name.
             names = {file.name.partition(TEMP_MARK)[0] for file in self.path.iterdir()}
         if self.file.name not in names and not names <= {"lock"}:
             raise InputError(f"{self.path} exists and is not a sweep", hint=OTHER)
@@ -82,35 +100,42 @@ class Sweep:
                 self._plan()
                 self._write()
             reached = self._climb()
-        standings = [
-            Standing(
-                number=c + 1,
-                settings=self.candidates[c].settings,
-                steps=self.state.rungs[rung],
-                figures={steps: self._figures(c, steps) for steps in self.state.rungs[: rung + 1]},
-                run=str(self._run(c).path),
-            )
-            for c, rung in reached.items()
-        ]
-        return sorted(standings, key=lambda s: (s.steps, ranking(s.figures[s.steps], self.metric, LOSS)), reverse=True)
+        standings = [self._standing(c, rung) for c, rung in reached.items()]
+        # Those that trained longest first; of these, the best.
+        return sorted(standings, key=self._order, reverse=True)
+
+    def _standing(self, candidate: int, rung: int) -> Standing:
+        """Return what is known of a candidate after its last rung."""
+        rungs = self.state.rungs[: rung + 1]
+        figures = {steps: self._figures(candidate, steps) for steps in rungs}
+        run = self._run(candidate)
+        return Standing(candidate + 1, self.candidates[candidate].settings, rungs[-1], figures, str(run.path))
+
+    def _order(self, standing: Standing) -> tuple[int, tuple[float, ...]]:
+        latest = standing.figures[standing.steps]
+        return standing.steps, ranking(latest, self.metric, LOSS)
 
     def _climb(self) -> dict[int, int]:
         """Train all rungs; return the last rung of each candidate."""
         reached: dict[int, int] = {}
         alive = list(range(len(self.candidates)))
-        for rung, steps in enumerate(self.state.rungs):
+        rungs = self.state.rungs
+        for rung, steps in enumerate(rungs):
+            # 1. Train all that are left.
             for c in alive:
                 run = self._run(c)
                 if str(steps) not in self.state.results.get(run.path.name, {}):
-                    log.info("rung %d of %d, %s: %s", rung + 1, len(self.state.rungs), run.path, self.candidates[c])
+                    log.info("rung %d of %d, %s: %s", rung + 1, len(rungs), run.path, self.candidates[c])
                     self._train(c, steps)
                 reached[c] = rung
+
+            # 2. The better half goes on.
             figures = {c: self._figures(c, steps) for c in alive}
-            if not any(figures.values()):
+            converged = [c for c in alive if figures[c] is not None]
+            if not converged:
                 raise DivergedError(f"all trainings of rung {rung + 1} diverged", hint="lower train.lr")
-            alive.sort(key=lambda c: ranking(figures[c], self.metric, LOSS), reverse=True)
-            n_next = self.sizes[rung + 1] if rung + 1 < len(self.state.rungs) else 0
-            alive = [c for c in alive[:n_next] if figures[c] is not None]
+            converged.sort(key=lambda c: ranking(figures[c], self.metric, LOSS), reverse=True)
+            alive = converged[: self.sizes[rung] // 2]
         return reached
 
     def _train(self, candidate: int, steps: int) -> None:
@@ -122,43 +147,49 @@ class Sweep:
             log.info("dev BLEU %.2f, loss %.3f without smoothing", figures["dev_bleu"], figures["dev_nll"])
         except DivergedError as error:
             log.warning("%s diverged and is left out: %s", run.path, error)
-        self.state.results.setdefault(run.path.name, {})[str(steps)] = figures
+        results_of_run = self.state.results.setdefault(run.path.name, {})
+        results_of_run[str(steps)] = figures
         self._write()
 
     def _plan(self) -> None:
         """Check all candidates, measure a step of each, and fit the rungs to the time. Writes nothing."""
-        step_s, prepare_s, every, warmup = [], [], [], []
+        # 1. The times of all candidates, and of one validation.
+        n_candidates = len(self.candidates)
+        costs = []
         validation_s = 0.0
         for c, candidate in enumerate(self.candidates):
-            log.info("preparing candidate %d of %d: %s", c + 1, len(self.candidates), candidate)
+            log.info("preparing candidate %d of %d: %s", c + 1, n_candidates, candidate)
             start = time.monotonic()
             prepared = session.prepare(self._config(c, steps=1), device=self.device)
-            prepare_s.append(time.monotonic() - start)
-            every.append(prepared.config.train.validate_every)
-            warmup.append(prepared.config.train.warmup)
+            prepare_s = time.monotonic() - start
             cost = measure(prepared)
-            step_s.append(cost.epoch_s / cost.n_steps)
+            settings = prepared.config.train
+            costs.append(Cost(prepare_s, cost.epoch_s / cost.n_steps, settings.validate_every, settings.warmup))
             if c == 0:
-                start = time.monotonic()
-                validate(prepared.model.eval(), prepared.tokenizers, prepared.corpus.dev, prepared.config, bf16=False)
-                validation_s = time.monotonic() - start
-        mean_step_s = sum(step_s) / len(step_s) + validation_s / min(every)
-        first, seconds = first_rung(self.budget, self.sizes, mean_step_s, validation_s + min(prepare_s))
-        self.state.rungs = [first * 2**k for k in range(len(self.sizes))]
-        sizes = ", ".join(f"{n} for {steps:,}" for n, steps in zip(self.sizes, self.state.rungs, strict=True))
-        log.info("rungs of candidates and steps: %s; about %s in all", sizes, clock(seconds))
-        if first < 2 * max(warmup):
-            log.warning("the first rung has %d steps, warm-up %d: rates are hardly compared", first, max(warmup))
+                validation_s = seconds_of_validation(prepared)
+
+        # 2. The steps of each rung: twice as many as in the one before.
+        total_step_s = sum(cost.step_s for cost in costs)
+        share_s = validation_s / min(cost.validate_every for cost in costs)
+        once_s = validation_s + min(cost.prepare_s for cost in costs)
+        first, seconds = first_rung(self.budget, self.sizes, total_step_s / n_candidates + share_s, once_s)
+        self.state.rungs = [first << rung for rung in range(len(self.sizes))]
+        sizes = [f"{n} for {steps:,}" for n, steps in zip(self.sizes, self.state.rungs, strict=True)]
+        log.info("rungs of candidates and steps: %s; about %s in all", ", ".join(sizes), clock(seconds))
+        warmup = max(cost.warmup for cost in costs)
+        if first < 2 * warmup:
+            log.warning("the first rung has %d steps, warm-up %d: rates are hardly compared", first, warmup)
 
     def _run(self, candidate: int) -> RunDirectory:
-        return RunDirectory(self.path / "trials" / str(candidate + 1))
+        number = candidate + 1
+        return RunDirectory(self.path / "trials" / str(number))
 
     def _config(self, candidate: int, steps: int) -> Config:
         """The config of a trial that trains to the end of a rung."""
         config = self.candidates[candidate].config
-        train = {"max_steps": steps, "max_epochs": None, "max_minutes": None}
-        changes = {"run": str(self._run(candidate).path), "train": config.train.model_copy(update=train)}
-        return config.model_copy(update=changes)
+        limits = {"max_steps": steps, "max_epochs": None, "max_minutes": None}
+        train = config.train.model_copy(update=limits)
+        return config.model_copy(update={"run": str(self._run(candidate).path), "train": train})
 
     def _write(self) -> None:
         atomic_write(self.file, self.state.model_dump_json(indent=1) + "\n")
@@ -167,23 +198,27 @@ class Sweep:
         with os_errors_as(ModelError, f"read {self.file}", hint=OTHER):
             content = read_capped(self.file, MAX_BYTES)
         try:
-            state = State.model_validate_json(content)
-            for figures in (one for of_trial in state.results.values() for one in of_trial.values()):
-                ranking(figures, "bleu", LOSS)  # looks up both figures
+            state = SweepState.model_validate_json(content)
+            for results_of_run in state.results.values():
+                for figures in results_of_run.values():
+                    ranking(figures, "bleu", LOSS)  # looks up both figures
         except (ValueError, KeyError) as error:
             raise ModelError(f"{self.file} is damaged", hint=OTHER) from error
-        if state.asked != self.state.asked or len(state.rungs) != len(self.sizes):
+        has_all_rungs = len(state.rungs) == len(self.sizes)
+        if state.asked != self.state.asked or not has_all_rungs:
             message = f"{self.path} holds a sweep with another config, other values or another budget"
             raise ConfigError(message, hint="repeat that command to resume it, or choose another --output DIR")
         self.state = state
 
     def _figures(self, candidate: int, steps: int) -> Figures | None:
-        return self.state.results[self._run(candidate).path.name][str(steps)]
+        results_of_run = self.state.results[self._run(candidate).path.name]
+        return results_of_run[str(steps)]
 
 
 def best_figures(run: RunDirectory, steps: int, metric: str) -> Figures:
-    """The figures of the best validation of a run up to a step."""
-    lines = [line for line in run.read_metrics() if is_validation(line) and line["step"] <= steps]
+    """Return the figures of the best validation of a run up to a step."""
+    validations = filter(is_validation, run.read_metrics())
+    lines = [line for line in validations if line["step"] <= steps]
     if not lines:
         hint = f"was the disk full? remove {run.path} and repeat the command"
         raise ModelError(f"{run.metrics_file} has no validation", hint=hint)

@@ -29,15 +29,24 @@ def prune(path: Path, *, dry_run: bool = False) -> Pruned:
         raise ModelError(f"{run.path} has no model yet", hint="train it with `nmt train`")
     with run.lock():
         read_checkpoint(run.model_file, prefixes=("model",))
-        if (newest := read_newest(run)) is None:
+        newest = read_newest(run)
+        if newest is None:
             raise ModelError(f"{run.path} has no checkpoint", hint="train it with `nmt train`")
         progress = parse_progress(newest.checkpoint.progress, run.checkpoint_file(newest.step))
         is_finished = progress.finished_at == progress.step
-        steps = [step for step in run.checkpoint_steps() if step != newest.step]
-        files = [*sorted(run.checkpoints.glob("step-*.damaged")), *map(run.checkpoint_file, steps)]
-        files += map(run.snapshot_file, run.snapshot_steps() if is_finished else [])
+
+        # 1. What is not needed: damaged and older checkpoints, and snapshots of a finished training.
+        files = sorted(run.checkpoints.glob("step-*.damaged"))
+        for step in run.checkpoint_steps():
+            if step != newest.step:
+                files.append(run.checkpoint_file(step))
+        if is_finished:
+            files += map(run.snapshot_file, run.snapshot_steps())
+
+        # 2. Delete it.
         n_bytes = sum(file.stat().st_size for file in files)
         with os_errors_as(OutputError, f"delete the checkpoints of {path}", hint="check permissions"):
-            for file in () if dry_run else files:
-                file.unlink(missing_ok=True)
+            if not dry_run:
+                for file in files:
+                    file.unlink(missing_ok=True)
     return Pruned(newest.step, files, n_bytes)

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
@@ -52,17 +52,10 @@ class Validation:
 
     def figures(self) -> dict[str, Any]:
         """The figures, by their keys in metrics.jsonl."""
-        figures = {
-            "dev_loss": self.loss,
-            "dev_nll": self.nll,
-            "dev_perplexity": self.perplexity,
-            "dev_bleu": self.bleu.value,
-            "bleu_signature": self.bleu.signature,
-            "dev_chrf": self.chrf.value,
-            "chrf_signature": self.chrf.signature,
-            "dev_cut": self.n_cut,
-            "confidence": list(self.confidence),
-        }
+        figures: dict[str, Any] = {"dev_loss": self.loss, "dev_nll": self.nll, "dev_perplexity": self.perplexity}
+        figures |= {"dev_bleu": self.bleu.value, "bleu_signature": self.bleu.signature}
+        figures |= {"dev_chrf": self.chrf.value, "chrf_signature": self.chrf.signature}
+        figures |= {"dev_cut": self.n_cut, "confidence": list(self.confidence)}
         if self.bleu_by_direction:
             figures["dev_bleu_by_direction"] = self.bleu_by_direction
         return figures
@@ -73,37 +66,44 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
 
     Raises ModelError if the loss is NaN or infinite.
     """
+    # 1. Losses.
     translator = Translator(TorchEngine(model), tokenizers, config)
     loss, nll = mean_losses(translator, model, dev, config, bf16=bf16)
+
+    # 2. Translate this rank's share, then gather what all ranks have.
     sources = [pair.tagged_source for pair in dev]
     references = [pair.target for pair in dev]
-
-    # Translate this rank's share, then gather what all ranks have.
     units = [Unit(number, source) for number, source in enumerate(mine(sources), 1)]
     options = translator.with_options(beam=1, whole_lines=True)
     translations = translator.start(units, options, config.decode.batch_size).result()
-    hypotheses = gather_items([translation.text for translation in translations])
-    own_samples = []
+    samples = []
     for translation, reference in zip(translations, mine(references), strict=True):
-        own_samples.append(samples_of(translator, translation.hypotheses[0], reference))
-    confidence_samples = gather_items(own_samples)
-    n_cut = sum(gather_items([translation.is_cut for translation in translations]))
+        samples.append(samples_of(translator, translation.hypotheses[0], reference))
+    hypotheses = gather_items([translation.text for translation in translations])
+    is_cut = gather_items([translation.is_cut for translation in translations])
+    calibration = Calibration.fit(chain(*gather_items(samples)))
 
+    # 3. Scores, and what shows at a glance that something is wrong.
     by_direction = scores_by_direction(dev, hypotheses, config)
-    bleu, chrf = (mean_score(scores) for scores in zip(*by_direction.values(), strict=True))
+    bleu = mean_score([bleu for bleu, _ in by_direction.values()])
+    chrf = mean_score([chrf for _, chrf in by_direction.values()])
+    by_languages = {languages: bleu.value for languages, (bleu, _) in by_direction.items() if languages}
     most_frequent, count = Counter(hypotheses).most_common(1)[0]
-    n_shown = min(N_SAMPLES, len(dev))
-    shown = [i * len(dev) // N_SAMPLES for i in range(n_shown)]
+    repeated = most_frequent, count / len(hypotheses)
+    shown = []
+    for k in range(min(N_SAMPLES, len(dev))):
+        i = k * len(dev) // N_SAMPLES
+        shown.append((sources[i], references[i], hypotheses[i]))
     return Validation(
-        loss=loss,
-        nll=nll,
-        bleu=bleu,
-        chrf=chrf,
-        bleu_by_direction={name: scores[0].value for name, scores in by_direction.items() if name},
-        samples=[(sources[i], references[i], hypotheses[i]) for i in shown],
-        repeated=(most_frequent, count / len(hypotheses)),
-        confidence=Calibration.fit(chain(*confidence_samples)),
-        n_cut=n_cut,
+        loss,
+        nll,
+        bleu,
+        chrf,
+        samples=shown,
+        repeated=repeated,
+        confidence=calibration,
+        bleu_by_direction=by_languages,
+        n_cut=sum(is_cut),
     )
 
 
@@ -111,9 +111,10 @@ def mean_losses(
     translator: Translator, model: Seq2Seq, dev: Sequence[Pair], config: Config, *, bf16: bool
 ) -> tuple[float, float]:
     """Return loss with and without label smoothing over the pairs of all ranks, nats per token."""
-    own = mine(sorted(dev, key=lambda pair: len(pair.target)))  # so that all ranks get equally long sentences
-    sources = [pair.tagged_source for pair in own]
-    src, tgt = translator.encode_pairs(sources, [pair.target for pair in own])
+    pairs = mine(sorted(dev, key=lambda pair: len(pair.target)))  # so that all ranks get equally long sentences
+    sources = [pair.tagged_source for pair in pairs]
+    targets = [pair.target for pair in pairs]
+    src, tgt = translator.encode_pairs(sources, targets)
     loss = nll = 0.0
     n_tokens = 0
     with torch.inference_mode(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
@@ -130,27 +131,35 @@ def mean_losses(
 
 def scores_by_direction(dev: Sequence[Pair], hypotheses: Sequence[str], config: Config) -> dict[str, list[Score]]:
     """Return BLEU and chrF by direction, such as de-en; a model of one direction has the key ""."""
+    # 1. Hypotheses and references of each direction.
+    translations = defaultdict[str, list[str]](list)
+    references = defaultdict[str, list[str]](list)
+    for pair, hypothesis in zip(dev, hypotheses, strict=True):
+        translations[pair.languages].append(hypothesis)
+        references[pair.languages].append(pair.target)
+
+    # 2. Scores.
     scores = {}
-    for languages in dict.fromkeys(pair.languages for pair in dev):
-        indices = [i for i, pair in enumerate(dev) if pair.languages == languages]
+    for languages, lines in references.items():
         target = languages.partition("-")[2] or language(config.data, "target")
-        references = [[dev[i].target for i in indices]]
-        tokenize = bleu_tokenizer(target, references)
-        scores[languages] = score([hypotheses[i] for i in indices], references, tokenize=tokenize)
+        tokenize = bleu_tokenizer(target, [lines])
+        scores[languages] = score(translations[languages], [lines], tokenize=tokenize)
     return scores
 
 
 def warn_of_tokenized(dev: Sequence[Pair]) -> None:
     """Log a warning if BLEU on dev is that of tokenized text; call it once, not at every validation."""
-    if warning := tokenized_warning([pair.target for pair in dev], "dev references", DEFAULT_TOKENIZER):
+    references = [pair.target for pair in dev]
+    warning = tokenized_warning(references, "dev references", DEFAULT_TOKENIZER)
+    if warning:
         log.warning("%s", warning)
 
 
 def mean_score(scores: Sequence[Score]) -> Score:
     """Return the mean of the same score of several directions, with all their different signatures."""
-    mean = sum(score.value for score in scores) / len(scores)
+    total = sum(score.value for score in scores)
     signatures = dict.fromkeys(score.signature for score in scores)
-    return replace(scores[0], value=mean, signature=", ".join(signatures))
+    return replace(scores[0], value=total / len(scores), signature=", ".join(signatures))
 
 
 def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:
@@ -160,24 +169,33 @@ def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_voca
     log `n_vocab`, which is that of guessing.
     """
     messages = []
+
+    # 1. Many sources, one translation.
     text, share = latest.repeated
     if share > 0.5 and len(history) > 1:
         alike = f"{share:.0%} of the dev lines are translated alike ('{text:.40}')"
         messages.append(f"{alike}: the model ignores its source; train longer, or lower train.lr")
+
+    # 2. A loss beside that of guessing.
     losses = [line["dev_nll"] for line in history]
     chance = math.log(n_vocab)
-    reached = f"dev loss is {readable(losses[-1])} after {history[-1]['step']} steps"
+    n_steps = history[-1]["step"]
+    reached = f"dev loss is {readable(losses[-1])} after {n_steps} steps"
     place = f"{beside_chance(losses[-1], chance)} ({chance:.2f})"
     if has_diverged(losses, chance):
         # Nothing that the losses say otherwise is true then, such as that the model learns by heart.
         messages.append(f"{reached}, {place}: the training diverged; lower train.lr or raise train.warmup")
         return messages
+
+    # 3. A loss that does not fall.
     if len(losses) >= 4 and is_rising(losses[-4:]):
         cure = "raise model.dropout or end earlier (train.patience)"
         messages.append(f"dev loss has risen three times running: the model learns train by heart; {cure}")
-    elif len(losses) >= 6 and min(losses[-3:]) >= min(losses[:-3]):
-        stalled = f"dev loss has not fallen in three validations (best {min(losses):.2f})"
-        messages.append(f"{stalled}: more steps will bring little")
+    elif len(losses) >= 6:
+        best = min(losses[:-3])
+        if min(losses[-3:]) >= best:
+            stalled = f"dev loss has not fallen in three validations (best {best:.2f})"
+            messages.append(f"{stalled}: more steps will bring little")
     has_learned_nothing = min(losses) > NEAR_CHANCE * chance
     if len(losses) >= 3 and has_learned_nothing:
         cure = "lower train.lr" if losses[-1] >= chance else "change train.lr"
@@ -200,12 +218,15 @@ def has_diverged(losses: Sequence[float], chance: float) -> bool:
     latest = losses[-1]
     if latest <= NEAR_CHANCE * chance:
         return False
-    # It has unlearned what it knew, and has not recovered.
-    if any(after > max(chance, COLLAPSE * before) for before, after in pairwise(losses)):
-        return True
-    # It was far above chance, and has learned nothing since.
     limit = FAR_ABOVE * chance
-    crept = losses[0] <= limit and all(after < SLOW_RISE * before for before, after in pairwise(losses))
+    crept = losses[0] <= limit
+    for before, after in pairwise(losses):
+        # It has unlearned what it knew, and has not recovered.
+        if after > max(chance, COLLAPSE * before):
+            return True
+        if after >= SLOW_RISE * before:
+            crept = False
+    # It was far above chance, and has learned nothing since.
     return latest >= chance and max(losses) > limit and not crept
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nmt.config import Config, base_language, chosen_direction, directed, directions, language
+from nmt.config import Config, base_language, chosen_direction, language
 from nmt.decode.options import Engine, RunningSearch, SearchRequest
 from nmt.errors import ConfigError, InputError
 from nmt.run.directory import RunDirectory
@@ -19,7 +19,7 @@ from nmt.text import EOS
 from nmt.text.lines import Pause
 from nmt.text.tokenizer import Tokenizers
 from nmt.translate.case import Case
-from nmt.translate.encoding import Encoding
+from nmt.translate.encode import Encoding
 from nmt.translate.options import TranslationOptions
 from nmt.translate.sentences import Sentences
 from nmt.translate.units import Step, Translation, Unit
@@ -66,11 +66,11 @@ class Translator:
         if not languages:
             return self
         tokenizers = Tokenizers(replace(source, target_tag=languages.rpartition("-")[2]), target)
-        return Translator(self.engine, tokenizers, directed(self.config, languages), self.run, self.progress)
+        return Translator(self.engine, tokenizers, self.config.direction(languages), self.run, self.progress)
 
     def directions(self) -> list["Translator"]:
         """Return a translator for each direction."""
-        return [self.to(languages) for languages in directions(self.config.data)] or [self]
+        return [self.to(languages) for languages in self.config.data.directions] or [self]
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """Return the best translation of each text.

@@ -11,7 +11,7 @@ from pathlib import Path
 from experiments import run_nmt
 from measure import NMT, PROGRAMS, Options, Sample, Table, interleaved, medians, started, timed
 
-from nmt.config import corpora_of, language
+from nmt.config import language
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.run.directory import RunDirectory
 from nmt.text.lines import iter_lines
@@ -50,7 +50,7 @@ def prepare(options: Options) -> Contest:
     for kind, export in exports.items():
         run_nmt("export", "-q", "-m", path, "--to", "ctranslate2", "-o", export, "--quantization", kind)
     config = RunDirectory(path).read_config()
-    (files,) = corpora_of(config.data.test)
+    (files,) = config.data.test
     sources, references = ([*iter_lines(paths)] for paths in corpus_paths(config, files))
     few, many = home / "few.txt", home / "many.txt"
     for file, lines in ((few, sources[:FEW_LINES]), (many, sources * COPIES)):

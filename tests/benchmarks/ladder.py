@@ -14,7 +14,7 @@ import torch
 from experiments import Results, Row, run_nmt, scores, trained
 from measure import parsed
 
-from nmt.config import corpora_of, load_config
+from nmt.config import load_config
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.options import SearchOptions
 from nmt.evaluate import bleu_tokenizer, score
@@ -66,7 +66,7 @@ def climb(results: Results, title: str, rungs: Sequence[str], part: str, configs
     config, one, two = configs / f"{best}.yaml", runs / best, runs / f"{best}-seed-2"
     trained(config, two, "seed=2")
     data = load_config(config).data
-    (files,) = corpora_of(data.dev if part == "dev" else data.test)
+    (files,) = data.dev if part == "dev" else data.test
     (source,), (target,) = corpus_paths(load_config(config), files)
     table = f"{title}, {part}: ways to decode {best}"
     results.add(table, "in one pass", partial(in_one_pass, one, source, target))

@@ -135,14 +135,16 @@ PREPARE = """
 import itertools, sys
 from pathlib import Path
 from nmt.config import load_config
-from nmt.text import corpus
+from nmt.text import corpus_files
+from nmt.train import encoding
 from nmt.text.batches import TrainingData
 from nmt.train import preparation
-corpus.in_parallel = map  # processes that help would add their own memory
+corpus_files.in_parallel = encoding.in_parallel = map  # processes that help would add their own memory
 preparation.SAMPLE_PAIRS = 1000  # limits the memory of the tokenizer's trainer
 for config in sys.argv[1:]:
-    train = preparation.read_corpus(load_config(Path(config), ["tokenizer.vocab_size=400", "tokenizer.type=bpe"]))
-    pairs, ids = preparation.drop_lengths(train, preparation.train_tokenizers(train))
+    settings = load_config(Path(config), ["tokenizer.vocab_size=400", "tokenizer.type=bpe"])
+    train = preparation.read_corpus(settings).train
+    pairs, ids = encoding.drop_lengths(settings, train, encoding.train_tokenizers(settings, train))
     data = TrainingData(pairs, ids, batch_tokens=4096, seed=1)
     assert sum(len(batch.lines) for batch in itertools.islice(data.batches(0), 200)) > 1000
     print(config, flush=True)

@@ -19,7 +19,9 @@ from measure import NMT, PROGRAMS, Options, Sample, Table, Watched, interleaved,
 from nmt.config import Config, load_config
 from nmt.model.kernels import bf16_is_faster
 from nmt.run.directory import RunDirectory
-from nmt.train.preparation import drop_lengths, read_corpus, train_tokenizers
+from nmt.train.encoding import drop_lengths, train_tokenizers
+from nmt.train.plan import fit_sizes
+from nmt.train.preparation import read_corpus
 
 WARM_UP_STEPS = 3  # measurement starts after them
 RECIPE = (
@@ -71,13 +73,14 @@ def prepare(options: Options, settings: tuple[str, ...] = RECIPE) -> Task:
     """Tokenize the recipe's corpus; write token ids, text, and a run directory with the tokenizer for `nmt train`."""
     home = options.scratch / "training"
     run = RunDirectory(home / "nmt")
-    corpus = read_corpus(load_config(options.config, [*settings, f"run={run.path}"]))
-    config = corpus.config
+    config = load_config(options.config, [*settings, f"run={run.path}"])
+    corpus = read_corpus(config)
+    config = fit_sizes(config, corpus.size)
     shutil.rmtree(home, ignore_errors=True)
     run.create()
-    tokenizers = train_tokenizers(corpus)
+    tokenizers = train_tokenizers(config, corpus.train)
     run.write_tokenizers(tokenizers, config.tokenizer.joint)
-    train, *_ = drop_lengths(corpus, tokenizers)
+    train, _ = drop_lengths(config, corpus.train, tokenizers)
     sizes = {**config.model.model_dump(), "vocab_size": len(tokenizers.target)}
     ids = {}
     for name, chosen in (("train", train), ("dev", corpus.dev)):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from configs import fault, load
-from nmt.config import chosen_direction, directed, directions, dump_config, language
+from nmt.config import chosen_direction, dump_config, language
 from nmt.errors import ConfigError
 
 SEVERAL = """run: r
@@ -23,10 +23,10 @@ data:
     ("override", "message"),
     [
         ("data.train=[]", "command line: train needs corpora that have languages"),
-        ("data.train=[{source: a, target: b}]", "command line: train needs corpora that have languages, such as de-en"),
+        ("data.train=[{source: a, target: b}]", "command line: dev must be a corpus, as train is"),
         ("data.train=[{source: a, target: b, languages: de}]", "'data.train.0.languages': input should be two"),
-        ("data.dev=null", "dev must be a list of corpora, as train is"),
-        ("data.dev={source: a, target: b}", "dev must be a list of corpora, as train is"),
+        ("data.dev=null", "dev needs corpora that have languages, such as de-en"),
+        ("data.dev={source: a, target: b}", "dev needs corpora that have languages, such as de-en"),
         ("data.dev=[{source: a, target: b, languages: en-fr}]", "dev has en-fr, but train has no corpus into that"),
         ("data.mix={x: {source: a, target: b, weight: 0.1}}", "mix and target_tag do not go with a list of corpora"),
         ("data.train={source: a, target: b}", "dev must be a corpus, as train is"),
@@ -43,15 +43,29 @@ def test_the_line_of_a_fault_in_a_list_is_named(folder: Path) -> None:
     assert fault(folder, faulty) == expected
 
 
-def test_a_config_of_several_directions_and_of_one_of_them_are_read_back_as_written(folder: Path) -> None:
+def test_a_list_of_corpora_has_several_directions_and_languages(folder: Path) -> None:
+    data = load(folder, SEVERAL).data
+    assert data.directions == ["de-en", "en-de", "fr-en"]
+    assert data.targets == ["en", "de"]
+    assert language(data, "source") == language(data, "target") == ""
+
+
+def test_the_config_of_a_direction_has_its_corpora(folder: Path) -> None:
     config = load(folder, SEVERAL, "data.temperature=5")
-    assert directions(config.data) == ["de-en", "en-de", "fr-en"]
-    assert (language(config.data, "source"), language(config.data, "target")) == ("", "")
-    for one in (config, directed(config, "en-de"), directed(config, "en")):
-        assert load(folder, dump_config(one)) == one
-    data = directed(config, "en-de").data
+    data = config.direction("en-de").data
     assert (language(data, "source"), language(data, "target"), data.target_tag) == ("en", "de", "de")
-    assert (data.dev, directed(config, "de-en").data.dev) == (None, config.data.dev[0])  # type: ignore[index]
+    assert data.train == config.data.train[1:2]
+    assert data.dev == ()
+    assert data.directions == []
+    assert config.direction("de-en").data.dev == config.data.dev
+
+
+@pytest.mark.parametrize("languages", ["", "en-de", "en"])
+def test_a_config_of_several_directions_and_of_one_are_read_back_as_written(folder: Path, languages: str) -> None:
+    config = load(folder, SEVERAL, "data.temperature=5")
+    if languages:
+        config = config.direction(languages)
+    assert load(folder, dump_config(config)) == config
 
 
 @pytest.mark.parametrize(("asked", "meant"), [("de-en", "de-en"), ("de", "en-de"), ("en", "en"), ("fr-de", "fr-de")])

@@ -18,7 +18,7 @@ def test_a_path_that_no_file_system_accepts_is_refused(folder: Path, path: str, 
         assert f"'{key}': input should be" in fault(folder, text)
         assert words in fault(folder, text)
     assert "'run': input should be" in fault(folder, f"run: {path}")
-    assert "'data.train.source.0'" in fault(folder, f"data: {{train: {{source: {path}, target: b}}}}")
+    assert "'data.train.source'" in fault(folder, f"data: {{train: {{source: {path}, target: b}}}}")
 
 
 @pytest.mark.parametrize(

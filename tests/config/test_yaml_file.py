@@ -10,7 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from configs import MINIMAL, fault, load
-from nmt.config import Files, check_config, dump_config, load_config
+from nmt.config import check_config, dump_config, load_config
 from nmt.config.yaml_file import MAX_CONFIG_BYTES
 from nmt.errors import ConfigError
 
@@ -119,12 +119,12 @@ def test_an_unknown_key_and_a_second_one_are_refused(folder: Path, text: str, me
 
 def test_an_override_replaces_a_setting_or_a_section_of_the_file(folder: Path) -> None:
     text = MINIMAL + "train: {lr: oops, warmup: 7}\ndecode: {alpha: 2}\n"
-    test = ["data.test.source=[t1.de, t2.de]", "data.test.target=[t.en]"]
-    config = load(folder, text, *test, "train.lr=3e-4", "run=runs/a=b", "train.lr=5e-4", "decode={beam: 3}")
+    test_files = ["data.test.source=[t1.de, t2.de]", "data.test.target=[t.en]"]
+    config = load(folder, text, *test_files, "train.lr=3e-4", "run=runs/a=b", "train.lr=5e-4", "decode={beam: 3}")
     assert (config.train.lr, config.train.warmup, config.run) == (5e-4, 7, "runs/a=b")
     assert (config.decode.beam, config.decode.alpha) == (3, 1.0)
-    assert isinstance(config.data.test, Files)
-    assert config.data.test.source == ("t1.de", "t2.de")
+    (test,) = config.data.test
+    assert test.source == ("t1.de", "t2.de")
     assert load(folder, MINIMAL + "decode: 5\n", "decode.beam=2").decode.beam == 2
 
 

@@ -66,7 +66,7 @@ def test_languages_get_the_shortest_codes(tmp_path: Path) -> None:
     [
         ({"joint": False}, r"^Argos Translate does not support tokenizer\.joint=false$"),
         ({"nfkc_source": True}, r"^Argos Translate does not support data\.nfkc_source=true$"),
-        ({"train": Files(source="a.zh", target="a.txt")}, "^langcodes knows no language ''$"),
+        ({"train": (Files(source="a.zh", target="a.txt"),)}, "^langcodes knows no language ''$"),
         ({"source_lang": "ROMANCE"}, "^langcodes knows no language 'ROMANCE'$"),
     ],
 )

@@ -23,7 +23,7 @@ from nmt.interchange.marian import import_marian
 from nmt.interchange.marian_files import read_settings
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.tokenizer import Tokenizer, Tokenizers
-from nmt.translate.encoding import Encoding
+from nmt.translate.encode import Encoding
 from nmt.translate.translator import Translator
 from nmt.translate.units import Unit
 

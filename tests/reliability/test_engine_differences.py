@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from conftest import SOAK, SOURCE, FiveRun, out_lines, run_nmt, soak
 
-from nmt.config import Files, data_root, language
+from nmt.config import data_root, language
 from nmt.decode.engines import ctranslate2_engine
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.run.directory import RunDirectory
@@ -59,8 +59,8 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> System:
         settings = [f"run={run}", f"data.root={ROOT}"]
         out_lines(run_nmt("train", ROOT / "configs" / "demo.yaml", *settings, cwd=ROOT))
     data = RunDirectory(run).read_config().data
-    assert isinstance(data.test, Files), "the run's config names no test set"
-    files = [[data_root(data.root) / path for path in side] for side in (data.test.source, data.test.target)]
+    (test,) = data.test
+    files = [[data_root(data.root) / path for path in side] for side in (test.source, test.target)]
     return System(run, list(iter_pairs(*files)))
 
 

@@ -17,8 +17,9 @@ from nmt.config import TokenizerSettings
 from nmt.seeds import seed_of
 from nmt.text import BOS, EOS, PAD, batches
 from nmt.text.batches import Batch, TrainingData, collate, cut_batches, shuffle_batches
-from nmt.text.corpus import Mixture, Pairs, RaggedArray, shuffled, write_pairs
+from nmt.text.corpus_files import Pairs, RaggedArray, write_pairs
 from nmt.text.lines import Pair
+from nmt.text.permutation import Mixture, shuffled
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 
 PAIRS = [

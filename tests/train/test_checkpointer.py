@@ -7,29 +7,9 @@ from typing import Any
 import pytest
 from small_run import best_of, check_equal, config_of, final_hash, run_training, script, trainer_of
 
-from nmt.errors import ModelError
+from nmt.errors import ConfigError, ModelError
 from nmt.run.checkpoint import Checkpoint, read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
-
-
-@pytest.mark.parametrize(("loss", "best_step"), [(2.4, 10), (2.6, 5)])
-def test_models_whose_bleu_was_computed_otherwise_are_compared_by_loss(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, loss: float, best_step: int
-) -> None:
-    """A resumed run may have BLEU of another tokenizer than before."""
-    script(monkeypatch, (0.0, 2.5), signature="nrefs:1|tok:13a|version:2.5.1")
-    run_training(config_of(corpus, train__max_steps=5))
-    script(monkeypatch, (30.0, loss), signature="nrefs:1|tok:char|version:2.6.0")
-    run_training(config_of(corpus, train__max_steps=10))
-    assert best_of(config_of(corpus))[0] == best_step
-
-
-def test_another_version_of_sacrebleu_computes_the_same_bleu(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script(monkeypatch, (20.0, 2.5), signature="nrefs:1|tok:13a|version:2.5.1")
-    run_training(config_of(corpus, train__max_steps=5))
-    script(monkeypatch, (30.0, 2.6), signature="nrefs:1|tok:13a|version:2.6.0")
-    run_training(config_of(corpus, train__max_steps=10))
-    assert best_of(config_of(corpus)) == (10, 30.0)
 
 
 @pytest.mark.parametrize("settings", [{"train__max_steps": 2}, {"train__average": "none"}], ids=str)
@@ -117,10 +97,16 @@ def test_a_return_to_a_checkpoint_of_step_0_clears_the_moments(corpus: Path) -> 
 
 
 @pytest.mark.parametrize(("before", "after"), [("adamw", "muon"), ("muon", "adamw")])
-def test_a_run_keeps_its_optimizer(corpus: Path, before: str, after: str, caplog: pytest.LogCaptureFixture) -> None:
-    course: dict[str, Any] = {"train__schedule": "constant", "train__cooldown": 0.0}
-    for name, optimizer, steps in (("whole", before, 12), ("parts", before, 7), ("parts", after, 12)):
-        run_training(config_of(corpus, name, train__optimizer=optimizer, train__max_steps=steps, **course))
-    whole, resumed = config_of(corpus, "whole"), config_of(corpus, "parts")
-    assert f"{resumed.run} goes on with the optimizer it was begun with, {before}" in caplog.text
-    assert final_hash(resumed) == final_hash(whole)  # with moments
+def test_a_run_keeps_its_optimizer(corpus: Path, before: str, after: str) -> None:
+    run_training(config_of(corpus, train__optimizer=before, train__max_steps=2))
+    with pytest.raises(ConfigError, match=f"train.optimizer was {before}, is {after}"):
+        run_training(config_of(corpus, train__optimizer=after, train__max_steps=4))
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_moments_are_restored(corpus: Path, optimizer: str) -> None:
+    course: dict[str, Any] = {"train__schedule": "constant", "train__cooldown": 0.0, "train__optimizer": optimizer}
+    run_training(config_of(corpus, "whole", **course))
+    run_training(config_of(corpus, "parts", train__max_steps=7, **course))
+    run_training(config_of(corpus, "parts", **course))
+    assert final_hash(config_of(corpus, "parts")) == final_hash(config_of(corpus, "whole"))

@@ -17,8 +17,8 @@ from nmt.run.checkpoint import read_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.text.lines import iter_lines
 from nmt.train import session
+from nmt.train.encoding import tokenize
 from nmt.train.loop import Session
-from nmt.train.preparation import tokenize
 from nmt.translate.loading import load
 
 

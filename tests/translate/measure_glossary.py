@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from nmt.config import corpora_of
 from nmt.corpus import alignment
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.text.glossary import find_terms
@@ -31,7 +30,7 @@ def links_of(translator: Translator, source: list[str], target: list[str]) -> li
     """The sure links of each pair, by the run's training text."""
     assert translator.run
     config = translator.run.read_config()
-    pairs = [*iter_pairs(*corpus_paths(config, corpora_of(config.data.train)[0]))]
+    pairs = [*iter_pairs(*corpus_paths(config, config.data.train[0]))]
     known = [pair.source for pair in pairs], [pair.target for pair in pairs]
     return [*alignment.sure_links(source, target, alignment.learn(*map(alignment.words_of, known)))]
 

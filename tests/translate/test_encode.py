@@ -7,7 +7,7 @@ from models import small_translator
 
 from nmt.decode.options import SearchOptions
 from nmt.text.tokenizer import Tokenizers
-from nmt.translate.encoding import Encoding
+from nmt.translate.encode import Encoding
 from nmt.translate.units import Unit
 
 TOKENIZER = small_translator().tokenizers.source

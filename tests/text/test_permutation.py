@@ -1,55 +1,22 @@
-"""The corpus on disk: what is written is read back, duplicates are found, work is shared."""
+"""Orders that are functions of a seed: permutations, mixtures; texts that occur repeatedly."""
 
-import multiprocessing
-import signal
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from nmt.errors import LostRankError
-from nmt.text import corpus
-from nmt.text.corpus import Mixture, Pairs, RaggedArray, append_rows, digests_of, in_parallel, shuffled, write_pairs
-from nmt.text.lines import Pair
-
-ROWS = st.lists(st.lists(st.integers(0, 60_000), max_size=4), min_size=1, max_size=8)
-
-
-@hypothesis_settings(max_examples=50)
-@given(st.lists(ROWS, min_size=1, max_size=3))
-def test_appended_rows_are_read_back(tmp_path_factory: pytest.TempPathFactory, parts: list[list[list[int]]]) -> None:
-    file = tmp_path_factory.mktemp("rows") / "ids"
-    for part in parts:
-        append_rows(file, RaggedArray.from_lists(part, np.uint16))
-    rows = [row for part in parts for row in part]
-    found = RaggedArray.map(file, np.uint16)
-    assert [found[i] for i in range(len(rows))] == rows
-    assert len(found) == len(rows)
-    assert found.lengths.tolist() == [*map(len, rows)]
-    chosen = np.arange(len(rows))[::-2]
-    assert [found.take(chosen)[i] for i in range(len(chosen))] == rows[::-2]
-
-
-def test_pairs_are_read_back_with_their_line_numbers(tmp_path: Path) -> None:
-    pairs = [Pair(1, "你好", "hello\u2028"), Pair(2, "", ""), Pair(3, "a\0b", "\ufeff x ")]
-    write_pairs(tmp_path, pairs)
-    assert list(Pairs(tmp_path)) == pairs
-    corpus.keep([tmp_path / "lines"], np.array([True, False, True]))
-    assert list(Pairs(tmp_path)) == [pairs[0], pairs[2]]
-    assert corpus.mapped(tmp_path / "blank", bool).tolist() == [False, True, False]
+from nmt.text.corpus_files import digests_of
+from nmt.text.permutation import Mixture, first_occurrences, n_occurrences, shuffled
 
 
 @hypothesis_settings(max_examples=100)
 @given(st.lists(st.sampled_from("abcdefghij"), max_size=40))
 def test_equal_digests_are_found(texts: list[str]) -> None:
     digests = digests_of(text.encode() for text in texts)
-    assert corpus.first_occurrences(digests).tolist() == [text not in texts[:i] for i, text in enumerate(texts)]
-    assert corpus.n_occurrences(digests).tolist() == [Counter(texts)[text] for text in texts]
+    assert first_occurrences(digests).tolist() == [text not in texts[:i] for i, text in enumerate(texts)]
+    assert n_occurrences(digests).tolist() == [Counter(texts)[text] for text in texts]
 
 
 @hypothesis_settings(max_examples=100)
@@ -113,28 +80,3 @@ def test_rounds_have_different_orders_which_do_not_change() -> None:
     orders = [mixture.pairs(np.arange(6, 12), epoch, seed=1).tolist() for epoch in range(3)]
     assert orders == [[6, 8, 9, 11, 7, 10], [6, 7, 9, 10, 11, 8], [9, 8, 7, 6, 10, 11]]
     assert mixture.pairs(np.arange(6, 12), 0, seed=2).tolist() not in orders
-
-
-@pytest.mark.parametrize("n", [0, 1, 19])
-def test_results_are_in_the_order_of_items(n: int) -> None:
-    assert list(in_parallel(abs, range(-n, 0))) == [*range(n, 0, -1)]
-
-
-def test_a_process_that_was_killed_is_an_error() -> None:
-    with pytest.raises(LostRankError, match="prepared the corpus is gone") as caught:
-        list(in_parallel(signal.raise_signal, [signal.SIGKILL] * 9))
-    assert caught.value.hint == "was there enough memory?"
-
-
-def test_items_are_not_taken_before_a_process_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus, "usable_cores", lambda: 1)
-    taken: list[int] = []
-
-    def items() -> Iterator[int]:
-        for number in range(20):
-            taken.append(number)
-            yield number
-
-    results = in_parallel(abs, items())
-    assert (next(results), len(multiprocessing.active_children())) == (0, 1)
-    assert len(taken) == corpus.MIN_ITEMS

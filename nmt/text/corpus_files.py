@@ -1,0 +1,227 @@
+"""The files of training pairs: written once, then memory-mapped by every process that trains on them.
+
+Text is read and written in parts, so that memory grows by some dozens of bytes per pair, for digests of its sides.
+Callers choose the files and which pairs to keep.
+"""
+
+import copy
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.processes import in_parallel
+from nmt.text.lines import Pair, Span, is_blank
+from nmt.text.permutation import Digests
+
+CHUNK = 20_000  # pairs that a process works on at once
+SIDES = ("source", "target")
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # odd, so that a product with it loses no bits
+
+
+@dataclass(frozen=True, eq=False)
+class RaggedArray:
+    """Rows of different lengths: row i is values[starts[i] : ends[i]]. The arrays are usually memory-mapped."""
+
+    values: NDArray[Any]
+    starts: NDArray[np.int64]  # (n,)
+    ends: NDArray[np.int64]  # (n,)
+
+    @classmethod
+    def map(cls, file: Path, dtype: Any) -> "RaggedArray":
+        """Memory-map the files that `append_rows` wrote."""
+        ends = mapped(file.with_suffix(".ends"), np.int64)
+        return cls(mapped(file, dtype), ends[:-1], ends[1:])
+
+    @classmethod
+    def from_lists(cls, rows: Sequence[Sequence[int]], dtype: Any = np.int64) -> "RaggedArray":
+        ends = np.cumsum([0, *map(len, rows)])
+        numbers = itertools.chain.from_iterable(rows)
+        values = np.fromiter(numbers, dtype, count=int(ends[-1]))
+        return cls(values, ends[:-1], ends[1:])
+
+    @classmethod
+    def from_texts(cls, texts: Iterable[str]) -> "RaggedArray":
+        """Return rows of UTF-8 bytes; see `text`."""
+        return cls.from_lists(list(map(str.encode, texts)), np.uint8)
+
+    def take(self, index: NDArray[Any]) -> "RaggedArray":
+        """Return the rows with these indices; values are not copied."""
+        return RaggedArray(self.values, self.starts[index], self.ends[index])
+
+    def compact(self, index: NDArray[Any]) -> "RaggedArray":
+        """Return the rows with these indices; only their values are copied."""
+        rows = [self.row(i) for i in index]
+        ends = np.cumsum([0, *map(len, rows)])
+        values = np.concatenate([self.values[:0], *rows])
+        return RaggedArray(values, ends[:-1], ends[1:])
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return self.ends - self.starts
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def row(self, i: int) -> NDArray[Any]:
+        return self.values[self.starts[i] : self.ends[i]]
+
+    def __getitem__(self, i: int) -> list[int]:
+        return list(self.row(i).tolist())
+
+    def text(self, i: int) -> str:
+        """Decode a row of UTF-8 bytes."""
+        return self.row(i).tobytes().decode()
+
+
+def mapped(file: Path, dtype: Any) -> NDArray[Any]:
+    """Return a file of numbers as a memory-mapped array."""
+    if file.stat().st_size == 0:  # an empty file cannot be mapped
+        return np.zeros(0, dtype)
+    return np.memmap(file, dtype, mode="r").view(np.ndarray)
+
+
+def append(file: Path, values: NDArray[Any]) -> None:
+    with file.open("ab") as out:
+        out.write(values.tobytes())
+
+
+def append_rows(file: Path, rows: RaggedArray) -> None:
+    """Append all values to a file, and the ends of the rows to FILE.ends, which begins with 0."""
+    ends = file.with_suffix(".ends")
+    if not ends.exists():
+        append(ends, np.zeros(1, np.int64))
+    # Rows end after the values that the file has already.
+    n_before = file.stat().st_size // rows.values.itemsize if file.exists() else 0
+    append(file, rows.values)
+    append(ends, n_before + rows.ends)
+
+
+def keep(files: Iterable[Path], kept: NDArray[np.bool_]) -> None:
+    """Reduce files of 8-byte numbers to the entries for which `kept` is true."""
+    for file in files:
+        rest = file.with_suffix(".rest")
+        append(rest, mapped(file, np.int64)[kept])
+        rest.replace(file)
+
+
+class CorpusRange(NamedTuple):
+    """One of several corpora that are written one after the other."""
+
+    last_line: int
+    languages: str  # de-en; empty if all corpora have the same direction
+
+
+class Pairs:
+    """Pairs that `write_pairs` wrote into a directory: all, or those whose line numbers are in the file `lines`."""
+
+    def __init__(self, directory: Path, lines: Path | None = None, *, ranges: Sequence[CorpusRange] = ()) -> None:
+        self.directory = directory
+        self.ranges = ranges
+        self.lines = mapped(lines or directory / "lines", np.int64)  # (n,), ascending, from 1
+        # The text of all lines.
+        self.source = RaggedArray.map(directory / "source", np.uint8)
+        self.target = RaggedArray.map(directory / "target", np.uint8)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def part(self, start: int, end: int) -> "Pairs":
+        """Return the pairs from `start` to before `end`."""
+        part = copy.copy(self)
+        part.lines = self.lines[start:end]
+        return part
+
+    def spans(self) -> list[Span]:
+        """Return the first pair of each corpus, and the one after its last."""
+        last_lines = [corpus.last_line for corpus in self.ranges]
+        ends = np.searchsorted(self.lines, last_lines, side="right").tolist()
+        return list(itertools.pairwise([0, *ends]))
+
+    def by_corpus(self) -> list["Pairs"]:
+        """Return the pairs of each corpus."""
+        return [self.part(start, end) for start, end in self.spans()]
+
+    def __getitem__(self, i: int) -> Pair:
+        line = int(self.lines[i])
+        source = self.source.text(line - 1)
+        target = self.target.text(line - 1)
+        for corpus in self.ranges:
+            if line <= corpus.last_line:
+                return Pair(line, source, target, corpus.languages)
+        return Pair(line, source, target)
+
+    def __iter__(self) -> Iterator[Pair]:
+        return map(self.__getitem__, range(len(self)))
+
+
+class Columns(NamedTuple):
+    """A chunk of pairs as lists, which are quicker to send to another process than objects."""
+
+    source: list[str]
+    target: list[str]
+    languages: list[str]
+
+
+class Digested(NamedTuple):
+    """A chunk of pairs, as `write_pairs` stores it."""
+
+    source: RaggedArray
+    target: RaggedArray
+    source_digests: Digests
+    target_digests: Digests
+    pair_digests: Digests  # of source, target and languages
+    is_blank: NDArray[np.bool_]  # whether a side is blank
+
+
+def write_pairs(directory: Path, pairs: Iterable[Pair]) -> int:
+    """Append pairs to files, and return the number of lines that these have then.
+
+    The files are source, target (see `append_rows`), lines, blank (bool), *.digest (uint64, to find equal texts).
+    """
+    lines = directory / "lines"
+    n_lines = lines.stat().st_size // 8 if lines.exists() else 0
+    for chunk in in_parallel(digest_pairs, columns_of(pairs)):
+        append_rows(directory / "source", chunk.source)
+        append_rows(directory / "target", chunk.target)
+        append(directory / "source.digest", chunk.source_digests)
+        append(directory / "target.digest", chunk.target_digests)
+        append(directory / "pair.digest", chunk.pair_digests)
+        append(directory / "blank", chunk.is_blank)
+        first_line = n_lines + 1
+        n_lines += len(chunk.is_blank)
+        append(lines, np.arange(first_line, n_lines + 1))
+    return n_lines
+
+
+def columns_of(pairs: Iterable[Pair]) -> Iterator[Columns]:
+    """Yield chunks of at most `CHUNK` pairs."""
+    stream = iter(pairs)
+    while chunk := list(itertools.islice(stream, CHUNK)):
+        source = [pair.source for pair in chunk]
+        target = [pair.target for pair in chunk]
+        yield Columns(source, target, [pair.languages for pair in chunk])
+
+
+def digest_pairs(pairs: Columns) -> Digested:
+    """Encode and digest pairs. Runs in child processes."""
+    source = digests_of(map(str.encode, pairs.source))
+    target = digests_of(map(str.encode, pairs.target))
+    languages = digests_of(map(str.encode, pairs.languages))
+    pair = source * GOLDEN + target + languages
+    blank_source = np.array([*map(is_blank, pairs.source)], bool)
+    blank_target = np.array([*map(is_blank, pairs.target)], bool)
+    texts = RaggedArray.from_texts(pairs.source), RaggedArray.from_texts(pairs.target)
+    return Digested(*texts, source, target, pair, blank_source | blank_target)
+
+
+def digests_of(texts: Iterable[bytes]) -> Digests:
+    """Return a 64-bit digest of each text. Among 100M texts, two collide with probability 0.0003."""
+    hashes = (hashlib.blake2b(text, digest_size=8) for text in texts)
+    digests = b"".join(digest.digest() for digest in hashes)
+    return np.frombuffer(digests, np.uint64)

@@ -1,0 +1,255 @@
+"""From the text of training to token ids: train the tokenizer, encode, drop pairs of unlikely lengths. `nmt tokenize`.
+
+Like the text, the results are stored in the user's cache. Only `tokenize` writes other files.
+"""
+
+import json
+import logging
+import unicodedata
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.config import Config, Data
+from nmt.errors import ConfigError, DataError, ModelError
+from nmt.files import cached, sha256
+from nmt.processes import in_parallel
+from nmt.run.directory import RunDirectory
+from nmt.text import UNK, corpus_files, glossary, placeholders
+from nmt.text.corpus_files import CHUNK, CorpusRange, Pairs, RaggedArray
+from nmt.text.tokenizer import MAX_TRAINER_BYTES, Tokenizer, Tokenizers, pieces_per_word, train_tokenizer
+from nmt.text.vocabulary import tag_of
+from nmt.train.plan import Lengths, fit_sizes
+from nmt.train.preparation import FORMAT, read_corpus, sample
+
+log = logging.getLogger("nmt")
+
+RATIO_PAIRS = 10_000  # at most this many pairs of a corpus tell the usual ratio of lengths
+
+
+def reserved_symbols(data: Data) -> list[str]:
+    """Return the pieces that the vocabulary needs."""
+    symbols = []
+    if data.placeholders:
+        symbols += placeholders.SYMBOLS
+    if data.glossary:
+        symbols += glossary.SYMBOLS
+    return symbols
+
+
+def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
+    """Train the tokenizer on the training pairs, one for both sides or one per side."""
+    data = config.data
+    symbols = [config.tokenizer.symbols, *reserved_symbols(data)]
+    settings = config.tokenizer.model_copy(update={"symbols": " ".join(symbols).strip()})
+    tags = [tag_of(target) for target in data.targets]
+    if data.glossary and not settings.joint:
+        log.warning("with data.glossary, set tokenizer.joint=true: terms are then read in the pieces that are written")
+
+    def write(directory: Path) -> None:
+        # 1. The text of each tokenizer. Only the source is normalized.
+        pairs = sample(train)
+        source = [pair.source for pair in pairs]
+        target = [pair.target for pair in pairs]
+        if data.nfkc_source:
+            source = [unicodedata.normalize("NFKC", text) for text in source]
+        texts = [source + target] if settings.joint else [source, target]
+
+        # 2. The tokenizers.
+        trained = [train_tokenizer(text, settings, tags) for text in texts]
+        (directory / "source").write_bytes(trained[0].model)
+        (directory / "target").write_bytes(trained[-1].model)
+
+        # 3. What the user should know.
+        notes = []
+        n_pairs = len(pairs)
+        if n_pairs < len(train):
+            notes.append(f"the tokenizer learns from {n_pairs:,} pairs chosen at random of {len(train):,}")
+        too_long = set[int]()
+        for tokenizer in trained:
+            if tokenizer.vocab_size < settings.vocab_size:
+                cut = f"tokenizer.vocab_size={settings.vocab_size} was cut"
+                notes.append(f"the text gives {tokenizer.vocab_size} pieces at most: {cut}")
+            # The texts of a joint tokenizer are those of both sides.
+            too_long.update(pairs[text % n_pairs].line for text in tokenizer.too_long)
+        if too_long:
+            lines = f"{len(too_long)} lines of over {MAX_TRAINER_BYTES:,} bytes, the first is line {min(too_long)}"
+            notes.append(f"left out of the tokenizer's training: {lines}")
+        (directory / "notes.json").write_text(json.dumps(notes))
+
+    # Train, or take what the cache has.
+    origin = [FORMAT, train.directory.name, settings.model_dump(), data.nfkc_source, *tags]
+    directory = cached("tokenizer", origin, write)
+    for note in json.loads((directory / "notes.json").read_text()):
+        log.info("%s", note)
+    source = (directory / "source").read_bytes()
+    target = (directory / "target").read_bytes()
+    return Tokenizers.from_models(source, target, nfkc_source=data.nfkc_source, target_tag=data.target_tag)
+
+
+def check_pieces(tokenizers: Tokenizers, data: Data) -> None:
+    """Raise ConfigError if a tokenizer lacks pieces that these settings of the data need."""
+    # 1. Symbols, on both sides.
+    symbols = reserved_symbols(data)
+    source, target = tokenizers
+    if UNK in source.ids(symbols) + target.ids(symbols):
+        message = "data.placeholders and data.glossary need a tokenizer that was trained with them"
+        raise ConfigError(message, hint="train a new one: another run=PATH, without train.init_from; or leave them out")
+
+    # 2. Tags, on the source side.
+    unknown = set(data.targets) - set(tokenizers.source.targets)
+    if unknown:
+        hint = "train a new one, with all target languages: another run=PATH, without train.init_from"
+        raise ConfigError(f"the tokenizer has no tag of {', '.join(sorted(unknown))}", hint=hint)
+
+
+class EncodedPairs(NamedTuple):
+    """The training pairs that are left, and their token ids."""
+
+    pairs: Pairs
+    ids: tuple[RaggedArray, RaggedArray]  # of source and target
+
+    def lengths(self) -> list[Lengths]:
+        """Return the lengths of the pairs of each corpus."""
+        source, target = self.ids[0].lengths, self.ids[1].lengths
+        return [Lengths(source[start:end], target[start:end]) for start, end in self.pairs.spans()]
+
+
+def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> EncodedPairs:
+    """Encode the training pairs, and drop those that are too long or of unlikely lengths.
+
+    A pair's ratio of lengths is compared with the usual one of its direction (`usual_ratios`), because a side may have
+    much coarser pieces: a Chinese menu item of one piece may be a German one of six.
+    """
+    data, n_pairs = config.data, len(train)
+    check_pieces(tokenizers, data)
+
+    def write(directory: Path) -> None:
+        # 1. Encode in parallel, chunk by chunk.
+        ratios = usual_ratios(train, tokenizers, data.max_length)
+        encoder = Encoder(train.directory, train.ranges, tokenizers, data, ratios)
+        indices = range(n_pairs)
+        spans = (indices[start : start + CHUNK] for start in range(0, n_pairs, CHUNK))
+        n_too_long = n_unlikely = 0
+        for chunk in in_parallel(encoder.encode, spans):
+            corpus_files.append(directory / "lines", chunk.lines)
+            corpus_files.append_rows(directory / "source", chunk.source)
+            corpus_files.append_rows(directory / "target", chunk.target)
+            n_too_long += chunk.n_too_long
+            n_unlikely += chunk.n_unlikely
+
+        # 2. Something must be left.
+        if n_too_long + n_unlikely == n_pairs:
+            reasons = f"{n_too_long:,} over {data.max_length} pieces (data.max_length)"
+            if n_unlikely:
+                reasons += f", {n_unlikely:,} of unlikely lengths (data.max_ratio)"
+            hint = "split the lines into sentences; a config can also raise data.max_length"
+            raise DataError(f"none of the {n_pairs:,} training pairs is left: {reasons}", hint=hint)
+        (directory / "dropped.json").write_text(json.dumps([n_too_long, n_unlikely]))
+
+    # Encode, or take what the cache has.
+    models = [[sha256(side.model), side.nfkc, side.target_tag] for side in tokenizers]
+    origin = [FORMAT, train.directory.name, models, data.max_length, data.max_ratio]
+    directory = cached("ids", origin, write)
+    n_too_long, n_unlikely = json.loads((directory / "dropped.json").read_text())
+    if n_too_long:
+        log.info("%d pairs over %d pieces dropped (data.max_length)", n_too_long, data.max_length)
+    if n_unlikely:
+        log.info("%d pairs of unlikely lengths dropped (data.max_ratio=%g)", n_unlikely, data.max_ratio)
+    source = RaggedArray.map(directory / "source", dtype_of(tokenizers.source))
+    target = RaggedArray.map(directory / "target", dtype_of(tokenizers.target))
+    pairs = Pairs(train.directory, directory / "lines", ranges=train.ranges)
+    return EncodedPairs(pairs, (source, target))
+
+
+def dtype_of(tokenizer: Tokenizer) -> np.dtype[np.unsignedinteger]:
+    """Return the smallest type that holds all token ids."""
+    return np.min_scalar_type(len(tokenizer))
+
+
+def usual_ratios(train: Pairs, tokenizers: Tokenizers, max_length: int) -> dict[str, float]:
+    """Return the usual ratio of target to source length, by direction such as de-en; "" if there is one direction.
+
+    It is the median of a sample, so that misaligned pairs hardly move it. Lengths are in tokens and count EOS, so that
+    the ratios of very short pairs are less extreme: 1 piece and 2 pieces make 1.5.
+    """
+    ratios: dict[str, list[float]] = defaultdict(list)
+    for corpus in train.by_corpus():
+        for pair in sample(corpus, RATIO_PAIRS):
+            n_source = len(tokenizers.source.encode(pair.tagged_source))
+            n_target = len(tokenizers.target.encode(pair.target))
+            if max(n_source, n_target) <= max_length:
+                ratio = (n_target + 1) / (n_source + 1)
+                ratios[pair.languages].append(ratio)
+    return {languages: median(samples) for languages, samples in ratios.items()}
+
+
+class EncodedChunk(NamedTuple):
+    """The pairs of a chunk that are kept, and how many are not."""
+
+    lines: NDArray[np.int64]
+    source: RaggedArray
+    target: RaggedArray
+    n_too_long: int
+    n_unlikely: int
+
+
+@dataclass
+class Encoder:
+    """Encodes pairs in child processes."""
+
+    directory: Path  # of the text
+    ranges: Sequence[CorpusRange]
+    tokenizers: Tokenizers
+    data: Data  # the limits of lengths
+    usual_ratios: Mapping[str, float]
+
+    def encode(self, span: range) -> EncodedChunk:
+        """Encode a range of pairs, and drop those of unlikely lengths."""
+        # 1. Token ids.
+        pairs = Pairs(self.directory, ranges=self.ranges)
+        chunk = [pairs[i] for i in span]
+        source = encode(self.tokenizers.source, [pair.tagged_source for pair in chunk])
+        target = encode(self.tokenizers.target, [pair.target for pair in chunk])
+
+        # 2. Lengths. EOS counts in ratios, as in `usual_ratios`; a deviation of 1 is the usual ratio.
+        too_long = np.maximum(source.lengths, target.lengths) > self.data.max_length
+        usual = [self.usual_ratios.get(pair.languages, 1.0) for pair in chunk]
+        ratios = (target.lengths + 1) / (source.lengths + 1)
+        deviation = ratios / np.array(usual)
+        is_extreme = np.maximum(deviation, 1 / deviation) > self.data.max_ratio
+        unlikely = is_extreme & ~too_long
+
+        # 3. The pairs that are kept.
+        kept = np.flatnonzero(~too_long & ~unlikely)
+        lines = pairs.lines[span.start : span.stop]
+        counts = int(too_long.sum()), int(unlikely.sum())
+        return EncodedChunk(lines[kept], source.compact(kept), target.compact(kept), *counts)
+
+
+def encode(tokenizer: Tokenizer, texts: list[str]) -> RaggedArray:
+    return RaggedArray.from_lists(tokenizer.encode_all(texts), dtype_of(tokenizer))
+
+
+def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, float]]:
+    """`nmt tokenize`: train the tokenizer, write it into the run, and return the pieces per word of dev, by side."""
+    corpus = read_corpus(config)
+    config = fit_sizes(config, corpus.size)
+    tokenizers = train_tokenizers(config, corpus.train)
+    run = RunDirectory(config.run)
+    with run.lock():
+        if run.holds_training() and run.read_tokenizers(config) != tokenizers:
+            message = f"{run.path} holds a training that uses its tokenizer"
+            raise ModelError(message, hint="choose another run=PATH, or move the run away first")
+        run.write_tokenizers(tokenizers, config.tokenizer.joint)
+    sources = [pair.tagged_source for pair in corpus.dev]
+    targets = [pair.target for pair in corpus.dev]
+    source = pieces_per_word(tokenizers.source, sources)
+    target = pieces_per_word(tokenizers.target, targets)
+    return run, tokenizers, {"source": source, "target": target}

@@ -1,0 +1,316 @@
+"""A finished config: settings that a config leaves out, chosen for its corpus and, by `nmt init`, for a machine.
+
+The functions change nothing: each returns a new config. The rules interpolate between our recipes, the settings that
+worked best for 3,000 to 158,000 pairs.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from nmt.config import Config
+from nmt.config.yaml_file import CoreDumper
+from nmt.corpus.split import Facts
+from nmt.errors import ConfigError
+
+PIECES_PER_WORD = 1.35  # on either side, EOS included
+BATCH = 0.6  # batch_tokens / sqrt(target tokens in all epochs): the best of those tried for 0.8M to 2M tokens
+MIN_PIECES = 600  # pieces besides single characters: 256 bytes, and room for words
+MIN_SHARE = 0.25  # of the usual epochs; if fewer fit in the time, a smaller, faster model is better
+MEMORIZED = 500  # dropout is 0 for fewer pairs, because a model can only memorize them
+N_HEADS = 4
+ADAMW_LR = 2e-3  # the highest rate with optimizer=adamw
+SLACK = 1.5  # slope of the length limit divided by the usual ratio of lengths
+MIN_ROOM = 10  # least intercept of the length limit, tokens
+MARGIN = 5  # tokens by which a translation may exceed what the training pairs need
+OUTLIERS = 100_000  # of so many pairs, one may be longer than the limit
+MAX_SLOPE, MAX_INTERCEPT = 100.0, 100_000  # the largest values of the settings
+
+
+class CorpusSize(NamedTuple):
+    """Counts of the training pairs, from which sizes are chosen."""
+
+    n_pairs: int  # in an epoch
+    n_words: int  # of the target side, see `nmt.corpus.split.count_words`
+    n_characters: int  # distinct ones
+    joint: bool = True  # whether both languages share a vocabulary
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """The sizes of a Transformer with as many encoder as decoder layers."""
+
+    d_model: int
+    d_ff: int
+    n_layers: int
+    min_pairs: int  # with fewer pairs, a smaller model is better
+    lr: float
+    max_pairs: float = math.inf
+
+
+# Largest first. Of models of the same width, a shallow one takes less time per step and needs fewer steps. The learning
+# rates up to width 256 were chosen with Muon: 8 epochs on the demo give dev BLEU 83 at 6e-3, and 19 at 2e-3.
+SIZES = [
+    ModelSize(512, 1024, 6, 500_000, 7e-4),
+    ModelSize(512, 1024, 3, 500_000, 7e-4),
+    ModelSize(256, 512, 4, 60_000, 4e-3),
+    ModelSize(256, 512, 2, 60_000, 4e-3),
+    ModelSize(128, 256, 4, 1_500, 6e-3),
+    ModelSize(128, 256, 2, 1_500, 6e-3),
+    ModelSize(64, 256, 2, 0, 4e-3, max_pairs=1_500),
+]
+
+
+def clamp(x: float, low: float, high: float) -> float:
+    return max(low, min(x, high))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A model size for a corpus, the cost of training it on this machine, and the settings that follow from them."""
+
+    corpus: CorpusSize
+    model: ModelSize
+    minutes: float | None = None  # time limit that the user gave
+    epoch_s: float = math.nan  # measured
+    memory: int = 0  # peak in bytes, measured
+
+    @property
+    def usual_epochs(self) -> int:
+        """How many epochs a model should train: 45 for 18,000 pairs, more for fewer pairs."""
+        factor = (18_000 / self.corpus.n_pairs) ** 0.4
+        return int(clamp(round(45 * factor), 3, 300))
+
+    @property
+    def share(self) -> float:
+        """The number of epochs that fit in the time limit, as a share of the usual number; 1 without a limit."""
+        if self.minutes is None or math.isnan(self.epoch_s):
+            return 1.0
+        n_fitting = self.minutes * 60 / self.epoch_s
+        return n_fitting / self.usual_epochs
+
+    @property
+    def n_epochs(self) -> int:
+        share = min(self.share, 2.0)  # more do not help
+        return max(1, round(share * self.usual_epochs))
+
+    @property
+    def n_tokens(self) -> float:
+        """Target tokens in all epochs."""
+        return self.corpus.n_words * PIECES_PER_WORD * self.n_epochs
+
+    @property
+    def expected_minutes(self) -> float:
+        all_epochs = self.n_epochs * self.epoch_s / 60
+        return min(all_epochs, self.minutes) if self.minutes else all_epochs
+
+    @property
+    def vocab_size(self) -> int:
+        """The size of the joint vocabulary, or of each of the two."""
+        n_words, n_characters = self.corpus.n_words, self.corpus.n_characters
+        # Each piece should occur a dozen times. The vocabularies of large corpora grow more slowly, up to 32,000.
+        largest = clamp(8 * math.sqrt(n_words), 8_000, 32_000)
+        n_pieces = clamp(n_words / 12, 600, largest)
+        n_pieces = int(round(n_pieces, -2))
+        if self.corpus.joint:
+            return max(n_pieces, n_characters + n_pieces // 2)
+        return max(n_pieces // 2, n_characters + MIN_PIECES)
+
+    @property
+    def batch_tokens(self) -> int:
+        """A power of two; it grows with the square root of the tokens, as does the number of updates."""
+        best = max(BATCH * math.sqrt(self.n_tokens), 1)
+        power = 2 ** round(math.log2(best))
+        return int(clamp(power, 512, 8192))
+
+    @property
+    def n_steps(self) -> float:
+        return self.n_tokens / self.batch_tokens
+
+    @property
+    def dropout(self) -> float:
+        """Dropout; lower for a short training, which sees no pair often enough to memorize it."""
+        n_pairs = self.corpus.n_pairs
+        if n_pairs < MEMORIZED:
+            return 0.0
+        usual = 0.1
+        if n_pairs < 1_000_000:
+            usual = 0.2
+        if n_pairs < 100_000:
+            usual = 0.3
+        fitting = usual * min(self.share, 1.0)
+        return round(max(fitting, 0.1), 2)
+
+    @property
+    def warmup(self) -> int:
+        return int(clamp(self.n_steps / 4, 50, 4_000))
+
+
+def sizes_for(n_pairs: int) -> list[ModelSize]:
+    """Return the model sizes to choose from for `n_pairs` training pairs, largest first."""
+    return [size for size in SIZES if size.min_pairs <= n_pairs < size.max_pairs]
+
+
+def fit_machine(corpus: CorpusSize, minutes: float | None, measure: Callable[[Plan], tuple[float, int]]) -> Plan:
+    """Choose the largest model for which both the corpus and the time are sufficient.
+
+    `measure` returns the seconds of an epoch with a plan's settings on this machine, and the peak memory in bytes.
+    """
+    for size in sizes_for(corpus.n_pairs):
+        plan = Plan(corpus, size, minutes)
+        epoch_s, memory = measure(plan)
+        plan = replace(plan, epoch_s=epoch_s, memory=memory)
+        if plan.share >= MIN_SHARE:
+            break
+    return plan
+
+
+def size_of(facts: Facts) -> CorpusSize:
+    """Return the counts of a text that `nmt init` has split."""
+    # With different scripts, both languages would share few pieces.
+    joint = facts.letter_overlap > 0.5
+    return CorpusSize(facts.n_train, facts.n_words, facts.n_characters, joint)
+
+
+def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
+    """Return the config with unset sizes chosen for this corpus."""
+    corpus = corpus._replace(joint=config.tokenizer.joint)
+    largest = sizes_for(corpus.n_pairs)[0]
+    plan = Plan(corpus, largest)
+    lr = largest.lr
+    if config.train.optimizer == "adamw":
+        lr = min(lr, ADAMW_LR)
+    model = {"d_model": largest.d_model, "d_ff": largest.d_ff, "n_heads": N_HEADS, "dropout": plan.dropout}
+    model |= {"n_encoder_layers": largest.n_layers, "n_decoder_layers": largest.n_layers}
+    train = {"batch_tokens": plan.batch_tokens, "lr": lr, "warmup": plan.warmup}
+    limits = (config.train.max_steps, config.train.max_epochs, config.train.max_minutes)
+    if limits == (None, None, None):
+        train["max_epochs"] = plan.n_epochs
+    return with_unset(config, {"tokenizer": {"vocab_size": plan.vocab_size}, "model": model, "train": train})
+
+
+def fit_validation(config: Config, steps_per_epoch: int) -> Config:
+    """Return the config. If validate_every is unset, it becomes one epoch, within 100 to 4000 steps."""
+    every = int(clamp(steps_per_epoch, 100, 4000))
+    return with_unset(config, {"train": {"validate_every": every}})
+
+
+class Lengths(NamedTuple):
+    """The pieces of each pair of a training corpus, (n,), without EOS."""
+
+    source: NDArray[Any]
+    target: NDArray[Any]
+
+
+def fit_limit(config: Config, corpora: Sequence[Lengths], base: Config | None) -> Config:
+    """Return the config. If the maximum output length ⌈a·S⌉ + b is unset, it is fitted to the training pairs.
+
+    The slope a is 1.5 times the ratio of all target to all source tokens, and at least 1.5; of several corpora, which
+    may be of several languages, the greatest ratio counts. The intercept b is the least with which all references can
+    be written, and some tokens more, because new text may be a little longer than any that was seen.
+
+    A limit costs time only where a model does not end a translation by itself. But then it costs much: one misaligned
+    pair of 20 and 180 pieces would let every such translation go on for 150 steps more. So in a corpus of 100,000 pairs
+    or more, one reference in 100,000 may exceed the limit: so few are more often misaligned than right. They stay in
+    the training data.
+
+    `base` is the config of the model from which training starts, whose limit is the least for this one.
+    """
+    # 1. The slope. EOS counts on both sides.
+    ratio = 1.0
+    for corpus in corpora:
+        if len(corpus.source):
+            mean_ratio = (corpus.target + 1).sum() / (corpus.source + 1).sum()
+            ratio = max(ratio, float(mean_ratio))
+    rounded = math.ceil(100 * SLACK * ratio) / 100
+    slope = min(rounded, MAX_SLOPE)
+    least = MIN_ROOM
+    if base:
+        slope = max(slope, base.decode.max_length_a)
+        least = base.decode.max_length_b
+    if "max_length_a" in config.decode.model_fields_set:
+        slope = config.decode.max_length_a
+
+    # 2. The tokens that each pair needs beyond the slope; the last are those of the outliers.
+    source = np.concatenate([corpus.source for corpus in corpora]) + 1
+    target = np.concatenate([corpus.target for corpus in corpora]) + 1
+    sorted_needed = np.sort(target - np.ceil(slope * source))
+    n_outliers = len(sorted_needed) // OUTLIERS
+    most = int(sorted_needed[-1 - n_outliers])
+    intercept = min(max(most + MARGIN, least), MAX_INTERCEPT)
+    return with_unset(config, {"decode": {"max_length_a": slope, "max_length_b": intercept}})
+
+
+def with_unset(config: Config, values: dict[str, Any], *, what: str = "sizes chosen for this corpus") -> Config:
+    """Return the config with these values for settings that the user did not set.
+
+    Raises ConfigError if the result is invalid; its message describes the values by `what`.
+    """
+    tree = config.model_dump(exclude_unset=True)
+    for section, settings in values.items():
+        tree[section] = {**settings, **tree.get(section, {})}
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        message = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"{what} do not fit: {message}", hint="set them all") from error
+
+
+CONFIG = """\
+run: {run}  # directory of checkpoints, figures and the model
+data:
+  root: {root}  # written by `nmt init`; the original files are not needed any more
+  train: {{source: train.{source}, target: train.{target}}}  # {facts.n_train:,} pairs without a sentence of dev or test
+  dev: {{source: dev.{source}, target: dev.{target}}}  # {facts.n_dev:,} pairs, to choose the best model
+  test: {{source: test.{source}, target: test.{target}}}  # {facts.n_test:,} pairs, for `nmt eval` at the end
+tokenizer:
+  vocab_size: {plan.vocab_size}  # so that each piece is frequent enough in {facts.n_words:,} words
+  joint: {joint}  # one vocabulary for both languages, if they are written in the same letters
+model:
+  d_model: {size.d_model}  # the size for {facts.n_train:,} pairs{in_time}
+  d_ff: {size.d_ff}
+  n_heads: {n_heads}
+  n_encoder_layers: {size.n_layers}
+  n_decoder_layers: {size.n_layers}
+  dropout: {plan.dropout}  # the more often each pair is seen, the more
+  tied_embeddings: {tied}  # which embeddings share one matrix
+  positions: rotary  # better on little text; sinusoidal if you want Hugging Face's format
+train:
+  batch_tokens: {plan.batch_tokens}  # so that there are about {n_updates:,.0f} updates
+  lr: {size.lr}  # the highest rate at which models of this width train stably
+  warmup: {plan.warmup}  # a quarter of the updates
+  cooldown: 0.4  # the rate falls to 0 over the last 40 %, in which BLEU rises most
+"""
+
+
+def config_text(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[str, str]) -> str:
+    """Return the config as YAML, each setting with the reason for it as a comment."""
+    # 1. What does not depend on the time.
+    source, target = languages
+    names = {"run": scalar(run), "root": scalar(root), "source": source, "target": target}
+    joint, tied = ("true", "all") if plan.corpus.joint else ("false", "decoder")
+    in_time = f" that trains in {plan.minutes:g} minutes here" if plan.minutes else ""
+    n_updates = max(round(plan.n_steps, -2), 100)
+    chosen = {"joint": joint, "tied": tied, "in_time": in_time, "n_updates": n_updates, "n_heads": N_HEADS}
+    text = CONFIG.format(plan=plan, size=plan.model, facts=facts, **names, **chosen)
+
+    # 2. The limits. The time that the user gave may be more than enough.
+    fits = True
+    if plan.minutes:
+        n_fitting = plan.minutes * 60 / plan.epoch_s
+        fits = plan.n_epochs < n_fitting
+        text += f"  max_minutes: {scalar(plan.minutes)}  # as given; about {n_fitting:.0f} epochs\n"
+    if fits:
+        text += f"  max_epochs: {plan.n_epochs}  # enough for {facts.n_train:,} pairs\n"
+    return text
+
+
+def scalar(value: str | float) -> str:
+    """Return a value in YAML, quoted if it needs to be."""
+    return yaml.dump([value], Dumper=CoreDumper, default_flow_style=True, width=math.inf)[1:-2]

@@ -1,0 +1,159 @@
+"""From pairs to token ids: tokenizers are trained on a sample, pairs of unlikely lengths are dropped."""
+
+import logging
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from models import n_bytes
+
+from nmt.config import Config, TokenizerSettings, check_config
+from nmt.errors import DataError
+from nmt.files import cache_directory
+from nmt.text.corpus_files import CorpusRange, Pairs, write_pairs
+from nmt.text.lines import Pair
+from nmt.text.tokenizer import Tokenizers, train_tokenizer
+from nmt.train import preparation
+from nmt.train.encoding import drop_lengths, train_tokenizers, usual_ratios
+
+
+@pytest.fixture(autouse=True)
+def log_to_caplog(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "nmt")
+
+
+def config_of(data: dict[str, Any] | None = None, **tokenizer: Any) -> Config:
+    data = {"train": {"source": "a", "target": "b"}, **(data or {})}
+    tree = {"run": "r", "data": data, "tokenizer": tokenizer, "model": {"tied_embeddings": "decoder"}}
+    return check_config(tree, {}, "test")
+
+
+def train_of(pairs: list[tuple[str, str]]) -> Pairs:
+    directory = Path(tempfile.mkdtemp(dir=cache_directory()))
+    write_pairs(directory, [Pair(n, *pair) for n, pair in enumerate(pairs, 1)])
+    return Pairs(directory, ranges=[CorpusRange(len(pairs), "")])
+
+
+def test_of_a_large_corpus_the_tokenizer_learns_from_a_sample_and_that_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(preparation, "SAMPLE_PAIRS", 20)
+    train = train_of([(f"die Katze läuft {n}", f"the cat runs {n}") for n in range(60)])
+    lines = [pair.line for pair in preparation.sample(train)]
+    assert len(set(lines)) == 20
+    assert lines == sorted(lines)
+    assert max(lines) > 40
+    train_tokenizers(config_of(vocab_size=300), train)
+    assert caplog.messages[0] == "the tokenizer learns from 20 pairs chosen at random of 60"
+
+
+def test_lines_too_long_for_the_tokenizers_trainer_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    long = "é cat " * 3000
+    train = train_of([("abab", "xyxy"), (long, "xy"), ("ab", long)] + [(long, long)] * 10)
+    train_tokenizers(config_of(vocab_size=265), train)
+    told = "left out of the tokenizer's training: 12 lines of over 16,384 bytes, the first is line 2"
+    assert caplog.messages == [told]
+
+
+LETTERS = [("abab", "xyxy"), ("ab", "xy")] * 5
+
+
+def test_a_joint_tokenizer_knows_both_sides() -> None:
+    source, target = train_tokenizers(config_of(vocab_size=300, joint=True), train_of(LETTERS))
+    assert source.model == target.model
+    assert n_bytes(source, "ab") == n_bytes(source, "xy") == 0
+
+
+def test_a_tokenizer_of_each_side_knows_that_side() -> None:
+    source, target = train_tokenizers(config_of(vocab_size=300, joint=False), train_of(LETTERS))
+    assert (n_bytes(source, "ab"), n_bytes(source, "xy")) == (0, 2)
+    assert (n_bytes(target, "ab"), n_bytes(target, "xy")) == (2, 0)
+
+
+@pytest.mark.parametrize(("joint", "n_tokenizers"), [(True, 1), (False, 2)])
+def test_a_vocabulary_that_was_cut_is_told_also_from_the_cache(
+    joint: bool, n_tokenizers: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    train = train_of(LETTERS)
+    for _ in range(2):
+        caplog.clear()
+        train_tokenizers(config_of(vocab_size=300, joint=joint), train)
+        assert len(caplog.messages) == n_tokenizers
+        assert "tokenizer.vocab_size=300 was cut" in caplog.text
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_with_nfkc_the_tokenizer_learns_normalized_sources(joint: bool, caplog: pytest.LogCaptureFixture) -> None:
+    train = train_of([("ａｂａｂ", "，，"), ("ａｂ", "，")] * 5)
+    config = config_of({"nfkc_source": True, "glossary": True}, vocab_size=300, joint=joint)
+    source, target = train_tokenizers(config, train)
+    assert (source.nfkc, target.nfkc) == (True, False)
+    assert source.decode(source.encode("ａｂ")) == "ab"
+    assert n_bytes(source, "ａｂ") == 0
+    assert n_bytes(target, "，") == 0  # the target is not normalized
+    assert ("with data.glossary, set tokenizer.joint=true" in caplog.text) is not joint
+
+
+@pytest.fixture(scope="module")
+def characters() -> Tokenizers:
+    """One piece per character, and one for the beginning of a text."""
+    model = train_tokenizer(["abc"], TokenizerSettings(type="char")).model
+    return Tokenizers.from_models(model, model, nfkc_source=False)
+
+
+def of_lengths(*lengths: tuple[int, int]) -> Pairs:
+    """Return pairs of so many characters."""
+    return train_of([("a" * n_source, "b" * n_target) for n_source, n_target in lengths])
+
+
+def kept_lines(config: Config, train: Pairs, tokenizers: Tokenizers) -> list[int]:
+    return [pair.line for pair in drop_lengths(config, train, tokenizers).pairs]
+
+
+def test_pairs_of_wrong_lengths_are_dropped_and_told(characters: Tokenizers, caplog: pytest.LogCaptureFixture) -> None:
+    """Lengths are in pieces, one more than characters, and EOS; those of a blank side are 1. The usual ratio is 1."""
+    right = [(9, 9), (5, 1), (4, 1), (1, 1), (0, 0), (3, 3), (5, 5), (7, 7)]
+    too_long = [(10, 1), (1, 10)]
+    unlikely = [(9, 2), (9, 1), (1, 9), (0, 1), (2, 0)]
+    config = config_of({"max_length": 10, "max_ratio": 2.5})
+    lines = kept_lines(config, of_lengths(*right, *too_long, *unlikely), characters)
+    assert lines == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert caplog.messages == [
+        "2 pairs over 10 pieces dropped (data.max_length)",
+        "5 pairs of unlikely lengths dropped (data.max_ratio=2.5)",
+    ]
+
+
+def test_the_ids_are_those_of_the_kept_pairs(characters: Tokenizers, caplog: pytest.LogCaptureFixture) -> None:
+    kept, (source, target) = drop_lengths(config_of(), of_lengths((3, 2), (1, 300), (4, 4)), characters)
+    assert [source[0], source[1]] == characters.source.encode_all(["aaa", "aaaa"])
+    assert [target[0], target[1]] == characters.target.encode_all(["bb", "bbbb"])
+    assert [pair.line for pair in kept] == [1, 3]
+
+
+def test_where_all_pairs_are_kept_nothing_is_told(characters: Tokenizers, caplog: pytest.LogCaptureFixture) -> None:
+    assert kept_lines(config_of(), of_lengths((1, 1)), characters) == [1]
+    assert caplog.messages == []
+
+
+def test_where_lengths_leave_no_pair_it_is_refused(characters: Tokenizers) -> None:
+    with pytest.raises(DataError) as caught:
+        drop_lengths(config_of({"max_length": 10}), of_lengths((20, 1)), characters)
+    assert str(caught.value) == "none of the 1 training pairs is left: 1 over 10 pieces (data.max_length)"
+    assert caught.value.exit_code == 2
+    assert caught.value.hint == "split the lines into sentences; a config can also raise data.max_length"
+
+
+def test_right_pairs_stay_where_one_side_has_coarse_pieces(characters: Tokenizers) -> None:
+    """A target has ten to fifteen times the pieces of its source, EOS counted; one pair is misaligned."""
+    train = of_lengths((1, 30), (2, 60), (1, 30), (2, 60), (1, 30), (2, 60), (60, 1))
+    assert kept_lines(config_of({"max_ratio": 9}), train, characters) == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_usual_ratio_is_that_of_the_kept_lengths(characters: Tokenizers) -> None:
+    """A few misaligned or too long pairs do not move it."""
+    right = [(n, 2 * n + 1) for n in range(5, 20)]
+    train = of_lengths(*right, (1, 90), (999, 1))
+    assert usual_ratios(train, characters, max_length=100) == {"": pytest.approx(1.9, abs=0.1)}
+    assert kept_lines(config_of({"max_length": 100}), train, characters) == [*range(1, 16)]

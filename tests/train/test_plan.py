@@ -1,0 +1,258 @@
+"""Settings that the user did not set are chosen for the corpus and the machine; no others change."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from nmt.config import Config, check_config, load_config, settings, values
+from nmt.corpus.split import Facts
+from nmt.decode.options import SearchOptions
+from nmt.errors import ConfigError
+from nmt.train.plan import (
+    MARGIN,
+    CorpusSize,
+    Lengths,
+    Plan,
+    config_text,
+    fit_limit,
+    fit_machine,
+    fit_sizes,
+    fit_validation,
+    size_of,
+)
+
+FITTED: dict[str, float] = {
+    "tokenizer.vocab_size": 5000,
+    "model.d_model": 96,
+    "model.n_heads": 6,
+    "model.d_ff": 200,
+    "model.dropout": 0.25,
+    "model.n_encoder_layers": 5,
+    "model.n_decoder_layers": 1,
+    "train.lr": 4e-4,
+    "train.batch_tokens": 3000,
+    "train.warmup": 17,
+    "train.max_epochs": 3,
+}
+
+
+def config_of(**sections: Any) -> Config:
+    data = {"train": {"source": "a", "target": "b"}}
+    return check_config({"run": "r", "data": data, **sections}, {}, "test")
+
+
+def fitted_values(config: Config) -> dict[str, str]:
+    return {key: value for key, value in values(config) if key in FITTED}
+
+
+def corpus_size(n_pairs: int) -> CorpusSize:
+    return CorpusSize(n_pairs, n_words=10 * n_pairs, n_characters=80)
+
+
+def facts_of(n_pairs: int, letter_overlap: float) -> Facts:
+    return Facts(n_pairs, 100, 100, 0, 0, n_words=10 * n_pairs, n_characters=80, letter_overlap=letter_overlap)
+
+
+def seconds(plan: Plan) -> tuple[float, int]:
+    """Stand in for a measurement: seconds of an epoch, which grow with the number of weights, and bytes of memory."""
+    return plan.model.d_model**2 * plan.model.n_layers / 1000, 10**9
+
+
+@pytest.mark.parametrize("n_pairs", [1, 499, 500, 18_000, 158_000, 10**7])
+@pytest.mark.parametrize(("joint", "tied"), [(True, "all"), (False, "decoder")])
+def test_what_is_left_open_is_what_init_chooses(tmp_path: Path, n_pairs: int, joint: bool, tied: str) -> None:
+    facts = facts_of(n_pairs, letter_overlap=float(joint))
+    plan = fit_machine(size_of(facts), None, lambda _: (60.0, 0))
+    (tmp_path / "init.yaml").write_text(config_text(plan, facts, "r", "", ("a", "b")))
+    config = config_of(tokenizer={"joint": joint}, model={"tied_embeddings": tied})
+    fitted = fit_sizes(config, corpus_size(n_pairs))
+    assert fitted_values(fitted) == fitted_values(load_config(tmp_path / "init.yaml"))
+
+
+def test_in_a_finished_config_all_is_set() -> None:
+    fitted = fit_sizes(config_of(), corpus_size(18_000))
+    finished = check_config(fitted.model_dump(), {}, "test")
+    assert fit_sizes(finished, corpus_size(7)) == fitted
+
+
+def test_adamw_has_a_lower_rate_than_muon() -> None:
+    adamw = fit_sizes(config_of(train={"optimizer": "adamw"}), corpus_size(5000))
+    muon = fit_sizes(config_of(), corpus_size(5000))
+    assert adamw.train.lr < muon.train.lr
+
+
+@hypothesis_settings(max_examples=60)
+@given(st.sets(st.sampled_from(sorted(FITTED))), st.sampled_from([5, 5000, 50_000, 500_000, 5_000_000]))
+def test_what_was_set_stays_whatever_the_corpus(keys: set[str], n_pairs: int) -> None:
+    if "model.n_heads" in keys:  # 6 heads do not divide the width of every size
+        keys = keys | {"model.d_model"}
+    tree: dict[str, Any] = {}
+    for name in keys:
+        section, key = name.split(".")
+        tree.setdefault(section, {})[key] = FITTED[name]
+    config = config_of(**tree)
+    fitted = fit_sizes(config, corpus_size(n_pairs))
+    left_open = fitted_values(fit_sizes(config_of(), corpus_size(n_pairs)))
+    assert fitted_values(fitted) == left_open | {key: str(FITTED[key]) for key in keys}
+    assert (fitted.data, fitted.decode) == (config.data, config.decode)
+
+
+@pytest.mark.parametrize("limit", [{"max_steps": 7}, {"max_minutes": 0.5}, {"max_epochs": 2}], ids=str)
+def test_a_limit_that_was_set_is_the_only_one(limit: dict[str, Any]) -> None:
+    train = fit_sizes(config_of(train=limit), corpus_size(50_000)).train
+    limits = train.model_dump(include={"max_steps", "max_epochs", "max_minutes"}, exclude_none=True)
+    assert limits == limit
+
+
+def test_patience_alone_is_no_limit() -> None:
+    assert fit_sizes(config_of(train={"patience": 3}), corpus_size(50_000)).train.max_epochs == 30
+
+
+def test_what_is_chosen_is_checked_with_what_was_set() -> None:
+    with pytest.raises(ConfigError, match=r"d_model \(102\) is not divisible by n_heads \(4\)"):
+        fit_sizes(config_of(model={"d_model": 102}), corpus_size(5_000_000))
+
+
+@pytest.mark.parametrize(("steps", "every"), [(1, 100), (100, 100), (350, 350), (4000, 4000), (90_000, 4000)])
+def test_validations_come_once_an_epoch_within_limits(steps: int, every: int) -> None:
+    assert fit_validation(config_of(), steps).train.validate_every == every
+    assert fit_validation(config_of(train={"validate_every": 3}), steps).train.validate_every == 3
+
+
+def test_the_list_of_settings_says_which_are_fitted() -> None:
+    marked = {setting.key for setting in settings() if "[fitted]" in setting.help}
+    assert marked == {*FITTED, "train.validate_every", "decode.max_length_a", "decode.max_length_b"}
+
+
+def test_more_pairs_get_larger_models_and_fewer_epochs() -> None:
+    plans = [fit_machine(corpus_size(n), None, seconds) for n in (100, 3_000, 18_000, 150_000, 1_000_000, 5_000_000)]
+    assert [plan.model.d_model for plan in plans] == [64, 128, 128, 256, 512, 512]
+    vocabularies = [plan.vocab_size for plan in plans]
+    assert vocabularies == sorted(vocabularies)
+    batches = [plan.batch_tokens for plan in plans]
+    assert batches == sorted(batches)
+    epochs = [plan.n_epochs for plan in plans]
+    assert epochs == sorted(epochs, reverse=True)
+
+
+def test_without_a_time_limit_all_epochs_are_trained() -> None:
+    plan = fit_machine(corpus_size(150_000), None, seconds)
+    assert plan.expected_minutes == pytest.approx(plan.n_epochs * plan.epoch_s / 60)
+
+
+def test_much_time_gets_twice_the_usual_epochs() -> None:
+    usual = fit_machine(corpus_size(150_000), None, seconds)
+    plan = fit_machine(corpus_size(150_000), 10 * usual.expected_minutes, seconds)
+    assert plan.model == usual.model
+    assert plan.n_epochs == 2 * usual.n_epochs
+
+
+def test_little_time_gets_a_smaller_model_and_the_epochs_that_fit() -> None:
+    usual = fit_machine(corpus_size(150_000), None, seconds)
+    minutes = usual.expected_minutes / 100
+    plan = fit_machine(corpus_size(150_000), minutes, seconds)
+    assert plan.model.d_model < usual.model.d_model
+    assert plan.expected_minutes <= minutes
+    assert plan.dropout < usual.dropout, "few epochs cannot overfit"
+    assert fit_machine(corpus_size(150_000), 0.001, seconds).n_epochs == 1
+
+
+@pytest.mark.parametrize("minutes", [None, 0.1, 10.0, 10_000.0])
+def test_the_rate_peaks_long_before_the_cooldown(minutes: float | None) -> None:
+    plan = fit_machine(corpus_size(150_000), minutes, seconds)
+    assert plan.warmup <= max(plan.n_steps / 4, 50)
+
+
+@hypothesis_settings(max_examples=50)
+@given(
+    st.integers(20, 10**8),
+    st.floats(0, 1),
+    st.none() | st.floats(0.01, 10_000),
+    st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40),
+)
+def test_the_config_is_valid_and_says_why(
+    n_pairs: int, letter_overlap: float, minutes: float | None, root: str
+) -> None:
+    facts = facts_of(n_pairs, letter_overlap)
+    text = config_text(fit_machine(size_of(facts), minutes, seconds), facts, "runs/x", root, ("de", "en"))
+    config = check_config(yaml.safe_load(text), {}, "test")
+    assert config.data.root == root
+    assert config.train.max_minutes == minutes
+    assert "so that each piece is frequent enough" in text
+
+
+def test_two_scripts_get_a_vocabulary_each() -> None:
+    joint, separate = size_of(facts_of(18_000, letter_overlap=0.9)), size_of(facts_of(18_000, letter_overlap=0.1))
+    assert (joint.joint, separate.joint) == (True, False)
+    (size,) = {fit_machine(corpus, None, seconds).model for corpus in (joint, separate)}
+    assert Plan(separate, size).vocab_size == Plan(joint, size).vocab_size / 2
+    chinese = separate._replace(n_characters=5_000)
+    assert Plan(chinese, size).vocab_size > 5_000 + 256, "all characters, and all bytes"
+
+
+def lengths_of(*pairs: tuple[int, int]) -> Lengths:
+    """Return the lengths of pairs: pieces of source and target, without EOS."""
+    return Lengths(*np.array(pairs).T)
+
+
+def limit_of(*pairs: tuple[int, int], base: Config | None = None, **decode: float) -> Config:
+    """Return the config with a limit that is fitted to pairs of these lengths."""
+    return fit_limit(config_of(decode=decode), [lengths_of(*pairs)], base)
+
+
+def longest(config: Config, n_source: int) -> int:
+    """Return the most pieces, without EOS, that a translation of so many pieces can have."""
+    options = SearchOptions(max_length_a=config.decode.max_length_a, max_length_b=config.decode.max_length_b)
+    return options.limit(n_source + 1) - 1
+
+
+@hypothesis_settings(max_examples=100)
+@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200)), min_size=1, max_size=30))
+def test_every_training_pair_can_be_written_with_room_to_spare(pairs: list[tuple[int, int]]) -> None:
+    config = limit_of(*pairs)
+    assert config.decode.max_length_a >= 1.5
+    assert config.decode.max_length_b >= 10
+    for n_source, n_target in pairs:
+        assert longest(config, n_source) >= n_target + MARGIN
+
+
+def test_coarse_source_pieces_raise_the_slope() -> None:
+    assert limit_of((1, 9), (3, 19)).decode.max_length_a == 7.5  # 30 target and 6 source tokens, EOS counted
+    assert limit_of((9, 1), (19, 3)).decode.max_length_a == 1.5
+
+
+def test_of_several_corpora_that_with_the_longest_translations_counts() -> None:
+    """A model of several languages has one limit."""
+    short, long = lengths_of((9, 1), (19, 3)), lengths_of((1, 9), (3, 19))
+    without_pairs = Lengths(np.zeros(0, int), np.zeros(0, int))
+    config = fit_limit(config_of(), [short, without_pairs, long], None)
+    assert config.decode.max_length_a == 7.5
+    assert limit_of((9, 1), (19, 3), (1, 9), (3, 19)).decode.max_length_a == 1.5
+
+
+def test_one_pair_of_a_hundred_thousand_may_be_longer_than_the_limit() -> None:
+    usual = [(10, 10)] * 99_998
+    assert limit_of(*usual, (3, 199), (10, 10)).decode.max_length_b == 10
+    assert longest(limit_of(*usual, (3, 199), (3, 198)), 3) == 198 + MARGIN
+
+
+def test_of_fewer_pairs_each_one_counts() -> None:
+    assert longest(limit_of(*[(10, 10)] * 99_000, (3, 199)), 3) == 199 + MARGIN
+
+
+def test_a_limit_that_was_set_is_not_fitted() -> None:
+    assert longest(limit_of((1, 100), max_length_a=0.0, max_length_b=7), 50) == 6
+    assert limit_of((1, 100), max_length_b=7).decode.max_length_b == 7
+    assert longest(limit_of((1, 100), max_length_a=2.0), 1) == 100 + MARGIN
+
+
+def test_the_limit_of_the_model_that_training_starts_from_is_the_least() -> None:
+    base = limit_of((1, 80), (10, 90))
+    assert limit_of((10, 10), base=base).decode == base.decode
+    assert longest(limit_of((1, 150), base=base), 1) >= 150
