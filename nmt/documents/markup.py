@@ -5,8 +5,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from nmt.text.lines import Span
 from nmt.text.sentences import sentence_spans
+from nmt.text.spans import Span
 
 # Called after each segment that is parsed or written; what it raises ends the work. So a server can let other requests
 # go first in the middle of a document, whatever its format.
@@ -23,7 +23,8 @@ class Element:
     end: int
     children: list["Element"] = field(default_factory=list)
     verbatim: str | None = None  # written instead of the translation of the content, such as code
-    is_open: bool = False  # whether its closing tag is missing
+    is_open: bool = False  # whether the closing tag is missing
+    name: str = ""  # of the tag; a closing tag has the same name. Empty for what no tag closes
 
 
 @dataclass
@@ -32,7 +33,7 @@ class Segment:
 
     text: str
     root: Element  # without tags; contains all elements of the segment
-    finish: Callable[[str], str] = str  # applied to the translation after its tags are written
+    finish: Callable[[str], str] = str  # applied to the translation after the tags are written
 
     @cached_property
     def sentences(self) -> list[Span]:
@@ -52,11 +53,21 @@ class Format:
 
 
 def sentences_of(parts: Sequence[Part]) -> list[str]:
-    """The sentences of all segments of a parsed document."""
-    return [part.text[start:end] for part in parts if isinstance(part, Segment) for start, end in part.sentences]
+    """Return the sentences of all segments of a parsed document."""
+    sentences = []
+    for part in parts:
+        if isinstance(part, Segment):
+            sentences += [part.text[start:end] for start, end in part.sentences]
+    return sentences
+
+
+def has_segment(parts: Sequence[Part]) -> bool:
+    """Return whether any of the parts is translated."""
+    return any(isinstance(part, Segment) for part in parts)
 
 
 def descendants(element: Element) -> Iterator[Element]:
+    """Yield the children of an element, each followed by its own descendants."""
     for child in element.children:
         yield child
         yield from descendants(child)

@@ -28,9 +28,6 @@ BOM = b"\xef\xbb\xbf"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAX_BAD_SHARE = 0.01  # of the lines of a corpus
 N_EXAMPLES = 3  # bad lines named in the warning
-Span = tuple[int, int]  # start and end of a part of a text, in characters
-# Thai, Lao, Burmese, Khmer, Chinese and Japanese characters and punctuation, as ranges of a regular expression.
-UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
 SEPARATOR = "⟦←⟧"  # a piece that separates a line from the line before it (Tiedemann and Scherrer 2017)
 MAX_LINE_BYTES = 100_000_000  # a longer line is probably a decompression bomb
 
@@ -166,13 +163,6 @@ def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool =
 def in_context(before: str, text: str) -> str:
     """A source line as a model with data.context reads it: after the line before it, if neither is blank."""
     return f"{before}{SEPARATOR}{text}" if not is_blank(before) and not is_blank(text) else text
-
-
-def replaced(text: str, spans: Sequence[Span], new: Sequence[str]) -> str:
-    """Return the text with each span, in ascending order, replaced by the new string of the same index."""
-    starts, stops = [0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)]
-    kept = (text[start:stop] for start, stop in zip(starts, stops, strict=True))
-    return "".join(itertools.chain.from_iterable(zip(kept, [*new, ""], strict=True)))
 
 
 def is_blank(text: str) -> bool:

@@ -30,7 +30,8 @@ from nmt.text import UNK, glossary, placeholders
 from nmt.text import corpus as disk
 from nmt.text.corpus import SIDES, Mixture, Pairs, RaggedArray
 from nmt.text.lines import SEPARATOR, Pair, is_blank
-from nmt.text.tokenizer import MAX_TRAINER_BYTES, Tokenizers, pieces_per_word, train_tokenizer
+from nmt.text.tokenizer import Tokenizers
+from nmt.text.tokenizer_training import MAX_TRAINER_BYTES, pieces_per_word, train_tokenizer
 from nmt.text.vocabulary import tag_of
 from nmt.train.corpora import all_corpora, check_order, corpus_hashes, named, pairs_of, training_corpora
 from nmt.train.presets import fit_config

@@ -12,7 +12,8 @@ from nmt.decode.options import SearchOptions
 from nmt.errors import InputError
 from nmt.text.lines import is_blank, one_line
 from nmt.text.placeholders import FINAL, IN_WORD, NUMBER, SYMBOLS, TOKEN, Masked, inserted
-from nmt.text.words import WordText, indices_between
+from nmt.text.spans import indices_between
+from nmt.text.words import WordText
 from nmt.translate.align import Links, align
 from nmt.translate.segments import Line, TextHypothesis, Translation
 from nmt.translate.translator import Translator, Watch
@@ -42,7 +43,7 @@ def start_masked(
         translations, found = search(), []
         for line, mask, translation in zip(lines, masks, translations, strict=True):
             translation.source = line.text
-            if not is_blank(line.text) and (translator.protected or mask.marks or not mask.text):
+            if not is_blank(line.text) and (translator.protected or mask.kept or not mask.text):
                 found += [(line, mask, hypothesis) for hypothesis in translation.hypotheses]
         restore(translator, found)
         return translations
@@ -70,12 +71,12 @@ def restore(translator: Translator, found: Sequence[tuple[Line, Masked, TextHypo
         links = [[] for _ in pairs]
     for (line, mask, hypothesis), (text, gaps), pair, of_pair in zip(found, settled, pairs, links, strict=True):
         places = places_of(mask, *pair, of_pair, gaps)
-        if unsure := [mask.originals[i] for i in gaps if i not in places]:
+        if unsure := [mask.kept[i].original for i in gaps if i not in places]:
             message = "line %d: the model left out %s, which is put at the end"
             log.warning(message, line.number, " ".join(unsure))
         end = FINAL.search(text).start()  # type: ignore[union-attr]
         for (start, stop, *touches), i in sorted(((places.get(i, (end, end)), i) for i in gaps), reverse=True):
-            text = inserted(text[:start] + text[stop:], start, mask.marks[i] or mask.originals[i], *touches)
+            text = inserted(text[:start] + text[stop:], start, mask.kept[i].mark or mask.kept[i].original, *touches)
         hypothesis.text = mask.filled(text) if mask.text else one_line(line.text)
 
 
@@ -93,24 +94,27 @@ def places_of(
     spans go after what the word before them became, or before what the next word became; words that became nothing do
     not count.
     """
-    masked_words = {i: indices_between(source.spans, *mask.spans[i]) for i in missing}
+    masked_words = {i: indices_between(source.spans, *mask.kept[i].span) for i in missing}
     lost = {s for words in masked_words.values() for s in words}
     places: dict[int, Place] = {}
     for i, words in masked_words.items():
+        kept = mask.kept[i]
         own = sorted({t for s, t in links if s in words} - {t for s, t in links if s not in lost})
         before = [t for s, t in links if s < words.start and s not in lost]  # the last is of the nearest word
         after = [t for s, t in links if s >= words.stop and s not in lost]
-        touched = [IN_WORD.match(character) for character in mask.around[i]]  # the word on the left, that on the right
+        touched = [
+            IN_WORD.match(character) for character in (kept.before, kept.after)
+        ]  # the word on the left, that on the right
         left = touched[0] is not None and any(s == words.start - 1 for s, _ in links)
         right = touched[1] is not None and any(s == words.stop for s, _ in links)
-        head, tail = mask.text[: mask.spans[i][0]].strip(), mask.text[mask.spans[i][1] :].strip()
-        if NUMBER.fullmatch(mask.marks[i]) and own and own[-1] - own[0] < len(own):
+        head, tail = mask.text[: kept.span[0]].strip(), mask.text[kept.span[1] :].strip()
+        if NUMBER.fullmatch(kept.mark) and own and own[-1] - own[0] < len(own):
             places[i] = target.spans[own[0]][0], target.spans[own[-1]][1], False, False
             lost.difference_update(words)
-        elif not mask.marks[i] and not head:
-            places[i] = 0, 0, False, not mask.around[i][1].isspace()
-        elif not mask.marks[i] and not tail and not IN_WORD.match(head[-1]):
-            places[i] = len(target.text), len(target.text), not mask.around[i][0].isspace(), False
+        elif not kept.mark and not head:
+            places[i] = 0, 0, False, not kept.after.isspace()
+        elif not kept.mark and not tail and not IN_WORD.match(head[-1]):
+            places[i] = len(target.text), len(target.text), not kept.before.isspace(), False
         elif before and (left or not right):
             places[i] = target.spans[before[-1]][1], target.spans[before[-1]][1], left, False
         elif after:

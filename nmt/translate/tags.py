@@ -17,9 +17,10 @@ from itertools import chain, islice
 from typing import Any
 
 from nmt.documents.markup import Element, Format, Part, Segment, between_segments, descendants, sentences_of
-from nmt.text.lines import UNSPACED_SCRIPTS, Pause, Span
+from nmt.text.lines import Pause
 from nmt.text.placeholders import SPAN
-from nmt.text.words import WordText, indices_between
+from nmt.text.spans import Span, indices_between
+from nmt.text.words import MARKED_WORD, WORD_EDGE, WordText
 from nmt.translate.align import Links, Shares, align_for_markup
 from nmt.translate.segments import Line, TextHypothesis, Translation, naming_cut_lines
 from nmt.translate.translator import Translator
@@ -28,16 +29,8 @@ from nmt.translate.windows import read_window
 WINDOW = 1000  # lines parsed and translated together
 PLACED = 64  # segments whose tags are placed together, because their alignments share batches
 
-
-# Combining marks, and scripts whose vowel signs are marks: they belong to a word, but `\w` leaves them out.
-MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0dff"
-MARKS += "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
-# Each character of an unspaced script and each punctuation mark is a word, so that a tag can end between two of them.
-# A placeholder is one word, so that no tag ends inside of it.
-LETTER = rf"[^\W{UNSPACED_SCRIPTS}]|[{MARKS}]"
-LETTERS = rf"(?:{LETTER})+"
-WORD = re.compile(rf"{SPAN.pattern}|[{UNSPACED_SCRIPTS}][{MARKS}]*|{LETTERS}(?:['’]{LETTERS})*|[^\w\s]")
-EDGE = re.compile(rf"(?<![^\W{UNSPACED_SCRIPTS}])(?<![{MARKS}])|(?!{LETTER})")  # outside of words
+WORD = re.compile(f"{SPAN.pattern}|{MARKED_WORD}")  # a placeholder is one word, so that no tag ends inside of it
+EDGE = re.compile(WORD_EDGE)
 
 
 class MarkupTranslator:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from echo import echoed
 
-from nmt.documents.markdown import MARKDOWN, parser
+from nmt.documents.markdown import MARKDOWN, markdown_it
 from nmt.errors import InputError
 
 TAG = re.compile("<[^>]*>")
@@ -42,7 +42,7 @@ def test_texts_are_translated_and_the_rest_is_copied(source: str, expected: str 
 
 @pytest.mark.parametrize("text", ["- x", "1. x", "# x", "> x", "*x*", "`x`", "<b>", "[x](y)", "&lt;", "a_ _b", "~~x~~"])
 def test_a_translation_is_text_whatever_its_characters(text: str) -> None:
-    (_, block, _) = parser().parse(echoed("Hund", MARKDOWN, lambda _: text))
+    (_, block, _) = markdown_it().parse(echoed("Hund", MARKDOWN, lambda _: text))
     assert [token.type for token in block.children] == ["text"]
     assert block.content.replace("\\", "") == text
 
@@ -50,14 +50,14 @@ def test_a_translation_is_text_whatever_its_characters(text: str) -> None:
 @pytest.mark.parametrize("page", sorted(ROOT.glob("nmt/*/README.md")), ids=lambda page: page.parent.name)
 def test_pages_of_this_project_stay_as_they_are_if_the_words_do(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    before, after = (parser().render(one) for one in (text, echoed(text, MARKDOWN, str)))
+    before, after = (markdown_it().render(one) for one in (text, echoed(text, MARKDOWN, str)))
     assert TAG.sub("", after).split() == TAG.sub("", before).split()
     assert sorted(TAG.findall(after)) == sorted(TAG.findall(before))
 
 
 def test_a_missing_library_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "markdown_it", None)
-    parser.cache_clear()
+    markdown_it.cache_clear()
     with pytest.raises(InputError, match="markdown-it-py is not installed") as found:
         MARKDOWN.parse("a")
     assert found.value.hint == "pip install 'nmt-trainer[documents]'"

@@ -19,7 +19,8 @@ from nmt.text import BOS, EOS, PAD, batches
 from nmt.text.batches import Batch, TrainingData, collate, cut_batches, shuffle_batches
 from nmt.text.corpus import Mixture, Pairs, RaggedArray, shuffled, write_pairs
 from nmt.text.lines import Pair
-from nmt.text.tokenizer import Tokenizers, train_tokenizer
+from nmt.text.tokenizer import Tokenizers
+from nmt.text.tokenizer_training import train_tokenizer
 
 PAIRS = [
     Pair(line, "the cat sat on the mat " * (1 + line % 5) + str(line), "die Katze saß da " * (1 + line % 3) + str(line))

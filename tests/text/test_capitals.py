@@ -13,7 +13,8 @@ from nmt.config import TokenizerSettings
 from nmt.text.capitals import in_sentence_case, in_title_case
 from nmt.text.lines import iter_lines
 from nmt.text.placeholders import patterns_of
-from nmt.text.tokenizer import Tokenizer, train_tokenizer
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.tokenizer_training import train_tokenizer
 from nmt.text.words import WordText
 from nmt.translate.align import align
 from nmt.translate.segments import Line

@@ -16,9 +16,10 @@ from models import n_bytes
 
 from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
-from nmt.text import BOS, EOS, PAD, UNK
-from nmt.text import tokenizer as module
-from nmt.text.tokenizer import MAX_TRAINER_BYTES, MIN_OCCURRENCES, SPACE, Tokenizer, Tokenizers, train_tokenizer
+from nmt.text import BOS, EOS, PAD, UNK, characters
+from nmt.text.characters import MIN_OCCURRENCES
+from nmt.text.tokenizer import SPACE, Tokenizer, Tokenizers
+from nmt.text.tokenizer_training import MAX_TRAINER_BYTES, train_tokenizer
 
 TYPES: tuple[str, ...] = get_args(TokenizerSettings.model_fields["type"].annotation)
 LINES = [
@@ -235,7 +236,7 @@ def test_a_frequent_character_without_a_piece_is_learned_in_bytes(unigram: Token
 
 @pytest.mark.parametrize("part", [1, 2, 3, 1000])
 def test_characters_are_counted_alike_in_parts(unigram: Tokenizer, monkeypatch: pytest.MonkeyPatch, part: int) -> None:
-    monkeypatch.setattr(module, "COUNTED_IDS", part)
+    monkeypatch.setattr(characters, "COUNTED_IDS", part)
     assert learned(unigram, "ə₪👩ж " * MIN_OCCURRENCES) == "əж₪👩"
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from nmt.config import TokenizerSettings
 from nmt.errors import ModelError
 from nmt.text import EOS, UNK
-from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.text.tokenizer_training import train_tokenizer
 from nmt.text.vocabulary import split_tag, vocabulary_of, with_vocabulary, without_vocabulary
 
 SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"]

@@ -21,7 +21,8 @@ from nmt.run.directory import hash_files
 from nmt.text import corpus as corpus_module
 from nmt.text.corpus import SIDES, Mixture, Pairs, digests_of, write_pairs
 from nmt.text.lines import Pair, iter_pairs
-from nmt.text.tokenizer import Tokenizers, train_tokenizer
+from nmt.text.tokenizer import Tokenizers
+from nmt.text.tokenizer_training import train_tokenizer
 from nmt.train import corpora, preparation
 from nmt.train.preparation import (
     MAX_DEV_PAIRS,

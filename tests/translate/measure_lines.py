@@ -16,8 +16,9 @@ from random import Random
 from measure_glossary import links_of
 
 from nmt.evaluate import bleu_tokenizer, score
-from nmt.text.lines import Pair, iter_pairs, replaced
+from nmt.text.lines import Pair, iter_pairs
 from nmt.text.placeholders import patterns_of
+from nmt.text.spans import replaced
 from nmt.translate.translator import Translator, load
 
 KINDS = ["{{name{}}}", "{{{}}}", "%{}$s", "${{x{}}}", '<x id="{}"/>', "https://a.de/b{}?x=1", "a{}@b-c.de", "{}"]
