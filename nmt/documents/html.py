@@ -6,7 +6,7 @@ segments. The content of scripts, styles and the like is not translated; inside 
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from html import escape, unescape
 from typing import NamedTuple
@@ -99,9 +99,10 @@ def classified(match: re.Match[str]) -> Construct:
 
 
 class Parser:
-    """Builds the parts of a fragment from its constructs."""
+    """Builds the parts of a fragment from its constructs; `finish_segment` is applied to each translation."""
 
-    def __init__(self) -> None:
+    def __init__(self, finish_segment: Callable[[str], str] = str) -> None:
+        self.finish_segment = finish_segment
         self.parts: list[Part] = []
         self.begin()
 
@@ -119,11 +120,16 @@ class Parser:
         """The innermost open element."""
         return self.open[-1]
 
-    def read(self, construct: Construct) -> None:
+    @property
+    def last_child(self) -> Element | None:
+        """The last element inside of the innermost one."""
+        children = self.innermost.children
+        return children[-1] if children else None
+
+    def read(self, raw: str, kind: Kind, name: str = "") -> None:
         """Read the next construct."""
-        raw, kind, name = construct
         if self.kept:
-            self.keep(construct)
+            self.keep(raw, kind, name)
         elif name in COPIED or name in BLOCK or kind is Kind.DECLARATION:
             self.finish()
             self.parts.append(raw)
@@ -133,19 +139,19 @@ class Parser:
             self.write(raw, unescape(raw))
         else:
             self.raw += raw
-            self.mark(construct)
+            self.mark(raw, kind, name)
 
     def write(self, raw: str, text: str) -> None:
         """Add text to the segment; `raw` is how the source writes it."""
         self.raw += raw
         text = SPACE.sub(" ", text)
-        is_spaced = self.text.endswith(" ") or not self.text
-        if text.startswith(" ") and is_spaced:
+        # White space is shown as one space, even if there are tags in between.
+        if text.startswith(" ") and (not self.text or self.text.endswith(" ")):
             text = text[1:]
-            siblings = self.innermost.children
+            last = self.last_child
             # An element without text, such as an image, has the space on both sides.
-            if siblings and siblings[-1].start == len(self.text):
-                siblings[-1].closing += " "
+            if last and last.start == len(self.text):
+                last.closing += " "
         self.text += text
 
     def copy(self, raw: str, text: str = "") -> None:
@@ -153,20 +159,18 @@ class Parser:
         start = len(self.text)
         self.write(raw, text)
         end = len(self.text)
-        siblings = self.innermost.children
-        if siblings and siblings[-1].verbatim is not None and siblings[-1].end == start:
+        last = self.last_child
+        if last and last.verbatim is not None and last.end == start:
             # One element for both: a target word belongs to one element only.
-            siblings[-1].closing += raw
-            siblings[-1].end = end
-        elif text:
-            siblings.append(Element("", "", start, end, verbatim=raw))
-        else:
-            siblings.append(Element("", raw, start, end))
+            last.closing += raw
+            last.end = end
+            return
+        element = Element("", "", start, end, verbatim=raw) if text else Element("", raw, start, end)
+        self.innermost.children.append(element)
 
-    def keep(self, construct: Construct) -> None:
+    def keep(self, raw: str, kind: Kind, name: str = "") -> None:
         """Copy a construct inside of an element whose content is copied."""
-        raw, kind, name = construct
-        if name == self.kept[0]:
+        if name == self.kept[0]:  # elements of one name may be inside of each other
             if kind is Kind.END:
                 self.kept.pop()
             elif kind is not Kind.EMPTY:
@@ -183,9 +187,8 @@ class Parser:
         if kind is Kind.TEXT:
             self.text += SPACE.sub(" ", unescape(raw))
 
-    def mark(self, construct: Construct) -> None:
+    def mark(self, raw: str, kind: Kind, name: str) -> None:
         """Read a tag or comment inside of a segment."""
-        raw, kind, name = construct
         if kind is Kind.END:
             self.close(name, raw)
             return
@@ -259,7 +262,7 @@ class Parser:
             else:
                 inner.append(child)
         self.root.children = inner
-        self.parts += [before, Segment(text, self.root), tags_at_end + after]
+        self.parts += [before, Segment(text, self.root, self.finish_segment), tags_at_end + after]
 
 
 def is_half_tag(element: Element) -> bool:
@@ -277,11 +280,11 @@ def move(element: Element, shift: int, length: int) -> None:
         move(child, shift, length)
 
 
-def parse_constructs(items: Iterable[Construct]) -> list[Part]:
-    """Return the parts of a fragment with these constructs, which cover it without gaps."""
-    parser = Parser()
+def parse_constructs(items: Iterable[Construct], finish: Callable[[str], str] = str) -> list[Part]:
+    """Return the parts of a fragment with these constructs, which cover it without gaps; see `Parser`."""
+    parser = Parser(finish)
     for construct in items:
-        parser.read(construct)
+        parser.read(*construct)
     parser.finish()
     return [part for part in parser.parts if part]
 

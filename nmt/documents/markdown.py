@@ -6,8 +6,8 @@ from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
-from nmt.documents.html import Construct, Kind, Parser, constructs
-from nmt.documents.markup import Format, Part, Segment, has_segment
+from nmt.documents.html import Kind, Parser, constructs
+from nmt.documents.markup import Format, Part, has_segment
 from nmt.errors import InputError
 from nmt.text.spans import Span
 
@@ -63,7 +63,7 @@ def parse_markdown(text: str) -> list[Part]:
     n_front = FRONT_MATTER.match(text).end()  # type: ignore[union-attr]
     line_ends = [match.end() for match in LINE_END.finditer(text, n_front)]
     line_starts = [n_front, *line_ends, len(text)]
-    parts = list[Part]()
+    parts: list[Part] = []
     cursor = 0  # what is before has its parts
     searched = n_front  # the next cell of a table begins here or later
     for parent, block in pairwise(markdown_it().parse(text[n_front:])):
@@ -79,13 +79,10 @@ def parse_markdown(text: str) -> list[Part]:
         if span is None:  # the parser changed the text, such as tabs or NUL: copy the block
             continue
         start, searched = span
-        block_parts = parts_of_block(block.children, block.content)
+        block_parts = parts_of_block(block.children, block.content, finish)
         if has_segment(block_parts):
             parts += [text[cursor:start], *block_parts]
             cursor = searched
-        for part in block_parts:
-            if isinstance(part, Segment):
-                part.finish = finish
     return [*parts, text[cursor:]]
 
 
@@ -105,9 +102,9 @@ def block_span(text: str, content: str, line_starts: Sequence[int], first: int) 
     return (start, last_start + len(lines[-1])) if start >= 0 and last_start >= 0 else None
 
 
-def parts_of_block(tokens: Sequence[Any], content: str) -> list[Part]:
+def parts_of_block(tokens: Sequence[Any], content: str, finish: Callable[[str], str]) -> list[Part]:
     """Return the parts of a block. Templates and formulas are text; footnote marks, checkboxes, images are not."""
-    parser = Parser()
+    parser = Parser(finish)
     n_read = 0  # tokens before this index are read
     html_end = 0  # where the last HTML tag ends
     for i, token in enumerate(tokens):
@@ -116,7 +113,7 @@ def parts_of_block(tokens: Sequence[Any], content: str) -> list[Part]:
             if parser.kept:
                 keep_raw(parser, content[html_end:start])
             for construct in constructs(token.content):
-                parser.read(construct)
+                parser.read(*construct)
             html_end = end
         elif parser.kept or i < n_read:
             continue
@@ -149,14 +146,14 @@ def read_token(parser: Parser, token: Any, content: str) -> None:
     elif name == "image":
         parser.copy(raw)
     elif token.nesting > 0:
-        parser.read(Construct("[" if name == "link" else token.markup, Kind.START, f"{name} "))
+        parser.read("[" if name == "link" else token.markup, Kind.START, f"{name} ")
     elif token.nesting < 0:
-        parser.read(Construct(raw if name == "link" else token.markup, Kind.END, f"{name} "))
+        parser.read(raw if name == "link" else token.markup, Kind.END, f"{name} ")
 
 
 def keep_raw(parser: Parser, raw: str) -> None:
     """Let a parser copy what is written inside of an element whose content is copied."""
-    parser.keep(Construct(raw.replace("\n", " "), Kind.TEXT))
+    parser.keep(raw.replace("\n", " "), Kind.TEXT)
 
 
 def read_text(parser: Parser, text: str, content: str) -> None:

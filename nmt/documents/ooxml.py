@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from html import unescape
 
-from nmt.documents.html import Construct, Kind, Parser, escape_html
+from nmt.documents.html import Kind, Parser, escape_html
 from nmt.documents.markup import Format, Part, Segment, between_segments, has_segment
 from nmt.documents.xml import Node, read_xml
 
@@ -77,7 +77,7 @@ def parse_ooxml(text: str, *, of_boxes: bool) -> list[Part]:
 
     def visit(node: Node, is_inside: bool) -> None:
         is_paragraph = node.name in ("w:p", "a:p")
-        content = list[Part]()
+        content: list[Part] = []
         if is_paragraph:
             between_segments.get()()  # also for a paragraph that is not read now
             base = main_style(node.children) if is_inside == of_boxes else None
@@ -132,20 +132,20 @@ class Paragraph(Parser):
         if new.look == style.look:
             return style
         if style is not base:
-            self.read(Construct(style.end + base.start, Kind.END, "run"))
+            self.read(style.end + base.start, Kind.END, "run")
         if new.look == base.look:
             return base
         self.empty.add(new.start + new.end)
-        self.read(Construct(base.end + new.start, Kind.START, "run"))
+        self.read(base.end + new.start, Kind.START, "run")
         return new
 
     def add_other(self, node: Node, raw: str, base: RunStyle) -> None:
         """Add a node that is not text; `raw` is what is written for it."""
         inner = main_style(node.children) if node.name in CONTAINERS else None
         if inner:
-            self.read(Construct(base.end + node.opening + inner.start, Kind.START, node.name))
+            self.read(base.end + node.opening + inner.start, Kind.START, node.name)
             self.add(node.children, inner)
-            self.read(Construct(inner.end + node.closing + base.start, Kind.END, node.name))
+            self.read(inner.end + node.closing + base.start, Kind.END, node.name)
         elif node.name in BREAKS and self.innermost is self.root:
             self.finish()
             self.parts.append(raw)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from nmt.documents.html import Construct, Kind, constructs, escape_html, parse_constructs
-from nmt.documents.markup import Format, Part, Segment, has_segment
+from nmt.documents.markup import Format, Part, has_segment
 from nmt.text.words import UNSPACED_CHARACTER, UNSPACED_SCRIPTS
 
 TIME = r"(?:\d+:)?\d+:\d\d[,.]\d+"
@@ -33,7 +33,8 @@ def parse_subtitles(text: str) -> list[Part]:
         is_time = "-->" in line or BEGINS_WITH_TIME.match(line)
         if is_time and not TIMES.fullmatch(line.rstrip("\r")):
             raise ValueError(f"line {number} has no times: {line.strip():.60}")
-    parts, cursor = list[Part](), 0
+    parts: list[Part] = []
+    cursor = 0  # what is before has its parts
     for cue in CUE.finditer(text):
         parts += [text[cursor : cue.start("text")], *parts_of_cue(cue["text"])]
         cursor = cue.end()
@@ -44,7 +45,7 @@ def parse_subtitles(text: str) -> list[Part]:
 
 def parts_of_cue(text: str) -> list[Part]:
     """Return the parts of a cue, which has a segment for each speaker."""
-    parts = list[Part]()
+    parts: list[Part] = []
     line_end = "\r\n" if "\r\n" in text else "\n"
     content = text.rstrip("\r\n")
     for lines in SPEAKER.split(content.replace(line_end, "\n")):
@@ -52,16 +53,13 @@ def parts_of_cue(text: str) -> list[Part]:
             parts.append(line_end)
         start = POSITION_AND_DASH.match(lines)[0]  # type: ignore[index]
         joined = UNSPACED_BREAK.sub("", lines[len(start) :]).replace("\n", " ")
-        speaker_parts = parse_constructs(constructs_with_marks(joined))
-        if not has_segment(speaker_parts):
-            parts.append(lines.replace("\n", line_end))
-            continue
         widths = [len(TAG.sub("", line)) for line in lines.split("\n")]
         finish = partial(broken, n_lines=len(widths), width=max(MAX_LINE, *widths), line_end=line_end)
-        for part in speaker_parts:
-            if isinstance(part, Segment):
-                part.finish = finish
-        parts += [start, *speaker_parts]
+        speaker_parts = parse_constructs(constructs_with_marks(joined), finish)
+        if has_segment(speaker_parts):
+            parts += [start, *speaker_parts]
+        else:
+            parts.append(lines.replace("\n", line_end))
     return [*parts, text[len(content) :]]
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nmt.documents.html import BLOCK, VOID, Construct, Kind, Parser, constructs
+from nmt.documents.html import BLOCK, VOID, Kind, Parser, constructs
 from nmt.documents.markup import Format, Part, Segment, has_segment
 from nmt.errors import InputError
 
@@ -38,17 +38,10 @@ def parts_of_string(text: str, encode: Callable[[str], str]) -> list[Part]:
     Entities such as `&amp;` are text, and so is a tag without its partner whose name HTML does not know: `<a@b.de>`.
     """
     text.encode()  # half a surrogate pair is an error
-    parser = Parser()
+    parser = Parser(encode)
     read_string(parser, text)
     parser.finish()
-    parts = list[Part]()
-    for part in parser.parts:
-        if isinstance(part, Segment):
-            part.finish = encode
-            parts.append(part)
-        elif part:
-            parts.append(encode(part))
-    return parts
+    return [part if isinstance(part, Segment) else encode(part) for part in parser.parts]
 
 
 def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -> None:
@@ -63,12 +56,11 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
     for i, line in enumerate(re.split(r"(\r?\n)", text)):
         if i > 0 and not parser.kept:
             parser.finish()
-        for construct in constructs(line):
-            raw, kind, name = construct
+        for raw, kind, name in constructs(line):
             partner = f"<{name}" if kind is Kind.END else f"</{name}"
             is_no_tag = name and name not in HTML_NAMES and partner not in tags
             if parser.kept or not (kind is Kind.TEXT or is_no_tag):
-                parser.read(Construct(escape(raw), kind, name))
+                parser.read(escape(raw), kind, name)
             else:
                 parser.write(escape(raw), raw)
 
@@ -79,9 +71,10 @@ def parse_csv(text: str, column: str, title: object = "") -> list[Part]:
     `column` is its name in the first row, or its number from 1 if that row has no names. Raises InputError if there is
     none, and ValueError if the file is damaged.
     """
-    parts = list[Part]()
+    parts: list[Part] = []
     cursor = 0  # what is before has its parts
-    names, index = list[str](), 0  # of the columns, and of `column`
+    names: list[str] = []  # of the columns
+    index = 0  # of `column`
     for row in csv_rows(text):
         if not names:
             names = [match["value"].strip('"') for match in row]
@@ -120,7 +113,7 @@ def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
     """Yield the fields of each row that is not empty. The delimiter is the commonest one of the first line."""
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
     field = re.compile(rf'(?P<value>"[^"]*(?:""[^"]*)*"|(?!")[^{delimiter}\r\n]*)(?P<end>{delimiter}|\r?\n|\Z)')
-    row = list[re.Match[str]]()
+    row: list[re.Match[str]] = []
     position = 1 if text.startswith("\ufeff") else 0
     while position < len(text) or row:
         match = field.match(text, position)
@@ -138,7 +131,8 @@ def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
 def parse_json_strings(text: str) -> list[Part]:
     """Return the parts of a JSON file: segments are the strings that are no keys. Raises ValueError if it is none."""
     json.loads(text.removeprefix("\ufeff"))
-    parts, cursor = list[Part](), 0
+    parts: list[Part] = []
+    cursor = 0  # what is before has its parts
     for match in JSON_STRING.finditer(text):
         if JSON_KEY_END.match(text, match.end()):
             continue
@@ -178,7 +172,8 @@ def parse_po(text: str) -> list[Part]:
 
     Plural forms come from `msgid_plural`, the first of several from `msgid`. Raises ValueError for what is no PO file.
     """
-    parts, cursor = list[Part](), 0
+    parts: list[Part] = []
+    cursor = 0  # what is before has its parts
     for message in po_messages(text):
         texts = {value["name"]: po_text(value["value"]) for value in message.values}
         if not texts["msgid"]:  # the header of the file

@@ -6,7 +6,7 @@ translate-toolkit would write the whole file anew, and lose what it does not kno
 import re
 from html import unescape
 
-from nmt.documents.html import Construct, Kind, Parser, escape_html
+from nmt.documents.html import Kind, Parser, escape_html
 from nmt.documents.markup import Format, Part
 from nmt.documents.tables import read_string
 from nmt.documents.xml import Node, read_xml
@@ -31,7 +31,7 @@ def parse_xliff(text: str) -> list[Part]:
     document = read_xml(text)
     if not any(local_name(node) == "xliff" and VERSION.search(node.opening) for node in document.children):
         raise ValueError("it is no XLIFF of version 1 or 2")
-    parts = list[Part]()
+    parts: list[Part] = []
 
     def visit(node: Node) -> None:
         if node.name and NOT_TRANSLATED.search(node.opening):
@@ -85,13 +85,13 @@ def read_inline(parser: Parser, nodes: list[Node]) -> None:
             read_string(parser, unescape(raw), escape_html)
         elif name in AROUND and node.closing:
             kind = Kind.VERBATIM if NOT_TRANSLATED.search(raw) else Kind.START
-            parser.read(Construct(raw, kind, f"{name} "))
+            parser.read(raw, kind, f"{name} ")
             read_inline(parser, node.children)
-            parser.read(Construct(node.closing, Kind.END, f"{name} "))
+            parser.read(node.closing, Kind.END, f"{name} ")
         elif name in PAIRED or parser.kept:
             # Of the attributes that name the pair, startRef goes before rid, and rid before id.
             _, key = max(KEY.findall(raw), default=("", ""))
-            parser.read(Construct(node.raw, PAIRED.get(name, Kind.EMPTY), f"code {key}"))
+            parser.read(node.raw, PAIRED.get(name, Kind.EMPTY), f"code {key}")
         else:
             parser.copy(node.raw)
 
