@@ -251,8 +251,10 @@ def choose_marks(
             return 0  # without a symbol, it would be taken for one
         return 2 if is_known_number(item) else 1
 
-    words = [item for item in kept if re.search(r"\w", item.original) or not set(item.original) <= set(unknown)]
-    with_symbol = sorted(words, key=urgency)[: len(symbols)]
+    # Unknown signs outside of words are removed.
+    unknown = set(unknown)
+    others = [item for item in kept if re.search(r"\w", item.original) or not unknown.issuperset(item.original)]
+    with_symbol = sorted(others, key=urgency)[: len(symbols)]
     with_symbol.sort(key=lambda item: item.source_span)
     for item, symbol in zip(with_symbol, symbols, strict=False):
         item.mark = symbol
