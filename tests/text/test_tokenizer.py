@@ -3,7 +3,7 @@
 import io
 import re
 import unicodedata
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ LINES = [
 ] * 2
 
 
-def trained(lines: list[str] = LINES, *, nfkc: bool = False, **settings: object) -> Tokenizer:
+def trained(lines: list[str] = LINES, *, nfkc: bool = False, **settings: Any) -> Tokenizer:
     changed = TokenizerSettings.model_validate({"vocab_size": 320, **settings})
     return Tokenizer(train_tokenizer(lines, changed).model, nfkc=nfkc)
 
@@ -50,8 +50,8 @@ def unigram(tokenizers: dict[str, Tokenizer]) -> Tokenizer:
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize(("byte_fallback", "vocab_size"), [(True, 320), (False, 60)])
 def test_a_symbol_is_one_piece(kind: str, byte_fallback: bool, vocab_size: int) -> None:
-    options = {"type": kind, "byte_fallback": byte_fallback, "vocab_size": vocab_size}
-    tokenizer = trained(["<BT> a,b", *LINES], symbols="<BT>  a,b", **options)
+    settings: dict[str, Any] = {"symbols": "<BT>  a,b", "byte_fallback": byte_fallback, "vocab_size": vocab_size}
+    tokenizer = trained(["<BT> a,b", *LINES], type=kind, **settings)
     tokens = tokenizer.encode("<BT> the cat sat a,b")
     pieces = [piece.lstrip(SPACE) for piece in tokenizer.pieces(tokens)]
     assert pieces.count("<BT>") == pieces.count("a,b") == 1
