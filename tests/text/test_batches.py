@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -53,13 +52,6 @@ def test_a_batch_knows_its_size() -> None:
     assert batch.n_positions == 2 * 3 + 2 * 4
 
 
-def test_a_batch_keeps_its_type_and_lines_on_a_device() -> None:
-    moved = collate([[5]], [[8]], lines=[7]).to(torch.device("meta"))
-    assert moved.lines == [7]
-    assert moved.src.dtype == moved.tgt_in.dtype == moved.tgt_out.dtype == torch.int64
-    assert moved.src.device.type == "meta"
-
-
 def whole(pairs: IdPairs) -> Batch:
     """One batch of all pairs."""
     return collate([source for source, _ in pairs], [target for _, target in pairs], range(len(pairs)))
@@ -95,25 +87,6 @@ def rows(parts: Sequence[Batch]) -> dict[int, tuple[list[int], ...]]:
 
 
 @hypothesis_settings(max_examples=100)
-@given(PAIRS_OF_IDS, st.integers(1, 4))
-def test_the_largest_part_of_a_batch_is_as_small_as_possible(pairs: IdPairs, n: int) -> None:
-    parts = whole(pairs).split(n)
-    assert rows(parts) == rows([whole(pairs)])
-    possible = [max(map(n_padded, groups)) for groups in groupings(pairs) if len(groups) <= n]
-    assert max(part.n_positions for part in parts if part.lines) == min(possible)
-
-
-@hypothesis_settings(max_examples=50)
-@given(PAIRS_OF_IDS, st.integers(1, 9))
-def test_a_batch_of_few_pairs_is_split_with_dummies_without_a_loss(pairs: IdPairs, n: int) -> None:
-    parts = whole(pairs).split(n)
-    assert len(parts) == n
-    dummies = [part for part in parts if not part.lines]
-    assert all(len(dummy.src) == 1 for dummy in dummies)
-    assert all(dummy.n_target_tokens == 0 for dummy in dummies)
-
-
-@hypothesis_settings(max_examples=100)
 @given(PAIRS_OF_IDS, st.integers(1, 100))
 def test_a_batch_is_cut_into_as_few_parts_as_the_limit_allows(pairs: IdPairs, limit: int) -> None:
     def fits(group: IdPairs) -> bool:
@@ -123,6 +96,20 @@ def test_a_batch_is_cut_into_as_few_parts_as_the_limit_allows(pairs: IdPairs, li
     assert rows(parts) == rows([whole(pairs)])
     assert all(part.n_positions <= limit or len(part.src) == 1 for part in parts)
     assert len(parts) == min(len(groups) for groups in groupings(pairs) if all(map(fits, groups)))
+
+
+@hypothesis_settings(max_examples=100)
+@given(PAIRS_OF_IDS, st.integers(1, 8))
+def test_the_largest_part_of_a_batch_is_as_small_as_possible(pairs: IdPairs, n: int) -> None:
+    """If fewer parts suffice, the others are a pair without a loss."""
+    batch = whole(pairs)
+    parts = batch.split(n)
+    assert rows(parts) == rows([batch])
+    assert len(parts) == n
+    fewest = next(limit for limit in range(batch.n_positions + 1) if len(batch.cut(limit)) <= n)
+    assert max(part.n_positions for part in parts if part.lines) == max(part.n_positions for part in batch.cut(fewest))
+    for part in parts:
+        assert part.lines or (len(part.src), part.n_target_tokens) == (1, 0)
 
 
 # --- which pairs are a batch ------------------------------------------------------------------------------

@@ -99,12 +99,6 @@ def test_a_bom_is_dropped_in_each_of_several_files_compressed_or_not(tmp_path: P
     assert list(iter_lines(paths)) == ["a", "", "no end"] * 3
 
 
-def test_each_file_has_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    paths = [write(tmp_path / name, b"\xfc\n") for name in ("a", "b")]
-    assert list(iter_lines(paths)) == ["\ufffd"] * 2
-    assert [message.partition(" is ")[0] for message in caplog.messages] == [str(path) for path in paths]
-
-
 COMPRESSED = gzip.compress(b"some text that is long enough to be cut and flipped\n" * 9)
 CUT = COMPRESSED[:-12]
 FLIPPED = COMPRESSED[:-8] + bytes(4) + COMPRESSED[-4:]

@@ -52,19 +52,21 @@ def test_an_invalid_regular_expression_is_an_error() -> None:
         patterns_of(["("])
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Hallo| Welt.", "Hallo {x} Welt."),
-        ("Hallo |Welt.", "Hallo {x} Welt."),
-        ("Hallo|.", "Hallo {x}."),
-        ("你|好。", "你{x}好。"),
-        ("(|Welt)", "({x} Welt)"),
-        ("|", "{x}"),
-    ],
-)
-def test_spaces_around_an_inserted_span(text: str, expected: str) -> None:
-    assert inserted(text.replace("|", ""), text.index("|"), "{x}") == expected
+# A text with a bar, and what is written if {x} is inserted there.
+INSERTED = {
+    "Hallo| Welt.": "Hallo {x} Welt.",
+    "Hallo |Welt.": "Hallo {x} Welt.",
+    "Hallo|.": "Hallo {x}.",
+    "你|好。": "你{x}好。",
+    "(|Welt)": "({x} Welt)",
+    "|": "{x}",
+}
+
+
+@pytest.mark.parametrize("text", INSERTED)
+def test_spaces_around_an_inserted_span(text: str) -> None:
+    position = text.index("|")
+    assert inserted(text.replace("|", ""), position, "{x}") == INSERTED[text]
 
 
 # --- symbols in training pairs ----------------------------------------------------------------------------
