@@ -7,7 +7,7 @@ segments. The content of scripts, styles and the like is not translated; inside 
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from enum import Enum, auto
+from enum import Enum
 from html import escape, unescape
 from typing import NamedTuple
 
@@ -42,13 +42,14 @@ SPACE = re.compile(f"[{SPACES}]+")
 class Kind(Enum):
     """The kind of a construct; the first four are tags."""
 
-    START = auto()
-    END = auto()
-    EMPTY = auto()  # an element without content
-    VERBATIM = auto()  # the start of an element whose content is copied
-    COMMENT = auto()
-    DECLARATION = auto()
-    TEXT = auto()
+    START = "start"
+    END = "end"
+    EMPTY = "empty"  # an element without content
+    VERBATIM = "verbatim"  # the start of an element whose content is copied
+    # These are named as the groups of `CONSTRUCT`.
+    COMMENT = "comment"
+    DECLARATION = "declaration"
+    TEXT = "text"
 
 
 class Construct(NamedTuple):
@@ -62,7 +63,8 @@ class Construct(NamedTuple):
 def constructs(text: str) -> Iterator[Construct]:
     """Yield the constructs of a text, which cover it without gaps."""
     cursor = 0
-    last_end = max(text.rfind(">"), text.rfind("<!--"))  # no tag or comment begins after it
+    # No tag or comment begins after this position. Without this check, a text of many "<" would take quadratic time.
+    last_end = max(text.rfind(">"), text.rfind("<!--"))
     while cursor <= last_end:
         match = CONSTRUCT.match(text, cursor)
         assert match  # any character is text, at least
@@ -85,7 +87,7 @@ def classified(match: re.Match[str]) -> Construct:
     """Return the construct of a match of `CONSTRUCT`."""
     raw = match[0]
     if match.lastgroup != "tag":
-        return Construct(raw, Kind[str(match.lastgroup).upper()])
+        return Construct(raw, Kind(match.lastgroup))
     name = TAG_NAME.match(raw)[1].lower()  # type: ignore[index]
     if raw.startswith("</"):
         kind = Kind.END
@@ -128,10 +130,10 @@ class Parser:
 
     def read(self, raw: str, kind: Kind, name: str = "") -> None:
         """Read the next construct."""
-        if self.kept:
+        if self.kept:  # inside of an element that is copied whole
             self.keep(raw, kind, name)
         elif name in COPIED or name in BLOCK or kind is Kind.DECLARATION:
-            self.finish()
+            self.finish()  # blocks separate segments
             self.parts.append(raw)
             if kind is Kind.VERBATIM or (kind is Kind.START and name in COPIED):
                 self.kept = [name]
@@ -180,7 +182,7 @@ class Parser:
             self.parts.append(raw)
             return
         self.raw += raw
-        if not self.kept:
+        if not self.kept:  # this is the closing tag of the element
             self.close(name, raw)
             return
         element.verbatim += raw
@@ -192,6 +194,7 @@ class Parser:
         if kind is Kind.END:
             self.close(name, raw)
             return
+        # Comments and empty elements have no content; the others get their end when they are closed.
         position = len(self.text)
         element = Element(raw, "", position, position)
         self.innermost.children.append(element)
@@ -214,7 +217,7 @@ class Parser:
             self.depth += 1
             parent.children = [Element("", raw, parent.start, end, parent.children)]
             return
-        while self.innermost.name != name:
+        while self.innermost.name != name:  # a closing tag is missing
             self.open.pop().end = end
         element = self.open.pop()
         element.end = end

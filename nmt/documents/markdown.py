@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from nmt.documents.html import Kind, Parser, constructs
-from nmt.documents.markup import Format, Part, has_segment
+from nmt.documents.markup import Format, Part, Replacement, has_segment, parts_of_text
 from nmt.errors import InputError
 from nmt.text.spans import Span
 
@@ -46,13 +46,15 @@ def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
         start, n_tokens = state.pos, len(state.tokens)
         if not rule(state, silent):
             return False
-        if silent or len(state.tokens) == n_tokens:
+        if silent or len(state.tokens) == n_tokens:  # the rule has added nothing
             return True
+        # Tokens inside of a link have their span from the rules that were called for them.
         for token in state.tokens[n_tokens:]:
             token.map = token.map or [start, state.pos]
         last = state.tokens[-1]
         if last.type == "link_close" and last.markup != "autolink":
-            last.map = [state.md.helpers.parseLinkLabel(state, start), state.pos]
+            label_end = state.md.helpers.parseLinkLabel(state, start)
+            last.map = [label_end, state.pos]
         return True
 
     return run
@@ -61,10 +63,10 @@ def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
 def parse_markdown(text: str) -> list[Part]:
     """Return the parts of a text, which cover it without gaps."""
     n_front = FRONT_MATTER.match(text).end()  # type: ignore[union-attr]
+    # The blocks of the parser have line numbers from the end of the front matter.
     line_ends = [match.end() for match in LINE_END.finditer(text, n_front)]
     line_starts = [n_front, *line_ends, len(text)]
-    parts: list[Part] = []
-    cursor = 0  # what is before has its parts
+    replacements: list[Replacement] = []
     searched = n_front  # the next cell of a table begins here or later
     for parent, block in pairwise(markdown_it().parse(text[n_front:])):
         if block.type != "inline" or not block.content:
@@ -78,12 +80,11 @@ def parse_markdown(text: str) -> list[Part]:
             finish = str if parent.type == "heading_open" else AS_PARAGRAPH
         if span is None:  # the parser changed the text, such as tabs or NUL: copy the block
             continue
-        start, searched = span
+        _, searched = span
         block_parts = parts_of_block(block.children, block.content, finish)
         if has_segment(block_parts):
-            parts += [text[cursor:start], *block_parts]
-            cursor = searched
-    return [*parts, text[cursor:]]
+            replacements.append((span, block_parts))
+    return parts_of_text(text, replacements)
 
 
 def cell_span(text: str, content: str, start: int, stop: int) -> Span | None:
@@ -110,14 +111,14 @@ def parts_of_block(tokens: Sequence[Any], content: str, finish: Callable[[str], 
     for i, token in enumerate(tokens):
         start, end = token.map or (0, 0)
         if token.type == "html_inline":
-            if parser.kept:
+            if parser.kept:  # what is before the tag has not been read
                 keep_raw(parser, content[html_end:start])
             for construct in constructs(token.content):
                 parser.read(*construct)
             html_end = end
         elif parser.kept or i < n_read:
             continue
-        elif token.type == "hardbreak":
+        elif token.type == "hardbreak":  # it separates two texts, and is copied with the spaces before it
             parser.finish()
             line = content[:start].rstrip(" ")
             parser.parts.append(content[len(line) : end])

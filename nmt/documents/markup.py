@@ -1,6 +1,6 @@
 """What the readers of all formats make of a text: parts that are copied, and segments of plain text with elements."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -42,6 +42,7 @@ class Segment:
 
 
 Part = str | Segment  # a str is copied
+Replacement = tuple[Span, Sequence[Part]]  # a span of a text, and the parts in its place
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,16 @@ def sentences_of(parts: Sequence[Part]) -> list[str]:
         if isinstance(part, Segment):
             sentences += [part.text[start:end] for start, end in part.sentences]
     return sentences
+
+
+def parts_of_text(text: str, replacements: Iterable[Replacement]) -> list[Part]:
+    """Return the parts of a text that is copied but for some spans, which are in order."""
+    parts: list[Part] = []
+    copied = 0  # the end of what is copied or replaced
+    for (start, end), new_parts in replacements:
+        parts += [text[copied:start], *new_parts]
+        copied = end
+    return [*parts, text[copied:]]
 
 
 def has_segment(parts: Sequence[Part]) -> bool:

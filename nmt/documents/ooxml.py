@@ -7,7 +7,7 @@ opening tag ends the run of that base and begins its own. So does what is no tex
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from html import unescape
 
@@ -15,6 +15,8 @@ from nmt.documents.html import Kind, Parser, escape_html
 from nmt.documents.markup import Format, Part, Segment, between_segments, has_segment
 from nmt.documents.xml import Node, read_xml
 
+RUNS = ("w:r", "a:r")
+TEXTS = ("w:t", "a:t")
 CONTAINERS = ("w:hyperlink", "w:ins", "w:moveTo", "w:smartTag")
 FIELDS = ("w:fldSimple", "a:fld", "field")
 DROPPED = ("w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen")  # Word sets them anew
@@ -32,14 +34,14 @@ INVISIBLE = re.compile(
 class RunStyle:
     """The formatting of a run, as the tags before and after its text."""
 
-    start: str
-    end: str
-    look: str  # equal for formats that look the same
+    start: str = field(compare=False)
+    end: str = field(compare=False)
+    look: str  # without what nobody sees: styles are equal if they look the same
 
 
 def style_of(run: Node) -> RunStyle:
     """Return the formatting of a run."""
-    prefix = run.name[:2]
+    prefix = run.name[:2]  # w: or a:
     raw = "".join(child.raw for child in run.children if child.name == f"{prefix}rPr")
     look = INVISIBLE.sub("", raw)
     if EMPTY_FORMAT.fullmatch(look):
@@ -50,18 +52,16 @@ def style_of(run: Node) -> RunStyle:
 
 def main_style(nodes: Sequence[Node]) -> RunStyle | None:
     """Return the most frequent style of runs by characters, else of those in a hyperlink; None if there is no text."""
-    n_characters, styles = Counter[str](), dict[str, RunStyle]()  # by look
+    n_characters = Counter[RunStyle]()  # equal styles count for the first of them
     for node in nodes:
-        if node.name in ("w:r", "a:r"):
+        if node.name in RUNS:
             raw_text = "".join(child.raw for child in node.children if child.name[2:] == "t")
-            n = len(text_of_runs(raw_text))
-            if n:
-                style = style_of(node)
-                styles.setdefault(style.look, style)
-                n_characters[style.look] += n
-    if styles:
-        look, _ = n_characters.most_common(1)[0]
-        return styles[look]
+            text = text_of_runs(raw_text)
+            if text:
+                n_characters[style_of(node)] += len(text)
+    if n_characters:
+        return max(n_characters, key=n_characters.__getitem__)
+    # There is no text but in hyperlinks and the like.
     inner = (main_style(node.children) for node in nodes if node.name in CONTAINERS)
     return next(filter(None, inner), None)
 
@@ -110,14 +110,14 @@ class Paragraph(Parser):
         self.empty.add(base.start + base.end)
         style = base  # in which text is written now
         for node in fields_joined(nodes):
-            if node.name not in ("w:r", "a:r"):
+            if node.name not in RUNS:
                 style = self.switch(style, base, base)
                 self.add_other(node, node.raw, base)
                 continue
             run_style = style_of(node)
             run_start = run_style.start.rpartition("<")[0]  # without the tag of the text
             for child in node.children:
-                if child.name in ("w:t", "a:t"):
+                if child.name in TEXTS:
                     raw = CDATA_OR_TAG.sub(as_escaped, "".join(part.raw for part in child.children))
                     if raw.strip():  # white space looks the same in any style
                         style = self.switch(style, run_style, base)
@@ -129,11 +129,11 @@ class Paragraph(Parser):
 
     def switch(self, style: RunStyle, new: RunStyle, base: RunStyle) -> RunStyle:
         """End the element of a run in `style`, begin that of a run in `new`, and return the style of the text now."""
-        if new.look == style.look:
+        if new == style:
             return style
-        if style is not base:
+        if style is not base:  # the element of the style ends
             self.read(style.end + base.start, Kind.END, "run")
-        if new.look == base.look:
+        if new == base:
             return base
         self.empty.add(new.start + new.end)
         self.read(base.end + new.start, Kind.START, "run")
@@ -142,15 +142,15 @@ class Paragraph(Parser):
     def add_other(self, node: Node, raw: str, base: RunStyle) -> None:
         """Add a node that is not text; `raw` is what is written for it."""
         inner = main_style(node.children) if node.name in CONTAINERS else None
-        if inner:
+        if inner:  # an element of its own, such as a link
             self.read(base.end + node.opening + inner.start, Kind.START, node.name)
             self.add(node.children, inner)
             self.read(inner.end + node.closing + base.start, Kind.END, node.name)
-        elif node.name in BREAKS and self.innermost is self.root:
+        elif node.name in BREAKS and self.innermost is self.root:  # it separates two texts
             self.finish()
             self.parts.append(raw)
         elif raw and node.name not in DROPPED:
-            if node.name in BREAKS:
+            if node.name in BREAKS:  # inside of a link
                 self.write("", " ")
             self.copy(base.end + raw + base.start, text_of_runs(raw) if node.name in FIELDS else "")
 
@@ -158,6 +158,7 @@ class Paragraph(Parser):
         """End the segment, and write what is copied around it as runs."""
         n_parts = len(self.parts)
         super().finish()
+        # What has been added: the segment between two parts that are copied, or one part.
         before, *rest = self.parts[n_parts:]
         if not rest:
             self.parts[n_parts:] = [self.written(str(before), "", "")]
@@ -191,7 +192,8 @@ def fields_joined(nodes: Sequence[Node]) -> list[Node]:
             joined.append(Node("field", children=field_nodes) if marks else node)
             field_nodes = []
             depth = 0
-    if field_nodes:  # the field ends in another paragraph: its first node stands alone
+    # A field that ends in another paragraph: its first node stands alone.
+    if field_nodes:
         joined += [field_nodes[0], *fields_joined(field_nodes[1:])]
     return joined
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from nmt.documents.html import Construct, Kind, constructs, escape_html, parse_constructs
-from nmt.documents.markup import Format, Part, has_segment
+from nmt.documents.markup import Format, Part, has_segment, parts_of_text
 from nmt.text.words import UNSPACED_CHARACTER, UNSPACED_SCRIPTS
 
 TIME = r"(?:\d+:)?\d+:\d\d[,.]\d+"
@@ -33,14 +33,10 @@ def parse_subtitles(text: str) -> list[Part]:
         is_time = "-->" in line or BEGINS_WITH_TIME.match(line)
         if is_time and not TIMES.fullmatch(line.rstrip("\r")):
             raise ValueError(f"line {number} has no times: {line.strip():.60}")
-    parts: list[Part] = []
-    cursor = 0  # what is before has its parts
-    for cue in CUE.finditer(text):
-        parts += [text[cursor : cue.start("text")], *parts_of_cue(cue["text"])]
-        cursor = cue.end()
-    if not parts and text.strip():
+    replacements = [(cue.span("text"), parts_of_cue(cue["text"])) for cue in CUE.finditer(text)]
+    if not replacements and text.strip():
         raise ValueError("no line has times such as 00:00:01,000 --> 00:00:02,000, with text after it")
-    return [*parts, text[cursor:]]
+    return parts_of_text(text, replacements)
 
 
 def parts_of_cue(text: str) -> list[Part]:
@@ -52,6 +48,7 @@ def parts_of_cue(text: str) -> list[Part]:
         if parts:
             parts.append(line_end)
         start = POSITION_AND_DASH.match(lines)[0]  # type: ignore[index]
+        # Lines are joined with a space, but for scripts without spaces.
         joined = UNSPACED_BREAK.sub("", lines[len(start) :]).replace("\n", " ")
         widths = [len(TAG.sub("", line)) for line in lines.split("\n")]
         finish = partial(broken, n_lines=len(widths), width=max(MAX_LINE, *widths), line_end=line_end)
@@ -77,6 +74,7 @@ def broken(text: str, *, n_lines: int, width: int, line_end: str) -> str:
     words = UNBROKEN.findall(text)
     sizes = [len(TAG.sub("", word)) for word in words]
     n_characters = sum(sizes)
+    # A word goes to the line in which its middle would be if all lines had the same number of characters.
     n_lines = max(n_lines, min(2, math.ceil(n_characters / width)))
     lines = [""] * n_lines
     n_before = 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nmt.documents.html import BLOCK, VOID, Kind, Parser, constructs
-from nmt.documents.markup import Format, Part, Segment, has_segment
+from nmt.documents.markup import Format, Part, Replacement, Segment, has_segment, parts_of_text
 from nmt.errors import InputError
 
 # An address, and a message whose branches are chosen by a number: {n, plural, one {# day} other {# days}}
@@ -52,9 +52,9 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
     if COPIED.fullmatch(text) and not parser.kept:
         parser.copy(escape(text))
         return
-    tags = set(TAG.findall(text.lower()))
+    tags = set(TAG.findall(text.lower()))  # without ">"
     for i, line in enumerate(re.split(r"(\r?\n)", text)):
-        if i > 0 and not parser.kept:
+        if i > 0 and not parser.kept:  # each line is a paragraph, and so are line breaks, which are copied
             parser.finish()
         for raw, kind, name in constructs(line):
             partner = f"<{name}" if kind is Kind.END else f"</{name}"
@@ -71,26 +71,24 @@ def parse_csv(text: str, column: str, title: object = "") -> list[Part]:
     `column` is its name in the first row, or its number from 1 if that row has no names. Raises InputError if there is
     none, and ValueError if the file is damaged.
     """
-    parts: list[Part] = []
-    cursor = 0  # what is before has its parts
+    replacements: list[Replacement] = []
     names: list[str] = []  # of the columns
     index = 0  # of `column`
     for row in csv_rows(text):
         if not names:
             names = [match["value"].strip('"') for match in row]
             index = column_index(names, column, title)
-            if column in names:
+            if column in names:  # else the first row has no names, but is translated
                 continue
         if len(row) != len(names):
             raise ValueError(f"line {line_number(text, row[0].start())} has {len(row)} fields instead of {len(names)}")
         value = row[index]["value"]
-        if value.startswith('"'):
+        if value.startswith('"'):  # inside of quotes, a quote is written twice
             value = value[1:-1].replace('""', '"')
         field_parts = parts_of_string(value, escape_csv)
         if has_segment(field_parts):
-            parts += [text[cursor : row[index].start("value")], '"', *field_parts, '"']
-            cursor = row[index].end("value")
-    return [*parts, text[cursor:]]
+            replacements.append((row[index].span("value"), ['"', *field_parts, '"']))
+    return parts_of_text(text, replacements)
 
 
 def escape_csv(text: str) -> str:
@@ -122,7 +120,7 @@ def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
             raise ValueError(f"line {number} has a quote at a wrong place, or without its partner")
         row.append(match)
         position = match.end()
-        if match["end"] != delimiter:
+        if match["end"] != delimiter:  # the row ends
             if len(row) > 1 or match["value"]:
                 yield row
             row = []
@@ -131,16 +129,15 @@ def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
 def parse_json_strings(text: str) -> list[Part]:
     """Return the parts of a JSON file: segments are the strings that are no keys. Raises ValueError if it is none."""
     json.loads(text.removeprefix("\ufeff"))
-    parts: list[Part] = []
-    cursor = 0  # what is before has its parts
+    replacements: list[Replacement] = []
     for match in JSON_STRING.finditer(text):
-        if JSON_KEY_END.match(text, match.end()):
+        if JSON_KEY_END.match(text, match.end()):  # keys are not translated
             continue
         value_parts = parts_of_string(json.loads(match[0], strict=False), escape_json)
         if has_segment(value_parts):
-            parts += [text[cursor : match.start() + 1], *value_parts]
-            cursor = match.end() - 1
-    return [*parts, text[cursor:]]
+            inside_quotes = (match.start() + 1, match.end() - 1)
+            replacements.append((inside_quotes, value_parts))
+    return parts_of_text(text, replacements)
 
 
 def escape_json(text: str) -> str:
@@ -172,8 +169,7 @@ def parse_po(text: str) -> list[Part]:
 
     Plural forms come from `msgid_plural`, the first of several from `msgid`. Raises ValueError for what is no PO file.
     """
-    parts: list[Part] = []
-    cursor = 0  # what is before has its parts
+    replacements: list[Replacement] = []
     for message in po_messages(text):
         texts = {value["name"]: po_text(value["value"]) for value in message.values}
         if not texts["msgid"]:  # the header of the file
@@ -186,9 +182,9 @@ def parse_po(text: str) -> list[Part]:
                 continue  # it is copied with the text around it
             is_first_of_several = name == "msgstr[0]" and "msgstr[1]" in texts
             source = texts["msgid"] if is_first_of_several else texts.get("msgid_plural", texts["msgid"])
-            parts += [text[cursor : value.start("value") + 1], *parts_of_string(source, escape_po), '"']
-            cursor = value.end("value")
-    return [*parts, text[cursor:]]
+            # All strings of the value become one.
+            replacements.append((value.span("value"), ['"', *parts_of_string(source, escape_po), '"']))
+    return parts_of_text(text, replacements)
 
 
 def check_charset(header: str) -> None:

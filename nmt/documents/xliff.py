@@ -34,7 +34,7 @@ def parse_xliff(text: str) -> list[Part]:
     parts: list[Part] = []
 
     def visit(node: Node) -> None:
-        if node.name and NOT_TRANSLATED.search(node.opening):
+        if node.name and NOT_TRANSLATED.search(node.opening):  # with all that is in it
             parts.append(node.raw)
         elif local_name(node) in ("trans-unit", "segment"):
             parts.extend(parts_of_unit(node))
@@ -56,18 +56,20 @@ def parts_of_unit(unit: Node) -> list[Part]:
         raise ValueError(f"there is no source in {unit.opening:.60}")
     if target is None:
         target = Node(source.name.removesuffix("source") + "target")
+        # In version 1, the segmented source follows the source.
         source_end = unit.children.index(children.get("seg-source", source)) + 1
         unit.children.insert(source_end, target)
     has_text = any(child.raw.strip() for child in target.children)
     if has_text and not UNFINISHED.search(unit.opening + target.opening):
         return [unit.raw]
 
+    # Translate the source, and write it into the target.
     parser = Parser()
     read_inline(parser, source.children)
     parser.finish()
     parts: list[Part] = [unit.opening]
     for child in unit.children:
-        if child is target:
+        if child is target:  # its opening tag may have been that of an empty element
             opening = (target.opening or f"<{target.name}").rstrip("/> \t\r\n")
             parts += [f"{opening}>", *parser.parts, f"</{target.name}>"]
         else:
@@ -81,7 +83,7 @@ def read_inline(parser: Parser, nodes: list[Node]) -> None:
         name, raw = local_name(node), node.opening
         if raw.startswith(CDATA):
             read_string(parser, raw.removeprefix(CDATA).removesuffix("]]>"), escape_html)
-        elif not raw.startswith("<"):
+        elif not raw.startswith("<"):  # text
             read_string(parser, unescape(raw), escape_html)
         elif name in AROUND and node.closing:
             kind = Kind.VERBATIM if NOT_TRANSLATED.search(raw) else Kind.START
@@ -92,7 +94,7 @@ def read_inline(parser: Parser, nodes: list[Node]) -> None:
             # Of the attributes that name the pair, startRef goes before rid, and rid before id.
             _, key = max(KEY.findall(raw), default=("", ""))
             parser.read(node.raw, PAIRED.get(name, Kind.EMPTY), f"code {key}")
-        else:
+        else:  # codes, comments
             parser.copy(node.raw)
 
 
