@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from nmt.documents.html import Kind, Parser, constructs
-from nmt.documents.markup import Format, Part, Replacement, has_segment, parts_of_text
+from nmt.documents.markup import Format, Part, has_segment, parts_of_text
 from nmt.errors import InputError
 from nmt.text.spans import Span
 
@@ -66,7 +66,7 @@ def parse_markdown(text: str) -> list[Part]:
     # The blocks of the parser have line numbers from the end of the front matter.
     line_ends = [match.end() for match in LINE_END.finditer(text, n_front)]
     line_starts = [n_front, *line_ends, len(text)]
-    replacements: list[Replacement] = []
+    replacements = []
     searched = n_front  # the next cell of a table begins here or later
     for parent, block in pairwise(markdown_it().parse(text[n_front:])):
         if block.type != "inline" or not block.content:

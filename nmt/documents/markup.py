@@ -64,7 +64,7 @@ def sentences_of(parts: Sequence[Part]) -> list[str]:
 
 def parts_of_text(text: str, replacements: Iterable[Replacement]) -> list[Part]:
     """Return the parts of a text that is copied but for some spans, which are in order."""
-    parts: list[Part] = []
+    parts = []
     copied = 0  # the end of what is copied or replaced
     for (start, end), new_parts in replacements:
         parts += [text[copied:start], *new_parts]

@@ -77,7 +77,7 @@ def parse_ooxml(text: str, *, of_boxes: bool) -> list[Part]:
 
     def visit(node: Node, is_inside: bool) -> None:
         is_paragraph = node.name in ("w:p", "a:p")
-        content: list[Part] = []
+        content = []
         if is_paragraph:
             between_segments.get()()  # also for a paragraph that is not read now
             base = main_style(node.children) if is_inside == of_boxes else None
@@ -181,7 +181,7 @@ def as_escaped(match: re.Match[str]) -> str:
 
 def fields_joined(nodes: Sequence[Node]) -> list[Node]:
     """Merge the runs of each field, such as a page number, into one node."""
-    joined, field_nodes = list[Node](), list[Node]()
+    joined, field_nodes = [], []
     depth = 0  # of fields inside of each other
     for node in nodes:
         marks = [child.opening for child in node.children if child.name == "w:fldChar"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nmt.documents.html import BLOCK, VOID, Kind, Parser, constructs
-from nmt.documents.markup import Format, Part, Replacement, Segment, has_segment, parts_of_text
+from nmt.documents.markup import Format, Part, Segment, has_segment, parts_of_text
 from nmt.errors import InputError
 
 # An address, and a message whose branches are chosen by a number: {n, plural, one {# day} other {# days}}
@@ -71,7 +71,7 @@ def parse_csv(text: str, column: str, title: object = "") -> list[Part]:
     `column` is its name in the first row, or its number from 1 if that row has no names. Raises InputError if there is
     none, and ValueError if the file is damaged.
     """
-    replacements: list[Replacement] = []
+    replacements = []
     names: list[str] = []  # of the columns
     index = 0  # of `column`
     for row in csv_rows(text):
@@ -129,7 +129,7 @@ def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
 def parse_json_strings(text: str) -> list[Part]:
     """Return the parts of a JSON file: segments are the strings that are no keys. Raises ValueError if it is none."""
     json.loads(text.removeprefix("\ufeff"))
-    replacements: list[Replacement] = []
+    replacements = []
     for match in JSON_STRING.finditer(text):
         if JSON_KEY_END.match(text, match.end()):  # keys are not translated
             continue
@@ -169,7 +169,7 @@ def parse_po(text: str) -> list[Part]:
 
     Plural forms come from `msgid_plural`, the first of several from `msgid`. Raises ValueError for what is no PO file.
     """
-    replacements: list[Replacement] = []
+    replacements = []
     for message in po_messages(text):
         texts = {value["name"]: po_text(value["value"]) for value in message.values}
         if not texts["msgid"]:  # the header of the file

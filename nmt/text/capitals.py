@@ -41,6 +41,7 @@ def in_sentence_case(source: str, tokenizer: Tokenizer) -> tuple[str, Style]:
             n_lower += len(word)
     if n_lower > (1 - CAPITALS) * len(text):  # a fast check that rules out most texts
         return source, str
+    # In capitals: several words, with few other letters.
     words = WORD.findall(text)
     letters = [character for character in text if character.isalpha()]
     n_capitals = sum(map(str.isupper, letters))
@@ -55,6 +56,7 @@ def is_title(words: list[str], tokenizer: Tokenizer) -> bool:
     """Return whether the words of a text are in Title Case, although several are usually in lower case."""
     if not words or any(word[0].islower() for word in words if len(word) > SHORT):
         return False
+    # German nouns are always in capitals, so only words that are usually in lower case are evidence.
     evidence = 1 if all(word[0].isupper() for word in words) else 0
     for word in words[1:]:
         if word[1:].islower() and n_pieces(word.lower(), tokenizer) == 1 < n_pieces(word, tokenizer):
@@ -78,6 +80,7 @@ def recased(text: str, tokenizer: Tokenizer, *, title: bool = False) -> str:
         is_acronym = title and len(word) > 1 and word.isupper()
         lower = word.replace("İ", "i").lower()
         capitalized = capwords(lower, "-")
+        # Some letters become two in another case; positions must stay.
         is_longer = len(lower) != len(word) or len(capitalized) != len(word)
         if is_acronym or is_longer:
             return word

@@ -57,13 +57,13 @@ def find_terms(text: str, glossary: Terms) -> list[tuple[Span, str]]:
     in lower case is found with a capital, too.
     """
     words = [match.span() for match in TERM_WORD.finditer(text)]
-    terms: list[tuple[Span, str]] = []
+    terms = []
     last_end = 0  # of the last term
     for i, (start, _) in enumerate(words):
         for _, end in reversed(words[i : i + MAX_WORDS]):
-            if start < last_end:
+            if start < last_end:  # this word is in a term already
                 break
-            term = text[start:end]
+            term = text[start:end]  # the longest first
             if term not in glossary and BEFORE_CLAUSE.search(text, max(start - 10, 0), start):
                 term = term[0].lower() + term[1:]
             if term in glossary:
@@ -74,7 +74,7 @@ def find_terms(text: str, glossary: Terms) -> list[tuple[Span, str]]:
 
 def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int, line: int) -> list[list[int]]:
     """Return the target tokens of the terms in a text, at most `room` in all; warn of terms that are left out."""
-    required: list[list[int]] = []
+    required = []
     for _, term in find_terms(ANNOTATION.sub("", text), glossary):
         before = "。" if UNSPACED.match(term) else ""  # in the middle of a sentence, no space is before such a term
         tokens = tokenizer.encode(before + term)[len(tokenizer.encode(before)) :]
@@ -88,7 +88,7 @@ def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int,
 
 def annotated(text: str, terms: Sequence[tuple[Span, str]]) -> str:
     """Return the text with the translations of terms, which are in order, behind them."""
-    ends, notes = list[Span](), list[str]()
+    ends, notes = [], []
     for (_, end), target in terms:
         space = "" if UNSPACED.match(target) else " "
         ends.append((end, end))

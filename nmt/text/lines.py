@@ -57,7 +57,7 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
     """
     n_lines = n_bad = 0
     is_utf16 = False
-    examples: list[str] = []  # of bad lines
+    examples = []  # of bad lines
     with reading(name):
         for n_lines, raw in enumerate(stream, 1):
             line = raw.removesuffix(b"\n").removesuffix(b"\r")
@@ -96,6 +96,7 @@ def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
         is_device = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) and not stream.isatty()
         if is_device and name not in ("stdin", os.devnull):
             raise DataError(f"{name} is a device, not a file", hint="give a file of text")
+    # A line that is too long is not read further.
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -132,7 +133,7 @@ def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
             item = arrived.get(timeout=after_s)
         except queue.Empty:
             item = Pause()
-        if item is None:
+        if item is None:  # the end
             return
         if isinstance(item, Exception):
             raise item
@@ -167,7 +168,7 @@ def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool =
     source_lines, target_lines = iter_lines(source, strict=strict), iter_lines(target, strict=strict)
     n_pairs = 0
     for source_line, target_line in itertools.zip_longest(source_lines, target_lines):
-        if source_line is None or target_line is None:
+        if source_line is None or target_line is None:  # count the lines that are left of the longer side
             n_source = n_target = n_pairs
             if target_line is None:
                 n_source += 1 + sum(1 for _ in source_lines)

@@ -64,12 +64,12 @@ def patterns_of(extra: Iterable[str]) -> Patterns:
 
 def spans_of(text: str, patterns: Patterns) -> list[Span]:
     """Return the spans that match, in order; where matches of two patterns overlap, that of the first is taken."""
-    spans = list[Span]()
+    spans = []
     is_taken = bytearray(len(text))  # 1 for each character in a span
     for pattern in patterns:
         for match in pattern.finditer(text):
             start, end = match.span()
-            if start < end and not any(is_taken[start:end]):
+            if start < end and not any(is_taken[start:end]):  # a pattern of the user may match nothing
                 spans.append((start, end))
                 is_taken[start:end] = b"\1" * (end - start)
     return sorted(spans)
@@ -93,11 +93,12 @@ def with_symbols(source: str, target: str, links: Iterable[tuple[Span, Span]]) -
     of a pair are in the order of the source.
     """
     random = Random(f"{source}\n{target}")
-    places: list[tuple[Span, Span]] = []
+    places = []
     if random.random() < REPLACED:
         places = equal_spans(source, target)[:N_SYMBOLS]
     if not places and random.random() < INSERTED:
         places = places_to_insert(source, target, links, random)
+    # The first places in the source get the first symbols, whatever their order in the target.
     symbols = sorted(random.sample(SYMBOLS, len(places)))
     source = with_each(source, [span for span, _ in places], symbols)
     target = with_each(target, [span for _, span in places], symbols)
@@ -178,6 +179,7 @@ class Masked:
         A text without other words becomes empty: it needs no translation.
         """
         kept = find_kept(text, patterns, unknown)
+        # Without words, there is nothing to translate.
         rest = replaced(text, [item.source_span for item in kept], [""] * len(kept))
         if kept and not re.search(r"\w", rest):
             return cls("", [])
@@ -194,6 +196,7 @@ class Masked:
 
         A symbol that is invented or repeated becomes one that is missing, if any, else nothing.
         """
+        # How often each mark has to be written, once for each span and number.
         marks = self.marks
         written = {mark for _, mark in MARK.findall(translation)}
         missing = [mark for mark in marks if mark in SYMBOLS and mark not in written]
@@ -202,10 +205,10 @@ class Masked:
         def settle(match: re.Match[str]) -> str:
             space, mark = match.groups()
             if mark in SYMBOLS and not n_lacking[mark] and missing:
-                mark = missing.pop(0)
+                mark = missing.pop(0)  # the model has confused two symbols
             elif mark not in SYMBOLS and mark not in marks:
                 return match[0]  # a number that the model wrote
-            if not n_lacking[mark]:
+            if not n_lacking[mark]:  # repeated
                 return ""
             n_lacking[mark] -= 1
             return f"{space}{mark}"
@@ -230,6 +233,7 @@ def find_kept(text: str, patterns: Patterns, unknown: Collection[str]) -> list[K
         sign = f"[{re.escape(''.join(sorted(unknown)))}]"
         word = rf"(?<!{WORD_CHARACTER}){WORD_CHARACTER}*(?={WORD_CHARACTER}){sign}{WORD_CHARACTER}*"
         patterns = [*patterns, re.compile(f"{word}|{sign}+")]
+    # The tag of a target language looks like a tag of HTML.
     tag, _ = split_tag(text)
     kept = []
     for start, end in spans_of(text, patterns):

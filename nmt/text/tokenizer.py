@@ -72,7 +72,7 @@ class Tokenizer:
 
     def encode_untagged(self, text: str) -> list[int]:
         """Return the token ids of a text, or a part of a text, without its tag."""
-        if self._vocabulary is None:
+        if self._vocabulary is None:  # token ids are those of SentencePiece
             return list(self._processor.encode(self._normalized(text)))
         pieces = self._processor.encode(self._normalized(text), out_type=str)
         return [self._token(piece) for piece in pieces]
@@ -116,7 +116,7 @@ class Tokenizer:
             text = str(self._processor.decode(tokens))
             # Replace U+2581, which byte pieces can spell, as SentencePiece replaces it elsewhere.
             return text.removeprefix(SPACE).replace(SPACE, " ")
-        if not tokens:
+        if not tokens:  # SentencePiece takes no empty list of pieces
             return ""
         text = str(self._processor.decode(self.pieces(tokens)))
         return text.replace(SPACE, " ").strip(" ")  # imported models may produce spaces at both ends
@@ -186,6 +186,7 @@ class Tokenizer:
         """Return the target languages for which the vocabulary has tags."""
         languages = []
         for i, piece in enumerate(self._pieces):
+            # In our own models, a text may have a piece that looks like a tag.
             is_special = self._vocabulary is not None or self._processor.is_control(i)
             if i > EOS and is_special and TAG.fullmatch(piece):
                 languages.append(piece[2:-2])

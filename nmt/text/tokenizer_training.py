@@ -3,7 +3,7 @@
 import io
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sentencepiece
 
@@ -14,6 +14,18 @@ from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.tokenizer import Tokenizer
 
 MAX_TRAINER_BYTES = 16_384  # per line; SentencePiece's default is 4,192
+OPTIONS: dict[str, Any] = {
+    "pad_id": PAD,
+    "unk_id": UNK,
+    "bos_id": BOS,
+    "eos_id": EOS,
+    "normalization_rule_name": "identity",
+    "remove_extra_whitespaces": False,
+    "hard_vocab_limit": False,  # a text with fewer pieces gives a smaller vocabulary
+    "max_sentence_length": MAX_TRAINER_BYTES,
+    "num_threads": 1,
+    "minloglevel": 2,
+}
 
 
 class Trained(NamedTuple):
@@ -30,7 +42,7 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Seq
     `tags` become pieces that no text contains.
     """
     # 1. Leave out what SentencePiece cannot read.
-    usable, too_long = list[str](), list[int]()
+    usable, too_long = [], []
     for n, line in enumerate(lines):
         # The trainer rejects pieces with NUL; a lone surrogate cannot be encoded in UTF-8.
         text = line.replace("\0", " ").encode(errors="replace").decode()
@@ -49,20 +61,11 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Seq
             model_writer=model,
             model_type=settings.type,
             vocab_size=settings.vocab_size,
-            hard_vocab_limit=False,  # a text with fewer pieces gives a smaller vocabulary
             byte_fallback=settings.byte_fallback,
             character_coverage=settings.character_coverage,
             user_defined_symbols=settings.symbols.split(),
             control_symbols=list(tags),
-            pad_id=PAD,
-            unk_id=UNK,
-            bos_id=BOS,
-            eos_id=EOS,
-            normalization_rule_name="identity",
-            remove_extra_whitespaces=False,
-            max_sentence_length=MAX_TRAINER_BYTES,
-            num_threads=1,
-            minloglevel=2,
+            **OPTIONS,
         )
     except RuntimeError as error:
         raise as_our_error(error, settings) from error
