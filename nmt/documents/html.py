@@ -235,10 +235,8 @@ class Parser:
     def add_segment(self) -> None:
         """Add the segment to the parts, with its text stripped, between two parts that are copied."""
         # 1. Elements that are still open end here.
-        self.root.end = len(self.text)
-        for element in self.open[1:]:
+        for element in self.open:
             element.end = len(self.text)
-            element.is_open = True
 
         # 2. The space at the end of an element goes before the elements without text that follow this space.
         for parent in (self.root, *descendants(self.root)):
@@ -270,9 +268,10 @@ class Parser:
 
 def is_half_tag(element: Element) -> bool:
     """Return whether an element is one tag whose partner is missing, with nothing inside."""
-    is_closing_tag = bool(element.closing) and not element.opening
     is_empty = element.start == element.end and not element.children and not element.verbatim
-    return is_empty and (element.is_open or is_closing_tag)
+    is_opening_tag = element.name and not element.closing
+    is_closing_tag = element.closing and not element.opening
+    return is_empty and bool(is_opening_tag or is_closing_tag)
 
 
 def move(element: Element, shift: int, length: int) -> None:

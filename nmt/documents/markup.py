@@ -23,7 +23,6 @@ class Element:
     end: int
     children: list["Element"] = field(default_factory=list)
     verbatim: str | None = None  # written instead of the translation of the content, such as code
-    is_open: bool = False  # whether the closing tag is missing
     name: str = ""  # of the tag; a closing tag has the same name. Empty for what no tag closes
 
 

@@ -24,6 +24,7 @@ PO_LINE = re.compile(
     (?:\r?\n|\Z)""",
     re.VERBOSE,
 )
+PO_FUZZY = re.compile(r"#[,=](?:.*[\s,])?fuzzy(?![^\s,])")  # gettext 0.23 and later write flags after #=, too
 PO_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", '"': '"', "\\": "\\"}
 PO_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))")
 PO_ESCAPED = str.maketrans({character: f"\\{name}" for name, character in PO_ESCAPES.items()})
@@ -147,21 +148,15 @@ def escape_json(text: str) -> str:
 
 @dataclass
 class PoMessage:
-    """A message of a PO file: the comments before it, and its values such as msgid, as matches of `PO_LINE`."""
+    """A message of a PO file."""
 
-    comments: list[str] = field(default_factory=list)
-    values: list[re.Match[str]] = field(default_factory=list)
+    values: list[re.Match[str]] = field(default_factory=list)  # of `PO_LINE`, with the names msgid, msgstr and so on
+    is_fuzzy: bool = False  # whether the comments before the message have this flag
 
     @property
     def is_complete(self) -> bool:
         """Whether the message has its last value."""
         return bool(self.values) and self.values[-1]["name"].startswith("msgstr")
-
-    @property
-    def is_fuzzy(self) -> bool:
-        """Whether one of its lines of flags has `fuzzy`; gettext 0.23 and later also write flags after `#=`."""
-        lines_of_flags = [comment for comment in self.comments if comment.startswith(("#,", "#="))]
-        return any("fuzzy" in re.split(r"[\s,]+", line[2:]) for line in lines_of_flags)
 
 
 def parse_po(text: str) -> list[Part]:
@@ -215,8 +210,8 @@ def po_messages(text: str) -> list[PoMessage]:
         # Only further plural forms belong to a message with a msgstr.
         if messages[-1].is_complete and (comment or name) and not name.startswith("msgstr["):
             messages.append(PoMessage())
-        if comment:
-            messages[-1].comments.append(comment)
+        if PO_FUZZY.match(comment):
+            messages[-1].is_fuzzy = True
         if name:
             messages[-1].values.append(line)
 

@@ -116,8 +116,6 @@ class Tokenizer:
             text = str(self._processor.decode(tokens))
             # Replace U+2581, which byte pieces can spell, as SentencePiece replaces it elsewhere.
             return text.removeprefix(SPACE).replace(SPACE, " ")
-        if not tokens:  # SentencePiece takes no empty list of pieces
-            return ""
         text = str(self._processor.decode(self.pieces(tokens)))
         return text.replace(SPACE, " ").strip(" ")  # imported models may produce spaces at both ends
 
