@@ -23,6 +23,7 @@ MEMBERS = re.compile(
     r"word/(document\d*|header\d*|footer\d*|footnotes|endnotes)\.xml|ppt/(slides/slide|notesSlides/notesSlide)\d+\.xml"
     r"|(word|ppt)/(diagrams/(data|drawing)|charts/chart)\d+\.xml"
 )
+# Limits of a document, of its texts, and of the members of an archive.
 MAX_FILE_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 20_000_000, 10_000
 UNPACKED = 25  # all members together may have so many times the bytes of texts
 OFFICE_97 = b"\xd0\xcf\x11\xe0"  # how files of Office 97 begin, and encrypted files
@@ -55,11 +56,13 @@ def unzipped(content: bytes, max_bytes: int) -> tuple[list[zipfile.ZipInfo], dic
     if content.startswith(OFFICE_97):
         raise ValueError("it has a password, or the format of Office 97")
     with zipfile.ZipFile(BytesIO(content)) as archive:
+        # The sizes that the archive claims are checked before it is unpacked, and limit what is read.
         infos = archive.infolist()
         if len(infos) > MAX_MEMBERS or sum(info.file_size for info in infos) > max_bytes:
             raise ValueError(f"it has over {max_bytes:,} bytes unpacked, or {MAX_MEMBERS:,} members")
         check_deflated(archive)
-        members = {info.filename: archive.open(info).read(info.file_size) for info in infos}  # at most that size
+        members = {info.filename: archive.open(info).read(info.file_size) for info in infos}
+    # Of two members of one name, programs may read either.
     if len(members) < len(infos) or not any(map(MEMBERS.fullmatch, members)):
         raise ValueError("it has no text of Word or PowerPoint, or two texts of one name")
     return infos, members
@@ -77,6 +80,7 @@ def zipped(infos: list[zipfile.ZipInfo], members: dict[str, bytes]) -> bytes:
 def parse_lines(text: str) -> list[Part]:
     """Return the parts of plain text; each line is a paragraph."""
     parser = Parser()
+    # Line ends are items, too, and are copied: they have no letters.
     for line in re.split(r"(\A\ufeff|\r?\n)", text):
         parser.write(line, line)
         parser.finish()

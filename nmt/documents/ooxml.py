@@ -114,6 +114,7 @@ class Paragraph(Parser):
                 style = self.switch(style, base, base)
                 self.add_other(node, node.raw, base)
                 continue
+            # What is no text, such as an image, stays in a run with the format of its own.
             run_style = style_of(node)
             run_start = run_style.start.rpartition("<")[0]  # without the tag of the text
             for child in node.children:
@@ -122,7 +123,7 @@ class Paragraph(Parser):
                     if raw.strip():  # white space looks the same in any style
                         style = self.switch(style, run_style, base)
                     self.write(raw, unescape(raw))
-                elif child.name not in ("", "w:rPr", "a:rPr"):
+                elif child.name not in ("", "w:rPr", "a:rPr"):  # else white space or the format
                     style = self.switch(style, base, base)
                     self.add_other(child, run_start + child.raw + node.closing, base)
         self.switch(style, base, base)
@@ -170,6 +171,7 @@ class Paragraph(Parser):
 
     def written(self, before: str, after: str, text: str) -> str:
         """Return a text with tags in the base style, without empty runs."""
+        # A run is empty where an element begins or ends at an edge of the text.
         runs = self.base.start + before + text + after + self.base.end
         return EMPTY_RUN.sub(lambda match: "" if match[0] in self.empty else match[0], runs)
 

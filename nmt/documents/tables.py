@@ -50,7 +50,7 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
 
     See `parts_of_string`.
     """
-    if COPIED.fullmatch(text) and not parser.kept:
+    if COPIED.fullmatch(text) and not parser.kept:  # an address or a message with branches
         parser.copy(escape(text))
         return
     tags = set(TAG.findall(text.lower()))  # without ">"
@@ -58,6 +58,7 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
         if i > 0 and not parser.kept:  # each line is a paragraph, and so are line breaks, which are copied
             parser.finish()
         for raw, kind, name in constructs(line):
+            # A tag that HTML does not know, and that has no partner, is text.
             partner = f"<{name}" if kind is Kind.END else f"</{name}"
             is_no_tag = name and name not in HTML_NAMES and partner not in tags
             if parser.kept or not (kind is Kind.TEXT or is_no_tag):
@@ -112,6 +113,7 @@ def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
     """Yield the fields of each row that is not empty. The delimiter is the commonest one of the first line."""
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
     field = re.compile(rf'(?P<value>"[^"]*(?:""[^"]*)*"|(?!")[^{delimiter}\r\n]*)(?P<end>{delimiter}|\r?\n|\Z)')
+    # A BOM is no part of the first field.
     row: list[re.Match[str]] = []
     position = 1 if text.startswith("\ufeff") else 0
     while position < len(text) or row:
@@ -129,7 +131,7 @@ def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
 
 def parse_json_strings(text: str) -> list[Part]:
     """Return the parts of a JSON file: segments are the strings that are no keys. Raises ValueError if it is none."""
-    json.loads(text.removeprefix("\ufeff"))
+    json.loads(text.removeprefix("\ufeff"))  # raises ValueError
     replacements = []
     for match in JSON_STRING.finditer(text):
         if JSON_KEY_END.match(text, match.end()):  # keys are not translated
@@ -167,7 +169,8 @@ def parse_po(text: str) -> list[Part]:
     replacements = []
     for message in po_messages(text):
         texts = {value["name"]: po_text(value["value"]) for value in message.values}
-        if not texts["msgid"]:  # the header of the file
+        # The header of the file is the translation of an empty text.
+        if not texts["msgid"]:
             check_charset(texts.get("msgstr", ""))
             continue
         for value in message.values:

@@ -32,6 +32,7 @@ def read_xml(text: str) -> Node:
     check_xml(text)
     root = Node()
     open_nodes = [root]  # the innermost last
+    # The document is well-formed, so each end tag closes the innermost node.
     for token in TOKEN.finditer(text):
         if token["end"]:
             open_nodes.pop().closing = token[0]
