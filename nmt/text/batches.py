@@ -65,7 +65,8 @@ class Batch:
             return [self]
         # 1. Find the smallest limit that n batches can keep, by bisection.
         lengths, _ = self._by_length()
-        too_low, enough = int(lengths.sum()) // n - 1, self.n_positions
+        too_low = int(lengths.sum()) // n - 1
+        enough = self.n_positions
         while enough - too_low > 1:
             middle = (too_low + enough) // 2
             if len(slices_within(lengths, middle)) <= n:

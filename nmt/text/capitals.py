@@ -54,12 +54,15 @@ def in_sentence_case(source: str, tokenizer: Tokenizer) -> tuple[str, Style]:
 
 def is_title(words: list[str], tokenizer: Tokenizer) -> bool:
     """Return whether the words of a text are in Title Case, although several are usually in lower case."""
-    if not words or any(word[0].islower() for word in words if len(word) > SHORT):
+    long_words = [word for word in words if len(word) > SHORT]
+    if not words or any(word[0].islower() for word in long_words):
         return False
     # German nouns are always in capitals, so only words that are usually in lower case are evidence.
     evidence = 1 if all(word[0].isupper() for word in words) else 0
     for word in words[1:]:
-        if word[1:].islower() and n_pieces(word.lower(), tokenizer) == 1 < n_pieces(word, tokenizer):
+        if not word[1:].islower():
+            continue
+        if n_pieces(word.lower(), tokenizer) == 1 < n_pieces(word, tokenizer):
             evidence += 1
     return evidence >= EVIDENCE
 
@@ -96,4 +99,9 @@ def recased(text: str, tokenizer: Tokenizer, *, title: bool = False) -> str:
 
 def in_title_case(text: str) -> str:
     """Return the text with a capital at the beginning of each word."""
-    return WORD.sub(lambda match: match[0][0].upper() + match[0][1:], text)
+
+    def capitalized(match: re.Match[str]) -> str:
+        word = match[0]
+        return word[0].upper() + word[1:]
+
+    return WORD.sub(capitalized, text)

@@ -51,7 +51,8 @@ class KnownCharacters:
 
     def with_compatible(self, text: str) -> str:
         """Replace unknown characters by known ones that mean the same (NFKC), such as U+FB01 by "fi"."""
-        return text.translate({ord(character): self.compatible(character) for character in self.unknown(text)})
+        forms = {ord(character): self.compatible(character) for character in self.unknown(text)}
+        return text.translate(forms)
 
     def compatible(self, character: str) -> str:
         """Return the known characters that a character stands for, or the character itself."""
@@ -64,7 +65,8 @@ class KnownCharacters:
     def with_forms(self, text: str) -> str:
         """Replace unknown white space by spaces, and unknown letters by those in lower case or without accents."""
         unknown = set(text) - self.characters
-        return text.translate({ord(character): self.form(character) or character for character in unknown})
+        forms = {ord(character): self.form(character) or character for character in unknown}
+        return text.translate(forms)
 
     def form(self, character: str) -> str:
         """Return what a character that is in no piece is read as, or "". The result is kept."""

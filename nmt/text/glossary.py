@@ -41,8 +41,8 @@ def read_glossary(path: Path) -> dict[str, str]:
         if not line.strip() or line.startswith("#"):
             continue
         source, _, target = (part.strip() for part in line.partition("\t"))
-        n_words = len(TERM_WORD.findall(source))
-        if not source or not target or line.count("\t") > 1 or n_words > MAX_WORDS:
+        is_pair = source and target and line.count("\t") == 1
+        if not is_pair or len(TERM_WORD.findall(source)) > MAX_WORDS:
             hint = f"write: source term of at most {MAX_WORDS} words, TAB, target term"
             raise InputError(f"{path}, line {number}, is no pair of terms: {line!r:.60}", hint=hint)
         if terms.setdefault(source, target) != target:
@@ -111,6 +111,11 @@ class LinkedTerm:
         """The span of the translation in the target."""
         return self.target_start, self.target_end
 
+    def is_before(self, other: "LinkedTerm", source: str, target: str) -> bool:
+        """Return whether another term follows on both sides after a space."""
+        between = source[self.source_end : other.source_start], target[self.target_end : other.target_start]
+        return between == (" ", " ")
+
 
 def with_terms(source: str, target: str, links: Iterable[tuple[Span, Span]], others: Sequence[str]) -> tuple[str, str]:
     """Annotate terms in some training pairs, a function of the pair; `links` are words, in order, and translations.
@@ -139,14 +144,9 @@ def joined_terms(source: str, target: str, links: Iterable[tuple[Span, Span]], r
     """Return linked words as terms; some words that are neighbors on both sides form one term."""
     terms: list[LinkedTerm] = []
     for (source_start, source_end), (target_start, target_end) in links:
-        last = terms[-1] if terms else None
-        is_next = (
-            last is not None
-            and source[last.source_end : source_start] == " "
-            and target[last.target_end : target_start] == " "
-        )
-        if last and is_next and random.random() < JOINED:
-            last.source_end, last.target_end = source_end, target_end
+        term = LinkedTerm(source_start, source_end, target_start, target_end)
+        if terms and terms[-1].is_before(term, source, target) and random.random() < JOINED:
+            terms[-1].source_end, terms[-1].target_end = source_end, target_end
         else:
-            terms.append(LinkedTerm(source_start, source_end, target_start, target_end))
+            terms.append(term)
     return terms

@@ -126,14 +126,14 @@ def places_to_insert(
     places = [(0, 0)]
     for (source_start, source_end), (target_start, target_end) in links:
         places += [(source_start, target_start), (source_end, target_end)]
-    places.append((len(source) - len(final_marks(source)), len(target) - len(final_marks(target))))
+    places.append((end_of_words(source), end_of_words(target)))
     chosen = sorted(random.choices(places, k=random.randint(1, N_SYMBOLS)))
     return [((in_source, in_source), (in_target, in_target)) for in_source, in_target in chosen]
 
 
-def final_marks(text: str) -> str:
-    """Return the punctuation marks and spaces after the last word."""
-    return FINAL.search(text)[0]  # type: ignore[index]
+def end_of_words(text: str) -> int:
+    """Return where the punctuation marks and spaces after the last word begin."""
+    return FINAL.search(text).start()  # type: ignore[union-attr]
 
 
 def with_each(text: str, spans: Sequence[Span], symbols: Sequence[str]) -> str:
@@ -200,7 +200,8 @@ class Masked:
         marks = self.marks
         written = {mark for _, mark in MARK.findall(translation)}
         missing = [mark for mark in marks if mark in SYMBOLS and mark not in written]
-        n_lacking = Counter(marks) | Counter(mark for _, mark in MARK.findall(self.text))
+        in_source = Counter(mark for _, mark in MARK.findall(self.text))
+        n_lacking = Counter(marks) | in_source
 
         def settle(match: re.Match[str]) -> str:
             space, mark = match.groups()
@@ -238,7 +239,8 @@ def find_kept(text: str, patterns: Patterns, unknown: Collection[str]) -> list[K
     kept = []
     for start, end in spans_of(text, patterns):
         if start >= len(tag):
-            kept.append(Kept(text[start:end], (start, end), text[start - 1 : start], text[end : end + 1]))
+            before, after = text[start - 1 : start], text[end : end + 1]
+            kept.append(Kept(text[start:end], (start, end), before, after))
     return kept
 
 
@@ -256,9 +258,9 @@ def choose_marks(
         return 2 if is_known_number(item) else 1
 
     # Unknown signs outside of words are removed.
-    unknown = set(unknown)
-    others = [item for item in kept if re.search(r"\w", item.original) or not unknown.issuperset(item.original)]
-    with_symbol = sorted(others, key=urgency)[: len(symbols)]
+    is_unknown = set(unknown).issuperset
+    words = [item for item in kept if re.search(r"\w", item.original) or not is_unknown(item.original)]
+    with_symbol = sorted(words, key=urgency)[: len(symbols)]
     with_symbol.sort(key=lambda item: item.source_span)
     for item, symbol in zip(with_symbol, symbols, strict=False):
         item.mark = symbol
@@ -282,6 +284,7 @@ def write_masked(text: str, kept: Sequence[Kept]) -> str:
                 cursor += 1
             if item.original.isprintable() and IN_WORD.match(masked[-1:]) and IN_WORD.match(text, end):
                 masked += " "
-        item.span = len(masked), len(masked) + len(item.mark)
+        mark_start = len(masked)
         masked += item.mark
+        item.span = (mark_start, len(masked))
     return masked + text[cursor:]

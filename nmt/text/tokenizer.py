@@ -52,7 +52,9 @@ class Tokenizer:
         self._vocabulary = vocabulary_of(self.model)
         if self._vocabulary is None:
             check_special_ids(processor)
-        self._pieces: list[str] = self._vocabulary or [processor.id_to_piece(i) for i in range(len(processor))]
+            self._pieces: list[str] = [processor.id_to_piece(i) for i in range(len(processor))]
+        else:
+            self._pieces = self._vocabulary
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
         self._characters = KnownCharacters(self._pieces, self.learned or "", self._normalized, self._segmented)
         self.separator = self._ids.get(SEPARATOR)  # of a model that was trained with data.context
@@ -102,8 +104,9 @@ class Tokenizer:
         n_tag = len(self._normalized(tag))
         normalized_words = []
         for start, end in words:
-            before, until = self._normalized(text[:start]), self._normalized(text[:end])
-            normalized_words.append((len(before) - n_tag, len(until) - n_tag))
+            n_before = len(self._normalized(text[:start])) - n_tag
+            n_until = len(self._normalized(text[:end])) - n_tag
+            normalized_words.append((n_before, n_until))
         for begin, stop in piece_spans(encoded["offsets"]):
             overlapped = [i for i, (start, end) in enumerate(normalized_words) if start < stop and begin < end]
             words_of_tokens.append(overlapped)

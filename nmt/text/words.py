@@ -110,8 +110,13 @@ def likeness(source: WordText, target: WordText) -> NDArray[np.float32]:
     rows = []
     for word in source.bare_words:
         pairs = letter_pairs(word)
-        rows.append([2 * len(pairs & others) / (len(pairs) + len(others)) for others in target_pairs])
+        rows.append([dice(pairs, pairs_of_target) for pairs_of_target in target_pairs])
     return np.array(rows, np.float32)
+
+
+def dice(first: set[tuple[str, str]], second: set[tuple[str, str]]) -> float:
+    """Return the share of common elements, 0-1, of two sets that are not empty."""
+    return 2 * len(first & second) / (len(first) + len(second))
 
 
 def letter_pairs(word: str) -> set[tuple[str, str]]:
