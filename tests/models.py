@@ -27,7 +27,8 @@ from nmt.run.directory import RunDirectory
 from nmt.run.header import hash_of
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import Batch, collate, pad_source
-from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.text.tokenizer_training import train_tokenizer
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
 from nmt.train.step import StepOptions, train_step

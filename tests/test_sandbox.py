@@ -12,7 +12,8 @@ import pytest
 from nmt import sandbox
 from nmt.config import TokenizerSettings
 from nmt.errors import ModelError
-from nmt.text.tokenizer import Tokenizer, train_tokenizer
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.tokenizer_training import train_tokenizer
 
 LINES = ["the cat sat on the mat", "a dog runs through the park"] * 3
 

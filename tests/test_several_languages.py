@@ -15,7 +15,8 @@ from nmt.errors import ConfigError, InputError
 from nmt.run.directory import RunDirectory
 from nmt.text import EOS
 from nmt.text.lines import Pair
-from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.text.tokenizer_training import train_tokenizer
 from nmt.train import session
 from nmt.train.corpora import mixture_of, training_corpora
 from nmt.train.encoding import drop_lengths, train_tokenizers

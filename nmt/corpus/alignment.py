@@ -18,7 +18,8 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.text.lines import Span
+from nmt.text.spans import Span
+from nmt.text.words import COMPARED_WORD
 
 MAX_WORDS = 24  # only the first words of a line are compared
 MIN_TOGETHER = 2  # pairs in which two words must occur together to be linked
@@ -34,12 +35,7 @@ SURE_LINK, SURE_MARGIN = 2.0, 0.5  # nats; 294 of 297 sure links in tests/transl
 SWITCH = 14.0  # cost in nats of the beginning of a block, and of its end
 MIN_CONTRAST = 0.7  # nats; if `Evidence.contrast` is less, the pairs look like unrelated lines
 
-# In these scripts without spaces, each character is a word. Khmer, Lao, Burmese and Tibetan are split at spaces, vowel
-# signs and syllable marks: these parts tell translations better than characters do. Vowel signs of Indic scripts and
-# Tibetan, which \w lacks, are parts of words. The newline is a token that marks the end of a line.
-UNSPACED = "㐀-䶿一-鿿豈-﫿ぁ-ヿ฀-๿"
-VOWEL_SIGNS = "\u0900-\u0963\u0966-\u0dff\u0f71-\u0f84\u0f90-\u0fbc"  # and letters, but no full stops
-WORD_OR_END = re.compile(rf"[\n{UNSPACED}]|[^\W_{UNSPACED}]+(?:[{VOWEL_SIGNS}]+[^\W_{UNSPACED}]*)*")
+WORD_OR_END = re.compile(rf"\n|{COMPARED_WORD}")  # the newline is a token that marks the end of a line
 Words = NDArray[np.uint32]
 Feature = NDArray[np.float32]  # (2, n), agreement and length ratio (z) of pairs
 STRENGTHS = (np.arange(256) * (MAX_LINK / 255)).astype(np.float32)

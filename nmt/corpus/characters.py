@@ -8,7 +8,7 @@ from ftfy import TextFixerConfig, fix_encoding
 from ftfy.badness import is_bad
 from ftfy.fixes import unescape_html
 
-from nmt.text.lines import UNSPACED_SCRIPTS
+from nmt.text.words import ALL_UNSPACED_SCRIPTS
 
 # Restore what was UTF-8, but insert no U+FFFD, and leave control characters to `CONTROL`.
 ENCODING = TextFixerConfig(replace_lossy_sequences=False, fix_c1_controls=False, explain=False)
@@ -33,13 +33,7 @@ FAULTY_CONTROLS = {
     (True, False): re.compile(CONTROL.format(DIRECTION)),
     (True, True): re.compile(CONTROL.format("")),
 }
-# Scripts that mark words, if at all, with zero width spaces: `UNSPACED_SCRIPTS`, and others of the classes SA, AK, AP,
-# AS and ID in Unicode's LineBreak.txt: Tibetan, Tai Le and New Tai Lue, Buginese and Tai Tham, Balinese, Batak,
-# Bopomofo, Yi, Javanese, Cham and Tai Viet, and Ahom.
-UNSPACED = re.compile(
-    f"[{UNSPACED_SCRIPTS}\u0f00-\u0fff\u1950-\u19ff\u1a00-\u1aaf\u1b00-\u1b7f\u1bc0-\u1bff\u3100-\u33ff\ua000-\ua4cf"
-    "\ua980-\uaadf\uf900-\ufaff\U00011700-\U0001174f]"
-)
+UNSPACED = re.compile(f"[{ALL_UNSPACED_SCRIPTS}]")  # scripts that mark words, if at all, with zero width spaces
 SPACING = re.compile(f"  |\t|^[\\s{WORD_BREAK}]|[\\s{WORD_BREAK}]\\Z")
 SPACE_AT_ENDS = re.compile(f"^[\\s{WORD_BREAK}]+|(?<![\\s{WORD_BREAK}])[\\s{WORD_BREAK}]+\\Z")  # takes linear time
 # Only letters and digits: in Chinese text, full-width punctuation is right, and ftfy would change it.

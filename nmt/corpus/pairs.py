@@ -6,8 +6,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable
 
-from nmt.text.lines import UNSPACED_SCRIPTS, is_blank
+from nmt.text.lines import is_blank
 from nmt.text.placeholders import KINDS
+from nmt.text.words import UNSPACED_CHARACTER
 
 MAX_CHARACTERS = 1_000  # about data.max_length pieces
 MAX_Z = 5.0  # standard deviations of the logarithm of the length ratio
@@ -26,7 +27,7 @@ DECIMAL = re.compile(r"(.*)[.,٫](\d{1,2})")
 PLACEHOLDER = re.compile("|".join([r"%\(\w+\)[-+0#]*+\d*(?:\.\d+)?[sdifguxc@]", *KINDS[:-1]]))
 THREE_LETTERS = re.compile(r"[^\W\d_]{3}")
 REPEATED_LETTERS = re.compile(r"([^\W\d_]{2,4}?)\1{3}")
-TRIPLED = re.compile(rf"([{UNSPACED_SCRIPTS}])\1\1")
+TRIPLED = re.compile(rf"({UNSPACED_CHARACTER})\1\1")
 PUNCTUATION = ".,;:!?\"'”’“„"  # around words
 CLOSERS = " \t\u3000\u200b\u200e\u200f\"'”’»)]}）】」』“›*_"
 ENDS = dict.fromkeys(".。．!！…।", ".") | dict.fromkeys("?？؟;፧", "?") | dict.fromkeys(":：,，、;；-–—،؛၊፣፤፥", ",")

@@ -6,10 +6,13 @@ segments. The content of scripts, styles and the like is not translated; inside 
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
 from html import escape, unescape
+from typing import NamedTuple
 
 from nmt.documents.markup import Element, Format, Part, Segment, between_segments, descendants
+from nmt.text.words import LETTER
 
 _BLOCK = """
 address article aside audio blockquote body br button canvas caption center col colgroup dd details dialog div dl dt
@@ -29,63 +32,112 @@ CONSTRUCT = re.compile(
     | (?P<text> [^<]+ | < )""",
     re.DOTALL | re.VERBOSE,
 )
+TAG_NAME = re.compile(r"</?([^\s/>]+)")
 NOT_TRANSLATED = re.compile(r"""(?i)\s(?:translate\s*=\s*["']?no\b|class\s*=\s*(?:"[^"]*|'[^']*|)\bnotranslate\b)""")
 MAX_DEPTH = 100
-LETTER = re.compile(r"[^\W\d_]")
-SPACE = re.compile(r"[ \t\r\n\f]+")  # what HTML shows as one space
+SPACES = " \t\r\n\f"  # what HTML shows as one space
+SPACE = re.compile(f"[{SPACES}]+")
 
 
-def constructs(text: str) -> Iterator[tuple[str, str, str]]:
-    """Cut a text into tags, comments, declarations and what is between them: as written, kind, and name of a tag.
+class Kind(Enum):
+    """The kind of a construct; the first four are tags."""
 
-    Kinds of tags: start, end, empty, and verbatim, which starts an element whose content is copied.
-    """
-    at, last = 0, max(text.rfind(">"), text.rfind("<!--"))  # after these, no tag or comment begins
-    while at < len(text):
-        if at > last:
-            yield text[at:], "text", ""
-            return
-        found = CONSTRUCT.match(text, at)
-        assert found  # any character is text, at least
-        raw, kind, name = found[0], str(found.lastgroup), ""
-        if kind == "tag":
-            name = re.match(r"</?([^\s/>]+)", raw)[1].lower()  # type: ignore[index]
-            kind = "end" if raw.startswith("</") else "empty" if raw.endswith("/>") or name in VOID else "start"
-            if kind == "start" and (name in CODE or NOT_TRANSLATED.search(raw)):
-                kind = "verbatim"
-        yield raw, kind, name
-        at = found.end()
-        if name in RAW and kind in ("start", "verbatim"):
-            closing = re.compile(f"</{name}", re.IGNORECASE).search(text, at)
-            start, at = at, closing.start() if closing else len(text)
-            if start < at:
-                yield text[start:at], "text", ""
+    START = "start"
+    END = "end"
+    EMPTY = "empty"  # an element without content
+    VERBATIM = "verbatim"  # the start of an element whose content is copied
+    # These are named as the groups of `CONSTRUCT`.
+    COMMENT = "comment"
+    DECLARATION = "declaration"
+    TEXT = "text"
+
+
+class Construct(NamedTuple):
+    """A tag, a comment, a declaration or the text between two of them."""
+
+    raw: str  # as written
+    kind: Kind
+    name: str = ""  # of a tag
+
+
+def constructs(text: str) -> Iterator[Construct]:
+    """Yield the constructs of a text, which cover it without gaps."""
+    cursor = 0
+    # No tag or comment begins after this position. Without this check, a text of many "<" would take quadratic time.
+    last_end = max(text.rfind(">"), text.rfind("<!--"))
+    while cursor <= last_end:
+        match = CONSTRUCT.match(text, cursor)
+        assert match  # any character is text, at least
+        construct = classified(match)
+        yield construct
+        cursor = match.end()
+
+        # The content of a script is one text up to its closing tag.
+        if construct.name in RAW and construct.kind in (Kind.START, Kind.VERBATIM):
+            closing = re.compile(f"</{construct.name}", re.IGNORECASE).search(text, cursor)
+            end = closing.start() if closing else len(text)
+            if cursor < end:
+                yield Construct(text[cursor:end], Kind.TEXT)
+            cursor = end
+    if cursor < len(text):
+        yield Construct(text[cursor:], Kind.TEXT)
+
+
+def classified(match: re.Match[str]) -> Construct:
+    """Return the construct of a match of `CONSTRUCT`."""
+    raw = match[0]
+    if match.lastgroup != "tag":
+        return Construct(raw, Kind(match.lastgroup))
+    name = TAG_NAME.match(raw)[1].lower()  # type: ignore[index]
+    if raw.startswith("</"):
+        kind = Kind.END
+    elif raw.endswith("/>") or name in VOID:
+        kind = Kind.EMPTY
+    elif name in CODE or NOT_TRANSLATED.search(raw):
+        kind = Kind.VERBATIM
+    else:
+        kind = Kind.START
+    return Construct(raw, kind, name)
 
 
 class Parser:
-    """Builds the parts of a fragment from its constructs."""
+    """Builds the parts of a fragment from its constructs; `finish_segment` is applied to each translation."""
 
-    def __init__(self) -> None:
+    def __init__(self, finish_segment: Callable[[str], str] = str) -> None:
+        self.finish_segment = finish_segment
         self.parts: list[Part] = []
         self.begin()
 
     def begin(self) -> None:
         """Begin a segment."""
-        self.raw, self.text = "", ""
-        self.open: list[tuple[str, Element]] = [("", Element("", "", 0, 0))]  # the root and the open elements, by name
+        self.raw = ""  # as the source writes the segment
+        self.text = ""  # without tags
+        self.root = Element("", "", 0, 0)
+        self.open = [self.root]  # the root and the elements that are open, the innermost last
         self.depth = 0  # how deeply elements are nested
         self.kept: list[str] = []  # names of the open elements whose content is copied, the outermost first
 
-    def read(self, raw: str, kind: str, name: str) -> None:
-        """Read the next construct, which is written as `raw`."""
-        if self.kept:
+    @property
+    def innermost(self) -> Element:
+        """The innermost open element."""
+        return self.open[-1]
+
+    @property
+    def last_child(self) -> Element | None:
+        """The last element inside of the innermost one."""
+        children = self.innermost.children
+        return children[-1] if children else None
+
+    def read(self, raw: str, kind: Kind, name: str = "") -> None:
+        """Read the next construct."""
+        if self.kept:  # inside of an element that is copied whole
             self.keep(raw, kind, name)
-        elif name in COPIED or name in BLOCK or kind == "declaration":
-            self.finish()
+        elif name in COPIED or name in BLOCK or kind is Kind.DECLARATION:
+            self.finish()  # blocks separate segments
             self.parts.append(raw)
-            if kind == "verbatim" or (kind == "start" and name in COPIED):
+            if kind is Kind.VERBATIM or (kind is Kind.START and name in COPIED):
                 self.kept = [name]
-        elif kind == "text":
+        elif kind is Kind.TEXT:
             self.write(raw, unescape(raw))
         else:
             self.raw += raw
@@ -95,122 +147,158 @@ class Parser:
         """Add text to the segment; `raw` is how the source writes it."""
         self.raw += raw
         text = SPACE.sub(" ", text)
-        if text[:1] == " " and self.text[-1:] in ("", " "):
+        # White space is shown as one space, even if there are tags in between.
+        if text.startswith(" ") and (not self.text or self.text.endswith(" ")):
             text = text[1:]
-            for last in self.open[-1][1].children[-1:]:
-                if last.start == len(self.text):  # what has no text, such as an image, has space on both sides
-                    last.closing += " "
+            last = self.last_child
+            # An element without text, such as an image, has the space on both sides.
+            if last and last.start == len(self.text):
+                last.closing += " "
         self.text += text
 
     def copy(self, raw: str, text: str = "") -> None:
-        """Add a construct that is copied; the sentence has `text` in its place. At a segment's edge, it stays there."""
-        start, siblings = len(self.text), self.open[-1][1].children
+        """Add a construct that is copied; `text` takes its place in the sentence that is translated."""
+        start = len(self.text)
         self.write(raw, text)
-        edges = start, len(self.text)
-        if siblings and siblings[-1].verbatim is not None and siblings[-1].end == start:
-            siblings[-1].closing += raw  # one element for both: a target word belongs to one element only
-            siblings[-1].end = edges[1]
-        else:
-            siblings.append(Element("", "", *edges, verbatim=raw) if text else Element("", raw, *edges))
+        end = len(self.text)
+        last = self.last_child
+        if last and last.verbatim is not None and last.end == start:
+            # One element for both: a target word belongs to one element only.
+            last.closing += raw
+            last.end = end
+            return
+        element = Element("", "", start, end, verbatim=raw) if text else Element("", raw, start, end)
+        self.innermost.children.append(element)
 
-    def keep(self, raw: str, kind: str, name: str) -> None:
-        """Copy a construct inside of one whose content is copied."""
-        if name == self.kept[0] and kind != "empty":
-            self.kept.pop() if kind == "end" else self.kept.append(name)
-        _, element = self.open[-1]
-        if element.verbatim is None:  # in a block
+    def keep(self, raw: str, kind: Kind, name: str = "") -> None:
+        """Copy a construct inside of an element whose content is copied."""
+        if name == self.kept[0]:  # elements of one name may be inside of each other
+            if kind is Kind.END:
+                self.kept.pop()
+            elif kind is not Kind.EMPTY:
+                self.kept.append(name)
+        element = self.innermost
+        if element.verbatim is None:  # in a block, which is outside of segments
             self.parts.append(raw)
             return
         self.raw += raw
-        if not self.kept:
+        if not self.kept:  # this is the closing tag of the element
             self.close(name, raw)
             return
         element.verbatim += raw
-        if kind == "text":
+        if kind is Kind.TEXT:
             self.text += SPACE.sub(" ", unescape(raw))
 
-    def mark(self, raw: str, kind: str, name: str) -> None:
+    def mark(self, raw: str, kind: Kind, name: str) -> None:
         """Read a tag or comment inside of a segment."""
-        at = len(self.text)
-        if kind == "end":
+        if kind is Kind.END:
             self.close(name, raw)
-        elif kind in ("comment", "empty"):
-            self.open[-1][1].children.append(Element(raw, "", at, at))
-        else:
-            element = Element(raw, "", at, at, verbatim="" if kind == "verbatim" else None)
-            self.open[-1][1].children.append(element)
-            self.open.append((name, element))
+            return
+        # Comments and empty elements have no content; the others get their end when they are closed.
+        position = len(self.text)
+        element = Element(raw, "", position, position)
+        self.innermost.children.append(element)
+        if kind in (Kind.START, Kind.VERBATIM):
+            element.name = name
+            self.open.append(element)
             self.depth = max(self.depth, len(self.open))
-            self.kept = [name] if kind == "verbatim" else []
+        if kind is Kind.VERBATIM:
+            element.verbatim = ""
+            self.kept = [name]
 
     def close(self, name: str, raw: str) -> None:
-        """Close the innermost element of this name, and what is open inside of it."""
+        """Close the innermost element of this name, and the elements that are open inside of it."""
         if self.depth > MAX_DEPTH:  # `finish` copies the segment, so nothing reads its elements
             return
-        if name not in [one for one, _ in self.open[1:]]:  # it was opened before: the tag ends what is here so far
-            _, parent = self.open[-1]
+        end = len(self.text)
+        if all(element.name != name for element in self.open):
+            # The element began before this segment: all that its parent has so far is inside of it.
+            parent = self.innermost
             self.depth += 1
-            parent.children = [Element("", raw, parent.start, len(self.text), parent.children)]
+            parent.children = [Element("", raw, parent.start, end, parent.children)]
             return
-        while True:
-            open_name, element = self.open.pop()
-            element.end = len(self.text)
-            if open_name == name:
-                element.closing = raw
-                return
+        while self.innermost.name != name:  # a closing tag is missing
+            self.open.pop().end = end
+        element = self.open.pop()
+        element.end = end
+        element.closing = raw
 
     def finish(self) -> None:
-        """End the segment. Without letters, or with too many elements inside of each other, it is copied."""
-        text = self.text.strip(" ")
-        if not LETTER.search(text) or self.depth > MAX_DEPTH:
-            self.parts.append(self.raw)
+        """End the segment. If it has no letters, or too many elements inside of each other, it is copied."""
+        if re.search(LETTER, self.text) and self.depth <= MAX_DEPTH:
+            self.add_segment()
         else:
-            for name, element in self.open:
-                element.end, element.is_open = len(self.text), bool(name)
-            root = self.open[0][1]
-            for parent in (root, *descendants(root)):
-                is_spaced = parent.start < parent.end and self.text[parent.end - 1] == " "
-                at_end = [child for child in parent.children if is_spaced and child.start == parent.end]
-                for first, last in zip(at_end[:1], at_end[-1:], strict=True):
-                    first.opening = " " + first.opening
-                    last.closing = last.closing.rstrip(" ") if parent is root else last.closing
-            shift = len(self.text) - len(self.text.lstrip(" "))
-            move(root, shift, len(text))
-            before, after = (len(self.raw) - len(strip(" \t\r\n\f")) for strip in (self.raw.lstrip, self.raw.rstrip))
-            # A tag without its partner stays at the edge of the segment instead of following a word.
-            edges, inner = {0: "", len(text): ""}, list[Element]()
-            for child in root.children:
-                if child.end in edges and is_half_tag(child):
-                    edges[child.end] += child.opening + child.closing
-                else:
-                    inner.append(child)
-            root.children = inner
-            self.parts += [self.raw[:before] + edges[0], Segment(text, root)]
-            self.parts.append(edges[len(text)] + self.raw[len(self.raw) - after :])
+            self.parts.append(self.raw)
         self.begin()
         between_segments.get()()
 
+    def add_segment(self) -> None:
+        """Add the segment to the parts, with its text stripped, between two parts that are copied."""
+        # 1. Elements that are still open end here.
+        for element in self.open:
+            element.end = len(self.text)
+
+        # 2. The space at the end of an element goes before the elements without text that follow this space.
+        for parent in (self.root, *descendants(self.root)):
+            is_spaced = parent.start < parent.end and self.text[parent.end - 1] == " "
+            at_end = [child for child in parent.children if child.start == parent.end]
+            if is_spaced and at_end:
+                at_end[0].opening = " " + at_end[0].opening
+                if parent is self.root:
+                    at_end[-1].closing = at_end[-1].closing.rstrip(" ")
+
+        # 3. Strip the text; the white space at its ends is copied.
+        text = self.text.strip(" ")
+        move(self.root, len(self.text) - len(self.text.lstrip(" ")), len(text))
+        before = self.raw[: len(self.raw) - len(self.raw.lstrip(SPACES))]
+        after = self.raw[len(self.raw.rstrip(SPACES)) :]
+
+        # 4. A tag without its partner stays at the edge of the segment instead of following a word.
+        inner, tags_at_end = [], ""
+        for child in self.root.children:
+            if child.end == 0 and is_half_tag(child):
+                before += child.opening + child.closing
+            elif child.end == len(text) and is_half_tag(child):
+                tags_at_end += child.opening + child.closing
+            else:
+                inner.append(child)
+        self.root.children = inner
+        self.parts += [before, Segment(text, self.root, self.finish_segment), tags_at_end + after]
+
 
 def is_half_tag(element: Element) -> bool:
-    """Whether an element is one tag whose partner is missing, with nothing inside."""
-    is_half = element.is_open or (not element.opening and bool(element.closing))
-    return is_half and element.start == element.end and not element.children and not element.verbatim
+    """Return whether an element is one tag whose partner is missing, with nothing inside."""
+    is_empty = element.start == element.end and not element.children and not element.verbatim
+    is_opening_tag = element.name and not element.closing
+    is_closing_tag = element.closing and not element.opening
+    return is_empty and bool(is_opening_tag or is_closing_tag)
 
 
 def move(element: Element, shift: int, length: int) -> None:
     """Move the element and its descendants to the left, into a text of this length."""
-    element.start, element.end = (min(max(edge - shift, 0), length) for edge in (element.start, element.end))
+    element.start = min(max(element.start - shift, 0), length)
+    element.end = min(max(element.end - shift, 0), length)
     for child in element.children:
         move(child, shift, length)
 
 
-def parse(found: Iterable[tuple[str, str, str]]) -> list[Part]:
-    """Return the parts of a fragment with these constructs, which cover it without gaps."""
-    parser = Parser()
-    for construct in found:
+def parse_constructs(items: Iterable[Construct], finish: Callable[[str], str] = str) -> list[Part]:
+    """Return the parts of a fragment with these constructs, which cover it without gaps; see `Parser`."""
+    parser = Parser(finish)
+    for construct in items:
         parser.read(*construct)
     parser.finish()
     return [part for part in parser.parts if part]
 
 
-HTML = Format(lambda text: parse(constructs(text)), lambda text: escape(text, quote=False))
+def parse_html(text: str) -> list[Part]:
+    """Return the parts of a fragment of HTML."""
+    return parse_constructs(constructs(text))
+
+
+def escape_html(text: str) -> str:
+    """Return text as the content of an element."""
+    return escape(text, quote=False)
+
+
+HTML = Format(parse_html, escape_html)

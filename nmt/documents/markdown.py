@@ -6,12 +6,16 @@ from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
-from nmt.documents.html import Parser, constructs
-from nmt.documents.markup import Format, Part, Segment
+from nmt.documents.html import Kind, Parser, constructs
+from nmt.documents.markup import Format, Part, has_segment, parts_of_text
 from nmt.errors import InputError
+from nmt.text.spans import Span
 
 FRONT_MATTER = re.compile(r"\ufeff?(?:---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z))?", re.DOTALL | re.MULTILINE)
-COPIED = re.compile(  # each alternative ends where it could begin anew, or it would take quadratic time
+LINE_END = re.compile(r"\r\n?|\n")
+# Templates, formulas, footnote marks and checkboxes. Each alternative ends where it could begin anew, or it would take
+# quadratic time.
+COPIED = re.compile(
     r"(\{\{(?:(?!\{\{).)*?\}\}|\{%(?:(?!\{%).)*?%\}|\$[^$\s](?:[^$]*[^$\s])?\$|\[\^[^\[\]\s]+\](?::\s)?|^\[[ xX]\]\s)"
 )
 ESCAPED = re.compile(
@@ -22,16 +26,17 @@ AS_CELL = partial(re.compile(r"(?<!\\)\|").sub, r"\\|")
 
 
 @cache
-def parser() -> Any:
-    """A parser for GitHub's Markdown whose inline tokens know their span of the text as `map`."""
+def markdown_it() -> Any:
+    """Return a parser for GitHub's Markdown whose inline tokens know their span of the text as `map`."""
     try:
         from markdown_it import MarkdownIt
     except ImportError as error:
         raise InputError("markdown-it-py is not installed", hint="pip install 'nmt-trainer[documents]'") from error
-    found = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    for name, rule in zip(found.get_active_rules()["inline"], found.inline.ruler.getRules(""), strict=True):
-        found.inline.ruler.at(name, with_span(rule))
-    return found
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    names = parser.get_active_rules()["inline"]
+    for name, rule in zip(names, parser.inline.ruler.getRules(""), strict=True):
+        parser.inline.ruler.at(name, with_span(rule))
+    return parser
 
 
 def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
@@ -41,76 +46,130 @@ def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
         start, n_tokens = state.pos, len(state.tokens)
         if not rule(state, silent):
             return False
-        new = [] if silent else state.tokens[n_tokens:]
-        for token in new:
+        if silent or len(state.tokens) == n_tokens:  # the rule has added nothing
+            return True
+        # Tokens inside of a link have their span from the rules that were called for them.
+        for token in state.tokens[n_tokens:]:
             token.map = token.map or [start, state.pos]
-        if new and new[-1].type == "link_close" and new[-1].markup != "autolink":
-            new[-1].map = [state.md.helpers.parseLinkLabel(state, start), state.pos]
+        last = state.tokens[-1]
+        if last.type == "link_close" and last.markup != "autolink":
+            label_end = state.md.helpers.parseLinkLabel(state, start)
+            last.map = [label_end, state.pos]
         return True
 
     return run
 
 
-def parse(text: str) -> list[Part]:
+def parse_markdown(text: str) -> list[Part]:
     """Return the parts of a text, which cover it without gaps."""
-    front = FRONT_MATTER.match(text).end()  # type: ignore[union-attr]
-    starts = [front, *(front + found.end() for found in re.finditer(r"\r\n?|\n", text[front:])), len(text)]
-    parts, cursor, seen = list[Part](), 0, front
-    for before, block in pairwise(parser().parse(text[front:])):
+    n_front = FRONT_MATTER.match(text).end()  # type: ignore[union-attr]
+    # The blocks of the parser have line numbers from the end of the front matter.
+    line_ends = [match.end() for match in LINE_END.finditer(text, n_front)]
+    line_starts = [n_front, *line_ends, len(text)]
+    replacements = []
+    searched = n_front  # the next cell of a table begins here or later
+    for parent, block in pairwise(markdown_it().parse(text[n_front:])):
         if block.type != "inline" or not block.content:
             continue
-        is_cell = before.type in ("th_open", "td_open")
-        lines = [block.content.replace("|", r"\|")] if is_cell else block.content.split("\n")
-        # Where its first, second and last lines start, and where it ends.
-        first, second, last, stop = (starts[block.map[0] + i] for i in (0, 1, len(lines) - 1, len(lines)))
-        start = text.find(lines[0], max(first, seen), second) if is_cell else text.rfind(lines[0], first, second)
-        end = start if is_cell else text.rfind(lines[-1], last, stop)
-        if not first <= start <= end:  # the parser changed the text, such as tabs or NUL: copy the block
+        if parent.type in ("th_open", "td_open"):
+            line = block.map[0]
+            span = cell_span(text, block.content, max(line_starts[line], searched), line_starts[line + 1])
+            finish: Callable[[str], str] = AS_CELL
+        else:
+            span = block_span(text, block.content, line_starts, block.map[0])
+            finish = str if parent.type == "heading_open" else AS_PARAGRAPH
+        if span is None:  # the parser changed the text, such as tabs or NUL: copy the block
             continue
-        seen = end + len(lines[-1])
-        found = parts_of(block.children, block.content)
-        segments = [part for part in found if isinstance(part, Segment)]
-        for segment in segments:
-            segment.finish = AS_CELL if is_cell else str if before.type == "heading_open" else AS_PARAGRAPH
-        if segments:
-            parts += [text[cursor:start], *found]
-            cursor = seen
-    return [*parts, text[cursor:]]
+        _, searched = span
+        block_parts = parts_of_block(block.children, block.content, finish)
+        if has_segment(block_parts):
+            replacements.append((span, block_parts))
+    return parts_of_text(text, replacements)
 
 
-def parts_of(tokens: Sequence[Any], content: str) -> list[Part]:
+def cell_span(text: str, content: str, start: int, stop: int) -> Span | None:
+    """Return the span of a table's cell in text[start:stop], or None if the source writes it differently."""
+    written = content.replace("|", r"\|")
+    position = text.find(written, start, stop)
+    return (position, position + len(written)) if position >= 0 else None
+
+
+def block_span(text: str, content: str, line_starts: Sequence[int], first: int) -> Span | None:
+    """Return the span of a block that begins in the line `first`, or None if the source writes it differently."""
+    lines = content.split("\n")
+    last = first + len(lines) - 1
+    start = text.rfind(lines[0], line_starts[first], line_starts[first + 1])
+    last_start = text.rfind(lines[-1], line_starts[last], line_starts[last + 1])
+    return (start, last_start + len(lines[-1])) if start >= 0 and last_start >= 0 else None
+
+
+def parts_of_block(tokens: Sequence[Any], content: str, finish: Callable[[str], str]) -> list[Part]:
     """Return the parts of a block. Templates and formulas are text; footnote marks, checkboxes, images are not."""
-    texts, until, done = Parser(), 0, 0
+    parser = Parser(finish)
+    n_read = 0  # tokens before this index are read
+    html_end = 0  # where the last HTML tag ends
     for i, token in enumerate(tokens):
         start, end = token.map or (0, 0)
-        raw, name = content[start:end], token.type.removesuffix("_open").removesuffix("_close")
         if token.type == "html_inline":
-            if texts.kept:  # what is inside of it is copied as it is written
-                texts.keep(content[done:start].replace("\n", " "), "text", "")
+            if parser.kept:  # what is before the tag has not been read
+                keep_raw(parser, content[html_end:start])
             for construct in constructs(token.content):
-                texts.read(*construct)
-            done = end
-        elif i < until or texts.kept:
+                parser.read(*construct)
+            html_end = end
+        elif parser.kept or i < n_read:
             continue
-        elif token.type == "text":
-            for j, text in enumerate(COPIED.split(token.content)):
-                written = text if text in content else MARKDOWN.escape(text)  # it is written with entities
-                texts.copy(written, text if text[0] in "{$" else "") if j % 2 else texts.write(text, text)
-        elif token.type == "softbreak":
-            texts.write(" ", " ")
-        elif token.type == "hardbreak":
-            texts.finish()
-            texts.parts.append(content[len(content[:start].rstrip(" ")) : end])
-        elif token.type in ("code_inline", "image") or token.markup == "autolink":
-            texts.copy(raw, token.content if token.type == "code_inline" else "")
-            until = i + 3 if name == "link" else 0  # its text and its end are in `raw`
-        elif token.nesting:
-            raw = raw if token.type == "link_close" else "[" if name == "link" else token.markup
-            texts.read(raw, "start" if token.nesting > 0 else "end", f"{name} ")
-    if texts.kept:
-        texts.keep(content[done:].replace("\n", " "), "text", "")
-    texts.finish()
-    return texts.parts
+        elif token.type == "hardbreak":  # it separates two texts, and is copied with the spaces before it
+            parser.finish()
+            line = content[:start].rstrip(" ")
+            parser.parts.append(content[len(line) : end])
+        elif token.markup == "autolink":
+            parser.copy(content[start:end])
+            n_read = i + 3  # the text and the end of the link are copied with its start
+        else:
+            read_token(parser, token, content)
+    if parser.kept:
+        keep_raw(parser, content[html_end:])
+    parser.finish()
+    return parser.parts
 
 
-MARKDOWN = Format(parse, lambda text: ESCAPED.sub(r"\\\g<0>", text))
+def read_token(parser: Parser, token: Any, content: str) -> None:
+    """Let a parser read a token of a block with this content."""
+    start, end = token.map or (0, 0)
+    raw = content[start:end]
+    name = token.type.removesuffix("_open").removesuffix("_close")
+    if name == "text":
+        read_text(parser, token.content, content)
+    elif name == "softbreak":
+        parser.write(" ", " ")
+    elif name == "code_inline":
+        parser.copy(raw, token.content)
+    elif name == "image":
+        parser.copy(raw)
+    elif token.nesting > 0:
+        parser.read("[" if name == "link" else token.markup, Kind.START, f"{name} ")
+    elif token.nesting < 0:
+        parser.read(raw if name == "link" else token.markup, Kind.END, f"{name} ")
+
+
+def keep_raw(parser: Parser, raw: str) -> None:
+    """Let a parser copy what is written inside of an element whose content is copied."""
+    parser.keep(raw.replace("\n", " "), Kind.TEXT)
+
+
+def read_text(parser: Parser, text: str, content: str) -> None:
+    """Let a parser read the text of a token in a block with this content."""
+    for i, part in enumerate(COPIED.split(text)):
+        if i % 2 == 0:
+            parser.write(part, part)
+            continue
+        raw = part if part in content else escape_markdown(part)  # the source writes the latter with entities
+        parser.copy(raw, part if part[0] in "{$" else "")
+
+
+def escape_markdown(text: str) -> str:
+    """Return text with a backslash before each character that would be markup."""
+    return ESCAPED.sub(r"\\\g<0>", text)
+
+
+MARKDOWN = Format(parse_markdown, escape_markdown)

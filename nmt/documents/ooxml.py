@@ -7,67 +7,84 @@ opening tag ends the run of that base and begins its own. So does what is no tex
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from html import unescape
 
-from nmt.documents.html import HTML, Parser
-from nmt.documents.markup import Format, Part, Segment, between_segments
+from nmt.documents.html import Kind, Parser, escape_html
+from nmt.documents.markup import Format, Part, Segment, between_segments, has_segment
 from nmt.documents.xml import Node, read_xml
 
+RUNS = ("w:r", "a:r")
+TEXTS = ("w:t", "a:t")
 CONTAINERS = ("w:hyperlink", "w:ins", "w:moveTo", "w:smartTag")
 FIELDS = ("w:fldSimple", "a:fld", "field")
 DROPPED = ("w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen")  # Word sets them anew
 BREAKS = ("w:br", "w:cr", "w:tab", "a:br")
 EMPTY_RUN = re.compile(r"<([wa]):r(?:\s[^>]*)?>(?:(?!<\1:[rt][\s>]).)*<\1:t[^>]*></\1:t></\1:r>", re.DOTALL)
-NOT_TEXT = re.compile(r"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->|<[^>]*>", re.DOTALL)
+CDATA_OR_TAG = re.compile(r"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->|<[^>]*>", re.DOTALL)
+RUN_TEXT = re.compile(r"<[wa]:t(?:\s[^>]*)?>([^<]*)<")
+EMPTY_FORMAT = re.compile(r"<.:rPr(/>|></.:rPr>)")
 INVISIBLE = re.compile(
     r'<w:(lang|noProof)\b[^>]*/>|<w:rFonts( w:hint="\w*")?/>|\s(lang|altLang|dirty|err|noProof|smtClean|w:hint)="[^"]*"'
 )
 
 
 @dataclass(frozen=True)
-class Style:
+class RunStyle:
     """The formatting of a run, as the tags before and after its text."""
 
-    start: str
-    end: str
-    look: str  # equal for formats that look the same
+    start: str = field(compare=False)
+    end: str = field(compare=False)
+    look: str  # without what nobody sees: styles are equal if they look the same
 
 
-def style_of(run: Node) -> Style:
-    prefix = run.name[:2]
+def style_of(run: Node) -> RunStyle:
+    """Return the formatting of a run."""
+    prefix = run.name[:2]  # w: or a:
     raw = "".join(child.raw for child in run.children if child.name == f"{prefix}rPr")
-    look = re.sub(r"^<.:rPr(/>|></.:rPr>)$", "", INVISIBLE.sub("", raw))
+    look = INVISIBLE.sub("", raw)
+    if EMPTY_FORMAT.fullmatch(look):
+        look = ""
     space = ' xml:space="preserve"' if prefix == "w:" else ""
-    return Style(f"{run.opening}{raw}<{prefix}t{space}>", f"</{prefix}t></{prefix}r>", look)
+    return RunStyle(f"{run.opening}{raw}<{prefix}t{space}>", f"</{prefix}t></{prefix}r>", look)
 
 
-def main_style(nodes: Sequence[Node]) -> Style | None:
+def main_style(nodes: Sequence[Node]) -> RunStyle | None:
     """Return the most frequent style of runs by characters, else of those in a hyperlink; None if there is no text."""
-    sizes, styles = Counter[str](), dict[str, Style]()
+    n_characters = Counter[RunStyle]()  # equal styles count for the first of them
     for node in nodes:
-        if node.name in ("w:r", "a:r") and (
-            text := text_of("".join(child.raw for child in node.children if child.name[2:] == "t"))
-        ):
-            style = style_of(node)
-            sizes[styles.setdefault(style.look, style).look] += len(text)
+        if node.name in RUNS:
+            raw_text = "".join(child.raw for child in node.children if child.name[2:] == "t")
+            text = text_of_runs(raw_text)
+            if text:
+                n_characters[style_of(node)] += len(text)
+    if n_characters:
+        return max(n_characters, key=n_characters.__getitem__)
+    # There is no text but in hyperlinks and the like.
     inner = (main_style(node.children) for node in nodes if node.name in CONTAINERS)
-    return styles[sizes.most_common(1)[0][0]] if sizes else next((style for style in inner if style), None)
+    return next(filter(None, inner), None)
 
 
-def parse(text: str, *, of_boxes: bool) -> list[Part]:
+def text_of_runs(raw: str) -> str:
+    """Return the text of runs, which are written as `raw`."""
+    return unescape("".join(RUN_TEXT.findall(raw)))
+
+
+def parse_ooxml(text: str, *, of_boxes: bool) -> list[Part]:
     """Return the parts of a document; segments are the paragraphs in text boxes, or all others."""
     parts: list[Part] = []
 
     def visit(node: Node, is_inside: bool) -> None:
         is_paragraph = node.name in ("w:p", "a:p")
-        if is_paragraph:  # also one that is not read now
-            between_segments.get()()
-        base = main_style(node.children) if is_paragraph and is_inside == of_boxes else None
-        content = Paragraph(node.children, base).parts if base else []
+        content = []
+        if is_paragraph:
+            between_segments.get()()  # also for a paragraph that is not read now
+            base = main_style(node.children) if is_inside == of_boxes else None
+            if base:
+                content = Paragraph(node.children, base).parts
         parts.append(node.opening)
-        if any(isinstance(part, Segment) for part in content):
+        if has_segment(content):
             parts.extend(content)
         else:
             for child in node.children:
@@ -81,91 +98,107 @@ def parse(text: str, *, of_boxes: bool) -> list[Part]:
 class Paragraph(Parser):
     """Builds the parts of a paragraph."""
 
-    def __init__(self, nodes: Sequence[Node], base: Style) -> None:
+    def __init__(self, nodes: Sequence[Node], base: RunStyle) -> None:
         super().__init__()
         self.base = base  # the style outside of all elements
         self.empty = set[str]()  # the XML of an empty run, for each style in use
         self.add(nodes, base)
         self.finish()
 
-    def add(self, nodes: Sequence[Node], base: Style) -> None:
+    def add(self, nodes: Sequence[Node], base: RunStyle) -> None:
         """Add the children of a paragraph or a hyperlink; `base` is the style of text outside of its elements."""
-        style = base
         self.empty.add(base.start + base.end)
-
-        def switch(new: Style) -> None:
-            nonlocal style
-            if new.look == style.look:
-                return
-            if style is not base:
-                self.read(style.end + base.start, "end", "run")
-            style = base if new.look == base.look else new
-            if style is not base:
-                self.empty.add(style.start + style.end)
-                self.read(base.end + style.start, "start", "run")
-
+        style = base  # in which text is written now
         for node in fields_joined(nodes):
-            if node.name not in ("w:r", "a:r"):
-                switch(base)
+            if node.name not in RUNS:
+                style = self.switch(style, base, base)
                 self.add_other(node, node.raw, base)
                 continue
-            own = style_of(node)
+            # What is no text, such as an image, stays in a run with the format of its own.
+            run_style = style_of(node)
+            run_start = run_style.start.rpartition("<")[0]  # without the tag of the text
             for child in node.children:
-                if child.name in ("w:t", "a:t"):
-                    raw = NOT_TEXT.sub(lambda m: HTML.escape(m[1] or ""), "".join(one.raw for one in child.children))
-                    switch(own if raw.strip() else style)
+                if child.name in TEXTS:
+                    raw = CDATA_OR_TAG.sub(as_escaped, "".join(part.raw for part in child.children))
+                    if raw.strip():  # white space looks the same in any style
+                        style = self.switch(style, run_style, base)
                     self.write(raw, unescape(raw))
-                elif child.name not in ("", "w:rPr", "a:rPr"):
-                    switch(base)
-                    self.add_other(child, own.start.rpartition("<")[0] + child.raw + node.closing, base)
-        switch(base)
+                elif child.name not in ("", "w:rPr", "a:rPr"):  # else white space or the format
+                    style = self.switch(style, base, base)
+                    self.add_other(child, run_start + child.raw + node.closing, base)
+        self.switch(style, base, base)
 
-    def add_other(self, node: Node, raw: str, base: Style) -> None:
+    def switch(self, style: RunStyle, new: RunStyle, base: RunStyle) -> RunStyle:
+        """End the element of a run in `style`, begin that of a run in `new`, and return the style of the text now."""
+        if new == style:
+            return style
+        if style is not base:  # the element of the style ends
+            self.read(style.end + base.start, Kind.END, "run")
+        if new == base:
+            return base
+        self.empty.add(new.start + new.end)
+        self.read(base.end + new.start, Kind.START, "run")
+        return new
+
+    def add_other(self, node: Node, raw: str, base: RunStyle) -> None:
         """Add a node that is not text; `raw` is what is written for it."""
         inner = main_style(node.children) if node.name in CONTAINERS else None
-        if inner:
-            self.read(base.end + node.opening + inner.start, "start", node.name)
+        if inner:  # an element of its own, such as a link
+            self.read(base.end + node.opening + inner.start, Kind.START, node.name)
             self.add(node.children, inner)
-            self.read(inner.end + node.closing + base.start, "end", node.name)
-        elif node.name in BREAKS and len(self.open) == 1:
+            self.read(inner.end + node.closing + base.start, Kind.END, node.name)
+        elif node.name in BREAKS and self.innermost is self.root:  # it separates two texts
             self.finish()
             self.parts.append(raw)
         elif raw and node.name not in DROPPED:
-            self.write("", " " * (node.name in BREAKS))
-            self.copy(base.end + raw + base.start, text_of(raw) if node.name in FIELDS else "")
+            if node.name in BREAKS:  # inside of a link
+                self.write("", " ")
+            self.copy(base.end + raw + base.start, text_of_runs(raw) if node.name in FIELDS else "")
 
     def finish(self) -> None:
+        """End the segment, and write what is copied around it as runs."""
         n_parts = len(self.parts)
         super().finish()
-        before, *found = self.parts[n_parts:]
-        self.parts[n_parts:] = found[:1] or [self.written(str(before), "", "")]
-        for segment in found[:1]:
-            assert isinstance(segment, Segment)
-            segment.finish = partial(self.written, str(before), str(found[1]))
+        # What has been added: the segment between two parts that are copied, or one part.
+        before, *rest = self.parts[n_parts:]
+        if not rest:
+            self.parts[n_parts:] = [self.written(str(before), "", "")]
+            return
+        segment, after = rest
+        assert isinstance(segment, Segment)
+        segment.finish = partial(self.written, str(before), str(after))
+        self.parts[n_parts:] = [segment]
 
     def written(self, before: str, after: str, text: str) -> str:
-        """Write a text with tags in the base style, and remove empty runs."""
-        text = self.base.start + before + text + after + self.base.end
-        return EMPTY_RUN.sub(lambda found: "" if found[0] in self.empty else found[0], text)
+        """Return a text with tags in the base style, without empty runs."""
+        # A run is empty where an element begins or ends at an edge of the text.
+        runs = self.base.start + before + text + after + self.base.end
+        return EMPTY_RUN.sub(lambda match: "" if match[0] in self.empty else match[0], runs)
 
 
-def text_of(raw: str) -> str:
-    """The text of runs."""
-    return unescape("".join(re.findall(r"<[wa]:t(?:\s[^>]*)?>([^<]*)<", raw)))
+def as_escaped(match: re.Match[str]) -> str:
+    """Return the text of a match of `CDATA_OR_TAG`, escaped; tags and comments have none."""
+    return escape_html(match[1] or "")
 
 
 def fields_joined(nodes: Sequence[Node]) -> list[Node]:
     """Merge the runs of each field, such as a page number, into one node."""
-    joined, inside, depth = list[Node](), list[Node](), 0
+    joined, field_nodes = [], []
+    depth = 0  # of fields inside of each other
     for node in nodes:
         marks = [child.opening for child in node.children if child.name == "w:fldChar"]
-        depth += sum(('"begin"' in mark) - ('"end"' in mark) for mark in marks)
-        inside.append(node)
+        for mark in marks:
+            depth += ('"begin"' in mark) - ('"end"' in mark)
+        field_nodes.append(node)
         if depth <= 0:
-            joined.append(Node("field", children=inside) if marks else node)
-            inside, depth = [], 0
-    return joined + inside[:1] + (fields_joined(inside[1:]) if inside else [])  # the field ends in another paragraph
+            joined.append(Node("field", children=field_nodes) if marks else node)
+            field_nodes = []
+            depth = 0
+    # A field that ends in another paragraph: its first node stands alone.
+    if field_nodes:
+        joined += [field_nodes[0], *fields_joined(field_nodes[1:])]
+    return joined
 
 
-BOXES = Format(partial(parse, of_boxes=True), HTML.escape)
-PARAGRAPHS = Format(partial(parse, of_boxes=False), HTML.escape)
+BOXES = Format(partial(parse_ooxml, of_boxes=True), escape_html)
+PARAGRAPHS = Format(partial(parse_ooxml, of_boxes=False), escape_html)

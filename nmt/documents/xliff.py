@@ -6,33 +6,37 @@ translate-toolkit would write the whole file anew, and lose what it does not kno
 import re
 from html import unescape
 
-from nmt.documents.html import HTML, Parser
+from nmt.documents.html import Kind, Parser, escape_html
 from nmt.documents.markup import Format, Part
 from nmt.documents.tables import read_string
 from nmt.documents.xml import Node, read_xml
 
 AROUND = ("g", "mrk", "pc")  # inline elements that contain text; others contain code, or nothing
-PAIRS = {"bpt": "start", "bx": "start", "sc": "start", "ec": "end", "ept": "end", "ex": "end"}  # one tag each
+# Codes that come in pairs, each of them one tag.
+PAIRED = {"bpt": Kind.START, "bx": Kind.START, "sc": Kind.START, "ec": Kind.END, "ept": Kind.END, "ex": Kind.END}
 VERSION = re.compile(r"""\sversion\s*=\s*["'][12]\.""")
 NOT_TRANSLATED = re.compile(r"""\s(?:translate\s*=\s*["']no|mtype\s*=\s*["']protected)\b""")
 UNFINISHED = re.compile(r"""\sstate\s*=\s*["'](?:new|initial|needs-translation)\b""")
 KEY = re.compile(r"""\s(id|rid|startRef)\s*=\s*["']([^"']*)""")
+CDATA = "<![CDATA["
 
 
-def local(node: Node) -> str:
+def local_name(node: Node) -> str:
+    """Return a node's name without its prefix."""
     return node.name.rpartition(":")[2]
 
 
-def parse(text: str) -> list[Part]:
+def parse_xliff(text: str) -> list[Part]:
     """Return the parts of a file. Raises ValueError if it is damaged, or no XLIFF."""
-    document, parts = read_xml(text), list[Part]()
-    if not any(local(node) == "xliff" and VERSION.search(node.opening) for node in document.children):
+    document = read_xml(text)
+    if not any(local_name(node) == "xliff" and VERSION.search(node.opening) for node in document.children):
         raise ValueError("it is no XLIFF of version 1 or 2")
+    parts: list[Part] = []
 
     def visit(node: Node) -> None:
-        if NOT_TRANSLATED.search(node.opening) and node.name:
+        if node.name and NOT_TRANSLATED.search(node.opening):  # with all that is in it
             parts.append(node.raw)
-        elif local(node) in ("trans-unit", "segment"):
+        elif local_name(node) in ("trans-unit", "segment"):
             parts.extend(parts_of_unit(node))
         else:
             parts.append(node.opening)
@@ -46,39 +50,52 @@ def parse(text: str) -> list[Part]:
 
 def parts_of_unit(unit: Node) -> list[Part]:
     """Return the parts of a unit. Its target, which follows the source if it is new, has the source as text."""
-    found = {local(child): child for child in unit.children}
-    source, target = found.get("source"), found.get("target")
+    children = {local_name(child): child for child in unit.children}
+    source, target = children.get("source"), children.get("target")
     if source is None:
         raise ValueError(f"there is no source in {unit.opening:.60}")
     if target is None:
         target = Node(source.name.removesuffix("source") + "target")
-        unit.children.insert(unit.children.index(found.get("seg-source", source)) + 1, target)
-    elif any(child.raw.strip() for child in target.children) and not UNFINISHED.search(unit.opening + target.opening):
+        # In version 1, the segmented source follows the source.
+        source_end = unit.children.index(children.get("seg-source", source)) + 1
+        unit.children.insert(source_end, target)
+    has_text = any(child.raw.strip() for child in target.children)
+    if has_text and not UNFINISHED.search(unit.opening + target.opening):
         return [unit.raw]
+
+    # Translate the source, and write it into the target.
     parser = Parser()
     read_inline(parser, source.children)
     parser.finish()
-    opening = (target.opening or f"<{target.name}").rstrip("/> \t\r\n") + ">"
-    written = [opening, *parser.parts, f"</{target.name}>"]
-    parts = [part for child in unit.children for part in (written if child is target else [child.raw])]
-    return [unit.opening, *parts, unit.closing]
+    parts: list[Part] = [unit.opening]
+    for child in unit.children:
+        if child is target:  # its opening tag may have been that of an empty element
+            opening = (target.opening or f"<{target.name}").rstrip("/> \t\r\n")
+            parts += [f"{opening}>", *parser.parts, f"</{target.name}>"]
+        else:
+            parts.append(child.raw)
+    return [*parts, unit.closing]
 
 
 def read_inline(parser: Parser, nodes: list[Node]) -> None:
     """Read the text and the inline elements of a source. Codes that come in pairs are one element."""
     for node in nodes:
-        name, raw = local(node), node.opening
-        if not name and (raw.startswith("<![CDATA[") or raw[0] != "<"):
-            read_string(parser, raw[9:-3] if raw[0] == "<" else unescape(raw), HTML.escape)
+        name, raw = local_name(node), node.opening
+        if raw.startswith(CDATA):
+            read_string(parser, raw.removeprefix(CDATA).removesuffix("]]>"), escape_html)
+        elif not raw.startswith("<"):  # text
+            read_string(parser, unescape(raw), escape_html)
         elif name in AROUND and node.closing:
-            parser.read(raw, "verbatim" if NOT_TRANSLATED.search(raw) else "start", f"{name} ")
+            kind = Kind.VERBATIM if NOT_TRANSLATED.search(raw) else Kind.START
+            parser.read(raw, kind, f"{name} ")
             read_inline(parser, node.children)
-            parser.read(node.closing, "end", f"{name} ")
-        elif name not in PAIRS and not parser.kept:
+            parser.read(node.closing, Kind.END, f"{name} ")
+        elif name in PAIRED or parser.kept:
+            # Of the attributes that name the pair, startRef goes before rid, and rid before id.
+            _, key = max(KEY.findall(raw), default=("", ""))
+            parser.read(node.raw, PAIRED.get(name, Kind.EMPTY), f"code {key}")
+        else:  # codes, comments
             parser.copy(node.raw)
-        else:
-            _, key = max(KEY.findall(raw), default=("", ""))  # the names are in the order of their precedence
-            parser.read(node.raw, PAIRS.get(name, "empty"), f"code {key}")
 
 
-XLIFF = Format(parse, HTML.escape)
+XLIFF = Format(parse_xliff, escape_html)

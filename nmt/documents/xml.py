@@ -23,30 +23,38 @@ class Node:
 
     @property
     def raw(self) -> str:
+        """The node with all that is in it."""
         return self.opening + "".join(child.raw for child in self.children) + self.closing
 
 
 def read_xml(text: str) -> Node:
     """Return the root of a document. Raises ValueError if it is malformed or has a document type, as for entities."""
+    check_xml(text)
+    root = Node()
+    open_nodes = [root]  # the innermost last
+    # The document is well-formed, so each end tag closes the innermost node.
+    for token in TOKEN.finditer(text):
+        if token["end"]:
+            open_nodes.pop().closing = token[0]
+            continue
+        node = Node(token["name"] or "", token[0])
+        open_nodes[-1].children.append(node)
+        if node.name and not node.opening.endswith("/>"):
+            open_nodes.append(node)
+    return root
+
+
+def check_xml(text: str) -> None:
+    """Raise ValueError if a document is malformed, or has a document type."""
+    if ENCODING.match(text):
+        raise ValueError("it declares another encoding than UTF-8")
 
     def refuse(*_: object) -> None:
         raise ValueError("a document type is not allowed")
 
-    if ENCODING.match(text):
-        raise ValueError("it declares another encoding than UTF-8")
     parser = expat.ParserCreate("utf-8", " ")  # namespaces are on, so undeclared prefixes are errors
     parser.StartDoctypeDeclHandler = refuse
     try:
         parser.Parse(text.encode(errors="surrogatepass"), True)
     except expat.ExpatError as error:
         raise ValueError(f"line {error.lineno}: {expat.ErrorString(error.code)}") from error
-    inside = [Node()]
-    for token in TOKEN.finditer(text):
-        if token["end"]:
-            inside.pop().closing = token[0]
-            continue
-        node = Node(token["name"] or "", token[0])
-        inside[-1].children.append(node)
-        if node.name and not node.opening.endswith("/>"):
-            inside.append(node)
-    return inside[0]

@@ -5,9 +5,9 @@ shuffled. The order is a function of (seed, epoch, pool), so that training resum
 """
 
 import functools
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,8 +22,14 @@ from nmt.text.permutation import Mixture, shuffled
 POOL_PAIRS = 100_000
 N_COST_GROUPS = 12  # groups of steps by cost: see `shuffle_batches`
 
-# Indices of a pool's pairs in the corpus, token ids of both sides, and for each batch its indices within the pool.
-Pool = tuple[NDArray[np.int64], list[RaggedArray], list[list[int]]]
+
+class Pool(NamedTuple):
+    """The pairs of a part of an epoch, in batches."""
+
+    pairs: NDArray[np.int64]  # indices in the corpus
+    source: RaggedArray  # token ids
+    target: RaggedArray
+    batches: list[list[int]]  # indices of pairs in the pool, in no order yet
 
 
 @dataclass(frozen=True)
@@ -37,14 +43,17 @@ class Batch:
 
     @property
     def n_target_tokens(self) -> int:
+        """Target tokens without padding, EOS included."""
         return int((self.tgt_out != PAD).sum())
 
     @property
     def n_source_tokens(self) -> int:
+        """Source tokens without padding, EOS included."""
         return int((self.src != PAD).sum())
 
     @property
     def n_positions(self) -> int:
+        """Tokens of both sides, padding included."""
         return self.src.numel() + self.tgt_out.numel()
 
     def split(self, n: int) -> list["Batch"]:
@@ -55,22 +64,40 @@ class Batch:
         """
         if n == 1:
             return [self]
+        # 1. Find the smallest limit that n batches can keep, by bisection.
         lengths, _ = self._by_length()
-        fewest, most = int(lengths.sum()) // n, self.n_positions
-        parts = self.cut(bisect_left(range(most), True, fewest, key=lambda limit: len(spans(lengths, limit)) <= n))
+        too_low = int(lengths.sum()) // n - 1
+        enough = self.n_positions
+        while enough - too_low > 1:
+            middle = (too_low + enough) // 2
+            if len(slices_within(lengths, middle)) <= n:
+                enough = middle
+            else:
+                too_low = middle
+
+        # 2. Cut, and fill up.
+        parts = self.cut(enough)
         dummy = Batch(self.src[:1], self.tgt_in[:1], torch.full_like(self.tgt_out[:1], PAD), [])
-        return parts + [dummy] * (n - len(parts))
+        while len(parts) < n:
+            parts.append(dummy)
+        return parts
 
     def cut(self, max_positions: int) -> list["Batch"]:
-        """Sort by length and split into as few batches of at most `max_positions` as possible, see `spans`."""
+        """Sort by length and split into as few batches of at most `max_positions` as possible."""
         if self.n_positions <= max_positions:
             return [self]
         lengths, rows = self._by_length()
-        return [self._take(rows[span], *lengths[span].max(0)) for span in spans(lengths, max_positions)]
+        batches = []
+        for part in slices_within(lengths, max_positions):
+            n_source, n_target = lengths[part].max(0)
+            batches.append(self._take(rows[part], n_source, n_target))
+        return batches
 
     def _by_length(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Sort pairs by their longer side; return their source and target lengths (B, 2) and their row indices (B,)."""
-        lengths = torch.stack([(side != PAD).sum(1) for side in (self.src, self.tgt_out)], 1).numpy()
+        n_source = (self.src != PAD).sum(1)  # (B,)
+        n_target = (self.tgt_out != PAD).sum(1)  # (B,)
+        lengths = torch.stack([n_source, n_target], 1).numpy()  # (B, 2)
         rows = lengths.max(1).argsort(kind="stable")
         return lengths[rows], rows
 
@@ -80,40 +107,45 @@ class Batch:
         return Batch(self.src[rows, :n_source], self.tgt_in[rows, :n_target], self.tgt_out[rows, :n_target], lines)
 
     def to(self, device: torch.device) -> "Batch":
-        move = {name: getattr(self, name).to(device, non_blocking=True) for name in ("src", "tgt_in", "tgt_out")}
-        return Batch(**move, lines=self.lines)
+        """Return the batch on a device."""
+        src, tgt_in, tgt_out = (side.to(device, non_blocking=True) for side in (self.src, self.tgt_in, self.tgt_out))
+        return Batch(src, tgt_in, tgt_out, self.lines)
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> Tensor:
-    """(B, longest) int64: token ids, padded on the right."""
+    """Return token ids, padded on the right: (B, longest), int64."""
     longest = max(map(len, sequences))
-    return torch.tensor([[*ids, *[PAD] * (longest - len(ids))] for ids in sequences])
+    padding = [PAD] * longest
+    return torch.tensor([[*ids, *padding[len(ids) :]] for ids in sequences])
 
 
 def pad_source(sequences: Sequence[Sequence[int]]) -> Tensor:
-    """(B, S) int64: encoder input, ids + EOS."""
+    """Return the encoder's input, ids + EOS, padded: (B, S), int64."""
     return pad([[*ids, EOS] for ids in sequences])
 
 
 def collate(source: Sequence[list[int]], target: Sequence[list[int]], lines: Sequence[int]) -> Batch:
     """Pad pairs and add special ids; this is the only place that adds special ids to training pairs."""
-    tgt_in, tgt_out = pad([[BOS, *ids] for ids in target]), pad([[*ids, EOS] for ids in target])
+    tgt_in = pad([[BOS, *ids] for ids in target])
+    tgt_out = pad([[*ids, EOS] for ids in target])
     return Batch(pad_source(source), tgt_in, tgt_out, list(lines))
 
 
-def spans(lengths: NDArray[np.int64], max_positions: int) -> list[slice]:
+def slices_within(lengths: NDArray[np.int64], max_positions: int) -> list[slice]:
     """Split sorted pairs of these lengths (n, 2) into as few batches as possible; return the slice of each batch.
 
     A batch has at most `max_positions` on both sides, padding included; a pair over this limit gets its own batch.
     """
-    found, start = [], 0
+    slices = []
+    start = 0
     while start < len(lengths):
         longest = np.maximum.accumulate(lengths[start:]).sum(1)  # [i]: longest source + longest target of i + 1 pairs
         n_positions = longest * np.arange(1, len(longest) + 1)  # [i]: of a batch of these i + 1 pairs, with padding
-        end = start + max(int(n_positions.searchsorted(max_positions, "right")), 1)
-        found.append(slice(start, end))
+        n_fitting = int(n_positions.searchsorted(max_positions, "right"))
+        end = start + max(n_fitting, 1)
+        slices.append(slice(start, end))
         start = end
-    return found
+    return slices
 
 
 def cut_batches(lengths: Sequence[tuple[int, int]] | NDArray[np.int64], batch_tokens: int) -> list[list[int]]:
@@ -124,8 +156,10 @@ def cut_batches(lengths: Sequence[tuple[int, int]] | NDArray[np.int64], batch_to
     its own batch.
     """
     source, target = np.reshape(lengths, (-1, 2)).T
-    longest, difference = np.maximum(source, target), source - target
-    order = np.lexsort((np.where(longest % 2, difference, -difference), longest))
+    longest = np.maximum(source, target)
+    difference = source - target
+    alternating = np.where(longest % 2, difference, -difference)
+    order = np.lexsort((alternating, longest))  # by the last key first
     batches: list[list[int]] = []
     for i, length in zip(order.tolist(), longest[order].tolist(), strict=True):
         if not batches or (length + 1) * (len(batches[-1]) + 1) > batch_tokens:
@@ -155,36 +189,41 @@ class TrainingData:
 
     @property
     def n_epoch_pairs(self) -> int:
+        """Pairs per epoch."""
         return len(self.pairs) if self.mixture is None else self.mixture.n_pairs
 
     @functools.cached_property
     def n_batches(self) -> int:
         """Batches per epoch, estimated from the first pool of the first epoch."""
-        pairs, _, batches = next(self._pools(0))
-        return round(len(batches) * self.n_epoch_pairs / len(pairs))
+        pool = next(self._pools(0))
+        return round(len(pool.batches) * self.n_epoch_pairs / len(pool.pairs))
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch from number `first` on."""
-        n_before = 0
-        for number, (pairs, (source, target), batches) in enumerate(self._pools(epoch)):
-            lengths = target.lengths
-            costs = np.array([lengths[batch].sum() for batch in batches])
-            n_open = -n_before % self.accumulate
-            for i in shuffle_batches(costs, self.accumulate, n_open, seed_of(self.seed, epoch, number))[first:]:
-                batch = batches[i]
-                lines = self.pairs.lines[pairs[batch]].tolist()
-                yield collate([source[j] for j in batch], [target[j] for j in batch], lines)
-            first = max(first - len(batches), 0)
-            n_before += len(batches)
+        n_before = 0  # batches of the pools before
+        for number, pool in enumerate(self._pools(epoch)):
+            lengths = pool.target.lengths
+            costs = np.array([lengths[batch].sum() for batch in pool.batches])
+            n_open = -n_before % self.accumulate  # batches that the last step of the pool before lacks
+            order = shuffle_batches(costs, self.accumulate, n_open, seed_of(self.seed, epoch, number))
+            for i in order[first:]:
+                batch = pool.batches[i]
+                lines = self.pairs.lines[pool.pairs[batch]].tolist()
+                yield collate([pool.source[j] for j in batch], [pool.target[j] for j in batch], lines)
+            first = max(first - len(order), 0)
+            n_before += len(order)
 
     def _pools(self, epoch: int) -> Iterator[Pool]:
+        """Yield the pools of an epoch."""
         n = self.n_epoch_pairs
         for start in range(0, n, POOL_PAIRS):
-            pairs = shuffled(np.arange(start, min(start + POOL_PAIRS, n)), n, seed_of(self.seed, epoch))
+            positions = np.arange(start, min(start + POOL_PAIRS, n))
+            pairs = shuffled(positions, n, seed_of(self.seed, epoch))
             if self.mixture is not None:
                 pairs = self.mixture.pairs(pairs, epoch, self.seed)
-            sides = [ids.take(pairs) for ids in self.ids]
-            yield pairs, sides, cut_batches(np.stack([side.lengths for side in sides], axis=1), self.batch_tokens)
+            source, target = (ids.take(pairs) for ids in self.ids)
+            lengths = np.stack([source.lengths, target.lengths], axis=1)
+            yield Pool(pairs, source, target, cut_batches(lengths, self.batch_tokens))
 
 
 def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed: int) -> list[int]:
@@ -195,13 +234,22 @@ def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed
     its number of target tokens. The first `n_open` batches complete the last step of the previous pool.
     """
     generator = torch.Generator().manual_seed(seed)
+
+    # 1. Order batches by cost, not exactly, so that the batches of a step differ from epoch to epoch.
     rank = torch.from_numpy(costs.argsort(kind="stable").argsort())
-    by_cost = (rank + N_COST_GROUPS * torch.rand(len(rank), generator=generator)).argsort(stable=True)
+    noise = N_COST_GROUPS * torch.rand(len(rank), generator=generator)
+    by_cost = (rank + noise).argsort(stable=True)
+
+    # 2. Neighbors make a step.
     n_steps = max(len(rank) - n_open, 0) // accumulate
-    steps = by_cost[n_open : n_open + n_steps * accumulate].view(n_steps, accumulate)
-    when = torch.empty(n_steps)  # position in the pool, 0-1
+    stop = n_open + n_steps * accumulate
+    steps = by_cost[n_open:stop].view(n_steps, accumulate)
+
+    # 3. Spread each group of steps evenly: one step in each of as many equal parts of the pool.
+    position = torch.empty(n_steps)  # in the pool, 0-1
     for group in torch.arange(n_steps).tensor_split(N_COST_GROUPS):
-        slots = torch.randperm(len(group), generator=generator) + torch.rand(len(group), generator=generator)
-        when[group] = slots / len(group)
-    steps = steps[when.argsort(stable=True)].flatten()
-    return list(torch.cat([by_cost[:n_open], steps, by_cost[n_open + len(steps) :]]).tolist())
+        n = len(group)
+        slots = torch.randperm(n, generator=generator) + torch.rand(n, generator=generator)
+        position[group] = slots / n
+    steps = steps[position.argsort(stable=True)]
+    return list(torch.cat([by_cost[:n_open], steps.flatten(), by_cost[stop:]]).tolist())

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.processes import in_parallel
-from nmt.text.lines import Pair, Span, is_blank
+from nmt.text.lines import Pair, is_blank
 from nmt.text.permutation import Digests
+from nmt.text.spans import Span
 
 CHUNK = 20_000  # pairs that a process works on at once
 SIDES = ("source", "target")

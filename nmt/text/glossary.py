@@ -9,13 +9,16 @@ terminology constraints"). With any model, the torch engine can constrain its se
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 from nmt.errors import InputError
 from nmt.text import UNK
-from nmt.text.lines import UNSPACED_SCRIPTS, Span, iter_lines, replaced
+from nmt.text.lines import iter_lines
+from nmt.text.spans import Span, replaced
 from nmt.text.tokenizer import Tokenizer
+from nmt.text.words import CLAUSE_START, UNSPACED_CHARACTER, WORD_OR_MARK
 
 log = logging.getLogger("nmt")
 
@@ -23,11 +26,12 @@ Terms = Mapping[str, str]  # source terms and their translations
 SYMBOLS = TERM, END = ["⟦=⟧", "⟦/⟧"]  # around a target term; pieces of the vocabulary
 ANNOTATED, MAX_TERMS = 0.5, 3  # share of the training pairs with terms, and the most terms of a pair
 EXCHANGED = 0.25  # fraction of the annotated terms whose translation is replaced by that of another word
+JOINED = 0.5  # fraction of the neighbors on both sides that form one term
 MAX_WORDS = 20  # of a source term
-UNSPACED = re.compile(f"[{UNSPACED_SCRIPTS}]")
-WORD = re.compile(rf"{UNSPACED.pattern}|[^\W{UNSPACED_SCRIPTS}]+|[^\w\s]")
+UNSPACED = re.compile(UNSPACED_CHARACTER)
+TERM_WORD = re.compile(WORD_OR_MARK)
 ANNOTATION = re.compile(f"{TERM}(?:(?!{TERM}).)*?{END}")
-BEFORE_SENTENCE = re.compile(r"(?:^|[.!?…:]\s)[^\w]*\Z")
+BEFORE_CLAUSE = re.compile(CLAUSE_START)
 
 
 def read_glossary(path: Path) -> dict[str, str]:
@@ -36,8 +40,9 @@ def read_glossary(path: Path) -> dict[str, str]:
     for number, line in enumerate(iter_lines([path]), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        source, target = [*map(str.strip, line.split("\t")), ""][:2]
-        if not source or not target or line.count("\t") > 1 or len(WORD.findall(source)) > MAX_WORDS:
+        source, _, target = (part.strip() for part in line.partition("\t"))
+        is_pair = source and target and line.count("\t") == 1
+        if not is_pair or len(TERM_WORD.findall(source)) > MAX_WORDS:
             hint = f"write: source term of at most {MAX_WORDS} words, TAB, target term"
             raise InputError(f"{path}, line {number}, is no pair of terms: {line!r:.60}", hint=hint)
         if terms.setdefault(source, target) != target:
@@ -46,39 +51,70 @@ def read_glossary(path: Path) -> dict[str, str]:
 
 
 def find_terms(text: str, glossary: Terms) -> list[tuple[Span, str]]:
-    """The source terms in a text, with their translations: whole words, from left to right, the longest term first.
+    """Return the source terms in a text, with their translations.
 
-    At the beginning of a sentence, a term that is listed in lower case is found with a capital, too.
+    Terms are whole words, from left to right, the longest first. At the beginning of a sentence, a term that is listed
+    in lower case is found with a capital, too.
     """
-    words = [match.span() for match in WORD.finditer(text)]
-    found: list[tuple[Span, str]] = []
+    words = [match.span() for match in TERM_WORD.finditer(text)]
+    terms = []
+    last_end = 0  # of the last term
     for i, (start, _) in enumerate(words):
-        for _, stop in reversed(words[i : i + MAX_WORDS]):
-            term = text[start:stop]
-            if term not in glossary and BEFORE_SENTENCE.search(text, max(start - 10, 0), start):
+        for _, end in reversed(words[i : i + MAX_WORDS]):
+            if start < last_end:  # this word is in a term already
+                break
+            term = text[start:end]  # the longest first
+            if term not in glossary and BEFORE_CLAUSE.search(text, max(start - 10, 0), start):
                 term = term[0].lower() + term[1:]
-            if term in glossary and (not found or found[-1][0][1] <= start):
-                found.append(((start, stop), glossary[term]))
-    return found
+            if term in glossary:
+                terms.append(((start, end), glossary[term]))
+                last_end = end
+    return terms
 
 
 def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int, line: int) -> list[list[int]]:
-    """The target tokens of the terms in a text, at most `room` in all; warns of terms that are left out."""
-    found: list[list[int]] = []
+    """Return the target tokens of the terms in a text, at most `room` in all; warn of terms that are left out."""
+    required = []
     for _, term in find_terms(ANNOTATION.sub("", text), glossary):
         before = "。" if UNSPACED.match(term) else ""  # in the middle of a sentence, no space is before such a term
         tokens = tokenizer.encode(before + term)[len(tokenizer.encode(before)) :]
-        if not tokens or UNK in tokens or sum(map(len, [*found, tokens])) > room:
+        if not tokens or UNK in tokens or len(tokens) > room:
             log.warning("line %d: the model cannot write the term '%.99s'", line, term)
         else:
-            found.append(tokens)
-    return found
+            required.append(tokens)
+            room -= len(tokens)
+    return required
 
 
 def annotated(text: str, terms: Sequence[tuple[Span, str]]) -> str:
-    """The text with the translations of terms, which are in order, behind them."""
-    notes = [f"{TERM}{'' if UNSPACED.match(target) else ' '}{target}{END}" for _, target in terms]
-    return replaced(text, [(end, end) for (_, end), _ in terms], notes)
+    """Return the text with the translations of terms, which are in order, behind them."""
+    ends, notes = [], []
+    for (_, end), target in terms:
+        space = "" if UNSPACED.match(target) else " "
+        ends.append((end, end))
+        notes.append(f"{TERM}{space}{target}{END}")
+    return replaced(text, ends, notes)
+
+
+@dataclass(order=True)
+class LinkedTerm:
+    """A source term of a training pair and its translation."""
+
+    source_start: int
+    source_end: int
+    target_start: int
+    target_end: int
+    translation: str = ""  # that the model has to write
+
+    @property
+    def target_span(self) -> Span:
+        """The span of the translation in the target."""
+        return self.target_start, self.target_end
+
+    def is_before(self, other: "LinkedTerm", source: str, target: str) -> bool:
+        """Return whether another term follows on both sides after a space."""
+        between = source[self.source_end : other.source_start], target[self.target_end : other.target_start]
+        return between == (" ", " ")
 
 
 def with_terms(source: str, target: str, links: Iterable[tuple[Span, Span]], others: Sequence[str]) -> tuple[str, str]:
@@ -88,16 +124,29 @@ def with_terms(source: str, target: str, links: Iterable[tuple[Span, Span]], oth
     terms that it would write anyway.
     """
     random = Random(f"{source}\n{target}")
-    terms: list[list[int]] = []
-    for (a, b), (c, d) in links:
-        if terms and source[terms[-1][1] : a] == target[terms[-1][3] : c] == " " and random.random() < 0.5:
-            terms[-1][1::2] = b, d  # words that are neighbors on both sides may form one term
-        else:
-            terms.append([a, b, c, d])
+    terms = joined_terms(source, target, links, random)
+
+    # 1. Choose some terms, in the order of the source, and their translations.
     n = random.randint(1, MAX_TERMS) if random.random() < ANNOTATED else 0
     chosen = sorted(random.sample(terms, min(n, len(terms))))
-    terms_of = [random.choice(others) if random.random() < EXCHANGED else target[c:d] for *_, c, d in chosen]
-    made = list(zip(chosen, terms_of, strict=True))
-    in_target = sorted(((c, d), term) for (_, _, c, d), term in made)
-    target = replaced(target, [span for span, _ in in_target], [term for _, term in in_target])
-    return annotated(source, [((a, b), term) for (a, b, _, _), term in made]), target
+    for term in chosen:
+        is_exchanged = random.random() < EXCHANGED
+        term.translation = random.choice(others) if is_exchanged else target[slice(*term.target_span)]
+
+    # 2. Write them behind the source terms, and into the target.
+    notes = [((term.source_start, term.source_end), term.translation) for term in chosen]
+    chosen.sort(key=lambda term: term.target_span)
+    target = replaced(target, [term.target_span for term in chosen], [term.translation for term in chosen])
+    return annotated(source, notes), target
+
+
+def joined_terms(source: str, target: str, links: Iterable[tuple[Span, Span]], random: Random) -> list[LinkedTerm]:
+    """Return linked words as terms; some words that are neighbors on both sides form one term."""
+    terms: list[LinkedTerm] = []
+    for (source_start, source_end), (target_start, target_end) in links:
+        term = LinkedTerm(source_start, source_end, target_start, target_end)
+        if terms and terms[-1].is_before(term, source, target) and random.random() < JOINED:
+            terms[-1].source_end, terms[-1].target_end = source_end, target_end
+        else:
+            terms.append(term)
+    return terms

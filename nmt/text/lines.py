@@ -28,9 +28,6 @@ BOM = b"\xef\xbb\xbf"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAX_BAD_SHARE = 0.01  # of the lines of a corpus
 N_EXAMPLES = 3  # bad lines named in the warning
-Span = tuple[int, int]  # start and end of a part of a text, in characters
-# Thai, Lao, Burmese, Khmer, Chinese and Japanese characters and punctuation, as ranges of a regular expression.
-UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
 MAX_LINE_BYTES = 100_000_000  # a longer line is probably a decompression bomb
 
 
@@ -46,7 +43,10 @@ class Pair:
     @property
     def tagged_source(self) -> str:
         """The source as a model reads it: in a corpus of several languages, after the tag of its target language."""
-        return tag_of(self.languages.partition("-")[2]) + self.source if self.languages else self.source
+        if not self.languages:
+            return self.source
+        _, _, target_language = self.languages.partition("-")
+        return tag_of(target_language) + self.source
 
 
 def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) -> Iterator[str]:
@@ -54,23 +54,30 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
 
     With `strict`, for corpora, raises DataError if the stream is UTF-16 or over 1 % of its lines are bad.
     """
-    n_lines, n_bad, is_utf16 = 0, 0, False
-    named: list[str] = []  # the first bad lines
+    n_lines = n_bad = 0
+    is_utf16 = False
+    examples = []  # of bad lines
     with reading(name):
         for n_lines, raw in enumerate(stream, 1):
-            is_utf16 |= n_lines == 1 and raw.startswith(UTF16)
-            line = raw.removesuffix(b"\n").removesuffix(b"\r").removeprefix(BOM if n_lines == 1 else b"")
+            line = raw.removesuffix(b"\n").removesuffix(b"\r")
+            if n_lines == 1:
+                is_utf16 = raw.startswith(UTF16)
+                line = line.removeprefix(BOM)
             try:
                 text = line.decode()
             except UnicodeDecodeError as error:
                 n_bad += 1
-                named += [f"line {n_lines} at byte {error.start + 1}"] if n_bad <= N_EXAMPLES else []
+                if n_bad <= N_EXAMPLES:
+                    examples.append(f"line {n_lines} at byte {error.start + 1}")
                 text = line.decode(errors="replace")
             yield text
+
+    # Report bad lines once, after the last line.
     if not n_bad:
         return
-    examples = ", ".join(named + ["…"] * (n_bad > N_EXAMPLES))
-    message = f"{name} is not UTF-8 in {n_bad:,} of {n_lines:,} lines ({examples})"
+    if n_bad > N_EXAMPLES:
+        examples.append("…")
+    message = f"{name} is not UTF-8 in {n_bad:,} of {n_lines:,} lines ({', '.join(examples)})"
     if strict and (n_bad > MAX_BAD_SHARE * n_lines or is_utf16):
         hint = "convert it to UTF-8, `nmt check` guesses its encoding; or set data.allow_bad_utf8=true"
         raise DataError(message, hint=hint)
@@ -83,19 +90,22 @@ def reading(name: str, hint: str = "check the path, and that you may read it") -
 
 
 def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
-    """The lines of a stream, as bytes. Raises DataError if a line is too long, or the stream is an endless device."""
+    """Yield the lines of a stream, as bytes. Raises DataError for a line that is too long, or an endless device."""
     with contextlib.suppress(OSError):  # a stream without a descriptor is not a device
-        is_endless = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) and not stream.isatty()
-        if is_endless and name not in ("stdin", os.devnull):
+        is_device = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) and not stream.isatty()
+        if is_device and name not in ("stdin", os.devnull):
             raise DataError(f"{name} is a device, not a file", hint="give a file of text")
-    for number, line in enumerate(iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b""), 1):
+    # A line that is too long is not read further.
+    number = 0
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        number += 1
         if len(line) > MAX_LINE_BYTES:
             raise DataError(f"{name}, line {number}: over {MAX_LINE_BYTES:,} bytes", hint="give a file of text")
         yield line
 
 
 def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile:
-    """Open a file, decompressed if its name ends in `.gz`; `DataError` if that fails."""
+    """Open a file, decompressed if its name ends in `.gz`. Raises DataError if that fails."""
     with reading(str(path)):
         return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
@@ -110,67 +120,70 @@ def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
 
     def read() -> None:
         try:
-            for line in itertools.chain(lines, [None]):
+            for line in lines:
                 arrived.put(line)
+            arrived.put(None)
         except Exception as error:  # raised below, in the caller's thread
             arrived.put(error)
 
     threading.Thread(target=read, name="nmt-lines", daemon=True).start()
     while True:
         try:
-            line = arrived.get(timeout=after_s)
+            item = arrived.get(timeout=after_s)
         except queue.Empty:
-            line = Pause()
-        if line is None:
+            item = Pause()
+        if item is None:  # the end
             return
-        if isinstance(line, Exception):
-            raise line
-        yield line
+        if isinstance(item, Exception):
+            raise item
+        yield item
 
 
 def n_lines_left(stream: BinaryIO | gzip.GzipFile) -> int:
     """Count the lines that are left in a seekable stream, without changing its position."""
-    start, n_lines, last = stream.tell(), 0, b"\n"
+    start = stream.tell()
+    n_lines = 0
+    ends_in_line = False  # without a line end
     while part := stream.read(2**20):
         n_lines += part.count(b"\n")
-        last = part[-1:]
+        ends_in_line = not part.endswith(b"\n")
     stream.seek(start)
-    return n_lines + (last != b"\n")
+    return n_lines + 1 if ends_in_line else n_lines
 
 
 def iter_lines(paths: Iterable[Path], *, strict: bool = False) -> Generator[str]:
-    """The lines of several files, one after the other; see `decode_lines`."""
+    """Yield the lines of several files, one after the other; see `decode_lines`."""
     for path in paths:
         with open_bytes(path) as stream:
             yield from decode_lines(raw_lines(stream, str(path)), str(path), strict=strict)
 
 
 def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool = False) -> Iterator[Pair]:
-    """The pairs of a corpus. Raises DataError if one side has more lines, or both have none; see `decode_lines`."""
-    names = " + ".join(map(str, source)), " + ".join(map(str, target))
+    """Yield the pairs of a corpus; see `decode_lines`.
+
+    Raises DataError if one side has more lines, or both have none.
+    """
+    source_name, target_name = (" + ".join(map(str, paths)) for paths in (source, target))
+    source_lines, target_lines = iter_lines(source, strict=strict), iter_lines(target, strict=strict)
     n_pairs = 0
-    sides = iter_lines(source, strict=strict), iter_lines(target, strict=strict)
-    for n_pairs, pair in enumerate(itertools.zip_longest(*sides), 1):
-        if None in pair:
-            ends = zip(pair, sides, strict=True)
-            n_lines = [n_pairs - (line is None) + sum(1 for _ in side) for line, side in ends]
-            reason = f"{names[0]} has {n_lines[0]} lines but {names[1]} has {n_lines[1]}"
+    for source_line, target_line in itertools.zip_longest(source_lines, target_lines):
+        if source_line is None or target_line is None:  # count the lines that are left of the longer side
+            n_source = n_target = n_pairs
+            if target_line is None:
+                n_source += 1 + sum(1 for _ in source_lines)
+            else:
+                n_target += 1 + sum(1 for _ in target_lines)
+            reason = f"{source_name} has {n_source} lines but {target_name} has {n_target}"
             hint = "line N of one side must translate line N of the other; find where they part"
             raise DataError(reason, hint=hint)
-        yield Pair(n_pairs, *pair)
-    if not n_pairs:
-        raise DataError(f"{names[0]} is empty", hint="give a corpus with at least one pair")
-
-
-def replaced(text: str, spans: Sequence[Span], new: Sequence[str]) -> str:
-    """Return the text with each span, in ascending order, replaced by the new string of the same index."""
-    starts, stops = [0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)]
-    kept = (text[start:stop] for start, stop in zip(starts, stops, strict=True))
-    return "".join(itertools.chain.from_iterable(zip(kept, [*new, ""], strict=True)))
+        n_pairs += 1
+        yield Pair(n_pairs, source_line, target_line)
+    if n_pairs == 0:
+        raise DataError(f"{source_name} is empty", hint="give a corpus with at least one pair")
 
 
 def is_blank(text: str) -> bool:
-    """Whether a line has nothing to translate. Blank lines are copied to the output without the model."""
+    """Return whether a line has nothing to translate. Blank lines are copied to the output without the model."""
     return all(character.isspace() or character in "\0\ufeff" for character in text)
 
 

@@ -7,34 +7,23 @@ from itertools import chain
 from typing import Literal
 
 Script = Literal["spaced", "Hangul", "Han", "kana", "unspaced"]
-# The script of a letter, by the beginning of its Unicode name. All others are spaced.
-SCRIPTS: dict[str, Script] = {
-    "HANGUL": "Hangul",
-    "CJK": "Han",
-    "IDEOGRAPHIC": "Han",
-    "HIRAGANA": "kana",
-    "KATAKANA": "kana",
-    "HALFWIDTH KATAKANA": "kana",
-    "THAI": "unspaced",
-    "LAO": "unspaced",
-    "KHMER": "unspaced",
-    "MYANMAR": "unspaced",
-    "TIBETAN": "unspaced",
-    "TAI": "unspaced",  # Tai Le, Tai Tham, Tai Viet
-    "NEW TAI LUE": "unspaced",
-    "JAVANESE": "unspaced",
-    "BALINESE": "unspaced",
+# How the Unicode names of a script's letters begin. Letters with other names are spaced.
+LETTER_NAMES: dict[Script, tuple[str, ...]] = {
+    "Hangul": ("HANGUL",),
+    "Han": ("CJK", "IDEOGRAPHIC"),
+    "kana": ("HIRAGANA", "KATAKANA", "HALFWIDTH KATAKANA"),
+    # TAI is for Tai Le, Tai Tham and Tai Viet.
+    "unspaced": ("THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "TAI", "NEW TAI LUE", "JAVANESE", "BALINESE"),
 }
 # Chinese languages by ISO 639 code: Literary Chinese, Wu, Min Nan, Hakka, Gan, Xiang and Min Dong are regional.
-MANDARIN_AND_CANTONESE = ("zh", "zho", "chi", "cmn", "yue")
-REGIONAL_CHINESE = ("lzh", "wuu", "nan", "hak", "gan", "hsn", "cdo")
-# The script of languages that are written without spaces, and of Korean.
-SCRIPT_OF_LANGUAGE: dict[str, Script] = {
-    **dict.fromkeys((*MANDARIN_AND_CANTONESE, *REGIONAL_CHINESE), "Han"),
-    **dict.fromkeys(("ja", "jpn"), "kana"),
-    **dict.fromkeys(("ko", "kor"), "Hangul"),
-    **dict.fromkeys(("th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bur"), "unspaced"),
-    **dict.fromkeys(("bo", "bod", "tib", "dz", "dzo"), "unspaced"),
+MANDARIN_AND_CANTONESE = ["zh", "zho", "chi", "cmn", "yue"]
+REGIONAL_CHINESE = ["lzh", "wuu", "nan", "hak", "gan", "hsn", "cdo"]
+# Languages that are written without spaces, and Korean.
+LANGUAGES: dict[Script, list[str]] = {
+    "Han": MANDARIN_AND_CANTONESE + REGIONAL_CHINESE,
+    "kana": ["ja", "jpn"],
+    "Hangul": ["ko", "kor"],
+    "unspaced": ["th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bur", "bo", "bod", "tib", "dz", "dzo"],
 }
 # Shares of the letters, 0-1.
 MAJORITY = 0.5  # a text is in an unspaced script whatever its language is said to be
@@ -48,21 +37,30 @@ def main_script(language: str, lines: Iterable[str]) -> Script:
     `language` is an ISO 639 code, empty if unknown. It decides what the letters leave open: whether Han is Chinese or
     Japanese, what a text in two scripts is, and what a text without letters would be in.
     """
-    expected = SCRIPT_OF_LANGUAGE.get(language, "spaced")
+    expected = script_of_language(language)
     counts = count_scripts(lines)
     n_letters = counts.total()
     if n_letters == 0:
         return expected
+
+    # 1. Is it in an unspaced script, or in Hangul?
     n_unspaced = n_letters - counts.pop("spaced", 0)
     enough = MAJORITY if expected == "spaced" else SOME
     if n_unspaced < enough * n_letters or n_unspaced == 0:
         return "spaced"
+
+    # 2. In which? Japanese mixes Han with kana; a short line may have no kana.
     script, _ = counts.most_common(1)[0]
-    # Japanese mixes Han with kana; a short line may have no kana.
     is_japanese = expected == "kana" or counts["kana"] > KANA * n_unspaced
-    if script == "Han" and is_japanese:
-        return "kana"
-    return script
+    return "kana" if script == "Han" and is_japanese else script
+
+
+def script_of_language(language: str) -> Script:
+    """Return the script of a language by its ISO 639 code."""
+    for script, languages in LANGUAGES.items():
+        if language in languages:
+            return script
+    return "spaced"
 
 
 def count_scripts(lines: Iterable[str]) -> Counter[Script]:
@@ -71,13 +69,14 @@ def count_scripts(lines: Iterable[str]) -> Counter[Script]:
     counts: Counter[Script] = Counter()
     for character, n in characters.items():
         if character.isalpha():
-            counts[script_of(character)] += n
+            counts[script_of_letter(character)] += n
     return counts
 
 
-def script_of(letter: str) -> Script:
+def script_of_letter(letter: str) -> Script:
+    """Return the script of a letter by its Unicode name."""
     name = unicodedata.name(letter, "")
-    for beginning, script in SCRIPTS.items():
-        if name.startswith(beginning):
+    for script, beginnings in LETTER_NAMES.items():
+        if name.startswith(beginnings):
             return script
     return "spaced"

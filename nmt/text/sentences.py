@@ -2,15 +2,10 @@
 
 import re
 
-from nmt.text.lines import Span
+from nmt.text.spans import Span
+from nmt.text.words import SENTENCE_END
 
-# A mark after a word, closing quotes, white space, and the first letter or digit of the next sentence; in Chinese and
-# Japanese, the mark alone. Each word and each row of marks is matched once, so that the time is linear.
-MARKS = ".!?…؟۔।॥።"
-SENTENCE_END = re.compile(
-    rf"""(?:(?<!\w)(?P<word>\w++)|(?<![\w{MARKS}]))(?P<mark>[{MARKS}]++)["”’»)\]]*+(?P<space>\s++)(?=[^\s\w]*+(?P<next>\w))"""
-    r"|(?<![。！？])[。！？]++(?P<no_space>\s*+)(?=[^\s。！？”’」』）])"
-)
+PATTERN = re.compile(SENTENCE_END)
 # Abbreviations of three letters or more, and shorter ones that a sentence may begin with.
 _ABBREVIATIONS = """
 Abb Bd bzw Capt Col Corp Dr Fig Fr Gen Hr Inc Jr Lt Ltd Mr Mrs Ms Mt Nr Prof Rev Sen Sgt Sr St Str usw vgl Vol
@@ -27,7 +22,7 @@ def sentence_spans(text: str) -> list[Span]:
     """
     spans = []
     start = 0
-    for match in SENTENCE_END.finditer(text):
+    for match in PATTERN.finditer(text):
         space = "space" if match["mark"] else "no_space"
         if match["mark"] and not ends_sentence(match, start):
             continue

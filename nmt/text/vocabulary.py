@@ -1,4 +1,4 @@
-"""A vocabulary that replaces the token ids of a SentencePiece model. Imports no torch.
+"""A vocabulary that replaces the token ids of a SentencePiece model.
 
 Marian models have one vocabulary for both sides, but a SentencePiece model for each side. The vocabulary is stored in
 the file of the SentencePiece model, in a protobuf field at its beginning. SentencePiece does not know this field and
@@ -34,23 +34,25 @@ def vocabulary_of(model: bytes) -> list[str] | None:
         return None
     try:
         pieces = parse_json(content)
-        if isinstance(pieces, list) and {*map(type, pieces)} <= {str} and len({*pieces}) == len(pieces):
+        is_list_of_strings = isinstance(pieces, list) and all(type(piece) is str for piece in pieces)
+        if is_list_of_strings and len(set(pieces)) == len(pieces):
             "".join(pieces).encode()  # raises ValueError for a lone surrogate
-            return pieces
+            return list(pieces)
     except ValueError:
         pass
     raise ModelError("the tokenizer's vocabulary is damaged", hint="import the model again")
 
 
 def tag_of(language: str) -> str:
-    """The tag of a target language."""
+    """Return the tag of a target language."""
     return f">>{language}<<"
 
 
 def split_tag(text: str) -> tuple[str, str]:
-    """The tag that a text begins with, or an empty string, and the rest."""
-    found = TAG.match(text)
-    return (found[0], text[found.end() :]) if found else ("", text)
+    """Return the tag that a text begins with, or an empty string, and the rest."""
+    match = TAG.match(text)
+    tag = match[0] if match else ""
+    return tag, text[len(tag) :]
 
 
 def _split(model: bytes) -> tuple[bytes | None, bytes]:
@@ -58,17 +60,24 @@ def _split(model: bytes) -> tuple[bytes | None, bytes]:
     key = varint(FIELD)
     if not model.startswith(key):
         return None, model
-    length, position = 0, len(key)
+
+    # The number of bytes of the content follows the key, encoded by `varint`. A cut file reads as if it ended in 0.
+    length = 0
+    start = len(key)  # of the content, after the number
     for shift in range(0, 35, 7):
-        byte = model[position] if position < len(model) else 0
+        byte = model[start] if start < len(model) else 0
         length |= (byte & 127) << shift
-        position += 1
+        start += 1
         if byte < 128:
             break
-    return model[position : position + length], model[position + length :]
+    end = start + length
+    return model[start:end], model[end:]
 
 
 def varint(n: int) -> bytes:
-    """Protobuf's encoding of a number: 7 bits per byte, the lowest first; the eighth bit is set if more follow."""
-    groups = [n >> shift & 127 for shift in range(0, max(n.bit_length(), 1), 7)]
-    return bytes([*(group | 128 for group in groups[:-1]), groups[-1]])
+    """Encode a number as protobuf does: 7 bits per byte, the lowest first; the eighth bit is set if more follow."""
+    encoded = bytearray()
+    while n > 127:
+        encoded.append(n & 127 | 128)
+        n >>= 7
+    return bytes([*encoded, n])

@@ -1,41 +1,99 @@
-"""The words of a text, and which words of two texts are spelled alike. Imports no torch."""
+"""Words of texts: all patterns of letters, words, scripts and sentence ends, and which words are spelled alike.
+
+The patterns are strings, so that each module compiles only those that it uses: a pattern of unspaced scripts takes
+1.5 ms. `tests/text/test_words.py` has examples of what they match.
+"""
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.text.lines import UNSPACED_SCRIPTS, Span
+from nmt.text.spans import Span
+
+# Scripts whose text has no spaces between words, as ranges of a character class.
+# Thai, Lao, Burmese, Khmer, Chinese and Japanese characters and punctuation.
+UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
+# The scripts above, and others of the classes SA, AK, AP, AS and ID in Unicode's LineBreak.txt: Tibetan, Tai Le and New
+# Tai Lue, Buginese and Tai Tham, Balinese, Batak, Bopomofo, Yi, Javanese, Cham and Tai Viet, and Ahom.
+ALL_UNSPACED_SCRIPTS = (
+    f"{UNSPACED_SCRIPTS}\u0f00-\u0fff\u1950-\u19ff\u1a00-\u1aaf\u1b00-\u1b7f\u1bc0-\u1bff\u3100-\u33ff\ua000-\ua4cf"
+    "\ua980-\uaadf\uf900-\ufaff\U00011700-\U0001174f"
+)
+ONE_CHARACTER_WORDS = (
+    "㐀-䶿一-鿿豈-﫿ぁ-ヿ฀-๿"  # letters and marks, each of which is taken as a word by `COMPARED_WORD`
+)
+
+# Marks that belong to the letter before them, although `\w` leaves them out.
+VOWEL_SIGNS = "\u0900-\u0963\u0966-\u0dff\u0f71-\u0f84\u0f90-\u0fbc"  # Indic and Tibetan, letters too; no full stops
+COMBINING_MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670"
+COMBINING_MARKS += "\u0900-\u0dff\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
+
+# Single characters.
+LETTER = r"[^\W\d_]"
+UNSPACED_CHARACTER = f"[{UNSPACED_SCRIPTS}]"
+SPACED_LETTER = rf"[^\W\d_{UNSPACED_SCRIPTS}]"
+WORD_CHARACTER = rf"[^\W{UNSPACED_SCRIPTS}]"  # a letter, digit or underscore of a script with spaces
+MARKED_CHARACTER = rf"{WORD_CHARACTER}|[{COMBINING_MARKS}]"
+
+# Words. In scripts without spaces, each character is a word.
+WORD = rf"{UNSPACED_CHARACTER}|{WORD_CHARACTER}+"
+WORD_OR_MARK = rf"{WORD}|[^\w\s]"
+WORD_OR_CHARACTER = rf"{WORD}|(?s:.)"
+WRITTEN_WORD = rf"{UNSPACED_CHARACTER}|[^\s{UNSPACED_SCRIPTS}]+"  # with the punctuation that touches the word
+BARE_WORD = r"['’]?\w(.*\w)?"  # within a written word: from its first to its last letter or digit
+LONG_WORD = rf"(?<!{WORD_CHARACTER}){SPACED_LETTER}{{3,}}(?!{WORD_CHARACTER})"
+CASED_WORD = r"(?<![\w'’])[^\W\d_](?:[\w'’-]*[^\W_])?"  # one that can begin with a capital, hyphens included
+# A word with its marks and apostrophes, or a punctuation mark: a tag can end between two of them.
+MARKED_WORD = (
+    rf"{UNSPACED_CHARACTER}[{COMBINING_MARKS}]*|(?:{MARKED_CHARACTER})+(?:['’](?:{MARKED_CHARACTER})+)*|[^\w\s]"
+)
+WORD_EDGE = rf"(?<!{WORD_CHARACTER})(?<![{COMBINING_MARKS}])|(?!{MARKED_CHARACTER})"  # a position outside of words
+# A word that tells translations. Khmer, Lao, Burmese and Tibetan are split at spaces, vowel signs and syllable marks:
+# these parts tell translations better than characters do.
+COMPARED_WORD = (
+    rf"[{ONE_CHARACTER_WORDS}]|[^\W_{ONE_CHARACTER_WORDS}]+(?:[{VOWEL_SIGNS}]+[^\W_{ONE_CHARACTER_WORDS}]*)*"
+)
+
+# Sentences.
+# A mark after a word, closing quotes, white space, and the first letter or digit of the next sentence; in Chinese and
+# Japanese, the mark alone. Each word and each row of marks is matched once, so that the time is linear.
+SENTENCE_MARKS = ".!?…؟۔।॥።"
+SENTENCE_END = (
+    rf"(?:(?<!\w)(?P<word>\w++)|(?<![\w{SENTENCE_MARKS}]))(?P<mark>[{SENTENCE_MARKS}]++)[\"”’»)\]]*+"
+    r"(?P<space>\s++)(?=[^\s\w]*+(?P<next>\w))"
+    r"|(?<![。！？])[。！？]++(?P<no_space>\s*+)(?=[^\s。！？”’」』）])"
+)
+SENTENCE_START = r"(?:^|[.!?…]\s)[^\w.!?…]*\Z"  # the end of a text after which a sentence begins
+CLAUSE_START = r"(?:^|[.!?…:]\s)[^\w]*\Z"  # the same for a sentence, or what follows a colon
+FINAL_MARKS = r"(?<![\s.!?…。！？\"'”’»」』)])[\s.!?…。！？\"'”’»」』)]*\Z"  # what ends a line after its last word
 
 
 @dataclass(frozen=True)
 class WordText:
+    """A text and the spans of its words."""
+
     text: str
     spans: list[Span]
 
     @classmethod
     def split(cls, text: str) -> "WordText":
         """Split at white space; in a text without spaces, each character of an unspaced script is a word."""
-        pattern = r"\S+" if len(text.split()) > 1 else rf"[{UNSPACED_SCRIPTS}]|[^\s{UNSPACED_SCRIPTS}]+"
+        pattern = r"\S+" if len(text.split()) > 1 else WRITTEN_WORD
         return cls(text, [match.span() for match in re.finditer(pattern, text)])
 
     @property
     def words(self) -> list[str]:
+        """The words with the punctuation around them."""
         return [self.text[start:end] for start, end in self.spans]
 
     @property
     def bare_words(self) -> list[str]:
-        return [self.text[slice(*bare_span(self.text, span))] for span in self.spans]
-
-
-def indices_between(words: Sequence[Span], start: int, end: int) -> range:
-    """Return the indices of the words within text[start:end]; `words` are sorted and do not overlap."""
-    first = bisect_left(words, start, key=lambda word: word[0])
-    return range(first, max(first, bisect_right(words, end, key=lambda word: word[1])))
+        """The words without the punctuation around them, see `bare_span`."""
+        spans = [bare_span(self.text, span) for span in self.spans]
+        return [self.text[start:end] for start, end in spans]
 
 
 def bare_span(text: str, span: Span) -> Span:
@@ -43,8 +101,9 @@ def bare_span(text: str, span: Span) -> Span:
 
     A word without letters and digits keeps its span.
     """
-    found = re.search(r"['’]?\w(.*\w)?", text[slice(*span)])
-    return (span[0] + found.start(), span[0] + found.end()) if found else span
+    start, end = span
+    match = re.search(BARE_WORD, text[start:end])
+    return (start + match.start(), start + match.end()) if match else span
 
 
 def likeness(source: WordText, target: WordText) -> NDArray[np.float32]:
@@ -52,6 +111,19 @@ def likeness(source: WordText, target: WordText) -> NDArray[np.float32]:
 
     It is the Dice coefficient of their pairs of neighboring letters (compare Melamed 1999).
     """
-    letters = [[f" {word.lower()} " for word in side.bare_words] for side in (source, target)]
-    own, other = ([{*pairwise(word)} for word in words] for words in letters)
-    return np.array([[2 * len(a & b) / (len(a) + len(b)) for b in other] for a in own], np.float32)
+    target_pairs = [letter_pairs(word) for word in target.bare_words]
+    rows = []
+    for word in source.bare_words:
+        pairs = letter_pairs(word)
+        rows.append([dice(pairs, pairs_of_target) for pairs_of_target in target_pairs])
+    return np.array(rows, np.float32)
+
+
+def dice(first: set[tuple[str, str]], second: set[tuple[str, str]]) -> float:
+    """Return the share of common elements, 0-1, of two sets that are not empty."""
+    return 2 * len(first & second) / (len(first) + len(second))
+
+
+def letter_pairs(word: str) -> set[tuple[str, str]]:
+    """Return the pairs of neighboring letters of a word, whose first and last letter have a space as neighbor."""
+    return set(pairwise(f" {word.lower()} "))

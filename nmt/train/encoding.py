@@ -23,7 +23,8 @@ from nmt.processes import in_parallel
 from nmt.run.directory import RunDirectory
 from nmt.text import UNK, corpus_files, glossary, placeholders
 from nmt.text.corpus_files import CHUNK, CorpusRange, Pairs, RaggedArray
-from nmt.text.tokenizer import MAX_TRAINER_BYTES, Tokenizer, Tokenizers, pieces_per_word, train_tokenizer
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.text.tokenizer_training import MAX_TRAINER_BYTES, pieces_per_word, train_tokenizer
 from nmt.text.vocabulary import tag_of
 from nmt.train.plan import Lengths, fit_sizes
 from nmt.train.preparation import FORMAT, read_corpus, sample

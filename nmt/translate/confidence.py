@@ -23,8 +23,8 @@ import numpy as np
 
 from nmt.errors import InputError
 from nmt.text import EOS
-from nmt.text.lines import UNSPACED_SCRIPTS, Span
-from nmt.text.words import WordText, bare_span
+from nmt.text.spans import Span
+from nmt.text.words import WORD_OR_CHARACTER, WordText, bare_span
 from nmt.translate.translator import Translator
 from nmt.translate.units import TextHypothesis, Translation
 
@@ -39,7 +39,7 @@ LEAST_COVERAGE = 0.4
 # Two to four words twice in a row, or one word three times; without spaces, one to nine characters three times.
 REPEATED = re.compile(r"(?<!\S)(?:(\S+(?: \S+){1,3}) \1|(\S+) \2 \2)(?!\S)")
 REPEATED_CHARACTERS = re.compile(r"([^\W\d]{1,9}?)\1\1")
-UNIT = re.compile(rf"[^\W{UNSPACED_SCRIPTS}]+|.", re.DOTALL)  # texts are compared by words and single other characters
+UNIT = re.compile(WORD_OR_CHARACTER)  # texts are compared by words and single other characters
 
 Sample = tuple[float, float, bool]  # logit(p) and logit(q) of a word, and whether the word is right
 

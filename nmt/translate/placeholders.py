@@ -14,8 +14,9 @@ from nmt.decode.options import Engine
 from nmt.errors import InputError
 from nmt.text.lines import is_blank, one_line
 from nmt.text.placeholders import FINAL, IN_WORD, NUMBER, TOKEN, Masked, Patterns, inserted
+from nmt.text.spans import indices_between
 from nmt.text.tokenizer import Tokenizers
-from nmt.text.words import WordText, indices_between
+from nmt.text.words import WordText
 from nmt.translate.align import Links, align
 from nmt.translate.units import Step, TextHypothesis, Translation, Unit
 
@@ -136,14 +137,14 @@ def with_missing(settled: Settled, links: Links) -> str:
     if not settled.missing:
         return text
     places = places_of(settled, links)
-    lost = [mask.originals[i] for i in settled.missing if i not in places]
+    lost = [mask.kept[i].original for i in settled.missing if i not in places]
     if lost:
         log.warning("line %d: the model left out %s, which is put at the end", settled.number, " ".join(lost))
     end = FINAL.search(text).start()  # type: ignore[union-attr]
     in_order = sorted((places.get(i, Place(end, end)), i) for i in settled.missing)
     for place, i in reversed(in_order):  # from the end, so that the places before stay right
         shortened = text[: place.start] + text[place.end :]
-        span = mask.marks[i] or mask.originals[i]
+        span = mask.kept[i].mark or mask.kept[i].original
         text = inserted(shortened, place.start, span, place.touches_left, place.touches_right)
     return text
 
@@ -158,12 +159,13 @@ def places_of(settled: Settled, links: Links) -> dict[int, Place]:
     """
     mask = settled.mask
     source, target = settled.source_words.spans, settled.target_words.spans
-    masked_words = {i: indices_between(source, *mask.spans[i]) for i in settled.missing}
+    masked_words = {i: indices_between(source, *mask.kept[i].span) for i in settled.missing}
     lost = {s for words in masked_words.values() for s in words}
     places: dict[int, Place] = {}
     for i, words in masked_words.items():
         # 1. A number in the place of its translation.
-        if NUMBER.fullmatch(mask.marks[i]):
+        kept = mask.kept[i]
+        if NUMBER.fullmatch(kept.mark):
             linked_elsewhere = {t for s, t in links if s not in lost}
             became = sorted({t for s, t in links if s in words} - linked_elsewhere)
             if became and became[-1] - became[0] < len(became):
@@ -171,20 +173,19 @@ def places_of(settled: Settled, links: Links) -> dict[int, Place]:
                 lost.difference_update(words)
                 continue
         # 2. What was taken out at an end of the line.
-        start, end = mask.spans[i]
+        start, end = kept.span
         head, tail = mask.text[:start].strip(), mask.text[end:].strip()
-        character_before, character_after = mask.around[i]
-        if not mask.marks[i] and not head:
-            places[i] = Place(0, 0, touches_right=not character_after.isspace())
+        if not kept.mark and not head:
+            places[i] = Place(0, 0, touches_right=not kept.after.isspace())
             continue
-        if not mask.marks[i] and not tail and not IN_WORD.match(head[-1]):
+        if not kept.mark and not tail and not IN_WORD.match(head[-1]):
             length = len(settled.text)
-            places[i] = Place(length, length, touches_left=not character_before.isspace())
+            places[i] = Place(length, length, touches_left=not kept.before.isspace())
             continue
         # 3. Beside what its neighbors became.
         sources = {s for s, _ in links}
-        touches_left = bool(IN_WORD.match(character_before)) and words.start - 1 in sources
-        touches_right = bool(IN_WORD.match(character_after)) and words.stop in sources
+        touches_left = bool(IN_WORD.match(kept.before)) and words.start - 1 in sources
+        touches_right = bool(IN_WORD.match(kept.after)) and words.stop in sources
         before = [t for s, t in links if s < words.start and s not in lost]
         after = [t for s, t in links if s >= words.stop and s not in lost]
         if before and (touches_left or not touches_right):

@@ -8,21 +8,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from nmt.documents.markup import Element, descendants
-from nmt.text.lines import UNSPACED_SCRIPTS, Span
 from nmt.text.placeholders import SPAN
-from nmt.text.words import indices_between
+from nmt.text.spans import Span, indices_between
+from nmt.text.words import MARKED_WORD, WORD_EDGE
 from nmt.translate.align import Links, Shares
 from nmt.translate.units import Markup, TextHypothesis, Translation
 
-# Combining marks, and scripts whose vowel signs are marks: they belong to a word, but `\w` leaves them out.
-MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0dff"
-MARKS += "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
-# Each character of an unspaced script and each punctuation mark is a word, so that a tag can end between two of them.
-# A placeholder is one word, so that no tag ends inside of it.
-LETTER = rf"[^\W{UNSPACED_SCRIPTS}]|[{MARKS}]"
-LETTERS = rf"(?:{LETTER})+"
-WORD = re.compile(rf"{SPAN.pattern}|[{UNSPACED_SCRIPTS}][{MARKS}]*|{LETTERS}(?:['’]{LETTERS})*|[^\w\s]")
-EDGE = re.compile(rf"(?<![^\W{UNSPACED_SCRIPTS}])(?<![{MARKS}])|(?!{LETTER})")  # outside of words
+WORD = re.compile(f"{SPAN.pattern}|{MARKED_WORD}")  # a placeholder is one word, so that no tag ends inside of it
+EDGE = re.compile(WORD_EDGE)
 
 
 class TaggedPair:

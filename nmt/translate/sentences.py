@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
 
-from nmt.text.lines import Span
 from nmt.text.sentences import sentence_spans
+from nmt.text.spans import Span
 from nmt.translate.options import TranslationOptions
 from nmt.translate.units import Step, Translation, Unit, joined
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from nmt.decode.options import Engine
 from nmt.documents.markup import between_segments
-from nmt.text.lines import Span
+from nmt.text.spans import Span, indices_between
 from nmt.text.tokenizer import Tokenizers
-from nmt.text.words import WordText, indices_between
+from nmt.text.words import WordText
 from nmt.translate.align import align_for_markup
 from nmt.translate.placement import Placement, TaggedPair
 from nmt.translate.units import Step, Translation, Unit

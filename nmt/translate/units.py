@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.documents.markup import Element
-from nmt.text.lines import Span
+from nmt.text.spans import Span
 
 
 class Markup(NamedTuple):

@@ -22,16 +22,18 @@ from nmt.translate.translator import Translator
 
 SLIDE = f'<p:sld xmlns:p="x" xmlns:a="{A}"><a:p><a:r><a:t>{{}}</a:t></a:r></a:p></p:sld>'
 DOCUMENT = "word/document.xml"
-DOCUMENTS: dict[str, dict[str, str]] = {  # by name, their members
-    "a.txt": {"": "\ufeffEin Hund rennt. Er bellt.\r\n\r\n  12\nda\n"},
-    "a.md": {"": "# Titel\n\nein *Hund*\n"},
-    "a.html": {"": "<html><head><title>Hund</title></head>\n<p>der <b>rote</b> Hund</html>\n"},
-    "a.srt": {"": "1\r\n00:00:01,000 --> 00:00:02,500\r\n- Ein Hund?\r\n- Ja.\r\n"},
-    "a.vtt": {"": "WEBVTT\n\nNOTE Notiz\n\n00:01.000 --> 00:02.500 align:start\nEin <i>Hund</i>\nbellt\n"},
-    "a.json": {"": '{"Titel": "Hund",\n "b": ["da", 1, "\\u0031"], "c": {"d": "ein \\"Wort\\""}}'},
-    "a.csv": {"": 'Nr,Text\r\n1,"Ein ""Hund"", rot"\r\n\r\n2,"da\n"\r\n'},
-    "a.xlf": {"": '<xliff version="1.2"><trans-unit id="1"><source>Ein <g>Hund</g></source></trans-unit></xliff>'},
-    "a.po": {"": '# Kommentar\nmsgid "Ein Hund"\nmsgstr ""\n'},
+TEXTS = {
+    "a.txt": "\ufeffEin Hund rennt. Er bellt.\r\n\r\n  12\nda\n",
+    "a.md": "# Titel\n\nein *Hund*\n",
+    "a.html": "<html><head><title>Hund</title></head>\n<p>der <b>rote</b> Hund</html>\n",
+    "a.srt": "1\r\n00:00:01,000 --> 00:00:02,500\r\n- Ein Hund?\r\n- Ja.\r\n",
+    "a.vtt": "WEBVTT\n\nNOTE Notiz\n\n00:01.000 --> 00:02.500 align:start\nEin <i>Hund</i>\nbellt\n",
+    "a.json": '{"Titel": "Hund",\n "b": ["da", 1, "\\u0031"], "c": {"d": "ein \\"Wort\\""}}',
+    "a.csv": 'Nr,Text\r\n1,"Ein ""Hund"", rot"\r\n\r\n2,"da\n"\r\n',
+    "a.xlf": '<xliff version="1.2"><trans-unit id="1"><source>Ein <g>Hund</g></source></trans-unit></xliff>',
+    "a.po": '# Kommentar\nmsgid "Ein Hund"\nmsgstr ""\n',
+}
+ARCHIVES = {  # by name, their members
     "a.docx": {
         "word/styles.xml": root(f"<w:p>{r('Stil')}</w:p>"),
         DOCUMENT: root(f"<w:p>{r('der ')}{r('rote', B)}{r(' Hund')}</w:p>"),
@@ -45,58 +47,68 @@ DOCUMENTS: dict[str, dict[str, str]] = {  # by name, their members
         "ppt/notesSlides/notesSlide1.xml": SLIDE.format("Notiz"),
     },
 }
+SENTENCES = {
+    "a.txt": ["Ein Hund rennt.", "Er bellt.", "da"],
+    "a.md": ["Titel", "ein Hund"],
+    "a.html": ["Hund", "der rote Hund"],
+    "a.srt": ["Ein Hund?", "Ja."],
+    "a.vtt": ["Ein Hund bellt"],
+    "a.json": ["Hund", "da", 'ein "Wort"'],
+    "a.csv": ['Ein "Hund", rot', "da"],
+    "a.docx": ["der rote Hund", "Kopf", "Ende"],
+    "b.docx": ["da"],
+    "a.pptx": ["Titel", "Notiz"],
+}
 
 
-def write(path: Path, members: dict[str, str]) -> None:
-    if "" in members:
-        path.write_bytes(members[""].encode(errors="surrogateescape"))
-        return
+def zip_file(path: Path, members: dict[str, str]) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
         for name, text in members.items():
             archive.writestr(zipfile.ZipInfo(name, (2020, 2, 2, 2, 2, 2)), text, zipfile.ZIP_DEFLATED)
+    return path
 
 
-def read(path: Path) -> list[tuple[object, ...]]:
+def sample(path: Path, name: str) -> Path:
+    """Write one of the documents above."""
+    if name in ARCHIVES:
+        return zip_file(path, ARCHIVES[name])
+    path.write_bytes(TEXTS[name].encode())
+    return path
+
+
+def contents(path: Path) -> list[tuple[object, ...]]:
     """The members of a document, with name, time, compression and content."""
     if path.suffix not in ZIPPED:
         return [(path.read_bytes(),)]
     with zipfile.ZipFile(path) as archive:
-        return [(one.filename, one.date_time, one.compress_type, archive.read(one)) for one in archive.infolist()]
+        return [(info.filename, info.date_time, info.compress_type, archive.read(info)) for info in archive.infolist()]
 
 
-@pytest.mark.parametrize(
-    ("name", "sentences"),
-    [
-        ("a.txt", ["Ein Hund rennt.", "Er bellt.", "da"]),
-        ("a.md", ["Titel", "ein Hund"]),
-        ("a.html", ["Hund", "der rote Hund"]),
-        ("a.srt", ["Ein Hund?", "Ja."]),
-        ("a.vtt", ["Ein Hund bellt"]),
-        ("a.json", ["Hund", "da", 'ein "Wort"']),
-        ("a.csv", ['Ein "Hund", rot', "da"]),
-        ("a.docx", ["der rote Hund", "Kopf", "Ende"]),
-        ("b.docx", ["da"]),
-        ("a.pptx", ["Titel", "Notiz"]),
-    ],
-)
-def test_texts_are_translated_and_all_else_stays(tmp_path: Path, name: str, sentences: list[str]) -> None:
-    source, new, back = (tmp_path / f"{i}.{name}" for i in range(3))
-    write(source, DOCUMENTS[name])
-    assert echo_file(source, new, str.swapcase, column="Text") == sentences
-    assert echo_file(new, back, str.swapcase, column="Text") != sentences
-    assert read(back) == read(source)
+@pytest.mark.parametrize("name", SENTENCES)
+def test_texts_are_translated_and_all_else_stays(tmp_path: Path, name: str) -> None:
+    source = sample(tmp_path / name, name)
+    new, back = tmp_path / f"new.{name}", tmp_path / f"back.{name}"
+    assert echo_file(source, new, str.swapcase, column="Text") == SENTENCES[name]
+    assert contents(new) != contents(source)
+    echo_file(new, back, str.swapcase, column="Text")
+    assert contents(back) == contents(source)
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+def damaged(content: bytes, randomness: random.Random) -> bytes:
+    """Change a few bytes, and in half of the cases, cut the end off."""
+    changed = bytearray(content)
+    for position in randomness.choices(range(len(content)), k=randomness.randint(1, 4)):
+        changed[position] = randomness.randrange(256)
+    end = randomness.choice([len(content), randomness.randrange(len(content))])
+    return bytes(changed[:end])
+
+
+@pytest.mark.parametrize("name", [*TEXTS, *ARCHIVES])
 def test_a_damaged_document_is_one_error_and_nothing_is_written(tmp_path: Path, name: str) -> None:
-    source, output, randomness, errors = tmp_path / name, tmp_path / f"new.{name}", random.Random(name), list[str]()
-    write(source, DOCUMENTS[name])
-    whole = source.read_bytes()
+    source, output = sample(tmp_path / name, name), tmp_path / f"new.{name}"
+    whole, randomness, errors = source.read_bytes(), random.Random(name), list[str]()
     for _ in range(200):
-        damaged = bytearray(whole)
-        for at in randomness.choices(range(len(whole)), k=randomness.randint(1, 4)):
-            damaged[at] = randomness.randrange(256)
-        source.write_bytes(damaged[: randomness.choice([len(whole), randomness.randrange(len(whole))])])
+        source.write_bytes(damaged(whole, randomness))
         try:
             echo_file(source, output, column="2")
             output.unlink()
@@ -104,79 +116,125 @@ def test_a_damaged_document_is_one_error_and_nothing_is_written(tmp_path: Path, 
             errors.append(str(error))
         assert list(tmp_path.iterdir()) == [source]
     assert len(errors) > 50
-    assert all(re.fullmatch(f"(which column of )?{source}.+", error) for error in errors)
+    for message in errors:
+        assert re.fullmatch(f"(which column of )?{source}.+", message)
+
+
+@mock.patch.multiple(documents, MAX_TEXT_BYTES=20_000)
+def refusal(path: Path) -> str:
+    """The message of the error of translating a document, which writes nothing."""
+    output = path.with_stem("new")
+    with pytest.raises(InputError) as caught:
+        echo_file(path, output)
+    assert not output.exists()
+    return str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("members", "message"),
+    ("text", "message"),
     [
-        ({DOCUMENT: "<!DOCTYPE a [<!ENTITY b SYSTEM 'file:///etc/passwd'>]><a>&b;</a>"}, "a document type is not"),
-        ({DOCUMENT: root("<w:p>" * 1500 + "</w:p>" * 1500)}, f"{DOCUMENT} maximum recursion depth"),
-        ({DOCUMENT: "<a>\n<b></a>"}, f"{DOCUMENT} line 2: mismatched tag"),
-        ({DOCUMENT: "a" * 20_001}, "has 20,001 bytes of text, over 20,000"),
-        ({"word/media/a.bin": "a" * 500_001}, "over 500,000 bytes unpacked"),
-        ({f"{i}.xml": "" for i in range(11)}, "or 10 members"),
-        ({"word/styles.xml": "<a/>"}, "it has no text of Word or PowerPoint"),
-        ({"": "\0"}, "is not a zip file"),
-        ({"": "\udcd0\udccf\x11\udce0"}, "it has a password, or the format of Office 97"),
+        ("<!DOCTYPE a [<!ENTITY b SYSTEM 'file:///etc/passwd'>]><a>&b;</a>", "a document type is not"),
+        (root("<w:p>" * 1500 + "</w:p>" * 1500), f"{DOCUMENT} maximum recursion depth"),
+        ("<a>\n<b></a>", f"{DOCUMENT} line 2: mismatched tag"),
+        ("a" * 20_001, "has 20,001 bytes of text, over 20,000"),
     ],
 )
+def test_a_hostile_member_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    assert message in refusal(zip_file(tmp_path / "a.docx", {DOCUMENT: text}))
+
+
+def test_a_file_that_is_large_unpacked_is_refused(tmp_path: Path) -> None:
+    path = zip_file(tmp_path / "a.docx", {"word/media/a.bin": "a" * 500_001})
+    assert "over 500,000 bytes unpacked" in refusal(path)
+
+
 @mock.patch.multiple(files, MAX_MEMBERS=10)
-@mock.patch.multiple(documents, MAX_TEXT_BYTES=20_000)
-def test_hostile_documents(tmp_path: Path, members: dict[str, str], message: str) -> None:
-    source, output = tmp_path / "a.docx", tmp_path / "b.docx"
-    write(source, members)
-    with pytest.raises(InputError, match=message):
-        echo_file(source, output)
-    assert not output.exists()
+def test_a_file_of_many_members_is_refused(tmp_path: Path) -> None:
+    path = zip_file(tmp_path / "a.docx", {f"{i}.xml": "" for i in range(11)})
+    assert "or 10 members" in refusal(path)
+
+
+def test_a_file_without_text_is_refused(tmp_path: Path) -> None:
+    path = zip_file(tmp_path / "a.docx", {"word/styles.xml": "<a/>"})
+    assert "it has no text of Word or PowerPoint" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"\0", "is not a zip file"), (b"\xd0\xcf\x11\xe0", "it has a password, or the format of Office 97")],
+)
+def test_another_format_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "a.docx"
+    path.write_bytes(content)
+    assert message in refusal(path)
+
+
+# --- the command ------------------------------------------------------------------------------------------
 
 
 def test_the_command_translates_documents(five_run: FiveRun, tmp_path: Path) -> None:
     source, output = tmp_path / "Text.TXT", tmp_path / "new.txt"
     source.write_bytes(five_run.source_file.read_bytes())
-    common = ["translate", "-m", five_run.run, source]
-    assert out_lines(run_nmt(*common, "-o", output)) == []
+    assert out_lines(run_nmt("translate", "-m", five_run.run, source, "-o", output)) == []
     assert output.read_bytes() == five_run.target_file.read_bytes()
-    one_clear_error(run_nmt(*common, "-o", output, "--column", "a"), 2, "--column is for a .csv file")
-    one_clear_error(run_nmt(*common[:3], tmp_path, "-o", tmp_path, "--bilingual"), 2, "--bilingual is for a document")
-    one_clear_error(run_nmt(*common[:3], tmp_path, "-o", tmp_path), 2, "has no documents outside of")
-    one_clear_error(run_nmt(*common), 2, "needs a file or a folder")
-    one_clear_error(run_nmt(*common, "-o", output, "--json"), 2, "Text.TXT is a document: --json would have no effect")
-    one_clear_error(run_nmt(*common, "-o", output, "--resume"), 2, "Text.TXT is a document")
-    one_clear_error(run_nmt(*common, "-o", source), 2, "would be overwritten")
-    one_clear_error(run_nmt(*common, "-o", tmp_path / "a.docx"), 2, "is not named as a .txt file")
-    assert out_lines(run_nmt(*common[:3], "--format", "markdown", input=b"# **12**\n")) == ["# **12**"]
+
+
+def test_the_command_refuses_options_without_an_effect(five_run: FiveRun, tmp_path: Path) -> None:
+    source, output = tmp_path / "Text.TXT", tmp_path / "new.txt"
+    source.write_text("da")
+
+    def check(message: str, *arguments: object) -> None:
+        one_clear_error(run_nmt("translate", "-m", five_run.run, *arguments), 2, message)
+
+    check("--column is for a .csv file", source, "-o", output, "--column", "a")
+    check("--bilingual is for a document", tmp_path, "-o", tmp_path, "--bilingual")
+    check("has no documents outside of", tmp_path, "-o", tmp_path)
+    check("needs a file or a folder", source)
+    check("Text.TXT is a document: --json would have no effect", source, "-o", output, "--json")
+    check("Text.TXT is a document", source, "-o", output, "--resume")
+    check("would be overwritten", source, "-o", source)
+    check("is not named as a .txt file", source, "-o", tmp_path / "a.docx")
+
+
+def test_the_command_translates_lines_of_markdown(five_run: FiveRun) -> None:
+    done = run_nmt("translate", "-m", five_run.run, "--format", "markdown", input=b"# **12**\n")
+    assert out_lines(done) == ["# **12**"]
+
+
+# --- folders ----------------------------------------------------------------------------------------------
+
+
+def folder_of(path: Path, *names: str) -> Path:
+    """Make a folder with documents."""
+    for name in names:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text("da")
+    return path
 
 
 def test_a_folder_is_translated_but_for_bad_documents(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    old, new = tmp_path / "a" / "b" / "c.txt", tmp_path / "a" / "new" / "b" / "c.txt"
-    old.parent.mkdir(parents=True)
-    old.write_text("da")
-    (tmp_path / "a" / "bad.csv").write_text("1,2")
-    (tmp_path / "a" / "~$d.docx").write_text("of Word")
-    for text in ("DA", "kept"):
-        with pytest.raises(NmtError, match="1 of 2 documents could not be translated"):
-            echo_file(tmp_path / "a", new.parents[1], resume=True)
-        assert "; --column NAME" in caplog.text
-        assert new.read_text() == text
-        new.write_text("kept")
+    source = folder_of(tmp_path / "a", "b/c.txt", "bad.csv", "~$d.docx")  # the last is Word's mark of an open file
+    output = source / "new"
+    with pytest.raises(NmtError, match="1 of 2 documents could not be translated"):
+        echo_file(source, output)
+    assert "; --column NAME" in caplog.text
+    assert (output / "b" / "c.txt").read_text() == "DA"
 
 
-def test_a_resumed_folder_says_what_it_skips(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    for name in ("a/c.txt", "a/b/d.txt"):
-        (tmp_path / name).write_text("da")
+def test_with_resume_newer_translations_are_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    assert echo_file(tmp_path / "a", tmp_path / "new") == ["da", "da"]
-    (tmp_path / "new" / "c.txt").unlink()
-    assert echo_file(tmp_path / "a", tmp_path / "new", resume=True) == ["da"]
+    source, output = folder_of(tmp_path / "a", "c.txt", "b/d.txt"), tmp_path / "new"
+    echo_file(source, output)
+    (output / "c.txt").unlink()
+    (output / "b" / "d.txt").write_text("kept")
+    assert echo_file(source, output, resume=True) == ["da"]
+    assert (output / "b" / "d.txt").read_text() == "kept"
     assert caplog.messages[-1] == "1 of 2 documents had been translated before"
 
 
 def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its documents would be missing in the output."""
-    (tmp_path / "a" / "closed").mkdir(parents=True)
-    (tmp_path / "a" / "c.txt").write_text("da")
+    source, output = folder_of(tmp_path / "a", "c.txt", "closed/d.txt"), tmp_path / "new"
     scandir = os.scandir
 
     def scan(path: str) -> Any:
@@ -186,29 +244,39 @@ def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "scandir", scan)
     with pytest.raises(InputError, match=r"cannot read .*closed: Permission denied"):
-        echo_file(tmp_path / "a", tmp_path / "new")
-    assert not (tmp_path / "new").exists()
+        echo_file(source, output)
+    assert not output.exists()
+
+
+# --- sentences --------------------------------------------------------------------------------------------
+
+
+def translate(translator: Translator, text: str, output: Path, **arguments: Any) -> str:
+    """Translate a text file, and return what is written."""
+    source = output.with_name("source.txt")
+    source.write_text(text)
+    documents.translate_file(translator, source, output, watch=lambda translations, _: translations, **arguments)
+    return output.read_text()
 
 
 def test_sentences_and_translations_are_written(translator: Translator, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(f"{SOURCE[0]}\n\n12\n<{SOURCE[1]}")
-    for new in (tmp_path / "a.tsv", tmp_path / "a.tmx"):
-        documents.translate_file(translator, tmp_path / "a.txt", new, watch=lambda found, _: found, bilingual=True)
-    first, second = (line.split("\t") for line in (tmp_path / "a.tsv").read_text().splitlines())
+    text = f"{SOURCE[0]}\n\n12\n<{SOURCE[1]}"
+    columns = translate(translator, text, tmp_path / "a.tsv", bilingual=True)
+    first, second = (line.split("\t") for line in columns.splitlines())
     assert first == [SOURCE[0], TARGET[0]]
-    assert [segment.text for segment in ElementTree.parse(new).iter("seg")] == [*first, *second]
-    assert 'srclang="zh"' in new.read_text()
+    memory = translate(translator, text, tmp_path / "a.tmx", bilingual=True)
+    segments = ElementTree.fromstring(memory).iter("seg")
+    assert [segment.text for segment in segments] == [*first, *second]
+    assert 'srclang="zh"' in memory
 
 
 def test_samples_and_messages_of_plain_text_are_those_of_its_lines(
     translator: Translator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lines = ["", SOURCE[0], "", "12", SOURCE[0], "我 昨天 " * 600]
-    (tmp_path / "a.txt").write_text("\r\n".join(lines))
     options = translator.with_options(sample=True, beam=1, max_length_b=8)
-    arguments: dict[str, Any] = {"watch": lambda found, _: found, "options": options}
-    documents.translate_file(translator, tmp_path / "a.txt", tmp_path / "b.txt", **arguments)
-    messages = [record.getMessage() for record in caplog.records]
-    expected = [found.text for found in translator.translate_lines(lines[:5], options)]
-    assert (tmp_path / "b.txt").read_text().split("\n")[:5] == expected
-    assert [message for message in messages if message.startswith("line 6 has ")]
+    written = translate(translator, "\n".join(lines), tmp_path / "b.txt", options=options)
+    messages = caplog.messages.copy()
+    expected = [translation.text for translation in translator.translate_lines(lines[:5], options)]
+    assert written.split("\n")[:5] == expected
+    assert any(message.startswith("line 6 has ") for message in messages)

@@ -10,86 +10,183 @@ from nmt.documents.markup import Element, Segment
 
 def outline(element: Element, text: str) -> str:
     """An element as `opening[content with its children]closing`."""
-    cursor, found = element.start, ""
+    cursor, content = element.start, ""
     for child in element.children:
-        found += text[cursor : child.start] + outline(child, text)
+        content += text[cursor : child.start] + outline(child, text)
         cursor = child.end
-    content = found + text[cursor : element.end]
-    return f"{element.opening}[{content}]{element.closing}" if element.opening or element.closing else content
+    content += text[cursor : element.end]
+    has_tags = element.opening or element.closing
+    return f"{element.opening}[{content}]{element.closing}" if has_tags else content
 
 
-def parts(html: str) -> list[str]:
-    """What is copied, and the outline of each segment after a star."""
-    found = HTML.parse(html)
-    return [part if isinstance(part, str) else f"*{outline(part.root, part.text)}" for part in found]
+def parts(html: str) -> str:
+    """What is copied, and the outline of each segment between stars, with bars between the parts."""
+    return "|".join(
+        part if isinstance(part, str) else f"*{outline(part.root, part.text)}*" for part in HTML.parse(html)
+    )
 
 
-@pytest.mark.parametrize(
-    ("html", "expected"),
-    [
-        ("", []),
-        ("Ein Hund", ["*Ein Hund"]),
-        ("  Ein  \n Hund ", ["  ", "*Ein Hund", " "]),
-        ("<p>Ein <b>Hund</b></p>\n<p>da</p>", ["<p>", "*Ein <b>[Hund]</b>", "</p>", "\n", "<p>", "*da", "</p>"]),
-        ("a<br>b<br/>c", ["*a", "<br>", "*b", "<br/>", "*c"]),
-        ("<td>a</td><td>b</td>", ["<td>", "*a", "</td>", "<td>", "*b", "</td>"]),
-        ("1 &lt; 2 &amp;&nbsp;3 &auml;", ["*1 < 2 &\u00a03 ä"]),
-        ("<b> a </b> b", ["*<b>[a ]</b>b"]),
-        ("<b><i>a</i></b>", ["*<b>[<i>[a]</i>]</b>"]),
-        ("a <img src='x>y'> b", ["*a <img src='x>y'>[] b"]),
-        ("<b>a <img></b> b", ["*<b>[a  <img>[]]</b>b"]),  # the space before the image is also its own
-        (" <img> a <i></i>\n", [" ", "*<img>[] a <i>[]</i>", "\n"]),
-        ("a <x id=1 /> b", ["*a <x id=1 />[] b"]),
-        ("a <!-- b --> c", ["*a <!-- b -->[] c"]),
-        ("<script>if (a<b) f('</p>')</script>a", ["<script>", "if (a<b) f('</p>')", "</script>", "*a"]),
-        ("<script src=a /> a<i>b</i><script>c", ["<script src=a />", " ", "*a<i>[b]</i>", "<script>", "c"]),
-        ("<pre>a <pre>b</pre> c</pre>d", ["<pre>", "a ", "<pre>", "b", "</pre>", " c", "</pre>", "*d"]),
-        ("nimm <code>x <b>y</b></code> da", ["*nimm <code>[x y]</code> da"]),
-        ("ein <b translate=no>Wort</b> da", ["*ein <b translate=no>[Wort]</b> da"]),
-        (
-            "<p class='a notranslate'>Wort <i>b</i></p>c",
-            ["<p class='a notranslate'>", "Wort ", "<i>", "b", "</i>", "</p>", "*c"],
-        ),
-        ("<!doctype html><?xml?>a", ["<!doctype html>", "<?xml?>", "*a"]),
-        ("a <b>c", ["*a <b>[c]"]),
-        ("a</b> c", ["*[a]</b> c"]),
-        ("<b>x<p>y</b> z", ["*<b>[x]", "<p>", "*[y]</b> z"]),
-        ("<b><i>a</b>c</i>", ["*[<b>[<i>[a]]</b>c]</i>"]),
-        ("a < b & c <", ["*a < b & c <"]),
-        ("a <![foo]> b</>", ["*a <![foo]>[] b</>"]),
-        ("Hallo <?= $name ?>, du", ["*Hallo <?= $name ?>[], du"]),
-        ("a <!-- b", ["*a <!-- b[]"]),
-        ("a <code><img>", ["*a <code>[]"]),
-        ("<b>Titel<br></b>Gestern", ["*<b>[Titel]", "<br>", "</b>", "*Gestern"]),
-        ("Ende<b><br>Neu</b>", ["*Ende", "<b>", "<br>", "*[Neu]</b>"]),
-        ("a <i translate='NO'>B</i> c", ["*a <i translate='NO'>[B]</i> c"]),
-        ("<hr><b>...</b>", ["<hr>", "<b>...</b>"]),
-    ],
-)
-def test_fragments_are_cut_at_blocks_and_parsed_in_between(html: str, expected: list[str]) -> None:
+# A fragment and below it its parts, as `parts` shows them.
+BLOCKS = """
+Ein Hund
+*Ein Hund*
+
+<p>Ein <b>Hund</b></p> <p>da</p>
+<p>|*Ein <b>[Hund]</b>*|</p>| |<p>|*da*|</p>
+
+a<br>b<br/>c
+*a*|<br>|*b*|<br/>|*c*
+
+<td>a</td><td>b</td>
+<td>|*a*|</td>|<td>|*b*|</td>
+
+<!doctype html><?xml?>a
+<!doctype html>|<?xml?>|*a*
+
+<hr><b>...</b>
+<hr>|<b>...</b>
+"""
+INLINE = """
+1 &lt; 2 &amp;&nbsp;3 &auml;
+*1 < 2 &\u00a03 ä*
+
+<b> a </b> b
+*<b>[a ]</b>b*
+
+<b><i>a</i></b>
+*<b>[<i>[a]</i>]</b>*
+
+a <img src='x>y'> b
+*a <img src='x>y'>[] b*
+
+<b>a <img></b> b
+*<b>[a  <img>[]]</b>b*
+
+a <x id=1 /> b
+*a <x id=1 />[] b*
+
+a <!-- b --> c
+*a <!-- b -->[] c*
+
+a <![foo]> b</>
+*a <![foo]>[] b</>*
+
+Hallo <?= $name ?>, du
+*Hallo <?= $name ?>[], du*
+
+a < b & c <
+*a < b & c <*
+"""
+COPIED = """
+<script>if (a<b) f('</p>')</script>a
+<script>|if (a<b) f('</p>')|</script>|*a*
+
+<script src=a /> a<i>b</i><script>c
+<script src=a />| |*a<i>[b]</i>*|<script>|c
+
+<pre>a <pre>b</pre> c</pre>d
+<pre>|a |<pre>|b|</pre>| c|</pre>|*d*
+
+nimm <code>x <b>y</b></code> da
+*nimm <code>[x y]</code> da*
+
+ein <b translate=no>Wort</b> da
+*ein <b translate=no>[Wort]</b> da*
+
+a <i translate='NO'>B</i> c
+*a <i translate='NO'>[B]</i> c*
+
+<p class='a notranslate'>Wort <i>b</i></p>c
+<p class='a notranslate'>|Wort |<i>|b|</i>|</p>|*c*
+"""
+HALF_TAGS = """
+a <b>c
+*a <b>[c]*
+
+a</b> c
+*[a]</b> c*
+
+<b>x<p>y</b> z
+*<b>[x]*|<p>|*[y]</b> z*
+
+<b><i>a</b>c</i>
+*[<b>[<i>[a]]</b>c]</i>*
+
+a <!-- b
+*a <!-- b[]*
+
+a <code><img>
+*a <code>[]*
+
+<b>Titel<br></b>Gestern
+*<b>[Titel]*|<br>|</b>|*Gestern*
+
+Ende<b><br>Neu</b>
+*Ende*|<b>|<br>|*[Neu]</b>*
+"""
+
+
+def cases(text: str) -> list[list[str]]:
+    return [case.split("\n") for case in text.strip("\n").split("\n\n")]
+
+
+@pytest.mark.parametrize(("html", "expected"), cases(BLOCKS))
+def test_blocks_separate_segments(html: str, expected: str) -> None:
     assert parts(html) == expected
+
+
+@pytest.mark.parametrize(("html", "expected"), cases(INLINE))
+def test_inline_tags_are_elements_of_a_segment(html: str, expected: str) -> None:
+    assert parts(html) == expected
+
+
+@pytest.mark.parametrize(("html", "expected"), cases(COPIED))
+def test_some_elements_are_copied(html: str, expected: str) -> None:
+    assert parts(html) == expected
+
+
+@pytest.mark.parametrize(("html", "expected"), cases(HALF_TAGS))
+def test_tags_may_lack_their_partner(html: str, expected: str) -> None:
+    assert parts(html) == expected
+
+
+def test_white_space_around_a_segment_is_copied() -> None:
+    assert parts("  Ein  \n Hund ") == "  |*Ein Hund*| "
+    assert parts(" <img> a <i></i>\n") == " |*<img>[] a <i>[]</i>*|\n"
+
+
+def test_an_empty_text_has_no_parts() -> None:
+    assert HTML.parse("") == []
 
 
 def test_the_content_of_code_is_copied() -> None:
     (segment,) = HTML.parse("nimm <code>a &lt; <b>b</b></code> da")
     assert isinstance(segment, Segment)
     (code,) = segment.root.children
-    assert (code.verbatim, segment.text) == ("a &lt; <b>b</b>", "nimm a < b da")
+    assert code.verbatim == "a &lt; <b>b</b>"
+    assert segment.text == "nimm a < b da"
 
 
-def test_elements_inside_of_each_other_are_limited() -> None:
-    inside = "<b>" * 99 + "Hund" + "</b>" * 99
-    assert [part for part in HTML.parse(inside) if isinstance(part, Segment)]
+def test_elements_may_be_inside_of_each_other() -> None:
+    html = f"{'<b>' * 99}Hund{'</b>' * 99}"
+    assert [part.text for part in HTML.parse(html) if isinstance(part, Segment)] == ["Hund"]
+
+
+def test_a_segment_of_too_many_elements_inside_of_each_other_is_copied() -> None:
     hostile = f"{'<b>' * 2000}Hund{'</b>' * 2000}"
-    assert HTML.parse(f"{hostile}<p>da") == [hostile, "<p>", *HTML.parse("da")]
-    stray = f"{'</b>' * 2000}Hund"
-    assert "".join(map(str, HTML.parse(stray)))
+    assert parts(f"{hostile}<p>da") == f"{hostile}|<p>|*da*"
+
+
+def test_a_segment_of_too_many_closing_tags_is_copied() -> None:
+    hostile = f"{'</b>' * 2000}Hund"
+    assert HTML.parse(hostile) == [hostile]
 
 
 @given(st.text(alphabet=st.sampled_from(list("<>/!-&;[]?\"' =ab\n")), max_size=60))
 def test_any_text_is_parsed(text: str) -> None:
-    assert "".join(raw for raw, _, _ in constructs(text)) == text
+    assert "".join(construct.raw for construct in constructs(text)) == text
     for part in HTML.parse(text):
         if isinstance(part, Segment):
             assert part.text == part.text.strip(" ")
-            assert (part.root.start, part.root.end) == (0, len(part.text))
+            assert part.root.start == 0
+            assert part.root.end == len(part.text)

@@ -10,40 +10,63 @@ from nmt.documents.subtitles import SRT, VTT
 TIME = "00:00:01,000 --> 00:00:02,000"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("ein Hund\nbellt laut", "EIN HUND\nBELLT LAUT"),
-        ("- ein Hund?\n- ja", "- EIN HUND?\n- JA"),
-        ("<i>ein Hund\nbellt</i>", "<i>EIN HUND\nBELLT</i>"),
-        ('{\\an8}<font color="red">ein</font> Hund', '{\\an8}<font color="red">EIN</font> HUND'),
-        ("ein {\\i1}Hund{\\i0} da", "EIN {\\i1}HUND{\\i0} DA"),
-        ("♪ 12 ♪", "♪ 12 ♪"),
-        ("a < b & c", "A < B & C"),
-        ("&lt;b&gt; a", "&lt;B> A"),
-        ("我买书<z\n!", "我买书\n&lt;Z !"),
-    ],
-)
+# The text of a cue, and below it its translation; a bar is a line break.
+CUES = """
+ein Hund|bellt laut
+EIN HUND|BELLT LAUT
+
+- ein Hund?|- ja
+- EIN HUND?|- JA
+
+<i>ein Hund|bellt</i>
+<i>EIN HUND|BELLT</i>
+
+{\\an8}<font color="red">ein</font> Hund
+{\\an8}<font color="red">EIN</font> HUND
+
+ein {\\i1}Hund{\\i0} da
+EIN {\\i1}HUND{\\i0} DA
+
+♪ 12 ♪
+♪ 12 ♪
+
+a < b & c
+A < B & C
+
+&lt;b&gt; a
+&lt;B> A
+
+我买书<z|!
+我买书|&lt;Z !
+"""
+
+
+@pytest.mark.parametrize("case", CUES.strip().split("\n\n"))
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_cues_of_srt(text: str, expected: str, end: str) -> None:
-    source = f"\ufeff1\n{TIME}\n{text}\n\n2\n{TIME} X1:40\nda\n"
-    assert echoed(source.replace("\n", end), SRT) == source.replace(text, expected).replace("\nda\n", "\nDA\n").replace(
-        "\n", end
-    )
+def test_the_text_of_a_cue(case: str, end: str) -> None:
+    text, expected = case.split("\n")
+    file = f"\ufeff1|{TIME}|%s||2|{TIME} X1:40|...|".replace("|", end)
+    assert echoed(file % text.replace("|", end), SRT) == file % expected.replace("|", end)
 
 
 def test_cues_of_webvtt() -> None:
     head = "WEBVTT - Titel\n\nSTYLE\n::cue { color: red }\n\nNOTE\nNotiz\n\nname\n01:00.000 --> 01:02.000 line:0\n"
-    source = "<v Anna>ja &amp; <01:01.000><c.rot>nein</c></v>\n"
-    assert echoed(head + source, VTT) == head + "<v Anna>JA &amp; <01:01.000><c.rot>NEIN</c></v>\n"
+    cue = "<v Anna>ja &amp; <01:01.000><c.rot>nein</c></v>\n"
+    assert echoed(head + cue, VTT) == head + "<v Anna>JA &amp; <01:01.000><c.rot>NEIN</c></v>\n"
 
 
-def test_lines_of_unspaced_text_are_one_sentence_and_a_wide_line_becomes_two() -> None:
-    assert echoed(f"{TIME}\n我们昨天\n去了\n", SRT, lambda text: {"我们昨天去了": "yesterday we went"}[text]) == (
-        f"{TIME}\nyesterday\nwe went\n"
-    )
-    lines = echoed(f"{TIME}\n我们\n", SRT, lambda _: " ".join(["word"] * 12)).splitlines()[1:]
-    assert [len(line) for line in lines] == [29, 29]
+def test_lines_of_unspaced_text_are_one_sentence() -> None:
+    translations = {"我们昨天去了": "yesterday we went"}
+    assert echoed(f"{TIME}\n我们昨天\n去了\n", SRT, translations.__getitem__) == f"{TIME}\nyesterday\nwe went\n"
+
+
+def test_a_wide_line_becomes_two() -> None:
+    wide = " ".join(["word"] * 12)
+    _, first, second = echoed(f"{TIME}\n我们\n", SRT, lambda _: wide).splitlines()
+    assert len(first) == len(second) == 29
+
+
+def test_a_line_may_be_as_wide_as_the_source() -> None:
     wide = " ".join(["wort"] * 12)
     assert echoed(f"{TIME}\n{wide}\n", SRT) == f"{TIME}\n{wide.upper()}\n"
 
@@ -57,6 +80,6 @@ def test_lines_of_unspaced_text_are_one_sentence_and_a_wide_line_becomes_two() -
         (f"{TIME}\n\n", "no line has times"),
     ],
 )
-def test_damages(text: str, message: str) -> None:
+def test_a_damaged_file_is_an_error(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         SRT.parse(text)

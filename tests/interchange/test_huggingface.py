@@ -16,7 +16,8 @@ from nmt.interchange import huggingface as module
 from nmt.interchange.huggingface import to_huggingface
 from nmt.text import EOS, PAD
 from nmt.text.batches import collate
-from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.text.tokenizer_training import train_tokenizer
 from nmt.translate.loading import load
 from nmt.translate.translator import Translator
 

@@ -145,7 +145,7 @@ def placeholders(content: bytes) -> None:
         mask = Masked.of(text, [SPAN], symbols)
         assert mask.settled(mask.text)[0] == mask.text
         assert not symbols or not mask.text or "" in mask.marks or mask.filled(mask.text) == text
-        assert [mask.text[start:end] for start, end in mask.spans] == mask.marks
+        assert [mask.text[slice(*kept.span)] for kept in mask.kept] == mask.marks
 
 
 def config(path: Path) -> None:

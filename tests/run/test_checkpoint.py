@@ -22,7 +22,8 @@ from nmt.errors import ModelError
 from nmt.run import checkpoint as module
 from nmt.run.checkpoint import Checkpoint, new_model, read_checkpoint, save_checkpoint, weights_of
 from nmt.run.header import FORMAT_VERSION, MAX_HEADER_BYTES, MAX_TENSORS, read_header
-from nmt.text.tokenizer import Tokenizers, train_tokenizer
+from nmt.text.tokenizer import Tokenizers
+from nmt.text.tokenizer_training import train_tokenizer
 
 SECRET = "secret-place"
 LINES = ["the cat sat on the mat", "a dog runs through the park", "ein Hund läuft"]

@@ -16,7 +16,8 @@ from nmt.config import Config
 from nmt.errors import ConfigError, InputError, ModelError, OutputError
 from nmt.files import TEMP_MARK, atomic_writer, sha256
 from nmt.run.directory import RunDirectory, hash_files, new_manifest
-from nmt.text.tokenizer import Tokenizers, train_tokenizer
+from nmt.text.tokenizer import Tokenizers
+from nmt.text.tokenizer_training import train_tokenizer
 
 LINES = ["the cat sat on the mat", "a dog runs through the park"]
 

@@ -7,155 +7,143 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from torch import Tensor
 
 from nmt.config import TokenizerSettings
-from nmt.seeds import seed_of
 from nmt.text import BOS, EOS, PAD, batches
 from nmt.text.batches import Batch, TrainingData, collate, cut_batches, shuffle_batches
 from nmt.text.corpus_files import Pairs, RaggedArray, write_pairs
 from nmt.text.lines import Pair
-from nmt.text.permutation import Mixture, shuffled
-from nmt.text.tokenizer import Tokenizers, train_tokenizer
+from nmt.text.permutation import Mixture
+from nmt.text.tokenizer import Tokenizers
+from nmt.text.tokenizer_training import train_tokenizer
 
-PAIRS = [
-    Pair(line, "the cat sat on the mat " * (1 + line % 5) + str(line), "die Katze saß da " * (1 + line % 3) + str(line))
-    for line in range(1, 61)
-]
+N_PAIRS = 60
+SOURCE = ["the cat sat on the mat " * (1 + n % 5) + str(n) for n in range(1, N_PAIRS + 1)]
+TARGET = ["die Katze saß da " * (1 + n % 3) + str(n) for n in range(1, N_PAIRS + 1)]
+BATCH_TOKENS = 200
+SMALL_POOL = 17  # pairs
+# Corpora of 20, 30 and 10 pairs. An epoch has all 20, 10 of the 30, and all 10, which each epoch repeats.
+MIXTURE = Mixture([20, 30, 10], [0.25, 0.25])
+FIRST, SECOND, THIRD = range(1, 21), range(21, 51), range(51, 61)
 
-
-@pytest.fixture(scope="module")
-def tokenizers() -> Tokenizers:
-    texts = [pair.source for pair in PAIRS] + [pair.target for pair in PAIRS]
-    model = train_tokenizer(texts, TokenizerSettings(vocab_size=330)).model
-    return Tokenizers.from_models(model, model, nfkc_source=False)
-
-
-Make = Callable[..., TrainingData]
-
-
-@pytest.fixture(scope="module")
-def data_of(folder: Path, tokenizers: Tokenizers) -> Make:
-    write_pairs(folder, PAIRS)
-
-    def make(*, seed: int = 1, **options: Any) -> TrainingData:
-        ids = (
-            RaggedArray.from_lists(tokenizers.source.encode_all([pair.source for pair in PAIRS])),
-            RaggedArray.from_lists(tokenizers.target.encode_all([pair.target for pair in PAIRS])),
-        )
-        return TrainingData(Pairs(folder), ids, batch_tokens=200, seed=seed, **options)
-
-    return make
-
-
-def plain(found: list[Batch]) -> list[tuple[list[int], list[list[int]], list[list[int]], list[list[int]]]]:
-    """Batches as lists, which can be compared with ==."""
-    return [(b.lines, b.src.tolist(), b.tgt_in.tolist(), b.tgt_out.tolist()) for b in found]
-
-
+IdPairs = list[tuple[list[int], list[int]]]
 IDS = st.lists(st.integers(EOS + 1, 99), max_size=6)
 PAIRS_OF_IDS = st.lists(st.tuples(IDS, IDS), min_size=1, max_size=6)
-IdPairs = list[tuple[list[int], list[int]]]
+
+# --- one batch --------------------------------------------------------------------------------------------
+
+
+def test_collate_adds_special_ids_and_padding() -> None:
+    batch = collate([[5], [6, 7], []], [[8, 9], [], [4]], lines=[1, 2, 5])
+    assert batch.src.tolist() == [[5, EOS, PAD], [6, 7, EOS], [EOS, PAD, PAD]]
+    assert batch.tgt_in.tolist() == [[BOS, 8, 9], [BOS, PAD, PAD], [BOS, 4, PAD]]
+    assert batch.tgt_out.tolist() == [[8, 9, EOS], [EOS, PAD, PAD], [4, EOS, PAD]]
+    assert batch.lines == [1, 2, 5]
+
+
+def test_a_batch_knows_its_size() -> None:
+    batch = collate([[5], [6, 7]], [[8, 9, 4], []], lines=[1, 2])
+    assert batch.n_source_tokens == 5
+    assert batch.n_target_tokens == 5
+    assert batch.n_positions == 2 * 3 + 2 * 4
 
 
 def whole(pairs: IdPairs) -> Batch:
-    return collate([s for s, _ in pairs], [t for _, t in pairs], range(7, 7 + len(pairs)))
-
-
-@hypothesis_settings(max_examples=60)
-@given(PAIRS_OF_IDS)
-def test_collate_adds_special_ids_and_padding(pairs: IdPairs) -> None:
-    batch = whole(pairs)
-    for i, (s, t) in enumerate(pairs):
-        src, tgt_in, tgt_out = (x[i].tolist() for x in (batch.src, batch.tgt_in, batch.tgt_out))
-        assert src == [*s, EOS] + [PAD] * (batch.src.size(1) - len(s) - 1)
-        n_padding = batch.tgt_in.size(1) - len(t) - 1
-        assert tgt_in == [BOS, *t] + [PAD] * n_padding
-        assert tgt_out == [*t, EOS] + [PAD] * n_padding
-    assert batch.src.size(1) == max(len(s) for s, _ in pairs) + 1
-    assert batch.tgt_in.shape == batch.tgt_out.shape == (len(pairs), max(len(t) for _, t in pairs) + 1)
-    assert {x.dtype for x in (batch.src, batch.tgt_in, batch.tgt_out)} == {torch.int64}
-    assert batch.lines == list(range(7, 7 + len(pairs)))
-    assert batch.n_source_tokens == sum(len(s) + 1 for s, _ in pairs)
-    assert batch.n_target_tokens == sum(len(t) + 1 for _, t in pairs)
-    assert batch.n_positions == batch.src.numel() + batch.tgt_out.numel()
-    assert batch.to(torch.device("meta")).lines == batch.lines
+    """One batch of all pairs."""
+    return collate([source for source, _ in pairs], [target for _, target in pairs], range(len(pairs)))
 
 
 def n_padded(group: IdPairs) -> int:
-    """Return source plus target positions of a batch of these pairs, with special ids and padding."""
-    return len(group) * (max(len(s) for s, _ in group) + max(len(t) for _, t in group) + 2)
+    """Source plus target positions of a batch of these pairs, with special ids and padding."""
+    n_source = 1 + max(len(source) for source, _ in group)
+    n_target = 1 + max(len(target) for _, target in group)
+    return len(group) * (n_source + n_target)
 
 
 def groupings(pairs: IdPairs) -> Iterator[list[IdPairs]]:
     """Yield all ways to split the sorted pairs into batches."""
     ordered = sorted(pairs, key=lambda pair: max(map(len, pair)))
     for cuts in product([False, True], repeat=len(ordered) - 1):
-        bounds = [0, *(i for i, is_cut in enumerate(cuts, 1) if is_cut), len(ordered)]
+        inner = [i for i, is_cut in enumerate(cuts, 1) if is_cut]
+        bounds = [0, *inner, len(ordered)]
         yield [ordered[start:end] for start, end in pairwise(bounds)]
 
 
-def rows(parts: Sequence[Batch]) -> list[tuple[int, list[list[int]]]]:
-    """Return line number and token ids without padding of each pair, sorted by line number."""
-    return sorted(
-        (line, [side[i][side[i] != PAD].tolist() for side in (part.src, part.tgt_in, part.tgt_out)])
-        for part in parts
-        for i, line in enumerate(part.lines)
-    )
+def without_padding(ids: Tensor) -> list[int]:
+    return ids[ids != PAD].tolist()
 
 
-@hypothesis_settings(max_examples=100)
-@given(PAIRS_OF_IDS, st.integers(1, 4))
-def test_the_largest_part_of_a_batch_is_as_small_as_possible(pairs: IdPairs, n: int) -> None:
-    parts = whole(pairs).split(n)
-    assert len(parts) == n
-    assert rows(parts) == rows([whole(pairs)])
-    fewest = min(max(map(n_padded, groups)) for groups in groupings(pairs) if len(groups) <= n)
-    assert max(part.n_positions for part in parts if part.lines) == fewest
-    assert all((len(part.src), part.n_target_tokens) == (1, 0) for part in parts if not part.lines)
+def rows(parts: Sequence[Batch]) -> dict[int, tuple[list[int], ...]]:
+    """The token ids of each pair without padding, by its line."""
+    found = {}
+    for part in parts:
+        for i, line in enumerate(part.lines):
+            found[line] = tuple(without_padding(side[i]) for side in (part.src, part.tgt_in, part.tgt_out))
+    return found
 
 
 @hypothesis_settings(max_examples=100)
 @given(PAIRS_OF_IDS, st.integers(1, 100))
 def test_a_batch_is_cut_into_as_few_parts_as_the_limit_allows(pairs: IdPairs, limit: int) -> None:
+    def fits(group: IdPairs) -> bool:
+        return n_padded(group) <= limit or len(group) == 1
+
     parts = whole(pairs).cut(limit)
     assert rows(parts) == rows([whole(pairs)])
     assert all(part.n_positions <= limit or len(part.src) == 1 for part in parts)
-    fitting = (g for g in groupings(pairs) if all(n_padded(group) <= limit or len(group) == 1 for group in g))
-    assert len(parts) == min(map(len, fitting))
+    assert len(parts) == min(len(groups) for groups in groupings(pairs) if all(map(fits, groups)))
 
+
+@hypothesis_settings(max_examples=100)
+@given(PAIRS_OF_IDS, st.integers(1, 8))
+def test_the_largest_part_of_a_batch_is_as_small_as_possible(pairs: IdPairs, n: int) -> None:
+    """If fewer parts suffice, the others are a pair without a loss."""
+    batch = whole(pairs)
+    parts = batch.split(n)
+    assert rows(parts) == rows([batch])
+    assert len(parts) == n
+    fewest = next(limit for limit in range(batch.n_positions + 1) if len(batch.cut(limit)) <= n)
+    assert max(part.n_positions for part in parts if part.lines) == max(part.n_positions for part in batch.cut(fewest))
+    for part in parts:
+        assert part.lines or (len(part.src), part.n_target_tokens) == (1, 0)
+
+
+# --- which pairs are a batch ------------------------------------------------------------------------------
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60)
 
 
-def reference_cut(lengths: Sequence[tuple[int, int]], batch_tokens: int) -> list[list[int]]:
-    """A simple implementation of `cut_batches`, with lists."""
-
-    def key(i: int) -> tuple[int, int, int]:
-        source, target = lengths[i]
-        longest = max(source, target)
-        return longest, source - target if longest % 2 else target - source, i
-
-    batches: list[list[int]] = [[]]
-    for i in sorted(range(len(lengths)), key=key):
-        if batches[-1] and (max(lengths[i]) + 1) * (len(batches[-1]) + 1) > batch_tokens:
-            batches.append([])
-        batches[-1].append(i)
-    return [batch for batch in batches if batch]
+def sort_key(lengths: tuple[int, int]) -> tuple[int, int]:
+    """The longer side, then the difference of the sides, alternately ascending and descending."""
+    source, target = lengths
+    longest = max(source, target)
+    is_odd = longest % 2 == 1
+    return longest, source - target if is_odd else target - source
 
 
 @hypothesis_settings(max_examples=100)
 @given(LENGTHS, st.integers(8, 300))
-def test_batches_are_sorted_and_as_full_as_the_budget_allows(lengths: list[tuple[int, int]], batch_tokens: int) -> None:
+def test_batches_are_sorted_and_as_full_as_the_budget_allows(lengths: list[tuple[int, int]], budget: int) -> None:
     """A pair over the budget gets its own batch."""
-    assert cut_batches(lengths, batch_tokens) == reference_cut(lengths, batch_tokens)
+    cut = cut_batches(lengths, budget)
+    assert [i for batch in cut for i in batch] == sorted(range(len(lengths)), key=lambda i: sort_key(lengths[i]))
+    for batch, following in pairwise([*cut, []]):
+        longest = 1 + max(max(lengths[i]) for i in batch)
+        assert longest * len(batch) <= budget or len(batch) == 1
+        if following:  # the next pair does not fit
+            assert (1 + max(lengths[following[0]])) * (len(batch) + 1) > budget
+
+
+# --- their order ------------------------------------------------------------------------------------------
 
 
 def costs_of(n: int) -> NDArray[np.int64]:
+    """Different costs, from 1000."""
     return np.random.default_rng(n).permutation(n) + 1000
 
 
@@ -163,89 +151,136 @@ def costs_of(n: int) -> NDArray[np.int64]:
 @pytest.mark.parametrize("n", [0, 1, 5, 12, 13, 123, 240])
 def test_the_order_of_batches_is_a_permutation_determined_by_the_seed(n: int, accumulate: int) -> None:
     for n_open in range(accumulate):
-        orders = [shuffle_batches(costs_of(n), accumulate, n_open, seed) for seed in (1, 1, 2)]
-        assert sorted(orders[0]) == [*range(n)]
-        assert orders[0] == orders[1]
-        assert n < 12 or orders[0] != orders[2]
+        order = shuffle_batches(costs_of(n), accumulate, n_open, seed=1)
+        assert sorted(order) == list(range(n))
+        assert shuffle_batches(costs_of(n), accumulate, n_open, seed=1) == order
+        assert n < 12 or shuffle_batches(costs_of(n), accumulate, n_open, seed=2) != order
 
 
 @pytest.mark.parametrize("n_open", [0, 1])
 def test_the_batches_of_a_step_cost_alike(n_open: int) -> None:
     costs = costs_of(241)
-    order = shuffle_batches(costs, 2, n_open, 1)[n_open:]
-    steps = [*zip(order[::2], order[1::2], strict=False)]
-    assert len(steps) == 120
-    assert max(abs(costs[i] - costs[j]) for i, j in steps) <= 2 * batches.N_COST_GROUPS  # of costs from 1000 to 1240
+    order = shuffle_batches(costs, accumulate=2, n_open=n_open, seed=1)
+    in_order = costs[order][n_open : n_open + 240].reshape(120, 2)  # from 1000 to 1240
+    assert np.abs(in_order[:, 0] - in_order[:, 1]).max() <= 2 * batches.N_COST_GROUPS
 
 
 def test_every_part_of_an_epoch_has_steps_of_all_costs() -> None:
     costs = np.arange(20 * batches.N_COST_GROUPS)  # 20 per group
-    order = shuffle_batches(costs, 1, 0, 1)
-    stretch = 3 * batches.N_COST_GROUPS + 1  # contains a whole twentieth of the epoch, with a step of each group
-    for start in range(len(order) - stretch):
-        kinds = np.array(order[start : start + stretch]) / 20
-        assert np.diff(np.sort(kinds)).max() < 2.5  # groups; no large range of costs is absent
+    order = np.array(shuffle_batches(costs, accumulate=1, n_open=0, seed=1))
+    n = 3 * batches.N_COST_GROUPS + 1  # contains a whole twentieth of the epoch, with a step of each group
+    for start in range(len(order) - n):
+        groups = np.sort(order[start : start + n]) / 20
+        assert np.diff(groups).max() < 2.5, "no large range of costs is absent"
 
 
-def test_the_first_batches_of_a_pool_complete_the_step_before(data_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    shuffled_pools: list[tuple[int, int]] = []  # batches, and how many of them belong to the open step
+# --- an epoch ---------------------------------------------------------------------------------------------
+
+MakeData = Callable[..., TrainingData]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> Tokenizers:
+    model = train_tokenizer([*SOURCE, *TARGET], TokenizerSettings(vocab_size=330)).model
+    return Tokenizers.from_models(model, model, nfkc_source=False)
+
+
+@pytest.fixture(scope="module")
+def make_data(folder: Path, tokenizers: Tokenizers) -> MakeData:
+    """A function that returns the training data of `SOURCE` and `TARGET`."""
+    write_pairs(folder, [Pair(n, *pair) for n, pair in enumerate(zip(SOURCE, TARGET, strict=True), 1)])
+    source = RaggedArray.from_lists(tokenizers.source.encode_all(SOURCE))
+    target = RaggedArray.from_lists(tokenizers.target.encode_all(TARGET))
+
+    def make(*, seed: int = 1, **options: Any) -> TrainingData:
+        return TrainingData(Pairs(folder), (source, target), batch_tokens=BATCH_TOKENS, seed=seed, **options)
+
+    return make
+
+
+@pytest.fixture(params=[batches.POOL_PAIRS, SMALL_POOL], ids=["one pool", "small pools"])
+def pool_pairs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(batches, "POOL_PAIRS", request.param)
+    return int(request.param)
+
+
+def plain(batch: Batch) -> tuple[object, ...]:
+    """A batch as lists, which can be compared with ==."""
+    return batch.lines, batch.src.tolist(), batch.tgt_in.tolist(), batch.tgt_out.tolist()
+
+
+def epoch_of(data: TrainingData, epoch: int, first: int = 0) -> list[tuple[object, ...]]:
+    return [plain(batch) for batch in data.batches(epoch, first)]
+
+
+def lines_of(data: TrainingData, epoch: int) -> list[int]:
+    return [line for batch in data.batches(epoch) for line in batch.lines]
+
+
+def test_an_epoch_has_every_pair_once(make_data: MakeData, tokenizers: Tokenizers, pool_pairs: int) -> None:
+    lines = []
+    for batch in make_data().batches(0):
+        source = tokenizers.source.encode_all([SOURCE[line - 1] for line in batch.lines])
+        target = tokenizers.target.encode_all([TARGET[line - 1] for line in batch.lines])
+        assert plain(batch) == plain(collate(source, target, batch.lines))
+        longest = 1 + max(map(len, source + target))
+        assert longest * len(source) <= BATCH_TOKENS
+        lines += batch.lines
+    assert sorted(lines) == list(range(1, N_PAIRS + 1))
+
+
+@pytest.mark.parametrize("mixture", [None, MIXTURE])
+def test_the_order_is_a_function_of_seed_and_epoch(
+    make_data: MakeData, pool_pairs: int, mixture: Mixture | None
+) -> None:
+    data = make_data(mixture=mixture)
+    first, second = epoch_of(data, 0), epoch_of(data, 1)
+    assert first != second
+    assert epoch_of(make_data(mixture=mixture), 1) == second, "whatever was read before"
+    assert epoch_of(make_data(mixture=mixture, seed=2), 1) != second
+
+
+@pytest.mark.parametrize("mixture", [None, MIXTURE])
+def test_an_epoch_goes_on_from_any_batch(make_data: MakeData, pool_pairs: int, mixture: Mixture | None) -> None:
+    data = make_data(mixture=mixture)
+    expected = epoch_of(data, 1)
+    for first in (1, 5, len(expected) - 1, len(expected), len(expected) + 3):
+        assert epoch_of(data, 1, first) == expected[first:]
+
+
+@pytest.mark.parametrize("mixture", [None, MIXTURE])
+def test_the_batches_of_an_epoch_are_estimated(make_data: MakeData, pool_pairs: int, mixture: Mixture | None) -> None:
+    data = make_data(mixture=mixture)
+    error = 0.3 if pool_pairs == SMALL_POOL else 0
+    assert data.n_batches == pytest.approx(len(epoch_of(data, 0)), rel=error)
+
+
+def test_the_first_batches_of_a_pool_complete_the_step_before(
+    make_data: MakeData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_batches: list[int] = []  # of each pool
+    n_opens: list[int] = []  # how many of them belong to the open step
 
     def spy(costs: NDArray[np.int64], accumulate: int, n_open: int, seed: int) -> list[int]:
-        shuffled_pools.append((len(costs), n_open))
+        n_batches.append(len(costs))
+        n_opens.append(n_open)
         return shuffle_batches(costs, accumulate, n_open, seed)
 
-    monkeypatch.setattr(batches, "POOL_PAIRS", 17)
+    monkeypatch.setattr(batches, "POOL_PAIRS", SMALL_POOL)
     monkeypatch.setattr(batches, "shuffle_batches", spy)
-    n_before = len(list(data_of(accumulate=3).batches(0)))
-    assert sum(n for n, _ in shuffled_pools) == n_before
-    assert {n_open for _, n_open in shuffled_pools} == {0, 1, 2}
-    for n, n_open in reversed(shuffled_pools):
-        n_before -= n
-        assert (n_before + n_open) % 3 == 0
+    assert len(list(make_data(accumulate=3).batches(0))) == sum(n_batches)
+    assert set(n_opens) == {0, 1, 2}
+    for i, n_open in enumerate(n_opens):
+        assert (sum(n_batches[:i]) + n_open) % 3 == 0
 
 
-@pytest.mark.parametrize("pool", [batches.POOL_PAIRS, 17])
-def test_an_epoch_of_a_mixture_goes_on_with_others(data_of: Make, monkeypatch: pytest.MonkeyPatch, pool: int) -> None:
-    """Corpora of 20, 30 and 10 pairs. An epoch has all 20, 10 of the 30, and all 10, which each epoch repeats."""
-    monkeypatch.setattr(batches, "POOL_PAIRS", pool)
-    data = data_of(mixture=Mixture([20, 30, 10], [0.25, 0.25]))
+def test_an_epoch_of_a_mixture_goes_on_with_other_pairs(make_data: MakeData, pool_pairs: int) -> None:
+    data = make_data(mixture=MIXTURE)
     assert data.n_epoch_pairs == 40
-    epochs = [[line for batch in data.batches(epoch) for line in batch.lines] for epoch in range(3)]
-    for lines in epochs:
-        assert sorted(line for line in lines if line <= 20) == [*range(1, 21)]
-        assert sum(20 < line <= 50 for line in lines) == 10
-        assert sorted(line for line in lines if line > 50) == [*range(51, 61)]
-    assert sorted(line for lines in epochs for line in lines if 20 < line <= 50) == [*range(21, 51)]
-    whole = plain(list(data.batches(2)))
-    assert plain(list(data_of(seed=2, mixture=data.mixture).batches(2))) != whole
-    assert data.n_batches == pytest.approx(len(whole), rel=0.3)
-    for first in (1, len(whole) // 2):
-        assert plain(list(data.batches(2, first))) == whole[first:]
-    assert plain(list(data_of(mixture=data.mixture).batches(2))) == whole, "whatever was read before"
-
-
-def reference_batches(tokenizers: Tokenizers, epoch: int, pool_pairs: int) -> Iterator[Batch]:
-    """A simple implementation of `TrainingData.batches`, with lists in memory."""
-    for pool, start in enumerate(range(0, len(PAIRS), pool_pairs)):
-        order = shuffled(np.arange(len(PAIRS)), len(PAIRS), seed_of(1, epoch)).tolist()[start : start + pool_pairs]
-        sides = [PAIRS[i].source for i in order], [PAIRS[i].target for i in order]
-        ids = [tokenizer.encode_all(texts) for tokenizer, texts in zip(tokenizers, sides, strict=True)]
-        cut = reference_cut([(len(s), len(t)) for s, t in zip(*ids, strict=True)], 200)
-        costs = np.array([sum(len(ids[1][j]) for j in rows) for rows in cut])
-        for i in shuffle_batches(costs, 1, 0, seed_of(1, epoch, pool)):
-            source, target = ([side[j] for j in cut[i]] for side in ids)
-            yield collate(source, target, [PAIRS[order[j]].line for j in cut[i]])
-
-
-@pytest.mark.parametrize("pool", [batches.POOL_PAIRS, 17])
-def test_batches_from_disk_equal_the_reference(
-    data_of: Make, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, pool: int
-) -> None:
-    monkeypatch.setattr(batches, "POOL_PAIRS", pool)
-    data = data_of()
+    of_second = []
     for epoch in range(3):
-        expected = plain(list(reference_batches(tokenizers, epoch, pool)))
-        assert plain(list(data.batches(epoch))) == expected
-        for first in (1, 5, len(expected) - 1, len(expected), len(expected) + 3):
-            assert plain(list(data.batches(epoch, first))) == expected[first:]
-    assert data.n_batches == pytest.approx(len(list(data.batches(0))), rel=0.2 if pool == 17 else 0)
+        lines = sorted(lines_of(data, epoch))
+        assert lines[:20] == list(FIRST)
+        assert lines[30:] == list(THIRD)
+        of_second += lines[20:30]
+    assert sorted(of_second) == list(SECOND)

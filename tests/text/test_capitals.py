@@ -12,45 +12,63 @@ from models import small_translator
 from nmt.config import TokenizerSettings
 from nmt.text.capitals import in_sentence_case, in_title_case
 from nmt.text.lines import iter_lines
-from nmt.text.tokenizer import Tokenizer, train_tokenizer
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.tokenizer_training import train_tokenizer
 from nmt.text.words import WordText
 from nmt.translate.align import align
+from nmt.translate.translator import Translator
 from nmt.translate.units import Unit
 
 DATA = Path(__file__).parents[2] / "data/zh-en"
+GUITAR = "Ein Mann mit einem roten Hut spielt eine Gitarre."
+SHIRT = "Die NASA zeigt dem Kind ein T-Shirt mit einem Hund."
 GERMAN = [
-    "Ein Mann mit einem roten Hut spielt eine Gitarre.",
+    GUITAR,
     "Der Hund und das Kind sehen den Mann mit der Gitarre.",
-    "Die NASA zeigt dem Kind ein T-Shirt mit einem Hund.",
+    SHIRT,
     "Das Kind spielt mit dem roten Hund und sieht die NASA.",
 ]
 HEADLINES = ["THE RED DOG RUNS.", "A CAT SLEEPS HERE!", "WHERE IS THE SMALL HOUSE?"]
 PLAIN = ["the red dog runs.", "a cat sleeps here!", "where is the small house?"]  # the model knows no capitals
 
 
+def tokenizer_of(lines: list[str]) -> Tokenizer:
+    settings = TokenizerSettings(type="bpe", vocab_size=150, byte_fallback=False)
+    return Tokenizer(train_tokenizer(lines * 50, settings).model)
+
+
 @functools.cache
 def german() -> Tokenizer:
-    settings = TokenizerSettings(type="bpe", vocab_size=150, byte_fallback=False)
-    return Tokenizer(train_tokenizer(GERMAN * 50, settings).model)
+    return tokenizer_of(GERMAN)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (GERMAN[0].upper(), GERMAN[0]),
-        (GERMAN[2].upper(), GERMAN[2]),
+        (GUITAR.upper(), GUITAR),
+        (SHIRT.upper(), SHIRT),
         ("DER HUND? DAS KIND: „DER HUT!“", "Der Hund? Das Kind: „der Hut!“"),
         ("DER HUT DES HuNDES UND DAS KIND", "Der Hut des Hundes und das Kind"),
-        ("Ein Mann Mit Einem Roten Hut Spielt Eine Gitarre.", GERMAN[0]),
-        ("Die NASA Zeigt Dem Kind Ein T-Shirt Mit Einem Hund.", GERMAN[2]),
+    ],
+)
+def test_a_line_in_capitals_gets_sentence_case(text: str, expected: str) -> None:
+    new, style = in_sentence_case(text, german())
+    assert new == expected
+    assert style("don't stop a T-shirt (2nd).") == "DON'T STOP A T-SHIRT (2ND)."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Ein Mann Mit Einem Roten Hut Spielt Eine Gitarre.", GUITAR),
+        ("Die NASA Zeigt Dem Kind Ein T-Shirt Mit Einem Hund.", SHIRT),
         ("Der Hund und das Kind Sehen Einem Roten Hut", "Der Hund und das Kind sehen einem roten Hut"),
     ],
 )
-def test_a_line_in_capitals_or_title_case_gets_sentence_case(text: str, expected: str) -> None:
+def test_a_line_in_title_case_gets_sentence_case(text: str, expected: str) -> None:
     new, style = in_sentence_case(text, german())
     assert new == expected
-    styled = "DON'T STOP A T-SHIRT (2ND)." if text[1].isupper() else "Don't Stop A T-shirt (2nd)."
-    assert style("don't stop a T-shirt (2nd).") == styled
+    assert style("don't stop a T-shirt (2nd).") == "Don't Stop A T-shirt (2nd)."
 
 
 @pytest.mark.parametrize(
@@ -64,9 +82,10 @@ def test_other_lines_stay(text: str) -> None:
 def test_no_line_of_a_corpus_is_a_headline() -> None:
     lines = list(islice(iter_lines([DATA / "train.en"]), 4000))
     tokenizer = Tokenizer(train_tokenizer(lines, TokenizerSettings(vocab_size=1000)).model)
-    assert [line for line in lines if in_sentence_case(line, tokenizer)[1] is not str] == []
+    assert [line for line in lines if in_sentence_case(line, tokenizer) != (line, str)] == []
     headlines = [in_title_case(line) for line in lines if len(line.split()) > 7]
-    assert sum(in_sentence_case(line, tokenizer)[1] is in_title_case for line in headlines) > 0.9 * len(headlines)
+    n_found = sum(in_sentence_case(headline, tokenizer)[1] is in_title_case for headline in headlines)
+    assert n_found > 0.9 * len(headlines)
 
 
 @given(st.text(alphabet="aßéИиΣσςİıÀǆﬁ我 -'.⟦1⟧\tTITLE") | st.text())
@@ -74,40 +93,57 @@ def test_characters_stay_in_their_places(text: str) -> None:
     new, style = in_sentence_case(text, german())
     assert len(new) == len(text)
     assert new.upper().replace("İ", "I") == text.upper().replace("İ", "I")
-    style(text)
+    style(text)  # no text is an error
+
+
+# --- translated -------------------------------------------------------------------------------------------
 
 
 def test_a_translation_is_in_capitals_as_its_source_is() -> None:
     translator = small_translator()
     options = translator.with_options(n_best=3)
-    plain, found = (list(translator.translate_lines(lines, options)) for lines in (PLAIN, HEADLINES))
-    assert [one.source for one in found] == HEADLINES
-    for of_plain, of_headline in zip(plain, found, strict=True):
-        assert [one.text for one in of_headline.hypotheses] == [one.text.upper() for one in of_plain.hypotheses]
+    plain = list(translator.translate_lines(PLAIN, options))
+    in_capitals = list(translator.translate_lines(HEADLINES, options))
+    assert [translation.source for translation in in_capitals] == HEADLINES
+    for i in range(len(HEADLINES)):
+        expected = [hypothesis.text.upper() for hypothesis in plain[i].hypotheses]
+        assert [hypothesis.text for hypothesis in in_capitals[i].hypotheses] == expected
 
-    def shown(line: str) -> list[str]:
+
+def test_what_is_shown_during_the_search_is_in_capitals_too() -> None:
+    def shown(translator: Translator, line: str) -> list[str]:
         texts: list[str] = []
         translator.start([Unit(1, line)], options, 1, lambda texts_so_far: texts.extend(texts_so_far())).result()
         return texts
 
-    assert shown(HEADLINES[0]) == [text.upper() for text in shown(PLAIN[0])] != shown(PLAIN[0])
-    pairs = [[(WordText.split(line), WordText.split(line)) for line in lines] for lines in (PLAIN, HEADLINES)]
-    plain_links, headline_links = (list(align(translator.engine, translator.tokenizers, lines)) for lines in pairs)
-    assert plain_links == headline_links
+    translator = small_translator()
+    options = translator.with_options(n_best=3)
+    plain = shown(translator, PLAIN[0])
+    assert shown(translator, HEADLINES[0]) == [text.upper() for text in plain] != plain
+
+
+def test_a_headline_is_aligned_as_in_lower_case() -> None:
+    plain = [(WordText.split(line), WordText.split(line)) for line in PLAIN]
+    headlines = [(WordText.split(line), WordText.split(line)) for line in HEADLINES]
+    translator = small_translator()
+    engine, tokenizers = translator.engine, translator.tokenizers
+    assert list(align(engine, tokenizers, plain)) == list(align(engine, tokenizers, headlines))
 
 
 def test_placeholders_in_headlines_stay() -> None:
     translator = small_translator()
-    (found,) = translator.translate(["THE {name} DOG RUNS TO http://a.b/c"], protect_placeholders=True)
-    assert "{name}" in found
-    assert "http://a.b/c" in found
+    (translation,) = translator.translate(["THE {name} DOG RUNS TO http://a.b/c"], protect_placeholders=True)
+    assert "{name}" in translation
+    assert "http://a.b/c" in translation
 
 
-def test_white_space_that_the_model_does_not_know_is_read_as_spaces() -> None:
+@pytest.mark.parametrize("space", ["\t", "\u00a0"])
+def test_white_space_that_the_model_does_not_know_is_read_as_a_space(space: str) -> None:
     """Models spell it in bytes; a translation would be lost."""
-    translator, line = small_translator(), "the red dog runs."
-    others = [line.replace(" ", "\t"), line.replace(" ", "\u00a0")]
-    assert translator.translate(others) == translator.translate([line] * 2)
-    settings = TokenizerSettings(type="bpe", vocab_size=150, byte_fallback=False)
-    known = Tokenizer(train_tokenizer([text.replace("Hund ", "Hund\u00a0") for text in GERMAN * 50], settings).model)
-    assert known.with_known_characters("a\u00a0b\tÉ") == "a\u00a0b E"
+    translator = small_translator()
+    assert translator.translate([PLAIN[0].replace(" ", space)]) == translator.translate([PLAIN[0]])
+
+
+def test_white_space_that_the_model_knows_stays() -> None:
+    tokenizer = tokenizer_of([line.replace("Hund ", "Hund\u00a0") for line in GERMAN])
+    assert tokenizer.with_known_characters("a\u00a0b\tÉ") == "a\u00a0b E"

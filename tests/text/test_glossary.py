@@ -1,6 +1,7 @@
 """Files of terms, and where a text has them."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,10 @@ from models import tokenizers_of
 
 from nmt.config import TokenizerSettings
 from nmt.errors import InputError
-from nmt.text import UNK, glossary
-from nmt.text.glossary import annotated, find_terms, read_glossary, required_tokens, with_terms
+from nmt.text import UNK
+from nmt.text.glossary import ANNOTATED, EXCHANGED, MAX_TERMS, annotated, find_terms, read_glossary, required_tokens
+from nmt.text.glossary import with_terms as annotate_pair
+from nmt.text.tokenizer import Tokenizer
 
 
 def test_a_file_has_pairs_comments_and_blank_lines(tmp_path: Path) -> None:
@@ -29,65 +32,106 @@ def test_a_file_has_pairs_comments_and_blank_lines(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "terms.tsv").write_text(text, encoding="utf-8")
+    file = tmp_path / "terms.tsv"
+    file.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=message):
-        read_glossary(tmp_path / "terms.tsv")
+        read_glossary(file)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Hunde, Hund-Hund; Schäferhund", ["Hund", "Hund"]),
-        ("der kleine Hund", ["kleine Hund"]),
-        ("C++ und C", ["C++", "C"]),
-        ("Rot ist rot. „Rot“ ist Rot", ["rot", "rot", "rot"]),
-        ("我买书", ["买", "书"]),
-        ("HUND hund", []),
-    ],
-)
-def test_terms_are_whole_words_the_longest_first(text: str, expected: list[str]) -> None:
-    terms = ["Hund", "kleine Hund", "kleine", "C", "C++", "rot", "书", "买"]
-    found = find_terms(text, {term: term for term in terms})
-    assert [target for _, target in found] == expected
-    assert [text[start:end].lower() for (start, end), _ in found] == [target.lower() for target in expected]
+TERMS = ["Hund", "kleine Hund", "kleine", "C", "C++", "rot", "书", "买"]
+WITH_TERMS = {
+    "whole words": "Hunde, ⟨Hund⟩-⟨Hund⟩; Schäferhund",
+    "the longest": "der ⟨kleine Hund⟩",
+    "punctuation marks": "⟨C++⟩ und ⟨C⟩",
+    "a capital at the beginning of a sentence": "⟨Rot⟩ ist ⟨rot⟩. „⟨Rot⟩“ ist Rot",
+    "characters of an unspaced script": "我⟨买⟩⟨书⟩",
+    "other case": "HUND hund",
+}
 
 
-def test_terms_are_encoded_as_in_the_middle_of_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
-    tokenizer = tokenizers_of(TokenizerSettings(vocab_size=60, byte_fallback=False)).target
+@pytest.mark.parametrize("name", WITH_TERMS)
+def test_terms_of_a_text(name: str) -> None:
+    text = re.sub("[⟨⟩]", "", WITH_TERMS[name])
+    terms = find_terms(text, {term: f"translated {term}" for term in TERMS})
+    for (start, end), translation in reversed(terms):
+        assert translation.lower() == f"translated {text[start:end]}".lower()
+        text = f"{text[:start]}⟨{text[start:end]}⟩{text[end:]}"
+    assert text == WITH_TERMS[name]
 
-    def found(term: str, room: int = 9) -> list[str]:
-        return ["".join(tokenizer.pieces(tokens)) for tokens in required_tokens("x", {"x": term}, tokenizer, room, 3)]
 
-    assert found("red dog") == ["▁red▁dog"]
-    assert found("red dog", 2) == found("书") == []
-    assert caplog.messages == [f"line 3: the model cannot write the term '{term}'" for term in ("red dog", "书")]
+def small_tokenizer() -> Tokenizer:
+    return tokenizers_of(TokenizerSettings(vocab_size=60, byte_fallback=False)).target
+
+
+def test_terms_are_encoded_as_in_the_middle_of_a_sentence() -> None:
+    tokenizer = small_tokenizer()
+    (tokens,) = required_tokens("x", {"x": "red dog"}, tokenizer, room=9, line=3)
+    assert "".join(tokenizer.pieces(tokens)) == "▁red▁dog"
+
+
+@pytest.mark.parametrize(("term", "room"), [("red dog", 2), ("书", 9)], ids=["too long", "unknown"])
+def test_a_term_that_the_model_cannot_write_is_left_out(caplog: pytest.LogCaptureFixture, term: str, room: int) -> None:
+    assert required_tokens("x", {"x": term}, small_tokenizer(), room, line=3) == []
+    assert caplog.messages == [f"line 3: the model cannot write the term '{term}'"]
 
 
 def test_in_scripts_without_spaces_no_space_is_before_a_term() -> None:
     tokenizer = tokenizers_of(TokenizerSettings(vocab_size=300)).target
-    (tokens,) = required_tokens("x", {"x": "书"}, tokenizer, 9, 1)
+    (tokens,) = required_tokens("x", {"x": "书"}, tokenizer, room=9, line=1)
     assert tokenizer.decode([*tokenizer.encode("a"), *tokens]) == "a书"
     assert UNK not in tokens
 
 
-def test_annotated_terms_are_in_the_target() -> None:
-    """A share of the pairs has terms; which ones is a function of the pair."""
+def test_the_translations_of_terms_are_written_behind_them() -> None:
     assert annotated("我 Hund.", [((0, 1), "I"), ((2, 6), "狗")]) == "我⟦=⟧ I⟦/⟧ Hund⟦=⟧狗⟦/⟧."
-    links = [((3 * i, 3 * i + 2), (4 * i, 4 * i + 3)) for i in (0, 1, 3)]
-    texts = [("d0 e1 f2 g3 " + str(n), "t0u t1v t2w t3x " + str(n)) for n in range(400)]
-    found = [with_terms(source, target, links, ["other"]) for source, target in texts]
-    assert found == [with_terms(source, target, links, ["other"]) for source, target in texts]
-    terms = [re.findall("(\\w+)⟦=⟧ (.*?)⟦/⟧", source) for source, _ in found]
-    listed = {("d0", "t0u"), ("e1", "t1v"), ("e1", "t0u t1v"), ("g3", "t3x")}
-    assert {pair for of_pair in terms for pair in of_pair} == listed | {(word, "other") for word, _ in listed}
-    is_listed = [one in listed for of_pair in terms for one in of_pair]
-    assert sum(is_listed) / len(is_listed) == pytest.approx(1 - glossary.EXCHANGED, abs=0.1)
-    assert {*map(len, terms)} == {*range(glossary.MAX_TERMS + 1)}
-    assert sum(map(bool, terms)) / len(terms) == pytest.approx(glossary.ANNOTATED, abs=0.1)
-    for (source, target), (old, other), of_pair in zip(found, texts, terms, strict=True):
-        assert re.sub("⟦=⟧.*?⟦/⟧", "", source) == old
-        assert all(term in target for _, term in of_pair)
-        n_exchanged = sum(term == "other" for _, term in of_pair)
-        assert target.count("other") == n_exchanged
-        assert (target == other) == (not n_exchanged)
-    assert with_terms("a", "b", [], []) == ("a", "b")
+
+
+# --- training pairs ---------------------------------------------------------------------------------------
+
+# d0, e1 and g3 are linked to t0u, t1v and t3x.
+LINKS = [((0, 2), (0, 3)), ((3, 5), (4, 7)), ((9, 11), (12, 15))]
+PAIRS = [(f"d0 e1 f2 g3 {n}", f"t0u t1v t2w t3x {n}") for n in range(400)]
+TRANSLATIONS = {("d0", "t0u"), ("e1", "t1v"), ("e1", "t0u t1v"), ("g3", "t3x")}  # d0 e1 may be one term
+ANNOTATION = re.compile("(\\w+)⟦=⟧ (.*?)⟦/⟧")
+
+
+def with_terms(pair: tuple[str, str]) -> tuple[str, str]:
+    return annotate_pair(*pair, LINKS, ["other"])
+
+
+def terms_of(source: str) -> list[tuple[str, str]]:
+    """The last word and the translation of each annotated term."""
+    return ANNOTATION.findall(source)
+
+
+@pytest.mark.parametrize("pair", PAIRS[:20])
+def test_annotated_terms_are_in_the_target(pair: tuple[str, str]) -> None:
+    source, target = with_terms(pair)
+    translations = [translation for _, translation in terms_of(source)]
+    assert re.sub("⟦=⟧.*?⟦/⟧", "", source) == pair[0]
+    assert all(translation in target for translation in translations)
+    assert target.count("other") == translations.count("other")
+    assert (target == pair[1]) == ("other" not in translations)
+
+
+def test_terms_are_a_function_of_the_pair() -> None:
+    assert [with_terms(pair) for pair in PAIRS] == [with_terms(pair) for pair in PAIRS]
+
+
+def test_a_share_of_the_pairs_has_terms_some_of_them_exchanged() -> None:
+    n_terms = Counter[int]()
+    terms = []
+    for pair in PAIRS:
+        source, _ = with_terms(pair)
+        n_terms[len(terms_of(source))] += 1
+        terms += terms_of(source)
+    assert set(n_terms) == set(range(MAX_TERMS + 1))
+    assert 1 - n_terms[0] / len(PAIRS) == pytest.approx(ANNOTATED, abs=0.1)
+    exchanged = [term for term in terms if term not in TRANSLATIONS]
+    assert set(terms) - set(exchanged) == TRANSLATIONS
+    assert set(exchanged) == {(word, "other") for word, _ in TRANSLATIONS}
+    assert len(exchanged) / len(terms) == pytest.approx(EXCHANGED, abs=0.1)
+
+
+def test_a_pair_without_links_has_no_terms() -> None:
+    assert annotate_pair("a", "b", [], []) == ("a", "b")

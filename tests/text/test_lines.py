@@ -13,79 +13,100 @@ from hypothesis import strategies as st
 
 from nmt.errors import DataError
 from nmt.text import lines as module
-from nmt.text.lines import Pair, decode_lines, is_blank, iter_lines, iter_pairs, one_line
+from nmt.text.lines import Pair, Pause, decode_lines, is_blank, iter_lines, iter_pairs, one_line, with_pauses
+
+BOM = b"\xef\xbb\xbf"
 
 
-def decoded(content: bytes) -> list[str]:
-    return list(decode_lines(io.BytesIO(content), "it"))
+def decoded(content: bytes, *, strict: bool = False) -> list[str]:
+    return list(decode_lines(io.BytesIO(content), "it", strict=strict))
 
 
 def write(path: Path, content: bytes) -> Path:
-    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    """Write a file, compressed if its name says so."""
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     return path
 
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=8).filter(
-    lambda text: not text.endswith("\r")
-)
+# --- one stream -------------------------------------------------------------------------------------------
+
+ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=8)
+LINE = ANY.filter(lambda text: not text.endswith("\r") and not text.startswith("\ufeff"))
 
 
 @hypothesis_settings(max_examples=100)
-@given(st.lists(TEXT).filter(lambda lines: not (lines and lines[0].startswith("\ufeff"))), st.data())
-def test_lines_joined_by_line_feeds_are_read_back(lines: list[str], data: st.DataObject) -> None:
-    """Also with carriage returns, and with other characters at which str.splitlines splits."""
-    ends = data.draw(st.lists(st.sampled_from(["\n", "\r\n"]), min_size=len(lines), max_size=len(lines)))
-    content = "".join(text + end for text, end in zip(lines, ends, strict=True)).encode()
-    assert decoded(content) == lines
-    if lines and lines[-1]:  # the last line's end may be missing
-        assert decoded(content.removesuffix(b"\n").removesuffix(b"\r")) == lines
+@given(st.lists(LINE), st.sampled_from(["\n", "\r\n"]))
+def test_lines_joined_by_line_feeds_are_read_back(lines: list[str], end: str) -> None:
+    """Also with other characters at which str.splitlines splits."""
+    content = "".join(line + end for line in lines)
+    assert decoded(content.encode()) == lines
+
+
+@hypothesis_settings(max_examples=100)
+@given(st.lists(LINE), LINE.filter(bool))
+def test_the_end_of_the_last_line_may_be_missing(lines: list[str], last: str) -> None:
+    assert decoded("\n".join([*lines, last]).encode()) == [*lines, last]
 
 
 @pytest.mark.parametrize(
     ("content", "lines"),
     [
-        (b"a\r\r\nb\rc\n", ["a\r", "b\rc"]),
-        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", ["a", "\ufeffb"]),
-        (b"\xef\xbb\xbf\xef\xbb\xbfa", ["\ufeffa"]),
-        ("a\u2028b\x85c\x0bd\x0ce\x1cf\n".encode(), ["a\u2028b\x85c\x0bd\x0ce\x1cf"]),
+        pytest.param(b"a\r\r\nb\rc\n", ["a\r", "b\rc"], id="one carriage return is dropped"),
+        pytest.param(BOM + b"a\n" + BOM + b"b\n", ["a", "\ufeffb"], id="BOM of the first line"),
+        pytest.param(BOM + BOM + b"a", ["\ufeffa"], id="one BOM"),
+        pytest.param("a\u2028b\x85c\x0bd\x0ce\x1cf\n".encode(), ["a\u2028b\x85c\x0bd\x0ce\x1cf"], id="others"),
     ],
 )
 def test_carriage_return_bom_and_other_separators(content: bytes, lines: list[str]) -> None:
     assert decoded(content) == lines
 
 
-def test_bad_utf_8_is_replaced_and_reported_once_per_file(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    first = write(tmp_path / "a.de", "fine\nab\u00fcc läuft über die Straße\nfine".encode("latin1"))
-    second = write(tmp_path / "b.de", "über die Straße läuft\n".encode("latin1") * 3379 + "caf\u00e9\n".encode() * 2)
-    assert list(iter_lines([first, second]))[:2] == ["fine", "ab\ufffdc l\ufffduft \ufffdber die Stra\ufffde"]
-    end = "; bad bytes are replaced by U+FFFD"
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{first} is not UTF-8 in 1 of 3 lines (line 2 at byte 3){end}",
-        f"{second} is not UTF-8 in 3,379 of 3,381 lines (line 1 at byte 1, line 2 at byte 1, line 3 at byte 1, …){end}",
-    ]
-    assert {record.levelname for record in caplog.records} == {"WARNING"}
+def test_bad_utf_8_is_replaced_and_reported(caplog: pytest.LogCaptureFixture) -> None:
+    assert decoded("fine\nüber die\nläuft".encode("latin1")) == ["fine", "\ufffdber die", "l\ufffduft"]
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == (
+        "it is not UTF-8 in 2 of 3 lines (line 2 at byte 1, line 3 at byte 2); bad bytes are replaced by U+FFFD"
+    )
 
 
-def test_utf_16_is_refused_even_if_few_lines_are_bad() -> None:
+def test_a_few_of_many_bad_lines_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    decoded("über\n".encode("latin1") * 3379 + "café\n".encode() * 2)
+    (message,) = caplog.messages
+    named = "line 1 at byte 1, line 2 at byte 1, line 3 at byte 1, …"
+    assert message.startswith(f"it is not UTF-8 in 3,379 of 3,381 lines ({named})")
+
+
+def test_a_corpus_may_have_few_bad_lines() -> None:
+    content = b"\xfc\n" + b"fine\n" * 999
+    assert len(decoded(content, strict=True)) == 1000
+    with pytest.raises(DataError, match="is not UTF-8 in 20 of 1,019 lines"):
+        decoded(content + b"\xfc\n" * 19, strict=True)
+
+
+def test_a_corpus_in_utf_16_is_refused_even_if_few_lines_are_bad() -> None:
     content = "ABC\n".encode("utf-16") + b"fine\n" * 999
     assert len(decoded(content)) == 1000
     with pytest.raises(DataError, match="is not UTF-8 in 1 of 1,000 lines"):
-        list(decode_lines(io.BytesIO(content), "it", strict=True))
+        decoded(content, strict=True)
+
+
+# --- files ------------------------------------------------------------------------------------------------
 
 
 def test_a_bom_is_dropped_in_each_of_several_files_compressed_or_not(tmp_path: Path) -> None:
-    paths = [write(tmp_path / name, b"\xef\xbb\xbfa\r\n\nno end") for name in ("a", "b.gz", "c")]
+    paths = [write(tmp_path / name, BOM + b"a\r\n\nno end") for name in ("a", "b.gz", "c")]
     assert list(iter_lines(paths)) == ["a", "", "no end"] * 3
-    assert list(iter_lines([])) == []
 
 
-COMPRESSED = gzip.compress(b"some text that is long enough to be cut and flipped\n" * 9, mtime=0)
+COMPRESSED = gzip.compress(b"some text that is long enough to be cut and flipped\n" * 9)
+CUT = COMPRESSED[:-12]
 FLIPPED = COMPRESSED[:-8] + bytes(4) + COMPRESSED[-4:]
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(COMPRESSED[:-12], "Compressed file ended"), (FLIPPED, "CRC check failed"), (b"text\n", "Not a gzipped file")],
+    [(CUT, "Compressed file ended"), (FLIPPED, "CRC check failed"), (b"text\n", "Not a gzipped file")],
 )
 def test_a_damaged_gz_file_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
     path = tmp_path / "train.en.gz"
@@ -94,19 +115,29 @@ def test_a_damaged_gz_file_is_refused(tmp_path: Path, content: bytes, reason: st
         list(iter_lines([path]))
 
 
-def test_what_is_no_file_of_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def refusal(path: Path) -> str:
+    """The message of the error of reading a file."""
+    with pytest.raises(DataError) as caught:
+        list(iter_lines([path]))
+    assert caught.value.exit_code == 2
+    assert caught.value.hint
+    return str(caught.value)
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
+    absent = tmp_path / "absent.gz"
+    assert refusal(absent) == f"cannot read {absent}: No such file or directory"
+    assert refusal(tmp_path) == f"cannot read {tmp_path}: Is a directory"
+
+
+def test_a_decompression_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_LINE_BYTES", 1_000)
     bomb = write(tmp_path / "zeros.gz", b"fine\n" + bytes(1_001))
-    for path, reason in (
-        (tmp_path / "absent.gz", f"cannot read {tmp_path}/absent.gz: No such file or directory"),
-        (tmp_path, f"cannot read {tmp_path}: Is a directory"),
-        (bomb, f"{bomb}, line 2: over 1,000 bytes"),
-        (Path("/dev/urandom"), "/dev/urandom is a device, not a file"),
-    ):
-        with pytest.raises(DataError) as caught:
-            list(iter_lines([path]))
-        assert (str(caught.value), caught.value.exit_code) == (reason, 2)
-        assert caught.value.hint
+    assert refusal(bomb) == f"{bomb}, line 2: over 1,000 bytes"
+
+
+def test_an_endless_device_is_refused() -> None:
+    assert refusal(Path("/dev/urandom")) == "/dev/urandom is a device, not a file"
     assert list(iter_lines([Path("/dev/null")])) == []
 
 
@@ -115,6 +146,25 @@ def test_line_numbers_of_pairs_count_over_all_files(tmp_path: Path) -> None:
     target = [write(tmp_path / "all.en", b"one\n\nthree\n")]
     assert list(iter_pairs(source, target)) == [Pair(1, "eins", "one"), Pair(2, "zwei", ""), Pair(3, "drei", "three")]
 
+
+@pytest.mark.parametrize(
+    ("source", "target", "reason"),
+    [
+        (b"a\nb\nc\n", b"x\n", "a has 3 lines but b has 1"),
+        (b"a\n", b"x\ny\n", "a has 1 lines but b has 2"),
+        (b"", b"", "a is empty"),
+    ],
+)
+def test_sides_of_other_lengths_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: bytes, target: bytes, reason: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sides = write(Path("a"), source), write(Path("b"), target)
+    with pytest.raises(DataError, match=f"^{reason}$"):
+        list(iter_pairs([sides[0]], [sides[1]]))
+
+
+# --- single lines -----------------------------------------------------------------------------------------
 
 BLANK = st.text(st.sampled_from("\0\ufeff \t\r\v\f\u3000\u00a0\u2028\x85\x1c"), max_size=4)
 
@@ -126,13 +176,8 @@ def test_a_line_is_blank_if_it_has_only_white_space_nul_and_bom(left: str, chara
     assert not is_blank(left + character + right)
 
 
-@hypothesis_settings(max_examples=50)
-@given(st.text(st.sampled_from("ab\r\n\t\u2028")))
-def test_one_line_replaces_line_ends_and_nothing_else(text: str) -> None:
-    line = one_line(text)
-    assert list(decode_lines(io.BytesIO(line.encode() + b"\n"), "it")) == [line]
-    assert len(line) == len(text)
-    assert all(b == a or (a in "\r\n" and b == " ") for a, b in zip(text, line, strict=True))
+def test_one_line_replaces_line_ends_and_nothing_else() -> None:
+    assert one_line("a\r\nb\tc\u2028d\n") == "a  b\tc\u2028d "
 
 
 def test_a_slow_stream_has_pauses_and_its_errors_are_raised() -> None:
@@ -144,19 +189,18 @@ def test_a_slow_stream_has_pauses_and_its_errors_are_raised() -> None:
         yield "b"
         raise DataError("torn")
 
-    lines = module.with_pauses(slow(), after_s=0.01)
-    assert next(line for line in lines if isinstance(line, str)) == "a"
-    assert isinstance(next(lines), module.Pause)
+    items = with_pauses(slow(), after_s=0.01)
+    assert next(item for item in items if isinstance(item, str)) == "a"
+    assert isinstance(next(items), Pause)
     go_on.set()
-    assert next(line for line in lines if isinstance(line, str)) == "b"
+    assert next(item for item in items if isinstance(item, str)) == "b"
     with pytest.raises(DataError, match="torn"):
-        list(lines)
+        list(items)
 
 
 @pytest.mark.parametrize(("content", "n"), [(b"", 0), (b"a", 1), (b"a\n", 1), (b"a\n\nb", 3), (b"\n" * 2**21, 2**21)])
 def test_n_lines_left_counts_without_reading_on(tmp_path: Path, content: bytes, n: int) -> None:
-    file = tmp_path / "text"
-    file.write_bytes(b"first\n" + content)
+    file = write(tmp_path / "text", b"first\n" + content)
     with module.open_bytes(file) as stream:
         stream.readline()
         assert module.n_lines_left(stream) == n

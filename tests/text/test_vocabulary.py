@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from nmt.config import TokenizerSettings
 from nmt.errors import ModelError
 from nmt.text import EOS, UNK
-from nmt.text.tokenizer import Tokenizer, Tokenizers, train_tokenizer
-from nmt.text.vocabulary import split_tag, vocabulary_of, with_vocabulary, without_vocabulary
+from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.text.tokenizer_training import train_tokenizer
+from nmt.text.vocabulary import split_tag, varint, vocabulary_of, with_vocabulary, without_vocabulary
 
 SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"]
 LINES = ["the cat sat on the mat", "ein Hund läuft durch den Park"] * 4
@@ -28,47 +29,72 @@ def test_a_vocabulary_is_stored_and_taken_off_again(pieces: list[str], rest: byt
     model = b"\n" + rest
     stored = with_vocabulary(model, pieces)
     assert vocabulary_of(stored) == pieces
-    assert (vocabulary_of(model), without_vocabulary(stored)) == (None, model)
+    assert without_vocabulary(stored) == model
     assert with_vocabulary(stored, pieces) == stored
+    assert vocabulary_of(model) is None
 
 
-def test_tokens_are_numbers_of_the_vocabulary(model: bytes) -> None:
+@pytest.fixture(scope="module")
+def other(model: bytes) -> Tokenizer:
+    """A tokenizer whose vocabulary lacks the last piece of "cat", has one more, and another order."""
     own = Tokenizer(model)
-    pieces = own.pieces(range(len(own)))
-    kept = [piece for piece in pieces[4:] if piece != own.pieces(own.encode("cat"))[-1]]
-    other = Tokenizer(with_vocabulary(model, [*SPECIAL, "日本", *kept[::-1]]))
-    assert len(other) == len(kept) + 5
-    for text in (*LINES, "the 日本 cat", "x日本", "</s>", ""):
-        expected = sentencepiece.SentencePieceProcessor(model_proto=other.model).encode(text, out_type=str)
-        tokens = other.encode(text)
-        known = [piece if piece == "日本" or piece in kept else "<unk>" for piece in expected]
-        assert other.pieces(tokens) == known
-        assert all(token > EOS or token == UNK for token in tokens)
-        assert other.ids(other.pieces(tokens)) == tokens
-        assert other.encode_words(text, [])[0] == tokens
-    assert other.encode_all(LINES) == [*map(other.encode, LINES)]
+    lacking = own.encode("cat")[-1]
+    pieces = own.pieces(i for i in reversed(range(len(own))) if i > EOS and i != lacking)
+    return Tokenizer(with_vocabulary(model, [*SPECIAL, "日本", *pieces]))
+
+
+@pytest.mark.parametrize("text", [*LINES[:2], "the 日本 cat", "x日本", "</s>", ""])
+def test_tokens_are_numbers_of_the_vocabulary(other: Tokenizer, text: str) -> None:
+    processor = sentencepiece.SentencePieceProcessor(model_proto=other.model)
+    vocabulary = other.pieces(range(EOS + 1, len(other)))
+    tokens = other.encode(text)
+    for token, piece in zip(tokens, processor.encode(text, out_type=str), strict=True):
+        assert other.pieces([token]) == ([piece] if piece in vocabulary else ["<unk>"])
+        assert token == UNK or token > EOS
+    assert other.ids(other.pieces(tokens)) == tokens
+    assert other.encode_words(text, [])[0] == tokens
+
+
+def test_many_texts_are_encoded_like_each_text(other: Tokenizer) -> None:
+    assert other.encode_all(LINES) == [other.encode(line) for line in LINES]
+
+
+def test_tokens_of_a_vocabulary_are_decoded(model: bytes, other: Tokenizer) -> None:
     assert other.decode(other.encode("Hund läuft")) == "Hund läuft"
     assert Tokenizer(with_vocabulary(model, [*SPECIAL, "\f"])).decode([4]) == "\f"
+
+
+def test_two_sides_may_have_one_vocabulary(model: bytes, other: Tokenizer) -> None:
+    own = Tokenizer(model)
+    same = Tokenizer(with_vocabulary(model, own.pieces(range(len(own)))))
+    assert Tokenizers(own, same).one_vocabulary
     assert not Tokenizers(own, other).one_vocabulary
-    assert Tokenizers(own, Tokenizer(with_vocabulary(model, pieces))).one_vocabulary
 
 
 def test_without_a_vocabulary_there_are_no_tags(model: bytes) -> None:
     assert Tokenizer(model).split_tag(">>fra<< the cat") == ("", ">>fra<< the cat")
-    assert split_tag(">>fra<< the cat") == (">>fra<<", " the cat")
-    assert split_tag(">><<") == (">><<", "")
-    assert split_tag(">>fra< the") == ("", ">>fra< the")
+
+
+@pytest.mark.parametrize(
+    ("text", "tag", "rest"),
+    [(">>fra<< the cat", ">>fra<<", " the cat"), (">><<", ">><<", ""), (">>fra< the", "", ">>fra< the")],
+)
+def test_a_tag_is_at_the_start(text: str, tag: str, rest: str) -> None:
+    assert split_tag(text) == (tag, rest)
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"[", b'["a", "a"]', b'["a", 1]', b"{}", b"\xff", b"[" * 100_000, b'["\\ud800"]']
 )
 def test_a_damaged_vocabulary_is_refused(model: bytes, content: bytes) -> None:
-    stored = with_vocabulary(model, [])
-    key = stored[: len(stored) - len(model) - 3]  # without the length of "[]" (1 byte) and "[]" itself
-    length = bytes([len(content) & 127 | 128, len(content) >> 7 & 127 | 128, len(content) >> 14])
+    key = with_vocabulary(b"", []).removesuffix(b"\x02[]")  # without the number of bytes and the content
     with pytest.raises(ModelError, match="vocabulary is damaged"):
-        Tokenizer(key + length + content + model)
+        Tokenizer(key + varint(len(content)) + content + model)
+
+
+@pytest.mark.parametrize(("n", "encoded"), [(0, b"\0"), (127, b"\x7f"), (128, b"\x80\x01"), (100_000, b"\xa0\x8d\x06")])
+def test_numbers_are_encoded_as_in_protobuf(n: int, encoded: bytes) -> None:
+    assert varint(n) == encoded
 
 
 @pytest.mark.parametrize("cut", [2, 3, 5])

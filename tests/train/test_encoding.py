@@ -13,7 +13,8 @@ from nmt.errors import DataError
 from nmt.files import cache_directory
 from nmt.text.corpus_files import CorpusRange, Pairs, write_pairs
 from nmt.text.lines import Pair
-from nmt.text.tokenizer import Tokenizers, train_tokenizer
+from nmt.text.tokenizer import Tokenizers
+from nmt.text.tokenizer_training import train_tokenizer
 from nmt.train import preparation
 from nmt.train.encoding import drop_lengths, train_tokenizers, usual_ratios
 

@@ -18,7 +18,8 @@ from random import Random
 from nmt.corpus import alignment
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.text.glossary import find_terms
-from nmt.text.lines import Span, iter_pairs
+from nmt.text.lines import iter_pairs
+from nmt.text.spans import Span
 from nmt.text.words import WordText
 from nmt.train.corpora import corpus_paths
 from nmt.translate.align import align

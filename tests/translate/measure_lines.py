@@ -16,7 +16,8 @@ from random import Random
 from measure_glossary import links_of
 
 from nmt.evaluate import bleu_tokenizer, score
-from nmt.text.lines import Pair, iter_pairs, replaced
+from nmt.text.lines import Pair, iter_pairs
+from nmt.text.spans import replaced
 from nmt.translate.loading import load
 from nmt.translate.translator import Translator
 

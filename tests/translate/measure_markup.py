@@ -15,7 +15,7 @@ from typing import NamedTuple
 from measure_alignments import read_gold, spaced_texts
 
 from nmt.documents.markup import Element
-from nmt.text.lines import Span
+from nmt.text.spans import Span
 from nmt.translate.loading import load
 from nmt.translate.placement import PlacedElement, Placement, TaggedPair
 from nmt.translate.tags import align_words

@@ -1,0 +1,100 @@
+"""Train SentencePiece tokenizers."""
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import sentencepiece
+
+from nmt.config import TokenizerSettings
+from nmt.errors import ConfigError, DataError, NmtError
+from nmt.sandbox import mark_loadable
+from nmt.text import BOS, EOS, PAD, UNK
+from nmt.text.tokenizer import Tokenizer
+
+MAX_TRAINER_BYTES = 16_384  # per line; SentencePiece's default is 4,192
+OPTIONS: dict[str, Any] = {
+    "pad_id": PAD,
+    "unk_id": UNK,
+    "bos_id": BOS,
+    "eos_id": EOS,
+    "normalization_rule_name": "identity",
+    "remove_extra_whitespaces": False,
+    "hard_vocab_limit": False,  # a text with fewer pieces gives a smaller vocabulary
+    "max_sentence_length": MAX_TRAINER_BYTES,
+    "num_threads": 1,
+    "minloglevel": 2,
+}
+
+
+class Trained(NamedTuple):
+    """A tokenizer that has just been trained."""
+
+    model: bytes  # serialized
+    vocab_size: int  # less than requested if the text has fewer pieces
+    too_long: list[int]  # indices of lines that were left out because they exceed `MAX_TRAINER_BYTES`
+
+
+def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Sequence[str] = ()) -> Trained:
+    """Train SentencePiece; a vocabulary larger than the text supports is reduced to the largest possible.
+
+    `tags` become pieces that no text contains.
+    """
+    # 1. Leave out what SentencePiece cannot read.
+    usable, too_long = [], []
+    for n, line in enumerate(lines):
+        # The trainer rejects pieces with NUL; a lone surrogate cannot be encoded in UTF-8.
+        text = line.replace("\0", " ").encode(errors="replace").decode()
+        if len(text.encode()) > MAX_TRAINER_BYTES:
+            too_long.append(n)
+        elif text.strip():
+            usable.append(text)
+    if not usable:
+        raise DataError("no text to train a tokenizer on", hint="check that data.train is not blank")
+
+    # 2. Train.
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(usable),
+            model_writer=model,
+            model_type=settings.type,
+            vocab_size=settings.vocab_size,
+            byte_fallback=settings.byte_fallback,
+            character_coverage=settings.character_coverage,
+            user_defined_symbols=settings.symbols.split(),
+            control_symbols=list(tags),
+            **OPTIONS,
+        )
+    except RuntimeError as error:
+        raise as_our_error(error, settings) from error
+
+    # 3. What has been trained here needs no check in a child process.
+    mark_loadable("sentencepiece", model.getvalue())
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    return Trained(model.getvalue(), len(processor), too_long)
+
+
+def as_our_error(error: RuntimeError, settings: TokenizerSettings) -> NmtError:
+    """Return an error of SentencePiece's trainer as one of ours."""
+    required = re.search(r"smaller than required_chars.*?\d+ vs (\d+)", str(error), re.DOTALL)
+    if required:
+        least = int(required[1])
+    elif "(vocab_size) >= (0)" in str(error):  # from the char and word trainers, which name no number
+        n_bytes = 256 if settings.byte_fallback else 0
+        least = EOS + 1 + n_bytes
+    else:
+        reason = str(error).strip().splitlines()[-1]
+        return DataError(f"SentencePiece cannot train on this text: {reason}", hint="give more text")
+    setting = f"tokenizer.vocab_size={settings.vocab_size}"
+    reason = f"{setting} is smaller than the text's alphabet needs: at least {least}"
+    hint = f"set tokenizer.vocab_size={least} or more, or tokenizer.character_coverage below 1"
+    return ConfigError(reason, hint=hint)
+
+
+def pieces_per_word(tokenizer: Tokenizer, lines: Sequence[str]) -> float:
+    """Return the mean number of pieces per white-space separated word."""
+    n_pieces = sum(map(len, tokenizer.encode_all(lines)))
+    n_words = sum(len(line.split()) for line in lines)
+    return n_pieces / max(n_words, 1)

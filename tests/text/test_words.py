@@ -1,0 +1,70 @@
+"""What the patterns of words, scripts and sentence ends match."""
+
+import re
+
+import pytest
+
+from nmt.text import words
+from nmt.text.sentences import sentence_spans
+from nmt.text.words import WordText
+
+# By the name of a pattern: texts with brackets around its matches.
+EXAMPLES = """
+LETTER               ⟨a⟩⟨ß⟩1_⟨我⟩.
+UNSPACED_CHARACTER   a⟨我⟩⟨。⟩⟨ก⟩⟨あ⟩한1
+SPACED_LETTER        ⟨a⟩我1_⟨한⟩
+WORD_CHARACTER       ⟨a⟩我⟨1⟩⟨_⟩.
+MARKED_CHARACTER     ⟨e⟩⟨\u0301⟩ ⟨क⟩⟨ि⟩
+WORD                 ⟨Hund⟩-⟨Hund⟩, ⟨x_1⟩: ⟨我⟩⟨买⟩⟨USB⟩
+WORD_OR_MARK         ⟨Hund⟩⟨-⟩⟨Hund⟩⟨,⟩ ⟨C⟩⟨+⟩⟨+⟩ ⟨我⟩
+WORD_OR_CHARACTER    ⟨Hund⟩⟨,⟩⟨ ⟩⟨我⟩⟨买⟩
+WRITTEN_WORD         ⟨我⟩⟨买⟩⟨USB-Kabel,⟩⟨。⟩
+BARE_WORD            „⟨don't⟩“
+BARE_WORD            ⟨'t⟩
+LONG_WORD            ⟨Köln⟩ 3 ⟨rote⟩ am x_1 ab1 ⟨Tom⟩'s
+CASED_WORD           ⟨DON'T⟩ (2ND) ⟨T-SHIRT⟩, „⟨Der⟩“ ⟨我们⟩ 1a _x
+MARKED_WORD          ⟨l'eau⟩⟨,⟩ ⟨e\u0301t⟩ ⟨我⟩⟨。⟩ ⟨हिन्दी⟩ ⟨น้⟩⟨ำ⟩
+COMPARED_WORD        ⟨Hund⟩-⟨x1⟩_⟨我⟩⟨ก⟩ ⟨हिन्दी⟩
+SENTENCE_START       ⟨⟩
+SENTENCE_START       Ein Hund⟨. „⟩
+SENTENCE_START       er sagt: „
+CLAUSE_START         er sagt⟨: „⟩
+FINAL_MARKS          Ein Hund⟨?! ”⟩
+FINAL_MARKS          你好⟨。⟩
+"""
+
+
+@pytest.mark.parametrize("example", EXAMPLES.strip("\n").split("\n"), ids=lambda example: example.split()[0])
+def test_what_a_pattern_matches(example: str) -> None:
+    name, expected = example.split(maxsplit=1)[0], example[21:]
+    text = re.sub("[⟨⟩]", "", expected)
+    assert re.sub(getattr(words, name), lambda match: f"⟨{match[0]}⟩", text) == expected
+
+
+def test_a_mark_cannot_be_split_from_its_letter() -> None:
+    edges = [match.start() for match in re.finditer(words.WORD_EDGE, "ab, e\u0301我")]
+    assert edges == [0, 2, 3, 4, 6, 7]
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["Ein Hund rennt.", "Er bellt!", "“Laut?”", "Ja"],
+        ["Das kostet ca. 3 Euro, z. B. hier.", "Gut."],  # abbreviations are short, or before a lower-case letter
+        ["Der Präs. sagt nichts.", "3 Hunde"],
+    ],
+)
+def test_sentences_begin_after_a_space(sentences: list[str]) -> None:
+    text = "  ".join(sentences)
+    assert [text[start:end] for start, end in sentence_spans(text)] == sentences
+
+
+@pytest.mark.parametrize("sentences", [["我买书。", "他说：好！", "是。"], ["。", "a"]])
+def test_chinese_sentences_begin_after_a_mark(sentences: list[str]) -> None:
+    text = "".join(sentences)
+    assert [text[start:end] for start, end in sentence_spans(text)] == sentences
+
+
+def test_words_are_split_at_spaces_if_there_are_any() -> None:
+    assert WordText.split("我 买书, a-b").words == ["我", "买书,", "a-b"]
+    assert WordText.split("我买a-b。").words == ["我", "买", "a-b", "。"]
