@@ -59,6 +59,8 @@ RUNGS: list[dict[str, Any]] = [
     {"attention": "dot"},
     {"positions": "rotary"},
     {"positions": "none"},
+    {"attention_window": 2},
+    {"attention_window": 1, "positions": "rotary", "norm": "post"},
     {"positions": "learned", "norm": "post"},
 ]
 FAMILY = [TRANSFORMERS[0], TRANSFORMERS[-1], *RUNGS, *RNNS]

@@ -14,7 +14,6 @@ CODE = "[a-zA-Z]{2,8}(_[a-zA-Z0-9]{1,8})*"  # of a language in a direction, whic
 # Settings in the files of earlier versions, with the values that have no effect any more.
 REMOVED: dict[str, Container[object]] = {
     "tensorboard": (True, False),
-    "attention_window": (0,),
     "r_drop": (0,),
     "sampling_alpha": (0,),
     "average": ("best", "last"),  # averages of checkpoints: accepted in a run, refused by `load_config`
@@ -24,7 +23,7 @@ LARGEST = 10**9  # upper bound of counts that have no tighter one
 # The values of these keys that each architecture supports. Others are refused: they would have no effect.
 SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
     "transformer": {"cell": ("lstm",), "attention": ("scaled_dot", "dot", "additive")},
-    "rnn": {"norm": ("pre",), "positions": ("sinusoidal",), "padding_mask": (True,)},
+    "rnn": {"norm": ("pre",), "positions": ("sinusoidal",), "padding_mask": (True,), "attention_window": (None,)},
 }
 
 
@@ -195,6 +194,9 @@ class ModelSettings(Section):
     attention: Literal["scaled_dot", "dot", "general", "additive", "none"] = Field(
         "scaled_dot", description="score of query and key: qk/sqrt(d), qk, qWk, v tanh(q+k); none only for the rnn"
     )
+    attention_window: int | None = Field(
+        None, ge=1, le=100_000, description="self-attention reaches so many positions to each side; default: all"
+    )
     padding_mask: bool = Field(True, description="mask source padding; false only to see its effect")
     norm: Literal["pre", "post"] = Field("pre", description="layer norm before each sub-layer, or after")
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field("sinusoidal", description="position encoding")
@@ -208,7 +210,7 @@ class ModelSettings(Section):
     def check_architecture(self) -> Self:
         for key, supported in SUPPORTED[self.architecture].items():
             if (value := getattr(self, key)) not in supported:
-                values = " or ".join(map(plain, supported))
+                values = " or ".join("null" if one is None else plain(one) for one in supported)
                 raise ValueError(f"architecture {self.architecture} supports {key} {values}, not {plain(value)}")
         if self.architecture == "rnn" and self.n_encoder_layers != self.n_decoder_layers:
             got = f"{self.n_decoder_layers} and {self.n_encoder_layers}"

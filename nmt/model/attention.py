@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from nmt.config import ModelSettings
 from nmt.model import kernels
-from nmt.model.dropout import Dropout
-from nmt.model.kernels import Linear
+from nmt.model.dropout import Dropout  # computes what torch.nn.Dropout does, faster on a CPU
+from nmt.model.kernels import Linear  # computes what torch.nn.Linear does, faster on a CPU
 from nmt.model.positions import rotate
 
 
@@ -62,6 +62,12 @@ def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
 def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
     """(length, length) bool: position t may attend to positions 0..t (section 3.2.3)."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+def window_mask(length: int, n: int, device: torch.device | None = None) -> Tensor:
+    """(length, length) bool: position t may attend to positions t-n..t+n."""
+    everywhere = torch.ones(length, length, dtype=torch.bool, device=device)
+    return everywhere.tril(n).triu(-n)
 
 
 class MultiHeadAttention(nn.Module):
@@ -132,10 +138,11 @@ class MultiHeadAttention(nn.Module):
 
 
 class SelfAttention(MultiHeadAttention):
-    """Queries, keys and values from the same sequence."""
+    """Queries, keys and values from the same sequence; with `window` n, position t attends to t-n..t+n only."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings)
+        self.window = settings.attention_window
         self.query_key_value = Linear(settings.d_model, 3 * settings.d_model)  # W^Q, W^K, W^V in one product
 
     def project(self, x: Tensor, rotation: Tensor | None = None) -> Tensor:
@@ -162,7 +169,21 @@ class SelfAttention(MultiHeadAttention):
     ) -> Tensor:
         """Map x (B, T, D) to (B, T, D). `mask` (B, 1, 1, T) bool hides padding in the encoder; None in the decoder."""
         query, key, value = heads_first(self.project(x, rotation))
+        if self.window is not None:
+            mask = self.truncated(mask, causal, x)
+            causal = False  # `mask` is causal now
         return self.attend(query, key, value, mask=mask, causal=causal, weights=weights)
+
+    def truncated(self, mask: Tensor | None, causal: bool, x: Tensor) -> Tensor:
+        """Return `mask` within the window, (T, T) or (B, 1, T, T), for the arguments of `forward`."""
+        length = x.size(1)
+        near = window_mask(length, self.window or 0, x.device)
+        if causal:
+            near = near & causal_mask(length, x.device)
+        if mask is None:
+            return near
+        itself = window_mask(length, 0, x.device)  # where a window has only padding, a softmax over no key is NaN
+        return near & (mask | itself)
 
 
 class CrossAttention(MultiHeadAttention):

@@ -37,7 +37,7 @@ class KVCache:
     a sentence share. A search begins with one beam per sentence (K = 1); `select` makes more of it.
     """
 
-    self_kv: list[Tensor]  # per layer, (2, B*K, H, t, D/H); t is n_read
+    self_kv: list[Tensor]  # per layer, (2, B*K, H, t, D/H); t is n_read, at most window + 1
     cross_kv: list[tuple[Tensor, ...]]  # per layer, keys and values, each (B, H, S, D/H)
     cross_mask: Tensor  # (B, 1, 1, S) bool
     n_read: int  # tokens read by each beam
@@ -94,5 +94,7 @@ def cached_self_attention(
     """
     query, *of_token = attention.project(x, rotation).flatten(0, 1).unsqueeze(3).unbind(1)  # each (B*K, H, 1, D/H)
     kv = torch.cat([old_kv, torch.stack(of_token)], 3)
+    if attention.window is not None:
+        kv = kv[:, :, :, -attention.window - 1 :]  # drop the tokens that have left the window
     new_kv.append(kv)
     return attention.attend(query, *kv).view(x.shape)

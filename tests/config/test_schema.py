@@ -70,6 +70,7 @@ def test_a_language_is_a_bcp_47_tag_with_dashes_or_underscores(folder: Path) -> 
                 ("transformer", "cell", "gru", "lstm"),
                 ("rnn", "norm", "post", "pre"),
                 ("rnn", "padding_mask", "false", "true"),
+                ("rnn", "attention_window", "8", "null"),
             ]
         ),
         ("model: {architecture: rnn, n_encoder_layers: 2}", "n_decoder_layers = n_encoder_layers, got 3 and 2"),
@@ -95,11 +96,10 @@ def test_settings_at_the_limits_of_agreement_are_accepted(folder: Path) -> None:
 def test_a_setting_of_earlier_versions_is_ignored_where_it_has_no_effect(folder: Path) -> None:
     text = f"{MINIMAL}\ntrain: {{tensorboard: true, average: none, n_average: 5, lr: 2e-3}}"
     expected = load(folder, MINIMAL, "train.lr=2e-3")
-    assert load(folder, text, "train.average=ema", "model.attention_window=0") == expected
+    assert load(folder, text, "train.average=ema") == expected
     (folder / "config.yaml").write_text(text.replace("none", "last"))
     assert RunDirectory(folder).read_config() == expected
     for changes in (["train.average=last"], ["train={average: best}"]):
         with pytest.raises(ConfigError, match=r"^command line: train.average=(last|best) is gone"):
             load(folder, MINIMAL, *changes)
     assert ":1: train.average=last is gone" in fault(folder, "train: {average: last}")
-    assert "unknown key 'model.attention_window'" in fault(folder, "model: {attention_window: 8}")

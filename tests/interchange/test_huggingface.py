@@ -119,6 +119,8 @@ def test_unsupported_length_penalty_is_a_warning(tmp_path: Path, caplog: pytest.
     [
         ({"architecture": "rnn"}, "PegasusForConditionalGeneration does not support model.architecture=rnn"),
         ({"attention": "dot"}, "model.attention=dot"),
+        ({"attention_window": 8}, "PegasusForConditionalGeneration does not support model.attention_window=8"),
+        ({"attention_window": 8, "norm": "post"}, "MarianMTModel does not support model.attention_window=8"),
         ({"positions": "rotary"}, "model.positions=rotary"),
         ({"tied_embeddings": "none"}, "PegasusForConditionalGeneration does not support model.tied_embeddings=none"),
         ({"positions": "learned", "norm": "post"}, "MarianMTModel does not support model.positions=learned"),

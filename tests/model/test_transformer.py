@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from models import batch, make
 from torch import nn
 
-from nmt.model.attention import CrossAttention, SelfAttention
+from nmt.model.attention import CrossAttention, SelfAttention, window_mask
 from nmt.model.kernels import Linear
 from nmt.model.transformer import ACTIVATIONS, Transformer
 from nmt.text import PAD
@@ -76,3 +76,59 @@ def test_bf16_matmuls_on_a_cpu_have_few_shapes_and_the_same_results() -> None:
     assert len(n_rows) < 25
     with torch.autocast("cpu", torch.bfloat16):  # no position is a token if a replica gets no pair
         assert layer(torch.ones(0, 24)).shape == (0, 40)
+
+
+def windowed(n_layers: int) -> Transformer:
+    """A model whose self-attention reaches one position to each side in each layer."""
+    model = make(attention_window=1, n_encoder_layers=n_layers, n_decoder_layers=n_layers)
+    assert isinstance(model, Transformer)
+    return model
+
+
+@pytest.mark.parametrize("n_layers", [1, 2])
+def test_a_source_token_outside_the_window_cannot_change_the_memory(n_layers: int) -> None:
+    model = windowed(n_layers)
+    src, _ = batch((9, 2))
+    changed = src.clone()
+    changed[0, 4] += 1
+    with torch.no_grad():
+        before, _ = model.encode(src)
+        after, _ = model.encode(changed)
+    is_changed = (before[0] != after[0]).any(1)
+    reached = range(4 - n_layers, 4 + n_layers + 1)  # each layer adds one position to each side
+    assert is_changed.nonzero().flatten().tolist() == list(reached)
+
+
+@pytest.mark.parametrize("n_layers", [1, 2])
+def test_a_target_token_outside_the_window_cannot_change_a_logit(n_layers: int) -> None:
+    model = windowed(n_layers)
+    src, tgt = batch((5, 9))
+    changed = tgt.clone()
+    changed[0, 3] += 1
+    with torch.no_grad():
+        is_changed = (model(src, tgt)[0] != model(src, changed)[0]).any(1)
+    reached = range(3, 3 + n_layers + 1)
+    assert is_changed.nonzero().flatten().tolist() == list(reached)
+
+
+def test_attention_weights_outside_the_window_are_zero() -> None:
+    model = make(attention_window=2)
+    weights = model.attention(*batch((9, 8)))
+    is_far_source = ~window_mask(9, 2)
+    is_far_target = ~window_mask(8, 2)
+    assert (weights.encoder[..., is_far_source] == 0).all()
+    assert (weights.decoder[..., is_far_target] == 0).all()
+    assert (weights.cross > 0).all(), "cross-attention is not truncated"
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_a_window_as_wide_as_the_sentences_changes_nothing(positions: str) -> None:
+    src, tgt = batch((12, 10), (8, 9))
+    wide = make(attention_window=12, positions=positions)
+    full = make(positions=positions)
+    torch.testing.assert_close(wide(src, tgt), full(src, tgt))
+
+
+def test_positions_in_the_window_are_those_at_most_n_away() -> None:
+    expected = [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
+    assert window_mask(4, 1).int().tolist() == expected
