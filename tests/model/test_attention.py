@@ -8,7 +8,7 @@ import torch
 
 from nmt.config import ModelSettings
 from nmt.model.attention import CrossAttention, SelfAttention, scaled_dot_product_attention, uniform
-from nmt.model.dropout import Dropout
+from nmt.model.kernels import Dropout
 from nmt.model.positions import rotary_positions, rotate, sinusoidal_positions
 
 
