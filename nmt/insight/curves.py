@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.run.directory import RunDirectory, json_lines, kind_of
+from nmt.run.directory import RunDirectory, json_lines
 
 MAX_POINTS = 1000  # per curve; with more steps, each point covers several
 MEANS = ("loss", "nll", "lr", "grad_norm")  # averaged over the steps of a point, weighted by n_tokens
@@ -30,7 +30,7 @@ def read_figures(run: RunDirectory) -> tuple[dict[str, list[float]], list[dict[s
     rows = array("d")  # `COLUMNS` of each complete step: 72 bytes
     validations = []
     for line in json_lines(run.metrics_file):
-        kind, values = kind_of(line), [line.get(name) for name in COLUMNS]
+        kind, values = line.get("kind"), [line.get(name) for name in COLUMNS]
         if kind == "validation":
             validations.append(line)
         elif kind == "step" and all(map(is_finite, values)):
