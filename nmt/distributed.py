@@ -178,8 +178,8 @@ def gather_items(items: Sequence[Item]) -> list[Item]:
     # 1. Pad the contents with blanks to the same length: collectives need tensors of one shape.
     content = json.dumps(items).encode()
     (n_bytes,) = max(gather_numbers(len(content)))
-    padded = bytearray(content.ljust(int(n_bytes)))
-    tensors = _gather(torch.frombuffer(padded, dtype=torch.uint8))
+    padded = torch.frombuffer(bytearray(content.ljust(int(n_bytes))), dtype=torch.uint8)
+    tensors = _gather(padded)
     # 2. Put each share where `mine` has taken it from.
     shares = [json.loads(bytes(tensor.numpy())) for tensor in tensors]
     n_items = sum(map(len, shares))
