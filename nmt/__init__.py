@@ -35,6 +35,7 @@ __all__ += ["attention_summary", "explain", "load"]
 __all__ += ["ConfigError", "DataError", "DivergedError", "InputError", "LostRankError"]
 __all__ += ["ModelError", "NmtError", "OutputError", "StoppedError"]
 
+# Modules that are imported when one of their names is first used.
 LAZY = {
     "nmt.decode.options": ("SearchOptions",),
     "nmt.translate.loading": ("load",),

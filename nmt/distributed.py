@@ -1,6 +1,6 @@
 """Ranks: processes that train together, started by torchrun. A single process is rank 0 of 1.
 
-Ranks work together inside `ranks_joined`; outside of it each is alone. Imports torch only if there are several.
+Ranks work together inside `ranks_joined`; outside of it each is alone. A single rank does not import torch.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ class Launch(NamedTuple):
 
 ALONE = Launch(0, 1, 0)
 LAUNCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "MASTER_ADDR")  # that torchrun sets
-_joined = ALONE
+_joined = ALONE  # changes in `ranks_joined` only
 # Referenced until the next collective, to avoid a deadlock: if gloo's thread dropped the last reference, it would wait
 # for the GIL, which the main thread holds while it waits for gloo's thread in destroy_process_group.
 _last_work: Any = None
@@ -47,25 +47,31 @@ def launched() -> Launch:
     """Read the environment variables of torchrun; `ALONE` if one is missing."""
     if not all(name in os.environ for name in LAUNCH_VARIABLES):
         return ALONE
+    *numbers, _address = LAUNCH_VARIABLES
     try:
-        rank, n_ranks, local_rank, _ = (int(os.environ[name]) for name in LAUNCH_VARIABLES[:4])
+        rank, n_ranks, local_rank, _port = (int(os.environ[name]) for name in numbers)
     except ValueError as error:
-        raise ConfigError(f"{', '.join(LAUNCH_VARIABLES[:4])}: {error}", hint="unset them, or use torchrun") from error
+        names = ", ".join(numbers)
+        raise ConfigError(f"{names}: {error}", hint="unset them, or use torchrun") from error
     return Launch(rank, n_ranks, local_rank)
 
 
 def restarted() -> bool:
-    """Whether torchrun has restarted the ranks because one has failed."""
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    """Return whether torchrun has restarted the ranks because one has failed."""
+    return _n_restarts() != "0"
+
+
+def _n_restarts() -> str:
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
 
 
 def rank() -> int:
-    """This rank, from 0; 0 outside of `ranks_joined`."""
+    """Return this rank, from 0; 0 outside of `ranks_joined`."""
     return _joined.rank
 
 
 def n_ranks() -> int:
-    """The number of joined ranks; 1 outside of `ranks_joined`."""
+    """Return the number of joined ranks; 1 outside of `ranks_joined`."""
     return _joined.n_ranks
 
 
@@ -84,12 +90,14 @@ def ranks_joined() -> Iterator[None]:
         return
     import torch.distributed as dist
 
+    # torch reports a lost rank as RuntimeError, from any collective.
     try:
         _join(launch)
         _joined = launch
         yield
     except RuntimeError as error:
-        if not isinstance(error, dist.DistError) and "gloo" not in str(error):
+        is_of_ranks = isinstance(error, dist.DistError) or "gloo" in str(error)
+        if not is_of_ranks:
             raise
         hint = "what it said, if anything, stands beside this; was there enough memory?"
         raise LostRankError(f"another of the {launch.n_ranks} processes is gone", hint=hint) from error
@@ -112,13 +120,14 @@ def _join(launch: Launch) -> None:
         try:
             store, rank, n_ranks = next(rendezvous("env://", timeout=TIMEOUT))
             # torchrun's store keeps the entries of ranks that it has restarted since.
-            store = PrefixStore(f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{n_ranks}", store)
+            store = PrefixStore(f"{_n_restarts()}/{n_ranks}", store)
             backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
             dist.init_process_group(backend, store=store, rank=rank, world_size=n_ranks, timeout=TIMEOUT)
             joining.set_result(None)
         except Exception as error:  # joining.result() raises it in the main thread
             joining.set_exception(error)
 
+    # Say after a while what this rank waits for, then wait on.
     threading.Thread(target=join, name="nmt-join", daemon=True).start()
     with contextlib.suppress(TimeoutError):
         joining.exception(WARN_AFTER_S)
@@ -135,6 +144,7 @@ def parallel(model: "nn.Module") -> "nn.Module":
         return model
     from torch.nn.parallel import DistributedDataParallel
 
+    # Replicas on the CPU are given no device.
     device = next(model.parameters()).device
     gpus = [device] if device.type == "cuda" else None
     with warnings.catch_warnings(action="ignore", category=FutureWarning):  # newer torch has renamed broadcast_buffers
@@ -152,7 +162,8 @@ def gather_numbers(*numbers: float) -> list[list[float]]:
         return [list(numbers)]
     import torch
 
-    return [of_rank.tolist() for of_rank in _gather(torch.tensor(numbers, dtype=torch.float64))]
+    share = torch.tensor(numbers, dtype=torch.float64)
+    return [gathered.tolist() for gathered in _gather(share)]
 
 
 def gather_items(items: Sequence[Item]) -> list[Item]:
@@ -164,22 +175,30 @@ def gather_items(items: Sequence[Item]) -> list[Item]:
         return list(items)
     import torch
 
+    # 1. Pad the contents with blanks to the same length: collectives need tensors of one shape.
     content = json.dumps(items).encode()
-    size = max(int(n_bytes) for (n_bytes,) in gather_numbers(len(content)))
-    padded = torch.frombuffer(bytearray(content.ljust(size)), dtype=torch.uint8)
-    shares = [json.loads(bytes(share.numpy())) for share in _gather(padded)]
-    return [shares[i % len(shares)][i // len(shares)] for i in range(sum(map(len, shares)))]
+    (n_bytes,) = max(gather_numbers(len(content)))
+    padded = torch.frombuffer(bytearray(content.ljust(int(n_bytes))), dtype=torch.uint8)
+    tensors = _gather(padded)
+    # 2. Put each share where `mine` has taken it from.
+    shares = [json.loads(bytes(tensor.numpy())) for tensor in tensors]
+    n_items = sum(map(len, shares))
+    gathered: list[Any] = [None] * n_items
+    for rank, share in enumerate(shares):
+        gathered[rank :: n_ranks()] = share
+    return gathered
 
 
-def _gather(own: "Tensor") -> "list[Tensor]":
+def _gather(tensor: "Tensor") -> "list[Tensor]":
     """Return the tensors of all ranks, which have the same shape, in order of ranks."""
     import torch.distributed as dist
 
+    # Asynchronous, only to get the object that `_last_work` keeps.
     global _last_work
-    found = [own.clone() for _ in range(n_ranks())]
-    _last_work = dist.all_gather(found, own, async_op=True)
+    gathered = [tensor.clone() for _ in range(n_ranks())]
+    _last_work = dist.all_gather(gathered, tensor, async_op=True)
     _last_work.wait()
-    return found
+    return gathered
 
 
 def barrier() -> None:
@@ -194,4 +213,5 @@ def broadcast(number: float) -> float:
 
 def summed(*numbers: float) -> list[float]:
     """Return each number summed over ranks. Waits for all ranks."""
-    return [sum(of_ranks) for of_ranks in zip(*gather_numbers(*numbers), strict=True)]
+    by_rank = gather_numbers(*numbers)
+    return [sum(column) for column in zip(*by_rank, strict=True)]

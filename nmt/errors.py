@@ -67,4 +67,5 @@ def os_errors_as(kind: type[NmtError], action: str, *, hint: str) -> Iterator[No
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:
-        raise kind(f"cannot {action}: {getattr(error, 'strerror', None) or error}", hint=hint) from error
+        reason = getattr(error, "strerror", None) or error
+        raise kind(f"cannot {action}: {reason}", hint=hint) from error

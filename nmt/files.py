@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
+from zipfile import ZIP_DEFLATED, ZIP_STORED
 
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 
@@ -51,7 +52,8 @@ def open_file(path: Path) -> BufferedReader:
 def read_capped(path: Path, n_bytes: int) -> bytes:
     """Read an untrusted file. Raises OSError if it exceeds `n_bytes`, or is not a file."""
     with open_file(path) as file:
-        if os.fstat(file.fileno()).st_size > n_bytes:
+        size = os.fstat(file.fileno()).st_size
+        if size > n_bytes:
             raise OSError(errno.EFBIG, f"over {n_bytes:,} bytes", str(path))
         return file.read(n_bytes)
 
@@ -66,12 +68,13 @@ def parse_json(content: str | bytes) -> Any:
 
 def check_deflated(archive: Any) -> None:
     """Raise ValueError unless all members of a `ZipFile` are stored or deflated: zipfile cannot limit other methods."""
-    if any(info.compress_type not in (0, 8) for info in archive.infolist()):  # ZIP_STORED, ZIP_DEFLATED
-        raise ValueError("its compression is not Deflate")
+    for member in archive.infolist():
+        if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+            raise ValueError("its compression is not Deflate")
 
 
 def is_special(path: Path) -> bool:
-    """Whether a path is a directory, a pipe, a device or an open descriptor, which a file cannot replace."""
+    """Return whether a path is a directory, a pipe, a device or an open descriptor, which a file cannot replace."""
     return path in DESCRIPTORS or (path.exists() and not path.is_file())
 
 
@@ -81,32 +84,57 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
 
     Removes what killed processes have left of the same file.
     """
-    special = is_special(path)
-    path = path if special else Path(os.path.realpath(path))  # replace the target of a symlink, not the link
-    temp = Path(f"{path}{TEMP_MARK}{os.getpid()}")
-    if not special:
-        sweep_temps(path.parent, path.name)
+    if is_special(path):
+        with _opened_in_place(path) as file:
+            yield file
+        return
+    path = Path(os.path.realpath(path))  # replace the target of a symlink, not the link
+    temp = _beside(path, TEMP_MARK)
+    sweep_temps(path.parent, path.name)
     try:
-        if special:
-            with open(os.dup(DESCRIPTORS[path]) if path in DESCRIPTORS else path, "wb") as file:  # noqa: PTH123
-                yield file
-            return
+        # 1. Write all of it to a file beside it.
         with temp.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        # 2. Let it take the place of the old file.
         if path.exists():
-            temp.chmod(path.stat().st_mode & 0o7777)
+            mode = path.stat().st_mode & 0o7777
+            temp.chmod(mode)
         temp.replace(path)
         sync(path.parent)
     except OSError as error:
-        is_other_file = error.errno is None or error.filename not in (None, str(temp), str(path))
-        if is_other_file or isinstance(error, BrokenPipeError):  # an error of the block, or a closed pipe
+        if not _is_of_file(error, temp, path):
             raise
         raise _cannot_write(path, error) from error
     finally:
         with contextlib.suppress(OSError):
             temp.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _opened_in_place(path: Path) -> Iterator[BinaryIO]:
+    """Open a pipe, a device or an open descriptor for writing."""
+    try:
+        target = os.dup(DESCRIPTORS[path]) if path in DESCRIPTORS else path
+        with open(target, "wb") as file:  # noqa: PTH123
+            yield file
+    except OSError as error:
+        if not _is_of_file(error, path):
+            raise
+        raise _cannot_write(path, error) from error
+
+
+def _beside(path: Path, mark: str) -> Path:
+    """Return the path of this process' file or directory beside `path`."""
+    return path.with_name(f"{path.name}{mark}{os.getpid()}")
+
+
+def _is_of_file(error: OSError, *paths: Path) -> bool:
+    """Return whether an error concerns one of the paths: not another file of the block, and not a closed pipe."""
+    if error.errno is None or isinstance(error, BrokenPipeError):
+        return False
+    return error.filename is None or error.filename in map(str, paths)
 
 
 def _cannot_write(path: Path, error: OSError) -> OutputError:
@@ -115,8 +143,11 @@ def _cannot_write(path: Path, error: OSError) -> OutputError:
 
 
 def atomic_write(path: Path, content: bytes | str) -> None:
+    """Replace a file; lone surrogates of a text are written as escapes."""
+    if isinstance(content, str):
+        content = content.encode(errors="backslashreplace")
     with atomic_writer(path) as file:
-        file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
+        file.write(content)
 
 
 def append_whole(path: Path, content: bytes) -> None:
@@ -124,7 +155,8 @@ def append_whole(path: Path, content: bytes) -> None:
     writing = os_errors_as(OutputError, f"write {path}", hint="check the disk")
     with writing, path.open("ab", buffering=0) as file:
         size = file.tell()
-        if file.write(content) < len(content):  # the disk is full
+        n_written = file.write(content)
+        if n_written < len(content):  # the disk is full
             file.truncate(size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -133,14 +165,17 @@ def append_whole(path: Path, content: bytes) -> None:
 def atomic_directory(path: Path) -> Iterator[Path]:
     """Make a directory that replaces `path` if the block succeeds, as `atomic_writer` does a file."""
     path = Path(os.path.realpath(path))
-    temp, old = (path.with_name(f"{path.name}{mark}{os.getpid()}") for mark in (TEMP_MARK, OLD_MARK))
+    temp = _beside(path, TEMP_MARK)
+    old = _beside(path, OLD_MARK)
     sweep_temps(path.parent, path.name)
     try:
+        # 1. Write all of it to a directory beside it.
         shutil.rmtree(temp, ignore_errors=True)  # left by a killed process with the same pid
         temp.mkdir(parents=True)
         yield temp
         for written in (*temp.iterdir(), temp):
             sync(written)
+        # 2. Let it take the place of the old directory. A directory cannot be replaced in one step.
         if path.exists():
             shutil.rmtree(old, ignore_errors=True)
             path.rename(old)
@@ -150,6 +185,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise _cannot_write(path, error) from error
     finally:
+        # Between the two renames there is only the old directory, under its other name.
         if old.exists() and not path.exists():
             old.rename(path)
         for rest in (temp, old):
@@ -159,7 +195,8 @@ def atomic_directory(path: Path) -> Iterator[Path]:
 def sync(path: Path) -> None:
     """Sync a file to disk, or the renames in a directory, if the system can open directories."""
     with contextlib.suppress(PermissionError, NotImplementedError), contextlib.ExitStack() as stack:
-        handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+        flags = os.O_RDONLY if path.is_dir() else os.O_RDWR
+        handle = os.open(path, flags)
         stack.callback(os.close, handle)
         os.fsync(handle)
 
@@ -169,9 +206,12 @@ def sweep_temps(directory: Path, name: str = "", mark: str = TEMP_MARK, *, of_ru
 
     With `of_running`, also those of running processes, for callers whose lock keeps other writers out.
     """
-    for stale in directory.glob(f"{glob.escape(name) or '*'}{mark}*"):
-        process = stale.name.rpartition(mark)[2]
-        if not re.fullmatch("[0-9]{1,7}", process) or (is_running(int(process)) and not of_running):
+    pattern = glob.escape(name) or "*"
+    for stale in directory.glob(f"{pattern}{mark}*"):
+        _, _, process = stale.name.rpartition(mark)
+        if not re.fullmatch("[0-9]{1,7}", process):  # somebody else's file
+            continue
+        if is_running(int(process)) and not of_running:
             continue
         if stale.is_dir():
             shutil.rmtree(stale, ignore_errors=True)
@@ -181,11 +221,11 @@ def sweep_temps(directory: Path, name: str = "", mark: str = TEMP_MARK, *, of_ru
 
 
 def is_running(process: int) -> bool:
-    """Whether a process with this id runs on this machine."""
+    """Return whether a process with this id runs on this machine."""
     if os.name == "nt":  # os.kill would end it. A file that is open cannot be removed there.
         return False
     try:
-        os.kill(process, 0)
+        os.kill(process, 0)  # sends no signal
     except OSError as error:
         return isinstance(error, PermissionError)  # then it is another user's
     return True
@@ -196,11 +236,13 @@ def cache_directory() -> Path:
 
     Raises OutputError if NMT_CACHE cannot be written, and InputError if other users could change the content.
     """
+    # 1. Where is it?
     named = os.environ.get("NMT_CACHE")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - never fails
     if not named and home.startswith("~"):  # this user has no home
         return _process_cache()
     path = Path(os.path.realpath(named or f"{home}/nmt"))  # so that changing a symlink later has no effect
+    # 2. Can this process write there?
     hint = "set NMT_CACHE=PATH in the environment to a directory that you may write to"
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -210,10 +252,17 @@ def cache_directory() -> Path:
         if not named:
             return _process_cache()
         raise OutputError(f"cannot write to NMT_CACHE={named}: {error.strerror}", hint=hint) from error
-    status = path.stat()
-    if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
-        reason = "it is not yours" if status.st_uid != os.getuid() else "others may write there"
-        raise InputError(f"{path} is no safe cache: {reason}", hint=f"chmod go-w {shlex.quote(str(path))}, or {hint}")
+    # 3. Can nobody else?
+    reason = ""
+    if hasattr(os, "getuid"):  # not on Windows
+        status = path.stat()
+        if status.st_mode & 0o022:
+            reason = "others may write there"
+        if status.st_uid != os.getuid():
+            reason = "it is not yours"
+    if reason:
+        command = f"chmod go-w {shlex.quote(str(path))}"
+        raise InputError(f"{path} is no safe cache: {reason}", hint=f"{command}, or {hint}")
     return path
 
 
@@ -232,14 +281,15 @@ def cached(
     An entry that is not `is_whole` is made again. Removes entries whose last use was a month ago, or a day ago if they
     and the entries used since then exceed `MAX_CACHE_BYTES`. A process should open the files of an entry at once.
     """
-    path = cache_directory() / f"{kind}-{sha256(json.dumps(made_from).encode())[:20]}"
+    digest = sha256(json.dumps(made_from).encode())
+    path = cache_directory() / f"{kind}-{digest[:20]}"
     lock = path.with_name(f"{path.name}.lock")
     with locked(lock, setting="NMT_CACHE=PATH in the environment", wait=True):
         sweep_temps(path.parent, path.name, of_running=True)  # a child of a killed process may still be writing one
         if not (path.is_dir() and is_whole(path)):
             with atomic_directory(path) as temp:
                 make(temp)
-        lock.touch()  # its mtime is the time of last use
+        lock.touch()  # even if nothing was made: its mtime is the time of last use
     with contextlib.suppress(OSError):  # another process may remove files at the same time
         _remove_unused(path.parent)
     return path
@@ -247,15 +297,22 @@ def cached(
 
 def _remove_unused(directory: Path) -> None:
     """Remove old cache entries. Their lock files stay: another process may wait for one."""
-    n_bytes = 0
-    locks = [(lock.stat().st_mtime, lock) for lock in directory.glob(f"*-{'[0-9a-f]' * 20}.lock")]
-    for _, lock in sorted(locks, reverse=True):  # most recently used first
+    digest = "[0-9a-f]" * 20
+    locks = sorted(directory.glob(f"*-{digest}.lock"), key=_last_use, reverse=True)  # most recently used first
+    n_bytes = 0  # of the entries so far
+    for lock in locks:
         entry = lock.with_suffix("")
-        n_bytes += sum(file.stat().st_size for file in entry.glob("*"))
+        for file in entry.glob("*"):
+            n_bytes += file.stat().st_size
+        max_unused_s = DAY_S if n_bytes > MAX_CACHE_BYTES else MAX_UNUSED_S
         with contextlib.suppress(NmtError), locked(lock):  # raises if another process is making the entry
-            if lock.stat().st_mtime < time.time() - (DAY_S if n_bytes > MAX_CACHE_BYTES else MAX_UNUSED_S):
+            if _last_use(lock) < time.time() - max_unused_s:
                 shutil.rmtree(entry, ignore_errors=True)
                 sweep_temps(directory, lock.stem, of_running=True)
+
+
+def _last_use(lock: Path) -> float:
+    return lock.stat().st_mtime
 
 
 @contextlib.contextmanager
@@ -265,6 +322,7 @@ def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool
     If another process holds it, waits or raises InputError. The message contains `holder`, the kind of process, and
     `setting`, the setting that chooses the directory.
     """
+    # What the hints of both errors recommend.
     other = f"another directory with {setting}" if setting else "another directory"
     try:
         import fcntl
@@ -274,7 +332,7 @@ def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool
     with contextlib.ExitStack() as stack:
         try:
             file = stack.enter_context(path.open("a+"))
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             hint = f"wait for it to end, or choose {other}"
             raise InputError(f"{path.parent} is in use by another {holder}", hint=hint) from error

@@ -37,9 +37,11 @@ class Stopped(KeyboardInterrupt):
 
 def stop_on_signals() -> None:
     """Raise `Stopped` on Ctrl-C and SIGTERM; a second SIGTERM kills the process."""
-    for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
-        if signal.getsignal(number) is default:  # keep ignored signals: shells ignore SIGINT in background jobs
-            signal.signal(number, _stop)
+    # Signals that are ignored stay so: shells ignore SIGINT in background jobs.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _stop)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _stop)
 
 
 def keep_stderr_open() -> None:
@@ -58,9 +60,10 @@ def _stop(number: int, _frame: FrameType | None) -> None:
     Some libraries catch exceptions during imports. For example, torch would continue with a broken numpy, and the
     signal would be lost.
     """
-    specs = [getattr(module, "__spec__", None) for module in list(sys.modules.values())]
-    if any(getattr(spec, "_initializing", False) for spec in specs):
-        os._exit(128 + number)
+    for module in list(sys.modules.values()):
+        spec = getattr(module, "__spec__", None)
+        if getattr(spec, "_initializing", False):
+            os._exit(128 + number)
     if number == signal.SIGTERM:
         signal.signal(number, signal.SIG_DFL)
     raise Stopped(number)
@@ -81,9 +84,10 @@ def set_environment_variables(threads: int = 0) -> None:
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "20000")
         os.environ.setdefault("KMP_BLOCKTIME", "1")
-    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(name, "128")
-    if threads or not os.environ.get("OMP_NUM_THREADS", "1").split(",")[0].isdecimal():
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "128")
+    outermost, *_ = os.environ.get("OMP_NUM_THREADS", "1").split(",")  # 4,2 means 4 threads, each with 2
+    if threads or not outermost.isdecimal():
         os.environ["OMP_NUM_THREADS"] = str(threads or usable_cores())
     if threads:
         os.environ.setdefault("MKL_DYNAMIC", "FALSE")
@@ -102,7 +106,8 @@ def keep_freed_memory() -> None:
     training step. Peak memory increases by up to 3 %. Not for CTranslate2: its threads would contend for the one heap,
     and a greedy search in int8 would take 1.4 times as long.
     """
-    if sys.platform != "linux" or any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
+    chosen = [name for name in os.environ if name.startswith(("MALLOC_", "GLIBC_TUNABLES"))]
+    if sys.platform != "linux" or chosen:
         return
     import ctypes
 
@@ -115,14 +120,17 @@ def keep_freed_memory() -> None:
 
 
 def usable_cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # on Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def child_variables() -> dict[str, str]:
     """Return variables for a child Python process: it imports this nmt, and nothing from the working directory."""
-    inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))  # "" means the working directory
-    return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *inherited])}
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    paths = [str(Path(__file__).parents[1]), *filter(None, inherited)]  # "" means the working directory
+    return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(paths)}
 
 
 @contextlib.contextmanager

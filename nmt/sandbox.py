@@ -1,7 +1,7 @@
 """Loads an untrusted file in a child process, once per file, before this process loads it.
 
 Tokenizers and exports are read by C++ libraries, which a damaged file can crash. The user's cache directory records the
-hashes of files that were loaded successfully, and of tokenizers trained by nmt. Imports no torch.
+hashes of files that were loaded successfully, and of tokenizers trained by nmt.
 """
 
 import contextlib
@@ -34,6 +34,7 @@ def check_loadable(library: str, name: str, content: bytes, directory: str = "")
     mark = _mark(library, content)
     if mark.exists():
         return
+    # 1. Load it in a child process.
     command = [sys.executable, "-m", "nmt.sandbox", library, directory]
     stdin = b"" if directory else content
     env = {**os.environ, **child_variables()}
@@ -42,6 +43,7 @@ def check_loadable(library: str, name: str, content: bytes, directory: str = "")
         code = subprocess.run(command, input=stdin, stdout=null, stderr=null, env=env, timeout=TIMEOUT_S).returncode
     except subprocess.TimeoutExpired as error:
         raise ModelError(f"{name} takes over {TIMEOUT_S} s to load", hint="check that it is the right file") from error
+    # 2. A refusal is an exception of the library; any other code is a crash.
     if code == REFUSED:
         raise ModelError(f"{name} is damaged or not in the format of {library}", hint="copy it or make it again")
     if code:
@@ -52,7 +54,7 @@ def check_loadable(library: str, name: str, content: bytes, directory: str = "")
 
 
 def is_known(library: str, content: bytes) -> bool:
-    """Whether `check_loadable` or `mark_loadable` has seen this content."""
+    """Return whether `check_loadable` or `mark_loadable` has seen this content."""
     return _mark(library, content).exists()
 
 
@@ -65,7 +67,8 @@ def mark_loadable(library: str, content: bytes) -> None:
 def _mark(library: str, content: bytes) -> Path:
     """Return the path of a file whose existence records that this version of the library can load the content."""
     try:
-        return cache_directory() / f"{library}-{metadata.version(library)}-{sha256(content)}"
+        version, digest = metadata.version(library), sha256(content)
+        return cache_directory() / f"{library}-{version}-{digest}"
     except NmtError as error:
         log.warning("%s; nothing is remembered", error)
         return Path(os.devnull, "mark")  # a path that can never be created
@@ -73,8 +76,11 @@ def _mark(library: str, content: bytes) -> Path:
 
 def main(library: str, directory: str) -> None:
     """In the child process: load the file and use each of its parts once."""
+    # 1. Limit memory and time, so that a hostile file harms this process alone.
     content = sys.stdin.buffer.read()
-    size = sum(file.stat().st_size for file in Path(directory).iterdir()) if directory else len(content)
+    size = len(content)
+    if directory:
+        size = sum(file.stat().st_size for file in Path(directory).iterdir())
     with contextlib.suppress(ImportError, ValueError, OSError):  # not available on every system
         import resource
 
@@ -82,6 +88,7 @@ def main(library: str, directory: str) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         signal.alarm(TIMEOUT_S)  # ends a hanging library even if the parent was killed
+    # 2. Load it.
     if library == "ctranslate2":
         import ctranslate2
 
@@ -91,6 +98,7 @@ def main(library: str, directory: str) -> None:
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_proto=content)
+    # 3. Use each piece, and text of every kind.
     for i in range(processor.get_piece_size()):
         processor.decode([i])
         processor.id_to_piece(i)

@@ -42,15 +42,20 @@ def draw(browser: Any, file: Path, scheme: str, hidden: str, n_clicks: int) -> b
 
 
 def main() -> None:
-    run, along = map(Path, sys.argv[1:])
+    run, growth = map(Path, sys.argv[1:])
     explanation = explain.explain(load(run, engine="torch"), SOURCE)
-    pages = explain.as_page(explanation), report.as_page([report.read_report(run)]), along.read_text(encoding="utf-8")
+    pages = [explain.as_page(explanation)]
+    pages.append(report.as_page([report.read_report(run)]))
+    pages.append(growth.read_text(encoding="utf-8"))
     with TemporaryDirectory() as home, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for page, (name, (hidden, n_clicks)) in zip(pages, PICTURES.items(), strict=True):
-            (file := Path(home, "page.html")).write_text(page, encoding="utf-8")
-            for scheme, suffix in (("light", ""), ("dark", "-dark")):
-                (ROOT / f"{name}{suffix}.png").write_bytes(draw(browser, file, scheme, hidden, n_clicks))
+            file = Path(home, "page.html")
+            file.write_text(page, encoding="utf-8")
+            light = draw(browser, file, "light", hidden, n_clicks)
+            dark = draw(browser, file, "dark", hidden, n_clicks)
+            (ROOT / f"{name}.png").write_bytes(light)
+            (ROOT / f"{name}-dark.png").write_bytes(dark)
 
 
 if __name__ == "__main__":

@@ -11,21 +11,33 @@ END = "<!-- end of rooms -->"
 
 
 def draw(package: str = "nmt") -> str:
-    """The figure as a fenced Mermaid block; importers come first, then by name."""
+    """Return the figure as a fenced Mermaid block; importers come first, then by name."""
+    # 1. The rooms: packages, each as one node, and modules.
     graph = grimp.build_graph(package, cache_dir=None)
     rooms = {name for name in graph.find_children(package) if not name.endswith("__")}
     packages = {name for name in rooms if graph.find_children(name)}
     for name in packages:
         graph.squash_module(name)
-    imports = networkx.DiGraph({one: graph.find_modules_directly_imported_by(one) & (rooms - {one}) for one in rooms})
+    # 2. Their imports, without those that follow from others.
+    imports = networkx.DiGraph()
+    for room in rooms:
+        imported = graph.find_modules_directly_imported_by(room) & rooms
+        imports.add_edges_from((room, other) for other in imported - {room})
     reduced = networkx.transitive_reduction(imports)
-    from_the_bottom = list(networkx.topological_generations(reduced.reverse()))
-    ordered = [name for generation in reversed(from_the_bottom) for name in sorted(generation)]
-    # A node id such as nmt_end cannot clash with a keyword of Mermaid.
-    ids = {name: name.replace(".", "_") for name in ordered}
-    nodes = [f'{ids[name]}["{name.rpartition(".")[2]}{"/" * (name in packages)}"]' for name in ordered]
-    arrows = [f"{ids[name]} --> {ids[other]}" for name in ordered for other in sorted(reduced[name])]
-    return "\n".join(["```mermaid", "flowchart TD", *(f"    {line}" for line in [*nodes, *arrows]), "```"])
+    ordered: list[str] = []
+    for generation in networkx.topological_generations(reduced.reverse()):
+        ordered = sorted(generation) + ordered
+    # 3. The lines. A node id such as nmt_end cannot clash with a keyword of Mermaid.
+    nodes, arrows = [], []
+    for room in ordered:
+        slash = "/" if room in packages else ""
+        nodes.append(f'    {node_id(room)}["{room.rpartition(".")[2]}{slash}"]')
+        arrows += [f"    {node_id(room)} --> {node_id(other)}" for other in sorted(reduced[room])]
+    return "\n".join(["```mermaid", "flowchart TD", *nodes, *arrows, "```"])
+
+
+def node_id(room: str) -> str:
+    return room.replace(".", "_")
 
 
 if __name__ == "__main__":

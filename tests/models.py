@@ -1,7 +1,6 @@
 """Small models of every architecture with all its settings, batches for them, and small translators."""
 
 import functools
-import itertools
 import json
 import random
 from collections.abc import Callable, Sequence
@@ -37,37 +36,40 @@ from nmt.translate.translator import Translator
 V = 23
 SIZES = {"d_model": 16, "d_ff": 24, "n_heads": 4, "n_encoder_layers": 2, "n_decoder_layers": 2, "max_positions": 32}
 
-TRANSFORMERS: list[dict[str, Any]] = [
-    {"norm": norm, "activation": activation, "positions": positions, "tied_embeddings": tied}
-    for norm, activation, positions, tied in itertools.product(
-        ("pre", "post"), ("relu", "gelu"), ("sinusoidal", "learned"), ("all", "decoder", "none")
-    )
+Choices = dict[str, Any]  # of settings of the model
+# Every two of these settings occur together.
+TRANSFORMERS: list[Choices] = [
+    {"norm": "pre", "activation": "relu", "positions": "sinusoidal", "tied_embeddings": "all"},
+    {"norm": "post", "activation": "gelu", "positions": "sinusoidal", "tied_embeddings": "decoder"},
+    {"norm": "pre", "activation": "gelu", "positions": "sinusoidal", "tied_embeddings": "none"},
+    {"norm": "post", "activation": "gelu", "positions": "learned", "tied_embeddings": "all"},
+    {"norm": "pre", "activation": "relu", "positions": "learned", "tied_embeddings": "decoder"},
+    {"norm": "post", "activation": "relu", "positions": "learned", "tied_embeddings": "none"},
 ]
-RNNS: list[dict[str, Any]] = [
-    {"architecture": "rnn", "cell": cell, "attention": attention, "tied_embeddings": tied}
-    for cell, attention, tied in [
-        ("lstm", "none", "all"),
-        ("gru", "none", "decoder"),
-        ("gru", "dot", "all"),
-        ("lstm", "additive", "none"),
-        ("lstm", "general", "all"),
-        ("gru", "additive", "decoder"),
-        ("gru", "scaled_dot", "all"),
-    ]
+RNNS: list[Choices] = [
+    {"architecture": "rnn", "cell": "lstm", "attention": "none", "tied_embeddings": "all"},
+    {"architecture": "rnn", "cell": "gru", "attention": "none", "tied_embeddings": "decoder"},
+    {"architecture": "rnn", "cell": "gru", "attention": "dot", "tied_embeddings": "all"},
+    {"architecture": "rnn", "cell": "lstm", "attention": "additive", "tied_embeddings": "none"},
+    {"architecture": "rnn", "cell": "lstm", "attention": "general", "tied_embeddings": "all"},
+    {"architecture": "rnn", "cell": "gru", "attention": "additive", "tied_embeddings": "decoder"},
+    {"architecture": "rnn", "cell": "gru", "attention": "scaled_dot", "tied_embeddings": "all"},
 ]
-RUNGS: list[dict[str, Any]] = [
+RUNGS: list[Choices] = [
     {"attention": "additive"},
     {"attention": "dot"},
     {"positions": "rotary"},
     {"positions": "none"},
+    {"attention_window": 2},
+    {"attention_window": 1, "positions": "rotary", "norm": "post"},
     {"positions": "learned", "norm": "post"},
 ]
 FAMILY = [TRANSFORMERS[0], TRANSFORMERS[-1], *RUNGS, *RNNS]
 
 
-def name(choices: dict[str, Any]) -> str:
-    """The id of a parametrized test."""
-    return " ".join(f"{value}" for value in choices.values())
+def name(choices: Choices) -> str:
+    """Return the id of a parametrized test."""
+    return " ".join(map(str, choices.values()))
 
 
 def make(seed: int = 1, n_target_vocab: int = V, n_source_vocab: int = V, scale: float = 1, **choices: Any) -> Seq2Seq:
@@ -76,22 +78,24 @@ def make(seed: int = 1, n_target_vocab: int = V, n_source_vocab: int = V, scale:
     model = fresh(n_target_vocab, n_source_vocab, **choices).double()
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter)).mul_(scale)
+            parameter.add_(0.1 * torch.randn_like(parameter))
+            parameter.mul_(scale)
     return model
 
 
 def fresh(n_target_vocab: int = V, n_source_vocab: int = V, **choices: Any) -> Seq2Seq:
     """A small model with its initial weights, in eval mode."""
     settings = ModelSettings(**SIZES | {"dropout": 0.0} | choices)
-    kind = RecurrentModel if settings.architecture == "rnn" else Transformer
-    return kind(settings, n_source_vocab, n_target_vocab).eval()
+    model_class = RecurrentModel if settings.architecture == "rnn" else Transformer
+    return model_class(settings, n_source_vocab, n_target_vocab).eval()
 
 
 def batch(*lengths: tuple[int, int], seed: int = 2) -> tuple[Tensor, Tensor]:
     """Random source and target ids of the given lengths, padded."""
     generator = torch.Generator().manual_seed(seed)
-    src = torch.full((len(lengths), max(s for s, _ in lengths)), PAD)
-    tgt = torch.full((len(lengths), max(t for _, t in lengths)), PAD)
+    source_lengths, target_lengths = zip(*lengths, strict=True)
+    src = torch.full((len(lengths), max(source_lengths)), PAD)
+    tgt = torch.full((len(lengths), max(target_lengths)), PAD)
     for row, (s, t) in enumerate(lengths):
         src[row, : s - 1] = torch.randint(4, V, (s - 1,), generator=generator)
         src[row, s - 1] = EOS
@@ -107,7 +111,7 @@ class Rows(NamedTuple):
     """The state of a `TableModel`: the sources, and the tokens that each beam has read so far."""
 
     sources: list[tuple[int, ...]]  # B
-    prefixes: list[tuple[int, ...]]  # B*K
+    prefixes: list[tuple[int, ...]]  # B*K, BOS first
 
 
 class TableModel:
@@ -117,22 +121,27 @@ class TableModel:
         self.table = table
 
     def start(self, src: Tensor) -> Rows:
-        sources = [tuple(i for i in row if i != PAD) for row in src.tolist()]
+        sources = [tuple(token for token in row if token != PAD) for row in src.tolist()]
         return Rows(sources, [()] * len(sources))
 
     def step(self, ids: Tensor, state: Rows) -> tuple[Tensor, Rows]:
-        prefixes = [(*prefix, i) for prefix, i in zip(state.prefixes, ids.flatten().tolist(), strict=True)]
-        assert all(prefix[0] == BOS for prefix in prefixes)
-        n_beams = ids.size(1)
-        probabilities = [self.table(state.sources[i // n_beams], prefix[1:]) for i, prefix in enumerate(prefixes)]
+        prefixes, probabilities = [], []
+        for beam, token in enumerate(ids.flatten().tolist()):
+            source = state.sources[beam // ids.size(1)]
+            bos, *prefix = *state.prefixes[beam], token
+            assert bos == BOS
+            probabilities.append(self.table(source, tuple(prefix)))
+            prefixes.append((bos, *prefix))
         logits = torch.tensor(probabilities, dtype=torch.float64).log() + 3.0  # logits need not be normalized
         return logits.view(*ids.shape, -1), Rows(state.sources, prefixes)
 
-    def select(self, state: Rows, rows: Tensor) -> Rows:
+    def select(self, state: Rows, beam_indices: Tensor) -> Rows:
         n_beams = len(state.prefixes) // len(state.sources)
-        sentences = [set((row // n_beams).tolist()) for row in rows]
-        assert all(len(one) == 1 for one in sentences), "a row's beams come from one sentence"
-        return Rows([state.sources[s.pop()] for s in sentences], [state.prefixes[i] for i in rows.flatten().tolist()])
+        sentences = beam_indices // n_beams  # (B', K')
+        assert (sentences == sentences[:, :1]).all(), "a row's beams come from one sentence"
+        sources = [state.sources[i] for i in sentences[:, 0].tolist()]
+        prefixes = [state.prefixes[i] for i in beam_indices.flatten().tolist()]
+        return Rows(sources, prefixes)
 
 
 # --- training steps --------------------------------------------------------------------------------------
@@ -142,7 +151,9 @@ PAIRS = [([5, 6, 7], [8, 9, 10]), ([10], [11, 12, 13, 14, 15]), ([5, 9, 5, 9, 5]
 
 def batch_of(*numbers: int) -> Batch:
     """A batch of some of the `PAIRS`."""
-    return collate([PAIRS[i][0] for i in numbers], [PAIRS[i][1] for i in numbers], list(numbers))
+    sources = [PAIRS[i][0] for i in numbers]
+    targets = [PAIRS[i][1] for i in numbers]
+    return collate(sources, targets, list(numbers))
 
 
 def random_batch(n_pairs: int, first: int = 0, seed: int = 1) -> Batch:
@@ -157,8 +168,8 @@ def gradient(
     model: Seq2Seq, batches: Sequence[Batch], settings: TrainSettings, *, n: int = 1, **options: Any
 ) -> dict[str, Tensor]:
     """The gradient of a step with learning rate 0, shared by n replicas, by parameter name."""
-    replicas, optimizers = Replicas(model.train(), n), make_optimizers(model, settings)
-    train_step(replicas, optimizers, batches, StepOptions(settings, lr=0.0, seed=1, **options))
+    replicas = Replicas(model.train(), n)
+    train_step(replicas, make_optimizers(model, settings), batches, StepOptions(settings, lr=0.0, seed=1, **options))
     replicas.close()
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
@@ -182,36 +193,38 @@ def of_five(lines: tuple[str, ...], vocab_size: int) -> bytes:
 def random_translator(joint: bool = True, decode: dict[str, Any] | None = None, **choices: Any) -> Translator:
     """A translator with random weights, biases and norms; some of its hypotheses end before the length limit."""
     translator = fresh_translator(joint, decode, **choices)
-    model, tokenizers = model_of(translator), translator.tokenizers
+    model = model_of(translator)
     assert isinstance(model, Transformer)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn(parameter.shape))
-        layer_norm = list(model.decoder)[-1].feed_forward_residual.norm  # post-norm: the last norm
-        last = layer_norm if isinstance(model.decoder_norm, nn.Identity) else model.decoder_norm
-        assert isinstance(last, nn.LayerNorm)
-        text = torch.randint(EOS + 1, len(tokenizers.source), (20, 6))
-        logits, end = model(text, text), model.projection.weight[EOS]
-        rise = (logits.amax(-1) - logits[..., EOS]).quantile(0.9)  # EOS becomes the likeliest piece at most positions
-        last.bias.add_(rise * end / end.square().sum())
+        # Make EOS the likeliest piece at a tenth of the positions, by the bias of the last norm.
+        text = torch.randint(EOS + 1, len(translator.tokenizers.source), (20, 6))
+        logits = model(text, text)
+        missing = (logits.amax(-1) - logits[..., EOS]).quantile(0.9)
+        direction = model.projection.weight[EOS]
+        last_norm(model).bias.add_(missing * direction / direction.square().sum())
     return translator
+
+
+def last_norm(model: Transformer) -> nn.LayerNorm:
+    """Return the norm before the projection, which belongs to the last layer if norms come after sub-layers."""
+    last_layer = list(model.decoder)[-1]
+    norm = model.decoder_norm if model.settings.norm == "pre" else last_layer.feed_forward_residual.norm
+    assert isinstance(norm, nn.LayerNorm)
+    return norm
 
 
 def fresh_translator(joint: bool = True, decode: dict[str, Any] | None = None, **choices: Any) -> Translator:
     """A translator with initial weights."""
     sizes = {"d_model": 32, "d_ff": 48, "n_encoder_layers": 2, "n_decoder_layers": 2, "max_positions": 64}
-    model_settings = {**sizes, **choices}
-    config = Config.model_validate(
-        {
-            "run": "runs/x",
-            "data": {"train": {"source": "a.zh", "target": "a.en"}, "max_length": 7},
-            "tokenizer": {"joint": joint},
-            "model": model_settings,
-            "decode": {"max_length_b": 5, **(decode or {})},
-        }
-    )
+    tree: dict[str, Any] = {"run": "runs/x", "tokenizer": {"joint": joint}, "model": {**sizes, **choices}}
+    tree["data"] = {"train": {"source": "a.zh", "target": "a.en"}, "max_length": 7}
+    tree["decode"] = {"max_length_b": 5, **(decode or {})}
+    config = Config.model_validate(tree)
     shared = of_five((*SOURCE, *TARGET), 400)
-    tokenizers = Tokenizers.from_models(shared if joint else of_five(tuple(SOURCE), 300), shared, nfkc_source=False)
+    source_model = shared if joint else of_five(tuple(SOURCE), 300)
+    tokenizers = Tokenizers.from_models(source_model, shared, nfkc_source=False)
     torch.manual_seed(1)
     return Translator(TorchEngine(new_model(config, tokenizers).eval()), tokenizers, config)
 
@@ -233,8 +246,8 @@ def search_with_bans(translator: Translator, sources: Sequence[list[int]], optio
     """The best hypothesis for each source, given as token ids, by a search over a `Banned` decoder."""
     model = model_of(translator)
     with torch.inference_mode():
-        found = search(Banned(model), pad_source(list(sources)), options, max_length=model.max_length)
-    return [best[0] for best in found]
+        n_best_lists = search(Banned(model), pad_source(list(sources)), options, max_length=model.max_length)
+    return [n_best[0] for n_best in n_best_lists]
 
 
 def tokenizers_of(settings: TokenizerSettings) -> Tokenizers:
@@ -245,15 +258,11 @@ def tokenizers_of(settings: TokenizerSettings) -> Tokenizers:
 
 def small_translator(**data: object) -> Translator:
     """A translator for `LINES` in float64, with random weights whose predictions are far from uniform."""
-    config = Config.model_validate(
-        {
-            "run": "runs/x",
-            "data": {"train": {"source": "a.de", "target": "a.en"}, "max_length": 12, **data},
-            "tokenizer": {"vocab_size": 300},
-            "model": {"d_model": 16, "d_ff": 24, "n_encoder_layers": 1, "n_decoder_layers": 2, "dropout": 0.0},
-            "decode": {"max_length_a": 0.5, "max_length_b": 4, "batch_size": 3},
-        }
-    )
+    tree: dict[str, Any] = {"run": "runs/x", "tokenizer": {"vocab_size": 300}}
+    tree["data"] = {"train": {"source": "a.de", "target": "a.en"}, "max_length": 12, **data}
+    tree["model"] = {"d_model": 16, "d_ff": 24, "n_encoder_layers": 1, "n_decoder_layers": 2, "dropout": 0.0}
+    tree["decode"] = {"max_length_a": 0.5, "max_length_b": 4, "batch_size": 3}
+    config = Config.model_validate(tree)
     tokenizers = tokenizers_of(config.tokenizer)
     torch.manual_seed(1)
     model = new_model(config, tokenizers)
@@ -267,15 +276,16 @@ def translator_without_bytes(**choices: Any) -> Translator:
     """A translator for `LINES` with a random model in float64; without byte pieces, so characters can be unknown."""
     tokenizers = tokenizers_of(TokenizerSettings(vocab_size=60, byte_fallback=False))
     n = len(tokenizers.source)
-    return Translator(TorchEngine(make(3, n, n, scale=1.5, **choices)), tokenizers, small_translator().config)
+    engine = TorchEngine(make(3, n, n, scale=1.5, **choices))
+    return Translator(engine, tokenizers, small_translator().config)
 
 
 def write_run(translator: Translator, path: Path) -> RunDirectory:
     """A run directory with the translator's model and tokenizer."""
-    assert isinstance(translator.engine, TorchEngine)
+    weights = weights_of(model_of(translator))
+    tensors = {f"model.{name}": x.float() for name, x in weights.items()}
     run = RunDirectory(path)
     run.create()
-    tensors = {f"model.{name}": x.float() for name, x in weights_of(translator.engine.models[0]).items()}
     save_checkpoint(run.model_file, Checkpoint(translator.config, tensors, translator.tokenizers))
     run.write_tokenizers(translator.tokenizers, joint=True)
     return run
@@ -291,12 +301,13 @@ class Parts(NamedTuple):
     def of(cls, path: Path) -> "Parts":
         with safetensors.safe_open(path, framework="pt") as file:
             header = json.loads(file.metadata()["nmt"])
-            return cls({name: file.get_tensor(name) for name in file.keys()}, header)  # noqa: SIM118 - no dict
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no dict
+        return cls(tensors, header)
 
     def joined(self) -> bytes:
         header = {**self.header, "header_sha256": hash_of(self.header)}
-        text = json.dumps({**header, "tensors_sha256": checkpoints._hash_parts(self.tensors)})
-        return safetensors.torch.save(self.tensors, {"nmt": text})
+        header["tensors_sha256"] = checkpoints._hash_parts(self.tensors)
+        return safetensors.torch.save(self.tensors, {"nmt": json.dumps(header)})
 
 
 # --- text -------------------------------------------------------------------------------------------------
@@ -304,24 +315,36 @@ class Parts(NamedTuple):
 
 def n_bytes(tokenizer: Tokenizer, text: str) -> int:
     """The number of byte pieces of a text."""
-    return sum(piece.startswith("<0x") for piece in tokenizer.pieces(tokenizer.encode(text)))
+    pieces = tokenizer.pieces(tokenizer.encode(text))
+    return sum(piece.startswith("<0x") for piece in pieces)
+
+
+CONTROLS = "".join(map(chr, range(0x20)))
+INVISIBLE = "\x7f\x85\xa0\u2028\u200b\u200d\ufeff\u202e"
+# Characters and words that hostile lines are made of, by kind.
+HOSTILE_PARTS = [
+    list(map(chr, range(0x20, 0x7F))),
+    list(CONTROLS + INVISIBLE),
+    [" ", "  ", "\u2581", "\u3000", "\t"],
+    ["<s>", "</s>", "<pad>", "<unk>", "<0x41>", "<0xE2>", ">>", "<<", ">>de<<", "<mask>", "<eop>", "▁the"],
+    list("我昨天买了一本书。学校"),
+    list("اشتريت كتابا"),
+    list("Ünïcödé ﬁ ① Å"),
+    ["👩‍👩‍👧", "🇩🇪", "e\u0301", "가", "\U0010fffd", "\ud7ff", "\ue000", "\ufffe", "\U000e0001"],
+    ["the ", "a book ", "school ", "I ", "tea "],
+]
+HOSTILE_LINES = ["", " ", "\u2581", "  two  spaces ", "\0", "</s>", "a </s> b"]
+HOSTILE_LINES += ["x" * 20_000, "我" * 3_000, "\u0301" * 500]
 
 
 def hostile_lines(n: int) -> list[str]:
     """Lines of random characters of all kinds, some very long."""
     rng = random.Random(5)
-    kinds = [
-        [chr(i) for i in range(0x20, 0x7F)],
-        [chr(i) for i in range(0x20)]
-        + ["\x7f", "\x85", "\xa0", "\u2028", "\u200b", "\u200d", "\ufeff", "\u202e", "\0"],
-        [" ", "  ", "\u2581", "\u3000", "\t"],
-        ["<s>", "</s>", "<pad>", "<unk>", "<0x41>", "<0xE2>", ">>", "<<", ">>de<<", "<mask>", "<eop>", "▁the"],
-        [*"我昨天买了一本书。学校", *"اشتريت كتابا", *"Ünïcödé ﬁ ① Å"],
-        ["👩‍👩‍👧", "🇩🇪", "e\u0301", "가", "\U0010fffd", "\ud7ff", "\ue000", "\ufffe", "\U000e0001"],
-        ["the ", "a book ", "school ", "I ", "tea "],
-    ]
-    lines = ["", " ", "\u2581", "  two  spaces ", "\0", "</s>", "a </s> b", "x" * 20_000, "我" * 3_000, "\u0301" * 500]
+    lines = [*HOSTILE_LINES]
     while len(lines) < n:
-        mixed = rng.sample(kinds, rng.randint(1, len(kinds)))
-        lines.append("".join(rng.choice(rng.choice(mixed)) for _ in range(rng.choice([1, 3, 10, 40, 200]))))
+        n_kinds = rng.randint(1, len(HOSTILE_PARTS))
+        kinds = rng.sample(HOSTILE_PARTS, n_kinds)
+        n_parts = rng.choice([1, 3, 10, 40, 200])
+        parts = [rng.choice(rng.choice(kinds)) for _ in range(n_parts)]
+        lines.append("".join(parts))
     return lines

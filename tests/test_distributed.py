@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import FORKS, PATIENCE_S, SOAK, FiveCorpus, environment, one_clear_error, run_nmt, started, wait_until
@@ -28,30 +29,53 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
-def test_an_environment_that_is_not_torchruns_means_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert launched() == ALONE
-    for name, value in {"LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+@pytest.fixture
+def second_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in torchruns(rank=1, port=1).items():
         monkeypatch.setenv(name, value)
-    assert launched() == Launch(1, 2, 1)
-    assert (rank(), n_ranks()) == (0, 1)  # before they are joined
+
+
+@pytest.mark.usefixtures("second_rank")
+def test_torchrun_says_which_rank_this_process_is() -> None:
+    assert launched() == Launch(rank=1, n_ranks=2, local_rank=1)
+
+
+@pytest.mark.usefixtures("second_rank")
+def test_a_process_is_alone_until_ranks_are_joined() -> None:
+    assert rank() == 0
+    assert n_ranks() == 1
+
+
+@pytest.mark.usefixtures("second_rank")
+def test_an_environment_that_is_not_torchruns_means_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOCAL_RANK")  # RANK and WORLD_SIZE alone may be another program's
+    assert launched() == ALONE
+
+
+@pytest.mark.usefixtures("second_rank")
+def test_a_rank_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "first")
     with pytest.raises(ConfigError, match="'first'"):
         launched()
 
 
 def test_only_train_runs_under_torchrun() -> None:
-    one_clear_error(run_nmt("translate", "a", env=torchruns(0)), 2, "torchrun is for nmt train only")
+    done = run_nmt("translate", "a", env=torchruns(rank=0, port=1))
+    one_clear_error(done, 2, "torchrun is for nmt train only")
 
 
-def torchruns(rank: int) -> dict[str, str]:
-    """The environment that torchrun sets for one of two ranks, with a free port of this machine."""
-    for port in range(20_000 + os.getpid() % 10_000, 32_768):  # below those that the system gives to other programs
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            break
+def torchruns(rank: int, port: int) -> dict[str, str]:
+    """Return the environment that torchrun sets for one of two ranks."""
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
     return {**ONE_THREAD, **meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+
+
+def free_port() -> int:
+    first = 20_000 + os.getpid() % 10_000  # below the ports that the system gives to other programs
+    for port in range(first, 32_768):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    pytest.fail("no port is free")
 
 
 def test_a_rank_without_peers_says_what_it_waits_for_and_hears_ctrl_c() -> None:
@@ -59,12 +83,12 @@ def test_a_rank_without_peers_says_what_it_waits_for_and_hears_ctrl_c() -> None:
     assert distributed.WARN_AFTER_S < 30
     hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # even if the tests ignore SIGINT
     program = f"{hears}; from nmt import distributed as it; it.WARN_AFTER_S = 0; it.ranks_joined().__enter__()"
-    env = torchruns(1)
-    with subprocess.Popen([sys.executable, "-c", program], env=environment(env), stderr=subprocess.PIPE) as process:
+    port = free_port()
+    env = environment(torchruns(1, port))
+    with subprocess.Popen([sys.executable, "-c", program], env=env, stderr=subprocess.PIPE) as process:
         assert process.stderr
-        told = process.stderr.readline().decode()
-        address = f"127.0.0.1:{env['MASTER_PORT']}"
-        assert told.startswith(f"rank 1 of 2 waits for the others at {address}")
+        warning = process.stderr.readline().decode()
+        assert warning.startswith(f"rank 1 of 2 waits for the others at 127.0.0.1:{port}")
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE_S)
     assert process.returncode == -signal.SIGINT
@@ -81,11 +105,12 @@ def twenty_steps(output: Path) -> None:
         assert gather_items(mine(texts)) == texts
         replicas = Replicas(parallel(model))
         for step in range(20):
-            batches = [random_batch(n_pairs, seed=step) for n_pairs in (7, 1, 3)]
-            batches = batches[: 1 + step % 3]  # the second has fewer rows than there are ranks
-            prediction_rate = step % 2 / 2
+            sizes = [7, 1, 3][: 1 + step % 3]  # the second batch has fewer rows than there are ranks
+            batches = [random_batch(n_pairs, seed=step) for n_pairs in sizes]
+            prediction_rate = 0.5 if step % 2 else 0.0
             options = StepOptions(settings, lr=3e-3, seed=step, bf16=False, prediction_rate=prediction_rate)
-            losses += summed(train_step(replicas, optimizers, batches, options).loss)
+            figures = train_step(replicas, optimizers, batches, options)
+            losses += summed(figures.loss)
         if rank() == 0:
             output.write_text(json.dumps(losses))
 
@@ -97,25 +122,34 @@ def as_rank(variables: dict[str, str], function: Callable[..., object], *args: o
 
 def test_two_ranks_have_the_losses_of_one_process(tmp_path: Path) -> None:
     twenty_steps(tmp_path / "one")
-    first, places = torchruns(0), [{"RANK": i, "LOCAL_RANK": i} for i in "01"]
-    ranks = [FORKS.Process(target=as_rank, args=(first | one, twenty_steps, tmp_path / "two")) for one in places]
-    for process in ranks:
-        process.start()
+    ranks = started_ranks((twenty_steps, tmp_path / "two"), (twenty_steps, tmp_path / "two"))
     for process in ranks:
         process.join(PATIENCE_S)
-    assert [process.exitcode for process in ranks] == [0, 0]
-    expected, found = (json.loads((tmp_path / name).read_text()) for name in ("one", "two"))
+        assert process.exitcode == 0
+    expected = json.loads((tmp_path / "one").read_text())
+    losses = json.loads((tmp_path / "two").read_text())
     assert len(expected) == 20
     assert expected[-1] < expected[0]
-    assert found == pytest.approx(expected, rel=1e-9)
+    assert losses == pytest.approx(expected, rel=1e-9)
+
+
+def started_ranks(*calls: tuple[object, ...]) -> list[Any]:
+    """Start a process for each call, a function and its arguments; the first is rank 0."""
+    port = free_port()
+    ranks = [FORKS.Process(target=as_rank, args=(torchruns(rank, port), *call)) for rank, call in enumerate(calls)]
+    for process in ranks:
+        process.start()
+    return ranks
 
 
 @pytest.mark.skipif(not SOAK, reason="make soak")
 def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(five_corpus: FiveCorpus) -> None:
     settings = ["train.max_steps=200", "train.validate_every=10", "model.dropout=0.1", "model.d_model=32"]
     settings += ["train.average=ema", "data.drop_duplicates=false"]
-    home, unbroken = five_corpus.home, five_corpus.home / "unbroken"
-    train, env = ["-m", "nmt", "train", str(five_corpus.config), *settings], environment(ONE_THREAD)
+    home = five_corpus.home
+    unbroken = home / "unbroken"
+    train = ["-m", "nmt", "train", str(five_corpus.config), *settings]
+    env = environment(ONE_THREAD)
     subprocess.run([*TORCHRUN, *train, f"run={unbroken}"], cwd=home, env=env, capture_output=True, check=True)
 
     with started([*TORCHRUN, "--max-restarts", "1", *train], cwd=home, env=env) as process:
@@ -128,17 +162,14 @@ def test_a_rank_killed_under_torchrun_restarts_and_ends_with_the_same_weights(fi
 
 
 def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
-    first, words = torchruns(0), ["train", str(five_corpus.config), "train.max_steps=4000"]
-    logs = [five_corpus.home / i for i in "01"]
-    ranks = []
-    for log in logs:
-        variables = {**first, "RANK": log.name, "LOCAL_RANK": log.name}
-        ranks.append(FORKS.Process(target=as_rank, args=(variables, run_main, words, str(log))))
-        ranks[-1].start()
+    train = ["train", str(five_corpus.config), "train.max_steps=4000"]
+    log, other_log = five_corpus.home / "log", five_corpus.home / "other_log"
+    first, second = started_ranks((run_main, train, str(log)), (run_main, train, str(other_log)))
     wait_for_step(five_corpus.run, 1)
-    ranks[1].kill()
-    ranks[0].join(PATIENCE_S)
-    done = subprocess.CompletedProcess([], ranks[0].exitcode or 0, b"", logs[0].read_bytes().replace(b"\r", b"\n"))
+    second.kill()
+    first.join(PATIENCE_S)
+    stderr = log.read_bytes().replace(b"\r", b"\n")  # progress is written over itself
+    done = subprocess.CompletedProcess([], first.exitcode, b"", stderr)
     one_clear_error(done, 1, "another of the 2 processes is gone")
 
 
@@ -148,7 +179,7 @@ def wait_for_step(path: Path, step: int) -> None:
 
 
 def children(pid: int) -> list[int]:
-    found = Path(f"/proc/{pid}/task/{pid}/children")
-    if not found.exists():
+    list_of_children = Path(f"/proc/{pid}/task/{pid}/children")
+    if not list_of_children.exists():
         pytest.skip("no /proc that tells children")
-    return sorted(map(int, found.read_text().split()))
+    return sorted(map(int, list_of_children.read_text().split()))

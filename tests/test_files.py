@@ -1,6 +1,5 @@
 """Files and directories are replaced atomically, cache entries are made once, and locks exclude other processes."""
 
-import contextlib
 import errno
 import fcntl
 import gzip
@@ -12,8 +11,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -25,6 +25,8 @@ from nmt.errors import InputError, OutputError
 from nmt.files import TEMP_MARK, atomic_directory, atomic_write, atomic_writer, cache_directory, cached, locked
 
 OLD, NEW = b"old content", b"new content, and longer"
+DAY_S = 24 * 3600
+FULL_DISK = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.fixture
@@ -34,51 +36,47 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def alone(path: Path) -> bool:
-    return [one.name for one in path.parent.iterdir()] == [path.name]
+# --- files
 
 
-def test_a_file_is_replaced_when_the_block_ends_and_keeps_its_mode_and_links(file: Path) -> None:
-    file.chmod(0o640)
-    link = file.with_name("link")
-    link.symlink_to(file)
-    with atomic_writer(link) as out:
+def test_a_file_is_replaced_when_the_block_ends(file: Path) -> None:
+    with atomic_writer(file) as out:
         out.write(NEW)
         out.flush()
         assert file.read_bytes() == OLD
-    assert file.read_bytes() == NEW
+    assert file_bytes(file.parent) == {"it": NEW}
+
+
+def test_a_replaced_file_keeps_its_mode(file: Path) -> None:
+    file.chmod(0o640)
+    atomic_write(file, NEW)
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+def test_a_link_is_kept_and_its_target_replaced(file: Path) -> None:
+    link = file.with_name("link")
+    link.symlink_to(file)
+    atomic_write(link, NEW)
     assert link.is_symlink()
+    assert file.read_bytes() == NEW
 
 
 @pytest.mark.parametrize("call", ["fsync", "chmod", "replace"])
-def test_after_a_late_failure_the_old_content_is_there(file: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(os, call, mock.Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
-        with pytest.raises(OutputError) as caught:
-            atomic_write(file, NEW)
+def test_after_a_late_failure_the_old_content_is_there(file: Path, call: str) -> None:
+    with mock.patch.object(os, call, side_effect=FULL_DISK), pytest.raises(OutputError) as caught:
+        atomic_write(file, NEW)
     assert str(caught.value) == f"cannot write {file}: No space left on device"
     assert "room" in caught.value.hint
-    assert file.read_bytes() == OLD
-    assert alone(file)
+    assert file_bytes(file.parent) == {"it": OLD}
 
 
-@pytest.mark.parametrize(
-    "error", [KeyboardInterrupt(), gzip.BadGzipFile("no gzip"), OSError(errno.ENOENT, "none", "/a")]
-)
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), gzip.BadGzipFile("no gzip"), OSError(2, "none", "/a")])
 def test_after_an_error_in_the_block_the_old_content_is_there(file: Path, error: BaseException) -> None:
     """The error is raised unchanged: `nmt translate -i damaged.gz -o out` must not blame `out`."""
-
-    def write_half() -> None:
-        with atomic_writer(file) as out:
-            out.write(NEW)
-            raise error
-
-    with pytest.raises(type(error)) as caught:
-        write_half()
+    with pytest.raises(type(error)) as caught, atomic_writer(file):
+        raise error
     assert caught.value is error
-    assert file.read_bytes() == OLD
-    assert alone(file)
+    assert file_bytes(file.parent) == {"it": OLD}
 
 
 DESCRIPTOR = """
@@ -94,95 +92,146 @@ def test_an_open_descriptor_is_written_at_its_position(file: Path) -> None:
     script = f"{{ printf 'a '; '{sys.executable}' -c '{DESCRIPTOR}'; printf 'b '; }} > it"
     environment = {**os.environ, "PYTHONPATH": str(Path(nmt.__file__).parents[1])}
     subprocess.run(["bash", "-c", script], cwd=file.parent, env=environment, check=True)
-    assert file.read_text() == "a new b "
-    assert alone(file)
+    assert file_bytes(file.parent) == {"it": b"a new b "}
 
 
-def test_special_files_are_written_in_place(tmp_path: Path, file: Path) -> None:
+def test_a_file_cannot_replace_devices_directories_and_pipes(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for path in ("/dev/null", "/dev/stdout", tmp_path, tmp_path / "pipe"):
-        assert files.is_special(Path(path))
-    (tmp_path / "link").symlink_to(file)
-    for path in (file, tmp_path / "absent", tmp_path / "link"):
+    for path in (Path("/dev/null"), Path("/dev/stdout"), tmp_path, tmp_path / "pipe"):
+        assert files.is_special(path)
+
+
+def test_a_file_can_replace_files_and_links_to_them(file: Path) -> None:
+    link = file.with_name("link")
+    link.symlink_to(file)
+    for path in (file, link, file.with_name("absent")):
         assert not files.is_special(path)
-    for path, reason in ((Path("/dev/full"), "No space left on device"), (tmp_path, "Is a directory")):
-        with pytest.raises(OutputError, match=f"^cannot write {path}: {reason}$"):
-            atomic_write(path, NEW)
 
 
-def test_sweeping_removes_only_temporary_files_of_processes_that_have_ended(file: Path) -> None:
+def test_a_full_device_and_a_directory_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"^cannot write /dev/full: No space left on device$"):
+        atomic_write(Path("/dev/full"), NEW)
+    with pytest.raises(OutputError, match=f"^cannot write {tmp_path}: Is a directory$"):
+        atomic_write(tmp_path, NEW)
+
+
+def test_sweeping_removes_what_killed_processes_have_left_of_a_file(file: Path) -> None:
     stale = file.with_name(f"it{TEMP_MARK}{NO_PROCESS}")
-    kept = [file.with_name(f"it{TEMP_MARK}{end}") for end in (os.getpid(), "csv", "", "20261231", f"x.{NO_PROCESS}")]
-    other = file.with_name(f"other{TEMP_MARK}{NO_PROCESS}")
-    for path in (stale, other, *kept):
-        path.write_bytes(b"half")
+    stale.write_bytes(b"half")
     files.sweep_temps(file.parent, "it")
-    assert sorted(file.parent.iterdir()) == sorted([file, other, *kept])
-    other.with_name(f"new{TEMP_MARK}{NO_PROCESS}").mkdir()
-    with atomic_directory(file.with_name("new")):  # sweeps what a killed process has left of it
-        pass
-    assert sorted(file.parent.iterdir()) == sorted([file, file.with_name("new"), other, *kept])
-    files.sweep_temps(file.parent)
-    assert not other.exists()
+    assert file_bytes(file.parent) == {"it": OLD}
 
 
-def test_only_files_are_opened(file: Path) -> None:
-    pipe = file.with_name("pipe")
-    os.mkfifo(pipe)
-    for read in (files.open_file, files.hash_file, partial(files.read_capped, n_bytes=100)):
-        for path, reason in ((pipe, "not a file"), (Path(os.devnull), "not a file"), (file.parent, "Is a directory")):
-            with pytest.raises(OSError, match=reason):
-                read(path)
-    assert files.hash_file(file) == files.sha256(files.read_capped(file, 100)) == hashlib.sha256(OLD).hexdigest()
+def test_sweeping_keeps_what_running_processes_write_and_other_files(file: Path) -> None:
+    names = ["other.tmp.4194304", f"it.tmp.{os.getpid()}", "it.tmp.csv", "it.tmp.", "it.tmp.20261231", "it.tmp.x.1"]
+    for name in names:
+        file.with_name(name).write_bytes(b"half")
+    files.sweep_temps(file.parent, "it")
+    assert file_bytes(file.parent).keys() == {"it", *names}
+
+
+def test_sweeping_a_directory_removes_files_and_directories_of_all_names(tmp_path: Path) -> None:
+    (tmp_path / f"one{TEMP_MARK}{NO_PROCESS}").write_bytes(b"half")
+    (tmp_path / f"two{TEMP_MARK}{NO_PROCESS}").mkdir()
+    files.sweep_temps(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def read_100(path: Path) -> bytes:
+    return files.read_capped(path, 100)
+
+
+@pytest.mark.parametrize("read", [files.open_file, files.hash_file, read_100])
+def test_only_files_are_opened(tmp_path: Path, read: Callable[[Path], Any]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)  # reading it would block
+    with pytest.raises(OSError, match="not a file"):
+        read(pipe)
+    with pytest.raises(OSError, match="not a file"):
+        read(Path(os.devnull))
+    with pytest.raises(OSError, match="Is a directory"):
+        read(tmp_path)
+
+
+def test_the_hash_of_a_file_is_that_of_its_content(file: Path) -> None:
+    assert files.hash_file(file) == files.sha256(OLD) == hashlib.sha256(OLD).hexdigest()
+
+
+def test_no_more_than_the_given_bytes_are_read(file: Path) -> None:
+    assert files.read_capped(file, len(OLD)) == OLD
     with pytest.raises(OSError, match="over 5 bytes"):
         files.read_capped(file, 5)
 
 
-@pytest.mark.parametrize("content", ["[", b"\xff", "[" * 100_000], ids=lambda text: f"{text[:5]!r}")
+@pytest.mark.parametrize("content", ["[", b"\xff", "[" * 100_000], ids=["open", "no UTF-8", "deep"])
 def test_invalid_json_is_a_value_error(content: str | bytes) -> None:
-    assert files.parse_json('{"a": [1]}') == {"a": [1]}
     with pytest.raises(ValueError):  # noqa: PT011 - the parser chooses the message
         files.parse_json(content)
 
 
-@pytest.mark.parametrize("there", ["nothing", "a directory", "a link to one"])
-def test_a_directory_replaces_the_old_one_when_the_block_ends(tmp_path: Path, there: str) -> None:
+# --- directories
+
+
+def test_a_directory_is_made_when_the_block_ends(tmp_path: Path) -> None:
     path = tmp_path / "out"
-    if there != "nothing":
-        real = tmp_path / "real" if "link" in there else path
-        real.mkdir()
-        (real / "old").write_bytes(OLD)
-        if real != path:
-            path.symlink_to(real)
-    before = file_bytes(tmp_path)
     with atomic_directory(path) as temp:
         (temp / "new").write_bytes(NEW)
-        assert {name: content for name, content in file_bytes(tmp_path).items() if TEMP_MARK not in name} == before
-    assert {file.name: file.read_bytes() for file in path.iterdir()} == {"new": NEW}
-    assert path.is_symlink() == ("link" in there)
-    assert not list(tmp_path.glob(f"*{TEMP_MARK}*"))
+        assert not path.exists()
+    assert file_bytes(tmp_path) == {"out/new": NEW}
 
 
-def test_after_an_error_the_old_directory_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the block, or in the rename."""
-    path, rename = tmp_path / "out", Path.rename
-    path.mkdir()
-    (path / "old").write_bytes(OLD)
-    with contextlib.suppress(KeyboardInterrupt), atomic_directory(path) as temp:
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """A directory that is to be replaced."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old").write_bytes(OLD)
+    return tmp_path / "out"
+
+
+def test_a_directory_replaces_the_old_one_when_the_block_ends(out: Path) -> None:
+    with atomic_directory(out) as temp:
         (temp / "new").write_bytes(NEW)
+        assert file_bytes(out) == {"old": OLD}
+    assert file_bytes(out.parent) == {"out/new": NEW}
+
+
+def test_a_link_to_a_directory_is_kept(out: Path) -> None:
+    link = out.with_name("link")
+    link.symlink_to(out)
+    with atomic_directory(link) as temp:
+        (temp / "new").write_bytes(NEW)
+    assert link.is_symlink()
+    assert file_bytes(out) == {"new": NEW}
+
+
+def test_a_new_directory_sweeps_what_a_killed_process_has_left_of_it(out: Path) -> None:
+    stale = out.with_name(f"out{TEMP_MARK}{NO_PROCESS}")
+    stale.mkdir()
+    with atomic_directory(out):
+        assert not stale.exists()
+
+
+def test_after_an_error_in_the_block_the_old_directory_is_there(out: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), atomic_directory(out):
         raise KeyboardInterrupt
-    assert file_bytes(tmp_path) == {"out/old": OLD}
+    assert file_bytes(out.parent) == {"out/old": OLD}
 
-    def full(self: Path, target: Path) -> Path:
-        if target == path and self.name == f"out{TEMP_MARK}{os.getpid()}":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return rename(self, target)
 
-    monkeypatch.setattr(Path, "rename", full)
-    with pytest.raises(OutputError, match=f"cannot write {path}: No space left"), atomic_directory(path) as temp:
-        (temp / "new").write_bytes(NEW)
-    assert file_bytes(tmp_path) == {"out/old": OLD}
-    assert len(list(tmp_path.iterdir())) == 1
+def test_after_an_error_in_the_second_rename_the_old_directory_is_there(out: Path) -> None:
+    rename = Path.rename
+
+    def fail(path: Path, target: Path) -> Path:
+        if path.name.startswith(f"out{TEMP_MARK}"):
+            raise FULL_DISK
+        return rename(path, target)
+
+    with mock.patch.object(Path, "rename", fail), pytest.raises(OutputError, match="No space"), atomic_directory(out):
+        pass
+    assert file_bytes(out.parent) == {"out/old": OLD}
+    assert list(out.parent.iterdir()) == [out]
+
+
+# --- the cache
 
 
 @pytest.fixture
@@ -195,60 +244,82 @@ def fill(place: Path) -> None:
     (place / "it").write_bytes(NEW)
 
 
-def made_and_left(number: int, days_ago: float = 0) -> Path:
-    """A cache entry whose process has ended."""
+def used_before(days: float, number: int) -> Path:
+    """Return a cache entry whose last use was some days ago."""
     path = cached("kind", number, fill)
-    last_use = time.time() - days_ago * 24 * 3600
+    last_use = time.time() - days * DAY_S
     os.utime(path.with_suffix(".lock"), (last_use, last_use))
     return path
 
 
-def test_a_cache_entry_is_made_once_per_kind_and_origin(cache: Path) -> None:
+def test_a_cache_entry_is_made_once(cache: Path) -> None:
     path = cached("kind", [1, "a"], fill)
-    assert (path.parent, (path / "it").read_bytes()) == (cache, NEW)
-    (left := path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")).mkdir()  # by a child of a killed process
+    assert path.parent == cache
+    assert file_bytes(path) == {"it": NEW}
     assert cached("kind", [1, "a"], lambda _: pytest.fail("made again")) == path
+
+
+def test_entries_of_other_kinds_and_origins_are_others(cache: Path) -> None:
+    paths = {cached("kind", [1, "a"], fill), cached("kind", [2, "a"], fill), cached("other", [1, "a"], fill)}
+    assert len(paths) == 3
+
+
+def test_what_the_child_of_a_killed_process_has_left_of_an_entry_is_removed(cache: Path) -> None:
+    path = cached("kind", 1, fill)
+    left = path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")
+    left.mkdir()
+    cached("kind", 1, fill)
     assert not left.exists()
-    assert cached("kind", [2, "a"], fill) != path
-    assert cached("other", [1, "a"], fill) != path
 
 
 def test_an_entry_that_fails_halfway_is_not_kept(cache: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         cached("kind", 1, lambda _: 1 // 0)  # type: ignore[arg-type]
     assert [file.suffix for file in cache.iterdir()] == [".lock"]
-    assert (cached("kind", 1, fill) / "it").read_bytes() == NEW
+    assert file_bytes(cached("kind", 1, fill)) == {"it": NEW}
 
 
-def test_entries_unused_for_a_month_are_removed_and_nothing_else(cache: Path) -> None:
-    recent, old = made_and_left(2, days_ago=29), made_and_left(1, days_ago=31)
-    foreign = [cache / "mine.lock", cache / "mine" / "it"]
-    foreign[1].parent.mkdir()
+def test_entries_unused_for_a_month_are_removed(cache: Path) -> None:
+    recent = used_before(days=29, number=1)
+    old = used_before(days=31, number=2)
     stale = old.with_name(f"{old.name}{TEMP_MARK}1")
     stale.mkdir()
-    for file in foreign:
-        file.touch()
-        os.utime(file, (0, 0))
     cached("kind", 3, fill)
+    assert recent.exists()
     assert not old.exists()
     assert not stale.exists()
-    assert recent.exists()
-    assert all(file.exists() for file in foreign)
+
+
+def test_what_others_have_put_into_the_cache_is_kept(cache: Path) -> None:
+    cached("kind", 1, fill)
+    (cache / "mine").mkdir()
+    for file in (cache / "mine.lock", cache / "mine" / "it"):
+        file.touch()
+        os.utime(file, (0, 0))
+    cached("kind", 2, fill)
+    assert (cache / "mine.lock").exists()
+    assert (cache / "mine" / "it").exists()
 
 
 def test_least_recently_used_entries_over_the_limit_are_removed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    today, recent, older, oldest = (made_and_left(n, days) for n, days in enumerate((0.9, 2, 3, 4)))
-    entry_bytes = sum(file.stat().st_size for file in today.iterdir())
-    monkeypatch.setattr(files, "MAX_CACHE_BYTES", 3 * entry_bytes)
-    new = cached("kind", 9, fill)
-    assert [path.exists() for path in (new, today, recent, older, oldest)] == [True, True, True, False, False]
-    monkeypatch.setattr(files, "MAX_CACHE_BYTES", 0)
+    entries = [used_before(days, number) for number, days in enumerate((0.9, 2, 3, 4))]
+    monkeypatch.setattr(files, "MAX_CACHE_BYTES", 3 * len(NEW))
     cached("kind", 9, fill)
-    assert [path.exists() for path in (new, today, recent)] == [True, True, False]
+    assert [entry.exists() for entry in entries] == [True, True, False, False]
+
+
+def test_entries_used_within_a_day_are_kept_over_the_limit(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    today, recent = used_before(0.9, number=1), used_before(2, number=2)
+    monkeypatch.setattr(files, "MAX_CACHE_BYTES", 0)
+    assert cached("kind", 9, fill).exists()
+    assert today.exists()
+    assert not recent.exists()
 
 
 def test_an_entry_that_is_being_made_is_not_removed(cache: Path) -> None:
     """Even if its lock file is old. If the lock file were removed, two processes could hold a lock of this name."""
+    lock = cached("kind", 1, fill).with_suffix(".lock")
+    shutil.rmtree(lock.with_suffix(""))
 
     def make_slowly(place: Path) -> None:
         os.utime(lock, (0, 0))
@@ -257,26 +328,40 @@ def test_an_entry_that_is_being_made_is_not_removed(cache: Path) -> None:
         assert lock.stat().st_ino == before
         fill(place)
 
-    lock = cached("kind", 1, fill).with_suffix(".lock")
-    shutil.rmtree(lock.with_suffix(""))
-    assert (cached("kind", 1, make_slowly) / "it").read_bytes() == NEW
+    assert file_bytes(cached("kind", 1, make_slowly)) == {"it": NEW}
 
 
-def test_without_writable_home_each_process_has_its_own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of a user without any setting."""
     monkeypatch.delenv("NMT_CACHE", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", "")
-    assert cache_directory() == tmp_path / "home" / ".cache" / "nmt"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_directory() == tmp_path / "nmt"
-    assert cache_directory().stat().st_mode & 0o777 == 0o700
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_the_cache_is_in_the_users_home(user: Path) -> None:
+    assert cache_directory() == user / ".cache" / "nmt"
+    assert stat.S_IMODE(cache_directory().stat().st_mode) == 0o700
+
+
+def test_xdg_cache_home_is_respected(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(user / "xdg"))
+    assert cache_directory() == user / "xdg" / "nmt"
+
+
+@pytest.mark.usefixtures("user")
+def test_without_a_writable_home_each_process_has_its_own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
-    of_process = cache_directory()
-    assert of_process == cache_directory()
-    assert of_process.parent == Path(tempfile.gettempdir())
-    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    path = cache_directory()
+    assert path.parent == Path(tempfile.gettempdir())
+    assert cache_directory() == path
+
+
+@pytest.mark.usefixtures("user")
+def test_without_a_home_each_process_has_its_own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a user without an entry in /etc/passwd
-    assert cache_directory() == of_process
+    assert cache_directory().parent == Path(tempfile.gettempdir())
 
 
 def test_an_nmt_cache_that_cannot_be_written_is_an_error(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,23 +370,32 @@ def test_an_nmt_cache_that_cannot_be_written_is_an_error(file: Path, monkeypatch
     with pytest.raises(OutputError, match=f"^cannot write to NMT_CACHE={file}: ") as caught:
         cache_directory()
     assert "NMT_CACHE" in caught.value.hint
-    assert alone(file)
+    assert file_bytes(file.parent) == {"it": OLD}
 
 
-def test_a_cache_that_others_own_or_can_write_to_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mode", [0o770, 0o702])
+def test_a_cache_that_others_can_write_to_is_refused(cache: Path, mode: int) -> None:
     """Other users could change training data, or mark tokenizers as safe."""
-    path = cached("kind", 1, fill)
-    for mode in (0o770, 0o702):
-        cache.chmod(mode)
-        with pytest.raises(InputError, match="is no safe cache: others may write there") as caught:
-            cached("kind", 1, fill)
-        assert f"chmod go-w {cache}" in caught.value.hint
-    cache.chmod(0o755)
-    assert cached("kind", 1, fill) == path
+    cache.mkdir()
+    cache.chmod(mode)
+    with pytest.raises(InputError, match="is no safe cache: others may write there") as caught:
+        cache_directory()
+    assert f"chmod go-w {cache}" in caught.value.hint
+
+
+def test_a_cache_that_others_can_only_read_is_accepted(cache: Path) -> None:
+    cache.mkdir(mode=0o755)
+    assert cache_directory() == cache
+
+
+def test_a_cache_of_another_user_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.mkdir(mode=0o700)
     monkeypatch.setattr(os, "getuid", lambda: cache.stat().st_uid + 1)
     with pytest.raises(InputError, match="is no safe cache: it is not yours"):
-        cached("kind", 1, fill)
+        cache_directory()
 
+
+# --- locks
 
 HOLDER = """
 import sys, time
@@ -320,18 +414,27 @@ def test_a_lock_excludes_other_processes_until_its_process_ends(tmp_path: Path) 
         assert process.stdout.readline() == b"held\n"
         with pytest.raises(InputError) as caught, locked(path, holder="reader", setting="HERE=PATH"):
             pytest.fail("two processes hold the lock")
-        assert str(caught.value) == f"{tmp_path} is in use by another reader"
-        assert caught.value.hint == "wait for it to end, or choose another directory with HERE=PATH"
-    for _ in range(2):
-        with pytest.raises(ValueError, match="x"), locked(path):
-            raise ValueError("x")
+    assert str(caught.value) == f"{tmp_path} is in use by another reader"
+    assert caught.value.hint == "wait for it to end, or choose another directory with HERE=PATH"
+    with locked(path):
+        pass
 
 
-def test_a_file_system_without_locks_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_the_block_releases_the_lock(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), locked(tmp_path / "lock"):
+        raise ZeroDivisionError
+    with locked(tmp_path / "lock"):
+        pass
+
+
+def test_a_file_system_without_locks_is_an_error(tmp_path: Path) -> None:
     """NFS without a lock daemon fails with ENOLCK; waiting for another process would never end."""
-    monkeypatch.setattr(fcntl, "flock", mock.Mock(side_effect=OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))))
-    lock = locked(tmp_path / "lock", setting="NMT_X=PATH")
-    with pytest.raises(OutputError, match="No locks available") as caught, lock:
+    no_locks = OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+    with (
+        mock.patch.object(fcntl, "flock", side_effect=no_locks),
+        pytest.raises(OutputError, match="No locks available") as caught,
+        locked(tmp_path / "lock", setting="NMT_X=PATH"),
+    ):
         pass
     assert "NMT_X=PATH" in caught.value.hint
 

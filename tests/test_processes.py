@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,8 @@ def trap(tmp_path: Path) -> Path:
     home = tmp_path / "trap"
     home.mkdir()
     for name in NAMES:
-        (home / f"{name}.py").write_text(f"open({str(home / 'imported')!r}, 'a').write('{name} ')\n")
+        program = f"open({str(home / 'imported')!r}, 'a').write('{name} ')\n"
+        (home / f"{name}.py").write_text(program)
     return home
 
 
@@ -37,15 +39,26 @@ def test_pythonpath_has_no_empty_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     assert child_variables()["PYTHONPATH"].split(os.pathsep) == [package, "/opt/lib"]
 
 
+def printed_by(program: str, env: dict[str, str] | None = None) -> str:
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+
+
+LOADS_A_MODEL = """
+import contextlib, os, pathlib, sys
+import nmt
+from nmt.translate.loading import load_torch
+with contextlib.suppress(nmt.ModelError):
+    load_torch([pathlib.Path("none")], "cpu", "fp32")
+print(os.environ["GOMP_SPINCOUNT"], os.environ["KMP_BLOCKTIME"], "torch" in sys.modules)
+"""
+
+
 def test_idle_threads_sleep_before_torch_is_imported() -> None:
     """Whatever loads a model for torch sets the policy before it imports torch."""
-    program = "import nmt, os, sys, contextlib, pathlib\nfrom nmt.translate.loading import load_torch\n"
-    program += "with contextlib.suppress(nmt.ModelError): load_torch([pathlib.Path('none')], 'cpu', 'fp32')\n"
-    program += "print(*map(os.environ.get, ('GOMP_SPINCOUNT', 'KMP_BLOCKTIME')), 'torch' in sys.modules)"
     unset = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
     env = {key: value for key, value in os.environ.items() if key not in unset}
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["20000", "1", "True"]
+    assert printed_by(LOADS_A_MODEL, env) == "20000 1 True\n"
 
 
 def test_a_policy_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +66,8 @@ def test_a_policy_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", environment)
     prepare_torch()
     set_environment_variables(3)
-    assert os.environ.items() >= {"LRU_CACHE_CAPACITY": "7", "OMP_NUM_THREADS": "3"}.items()
+    assert environment["LRU_CACHE_CAPACITY"] == "7"
+    assert environment["OMP_NUM_THREADS"] == "3"
     assert "GOMP_SPINCOUNT" not in os.environ
 
 
@@ -62,8 +76,7 @@ def test_threads_may_be_more_than_cores() -> None:
     n = usable_cores() + 1
     program = "from nmt.processes import set_environment_variables\n"
     program += f"set_environment_variables({n})\nimport torch\nprint(torch.get_num_threads())"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert int(done.stdout) == n
+    assert int(printed_by(program)) == n
 
 
 @pytest.mark.parametrize("engine", ["ctranslate2", "torch"])
@@ -115,8 +128,12 @@ def test_processes_that_prepare_a_corpus_end_with_their_parent() -> None:
     done = subprocess.run([sys.executable, "-c", KILLED], env=environment(), capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     assert done.stdout.split()
-    files = [Path(f"/proc/{pid}/cmdline") for pid in done.stdout.decode().split()]
-    wait_until(lambda: not any(file.exists() and file.read_bytes() for file in files))  # that of a zombie is empty
+    for pid in done.stdout.decode().split():
+        wait_until(partial(has_ended, Path(f"/proc/{pid}/cmdline")))
+
+
+def has_ended(command_line: Path) -> bool:
+    return not command_line.exists() or command_line.read_bytes() == b""  # that of a zombie is empty
 
 
 def test_sigterm_leaves_no_unfinished_output(five_run: FiveRun, tmp_path: Path) -> None:

@@ -24,9 +24,11 @@ FOUND = [page for folder in FOLDERS for page in sorted(folder.rglob("*.md"))]
 PAGES = [README, *(page for page in FOUND if "downloads" not in page.parts)]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+ATTRIBUTE = re.compile(r'(?:src|srcset|href)="([^"]+)"')
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-SECTIONS = ("data", "tokenizer", "model", "train", "decode")
-SUFFIXES = ("de", "en", "zh", "log", "json", "safetensors")  # train.de is a file, train.lr a setting
+NAMED_SETTING = re.compile(r"(data|tokenizer|model|train|decode)\.[a-z_]+")
+FILE = re.compile(r"\w+\.(de|en|zh|log|json|safetensors)")  # train.de is a file, train.lr a setting
 OTHER_OPTIONS = {"--help", "--array"}  # the latter is sbatch's
 RUN = ("align", "check", "config", "eval", "explain", "info", "prune", "report", "score", "translate")
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -64,13 +66,22 @@ def spans(page: Path) -> list[str]:
     return [span for _, span in SPAN.findall(FENCE.sub("", text_of(page)))]
 
 
-def shown_commands(page: Path) -> list[Shown]:
-    lines = [(line, False) for line in shell_lines(page)] + [(span, True) for span in spans(page)]
-    return [command for line, in_text in lines for command in commands_of(line, in_text)]
+def commands_in_blocks(page: Path) -> list[Shown]:
+    commands = []
+    for line in shell_lines(page):
+        commands += commands_of(line, in_text=False)
+    return commands
+
+
+def commands_in_text(page: Path) -> list[Shown]:
+    commands = []
+    for span in spans(page):
+        commands += commands_of(span, in_text=True)
+    return commands
 
 
 def commands_of(line: str, in_text: bool) -> list[Shown]:
-    """Each `nmt COMMAND` of a shell line."""
+    """Return each `nmt COMMAND` of a shell line."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
     lexer.whitespace_split = True
     try:
@@ -78,49 +89,79 @@ def commands_of(line: str, in_text: bool) -> list[Shown]:
     except ValueError:
         assert in_text, line
         return []
-    found = []
-    for at, word in enumerate(words[:-1]):
-        if Path(word).name == "nmt" and re.fullmatch("[a-z]+", words[at + 1]):
-            stop = next((i for i in range(at, len(words)) if re.fullmatch("[|&;]+", words[i])), len(words))
-            rest = words[at + 2 : stop]
-            files = {i for i, one in enumerate(rest) if i and rest[i - 1] in ("<", ">")}
-            args = tuple(one for i, one in enumerate(rest) if one not in ("<", ">") and i not in files)
-            stdin = rest[rest.index("<") + 1] if "<" in rest else None
-            found.append(Shown(words[at + 1], args, stdin, in_text))
-    return found
+    # 1. Split the line into calls, at |, && and ;.
+    calls: list[list[str]] = [[]]
+    for word in words:
+        if re.fullmatch("[|&;]+", word):
+            calls.append([])
+        else:
+            calls[-1].append(word)
+    # 2. Take what follows nmt in each call, which may begin with variables or torchrun.
+    shown = []
+    for call in calls:
+        programs = [Path(word).name for word in call]
+        if "nmt" in programs[:-1]:
+            command, *args = call[programs.index("nmt") + 1 :]
+            if re.fullmatch("[a-z]+", command):
+                shown.append(shown_of(command, args, in_text))
+    return shown
+
+
+def shown_of(command: str, words: list[str], in_text: bool) -> Shown:
+    """Take redirections out of the words behind a command."""
+    args, files = [], {}
+    iterator = iter(words)
+    for word in iterator:
+        if word in ("<", ">"):
+            files[word] = next(iterator)
+        else:
+            args.append(word)
+    return Shown(command, tuple(args), files.get("<"), in_text)
 
 
 def fault_of(shown: Shown) -> str:
-    """What nmt says against a command; empty if it accepts it."""
+    """Return what nmt says against a command; empty if it accepts it."""
     if shown.command not in COMMANDS:
         return "no such command"
     try:
         COMMANDS[shown.command].make_context(shown.command, list(shown.args))
     except USAGE_ERROR as error:
         message: str = error.format_message()
-        return "" if shown.in_text and re.match("Missing (argument|option)", message) else message
+        is_incomplete = message.startswith(("Missing argument", "Missing option"))
+        if not (shown.in_text and is_incomplete):
+            return message
     return ""
 
 
 def targets(page: Path) -> list[str]:
-    """The targets of a page's links and pictures, without web links."""
-    text = SPAN.sub("", FENCE.sub("", text_of(page)))
-    found = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|srcset|href)="([^"]+)"', text)
-    return [target for target in found if not target.startswith(("http://", "https://"))]
+    """Return the targets of a page's links and pictures, without web links."""
+    prose = SPAN.sub("", FENCE.sub("", text_of(page)))
+    all_targets = LINK.findall(prose) + ATTRIBUTE.findall(prose)
+    return [target for target in all_targets if not target.startswith(("http://", "https://"))]
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that GitHub makes for the headings of a page."""
+    """Return the anchors that GitHub makes for the headings of a page."""
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text_of(page)), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return {anchor_of(heading) for heading in headings}
+
+
+def anchor_of(heading: str) -> str:
+    words = re.sub(r"[^\w\- ]", "", heading.lower())
+    return words.replace(" ", "-")
 
 
 @cache
 def options() -> set[str]:
-    """Every option of nmt and of the programs beside it."""
-    own = {name for command in COMMANDS.values() for param in command.params for name in param.opts}
-    programs = "".join(file.read_text(encoding="utf-8") for folder in FOLDERS for file in folder.rglob("*.py"))
-    return own | OTHER_OPTIONS | set(re.findall(r'add_argument\([^)]*?"(--[a-z-]+)"', programs))
+    """Return every option of nmt and of the programs beside it."""
+    names = {*OTHER_OPTIONS}
+    for command in COMMANDS.values():
+        for parameter in command.params:
+            names.update(parameter.opts)
+    for folder in FOLDERS:
+        for file in folder.rglob("*.py"):
+            names.update(re.findall(r'add_argument\([^)]*?"(--[a-z-]+)"', file.read_text(encoding="utf-8")))
+    return names
 
 
 def test_the_figure_of_the_imports_is_current() -> None:
@@ -129,66 +170,84 @@ def test_the_figure_of_the_imports_is_current() -> None:
 
 def test_the_map_names_every_module() -> None:
     """nmt/README.md links each module, or else its package."""
-    linked = {(MAP.parent / target).resolve() for target in targets(MAP)}
-    modules = {file for file in MAP.parent.rglob("*.py") if not file.stem.startswith("__")}
-    assert sorted(file for file in modules if not {file, file.parent} & linked) == []
+    linked = linked_files(MAP)
+    modules = [file for file in MAP.parent.rglob("*.py") if not file.stem.startswith("__")]
+    assert [file for file in modules if file not in linked and file.parent not in linked] == []
+
+
+def linked_files(page: Path) -> set[Path]:
+    paths = [target.partition("#")[0] for target in targets(page)]
+    return {(page.parent / path).resolve() for path in paths}
 
 
 @every_page
 def test_every_relative_link_resolves(page: Path) -> None:
-    broken = []
     for target in targets(page):
         path, _, anchor = target.partition("#")
         file = page.parent / path if path else page
-        if not file.exists() or (anchor and anchor not in anchors(file)):
-            broken.append(target)
-    assert not broken
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file), target
 
 
 def test_every_page_is_linked() -> None:
-    linked = {(page.parent / target.partition("#")[0]).resolve() for page in PAGES for target in targets(page)}
+    linked = set[Path]().union(*map(linked_files, PAGES))
     assert set(PAGES) - linked == {README}
 
 
 @every_page
 def test_every_command_is_one_that_nmt_accepts(page: Path) -> None:
     """Its name, its options, the values that they take, and the number of its arguments."""
-    faults = {str(shown): fault for shown in shown_commands(page) if (fault := fault_of(shown))}
-    assert not faults
+    for shown in [*commands_in_blocks(page), *commands_in_text(page)]:
+        assert fault_of(shown) == "", shown
 
 
-def test_the_faults_of_commands_are_found() -> None:
+def test_all_commands_of_a_line_are_found() -> None:
     line = "A=1 torchrun -m nmt trein a.yaml x.y=1 && .venv/bin/nmt eval --bleu -m 'b c' < in > out | sort  # nmt eval"
     train, evaluate = commands_of(line, in_text=False)
     assert train == Shown("trein", ("a.yaml", "x.y=1"), None, False)
     assert evaluate == Shown("eval", ("--bleu", "-m", "b c"), "in", False)
-    assert fault_of(train) == "no such command"
-    assert "--bleu" in fault_of(evaluate)
-    for line, fault in (("translate --engine best", "best"), ("train", "Missing argument"), ("translate a b", "b")):
-        assert fault in fault_of(commands_of(f"nmt {line}", in_text=False)[0])
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("nmt trein a.yaml", "no such command"),
+        ("nmt eval --bleu", "--bleu"),
+        ("nmt translate --engine best", "best"),
+        ("nmt train", "Missing argument"),
+        ("nmt translate a b", "b"),
+    ],
+)
+def test_the_faults_of_commands_are_found(line: str, fault: str) -> None:
+    (command,) = commands_of(line, in_text=False)
+    assert fault in fault_of(command)
 
 
 @every_page
 def test_every_option_shown_by_itself_exists(page: Path) -> None:
-    assert {found[0] for span in spans(page) if (found := re.match(r"--[a-z-]+", span))} <= options()
+    for span in spans(page):
+        option = re.match(r"--[a-z-]+", span)
+        assert option is None or option[0] in options(), span
 
 
 @every_page
 def test_every_setting_exists(page: Path) -> None:
-    lines = [*shell_lines(page), *spans(page)]
-    shown = {key for line in lines for key in re.findall(r"(?<![\w/.-])([a-z]+\.[a-z_.]+)=", line)}
-    named = {span for span in spans(page) if re.fullmatch(rf"({'|'.join(SECTIONS)})\.[a-z_]+", span)}
-    named = {key for key in named if key.partition(".")[2] not in SUFFIXES}
-    known = {key[: match.start()] for key, *_ in settings() for match in re.finditer(r"\.|$", key)}
-    assert shown | named <= known
+    shown = [span for span in spans(page) if NAMED_SETTING.fullmatch(span) and not FILE.fullmatch(span)]
+    for line in [*shell_lines(page), *spans(page)]:
+        shown += re.findall(r"(?<![\w/.-])([a-z]+\.[a-z_.]+)=", line)
+    keys = [f"{key}." for key, *_ in settings()]
+    for key in shown:  # a setting, or a section of settings
+        assert any(known.startswith(f"{key}.") for known in keys), key
 
 
 @every_page
 def test_every_make_target_exists(page: Path) -> None:
-    known = set(re.findall(r"^([a-z-]+):", text_of(ROOT / "Makefile"), re.MULTILINE))
-    calls = [line.partition("  #")[0] for line in [*shell_lines(page), *spans(page)]]
-    words = [re.sub(r'\w+="[^"]*"', "", call).split()[1:] for call in calls if call.strip().startswith("make ")]
-    assert {word for call in words for word in call if "=" not in word} <= known
+    known = re.findall(r"^([a-z-]+):", text_of(ROOT / "Makefile"), re.MULTILINE)
+    for line in [*shell_lines(page), *spans(page)]:
+        call, _, _comment = line.strip().partition("  #")
+        if call.startswith("make "):
+            _, *words = shlex.split(call)
+            assert [word for word in words if "=" not in word and word not in known] == []
 
 
 @every_page
@@ -209,6 +268,9 @@ def test_python_code_runs(page: Path, five_run: FiveRun) -> None:
             exec(code, {})
 
 
+DOCUMENT = "<w:document xmlns:w='w'><w:p><w:r><w:t>Hund</w:t></w:r></w:p></w:document>"
+
+
 @pytest.fixture(scope="module")
 def desk(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the commands of pages name."""
@@ -227,23 +289,21 @@ def desk(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nHund\n")
     (home / "app.po").write_text('msgid "Hund"\nmsgstr ""\n')
     with zipfile.ZipFile(home / "report.docx", "w") as archive:
-        archive.writestr(
-            "word/document.xml", "<w:document xmlns:w='w'><w:p><w:r><w:t>Hund</w:t></w:r></w:p></w:document>"
-        )
+        archive.writestr("word/document.xml", DOCUMENT)
     return home
 
 
 @every_page
 def test_the_cheap_commands_of_shell_blocks_run(page: Path, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROWSER", "true")  # --open opens nothing
-    shown = [one for one in shown_commands(page) if not one.in_text and one.command in RUN]
-    for one in shown:
-        if any(arg.startswith("configs/") for arg in one.args):
-            continue  # needs a corpus that has to be downloaded
-        for run in re.findall(r"runs/[\w-]+", str(one)):
+    for shown in commands_in_blocks(page):
+        needs_download = any(arg.startswith("configs/") for arg in shown.args)
+        if shown.command not in RUN or needs_download:
+            continue
+        for run in re.findall(r"runs/[\w-]+", str(shown)):
             if not (desk / run).exists():
                 (desk / run).symlink_to("mine")
-        stdin = (desk / one.stdin).read_bytes() if one.stdin else None
-        done = run_nmt(one.command, *one.args, cwd=desk, input=stdin)
-        found_faults = one.command == "check" and done.returncode == 1
-        assert done.returncode == 0 or found_faults, f"{one}: {done.stderr.decode()}"
+        stdin = (desk / shown.stdin).read_bytes() if shown.stdin else None
+        done = run_nmt(shown.command, *shown.args, cwd=desk, input=stdin)
+        has_found_faults = shown.command == "check" and done.returncode == 1
+        assert done.returncode == 0 or has_found_faults, f"{shown}: {done.stderr.decode()}"

@@ -1,5 +1,7 @@
 """Seeds are well mixed, and do not change."""
 
+import itertools
+
 from nmt.seeds import seed_of
 
 
@@ -10,10 +12,11 @@ def test_seeds_do_not_change() -> None:
 
 
 def test_seeds_have_31_well_mixed_bits_and_differ_if_their_parts_differ() -> None:
-    seeds = [seed_of(seed, epoch) for seed in range(100) for epoch in range(100)]
-    seeds += [seed_of(1), seed_of(1, 0, 0), seed_of(2**64 - 1)]
+    pairs = itertools.product(range(100), repeat=2)  # of a seed and an epoch
+    seeds = [seed_of(1), seed_of(1, 0, 0), seed_of(2**64 - 1)]
+    seeds += itertools.starmap(seed_of, pairs)
     assert len(set(seeds)) == len(seeds)
-    assert all(0 <= seed < 2**31 for seed in seeds)
+    assert max(seeds) < 2**31
     for bit in range(31):
-        share = sum(seed >> bit & 1 for seed in seeds) / len(seeds)
-        assert 0.45 < share < 0.55
+        n_set = sum(seed >> bit & 1 for seed in seeds)
+        assert 0.45 < n_set / len(seeds) < 0.55

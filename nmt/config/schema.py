@@ -14,7 +14,7 @@ LARGEST = 10**9  # upper bound of counts that have no tighter one
 # The values of these keys that each architecture supports. Others are refused: they would have no effect.
 SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
     "transformer": {"cell": ("lstm",), "attention": ("scaled_dot", "dot", "additive")},
-    "rnn": {"norm": ("pre",), "positions": ("sinusoidal",), "padding_mask": (True,)},
+    "rnn": {"norm": ("pre",), "positions": ("sinusoidal",), "padding_mask": (True,), "attention_window": (None,)},
 }
 
 
@@ -239,6 +239,9 @@ class ModelSettings(Section):
     attention: Literal["scaled_dot", "dot", "general", "additive", "none"] = Field(
         "scaled_dot", description="score of query and key: qk/sqrt(d), qk, qWk, v tanh(q+k); none only for the rnn"
     )
+    attention_window: int | None = Field(
+        None, ge=1, le=100_000, description="self-attention reaches so many positions to each side; default: all"
+    )
     padding_mask: bool = Field(True, description="mask source padding; false only to see its effect")
     norm: Literal["pre", "post"] = Field("pre", description="layer norm before each sub-layer, or after")
     # The ends of the model: positions, embeddings and the projection to logits.
@@ -255,7 +258,7 @@ class ModelSettings(Section):
         for key, supported in SUPPORTED[self.architecture].items():
             value = getattr(self, key)
             if value not in supported:
-                values = " or ".join(map(plain, supported))
+                values = " or ".join("null" if choice is None else plain(choice) for choice in supported)
                 raise ValueError(f"architecture {self.architecture} supports {key} {values}, not {plain(value)}")
 
         # 2. A recurrent encoder gives its last states to the decoder, layer by layer.

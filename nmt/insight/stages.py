@@ -25,6 +25,7 @@ from nmt.model.attention import (
     causal_mask,
     heads_first,
     scaled_dot_product_attention,
+    window_mask,
 )
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.incremental import incremental_decoder
@@ -43,9 +44,14 @@ MASKS = {
     "decoder": "The causal mask hides later positions: each token is predicted from those before it.",
     "cross": "Every target position may attend to the whole source; only padding would be hidden.",
 }
+WINDOWED_MASKS = {
+    "encoder": "The local window: a position may attend to at most {n} positions before it and {n} after it.",
+    "decoder": "The causal mask and the local window: a position may attend to itself and at most {n} before it.",
+}
 
 CODE: list[Callable[..., Any]] = [  # the functions whose source the boxes of figure 1 show
-    *(Seq2Seq.scaled_embedding, Transformer.embed, SelfAttention.project, scaled_dot_product_attention, causal_mask),
+    *(Seq2Seq.scaled_embedding, Transformer.embed, SelfAttention.project, scaled_dot_product_attention),
+    *(causal_mask, window_mask),
     *(MultiHeadAttention.merge_heads, FeedForward.forward, Residual.forward, Transformer.encode, Transformer.decode),
     *(RecurrentLayer.forward, GlobalAttention.forward, Seq2Seq.forward),
 ]
@@ -191,7 +197,10 @@ def self_attention_stages(
     """Yield the stages of self-attention; the scores (B, H, T, S') may have padded keys."""
     attention: SelfAttention = layer.self_attention
     projected = heads_first(attention.split_heads(seen.outputs[attention.query_key_value][0], 3))
-    inner = [*attention_stages(part, part, length * 2, (*projected, scores, weights))]
+    mask_text = MASKS[part]
+    if attention.window is not None:
+        mask_text = WINDOWED_MASKS[part].format(n=attention.window)
+    inner = [*attention_stages(part, mask_text, length * 2, (*projected, scores, weights))]
     inner.append(merging_stage(part, length, attention.output, seen))
     yield from sublayer_stages("self-attention", inner, layer.self_attention_residual, seen)
 
@@ -200,12 +209,12 @@ def cross_attention_stages(layer: DecoderLayer, seen: Recorder, scores: Tensor, 
     attention: CrossAttention = layer.cross_attention
     query = heads_first(attention.split_heads(seen.outputs[attention.query][0], 1))
     key_value = heads_first(attention.split_heads(seen.outputs[attention.key_value][0], 2))
-    inner = [*attention_stages("decoder", "cross", "TS", (*query, *key_value, scores, weights))]
+    inner = [*attention_stages("decoder", MASKS["cross"], "TS", (*query, *key_value, scores, weights))]
     inner.append(merging_stage("decoder", "T", attention.output, seen))
     yield from sublayer_stages("cross-attention", inner, layer.cross_attention_residual, seen)
 
 
-def attention_stages(part: str, mask: str, lengths: str, tensors: tuple[Tensor, ...]) -> Iterator[Stage]:
+def attention_stages(part: str, mask_text: str, lengths: str, tensors: tuple[Tensor, ...]) -> Iterator[Stage]:
     """Yield the stages of one attention, given its queries, keys, values, scores and weights."""
     query, key, value, scores, weights = tensors
     text = "What each position looks for. Linear layers make queries, keys and values with d = D/H numbers a head."
@@ -214,7 +223,7 @@ def attention_stages(part: str, mask: str, lengths: str, tensors: tuple[Tensor, 
     text = "What each position hands over when attended to."
     yield stage(part, "Values, head 1", "3.2.2", value, f"BH{lengths[1]}d", text)
     scores = scores[..., : weights.size(-1)].expand_as(weights)
-    yield stage(part, "Mask", "3.2.3", (scores[0, 0] > -torch.inf).float(), lengths, MASKS[mask])
+    yield stage(part, "Mask", "3.2.3", (scores[0, 0] > -torch.inf).float(), lengths, mask_text)
     text = "How well each query fits each key: their dot product. Hidden positions have -inf, shown gray."
     yield stage(part, "Scores QKᵀ/√d, head 1", "3.2.1, equation 1", scores, f"BH{lengths}", text)
     text = "Softmax turns the scores of each query into weights that sum to 1."

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from nmt.config import ModelSettings
 from nmt.model import kernels
-from nmt.model.dropout import Dropout
-from nmt.model.kernels import Linear
+from nmt.model.kernels import Dropout, Linear  # compute what those of torch.nn do, faster on a CPU
 from nmt.model.positions import rotate
 
 
@@ -29,7 +28,8 @@ def scaled_dot_product_attention(
     Returns:
         the output (..., T, d) and the weights (..., T, S), whose rows sum to 1.
     """
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (..., T, S)
+    d = query.size(-1)
+    scores = query @ key.mT / math.sqrt(d)  # (..., T, S)
     return weighted_sum(scores, value, mask, dropout)
 
 
@@ -56,12 +56,20 @@ def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
 
     query is (..., T, d), key (..., S, d), v (d,) or broadcastable to (..., T, d). The sum q + k is (..., T, S, d).
     """
-    return (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) @ v[..., None])[..., 0]
+    hidden = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))  # (..., T, S, d)
+    scores = hidden @ v.unsqueeze(-1)  # (..., T, S, 1)
+    return scores.squeeze(-1)
 
 
 def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
     """(length, length) bool: position t may attend to positions 0..t (section 3.2.3)."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+def window_mask(length: int, n: int, device: torch.device | None = None) -> Tensor:
+    """(length, length) bool: position t may attend to positions t-n..t+n."""
+    everywhere = torch.ones(length, length, dtype=torch.bool, device=device)
+    return everywhere.tril(n).triu(-n)
 
 
 class MultiHeadAttention(nn.Module):
@@ -72,13 +80,15 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        d_model, self.n_heads = settings.d_model, settings.n_heads
+        d_model = settings.d_model
+        self.n_heads = settings.n_heads
         self.dropout = Dropout(settings.attention_dropout)
         self.output = Linear(d_model, d_model)  # the paper's W^O
         self.scaled = settings.attention != "dot"
         self.v = None  # the vector v of additive attention
         if settings.attention == "additive":
-            self.v = nn.Parameter(uniform(self.n_heads, 1, d_model // self.n_heads))
+            d_head = d_model // self.n_heads
+            self.v = nn.Parameter(uniform(self.n_heads, 1, d_head))
 
     def split_heads(self, x: Tensor, n: int) -> Tensor:
         """Reshape the outputs of n projections from (B, T, n*D) to (B, T, n, H, D/H)."""
@@ -106,36 +116,41 @@ class MultiHeadAttention(nn.Module):
             (B, T, D)
         """
         if not self.scaled:
-            query = query * math.sqrt(query.size(-1))  # cancels the division by sqrt(d) in equation 1
+            d_head = query.size(-1)
+            query = query * math.sqrt(d_head)  # cancels the division by sqrt(d) in equation 1
+        # 1. A fused kernel computes neither weights nor additive scores.
         if weights is None and self.v is None and kernels.prefers_fused(query):
             p = self.dropout.p if self.training else 0.0
             heads = F.scaled_dot_product_attention(query, key, value, mask, p, is_causal=causal)
             return self.merge_heads(heads)
+        # 2. Otherwise, equation 1 as it is written, with matmuls in the dtype of query, key and value.
         if causal:
-            assert mask is None
             mask = causal_mask(query.size(2), query.device)
         if kernels.prefers_fp32(query, key):
             query, key, value = query.float(), key.float(), value.float()
-        with torch.autocast(query.device.type, enabled=False):  # matmuls in the dtype of query, key and value
+        with torch.autocast(query.device.type, enabled=False):
             if self.v is None:
                 heads, w = scaled_dot_product_attention(query, key, value, mask, self.dropout)
             else:
-                heads, w = weighted_sum(additive_scores(query, key, self.v.to(key.dtype)), value, mask, self.dropout)
+                scores = additive_scores(query, key, self.v.to(key.dtype))
+                heads, w = weighted_sum(scores, value, mask, self.dropout)
         if weights is not None:
             weights.append(w)
         return self.merge_heads(heads)
 
     def merge_heads(self, heads: Tensor) -> Tensor:
         """Concat(head_1, ..., head_H) W^O: (B, H, T, D/H) to (B, T, D)."""
-        out: Tensor = self.output(heads.transpose(1, 2).flatten(2))
+        merged = heads.transpose(1, 2).flatten(2)  # (B, T, D)
+        out: Tensor = self.output(merged)
         return out
 
 
 class SelfAttention(MultiHeadAttention):
-    """Queries, keys and values from the same sequence."""
+    """Queries, keys and values from the same sequence; with `window` n, position t attends to t-n..t+n only."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings)
+        self.window = settings.attention_window
         self.query_key_value = Linear(settings.d_model, 3 * settings.d_model)  # W^Q, W^K, W^V in one product
 
     def project(self, x: Tensor, rotation: Tensor | None = None) -> Tensor:
@@ -149,7 +164,8 @@ class SelfAttention(MultiHeadAttention):
         heads = self.split_heads(self.query_key_value(x), 3)
         if rotation is None:
             return heads
-        return torch.cat([rotate(heads[:, :, :2], rotation[:, None, None]), heads[:, :, 2:]], 2)
+        query_key = rotate(heads[:, :, :2], rotation[:, None, None])
+        return torch.cat([query_key, heads[:, :, 2:]], 2)
 
     def forward(
         self,
@@ -162,7 +178,20 @@ class SelfAttention(MultiHeadAttention):
     ) -> Tensor:
         """Map x (B, T, D) to (B, T, D). `mask` (B, 1, 1, T) bool hides padding in the encoder; None in the decoder."""
         query, key, value = heads_first(self.project(x, rotation))
+        if self.window is not None:
+            mask, causal = self.truncated(mask, causal, x), False
         return self.attend(query, key, value, mask=mask, causal=causal, weights=weights)
+
+    def truncated(self, mask: Tensor | None, causal: bool, x: Tensor) -> Tensor:
+        """Return `mask` within the window, (T, T) or (B, 1, T, T), for the arguments of `forward`."""
+        length = x.size(1)
+        near = window_mask(length, self.window or 0, x.device)
+        if causal:
+            near = near & causal_mask(length, x.device)
+        if mask is None:
+            return near
+        itself = window_mask(length, 0, x.device)
+        return near & (mask | itself)  # where all neighbors are padding, a softmax over no key would be NaN
 
 
 class CrossAttention(MultiHeadAttention):
@@ -173,28 +202,31 @@ class CrossAttention(MultiHeadAttention):
         self.query = Linear(settings.d_model, settings.d_model)
         self.key_value = Linear(settings.d_model, 2 * settings.d_model)  # W^K and W^V in one product
 
-    def keys_values(self, memory: Tensor) -> tuple[Tensor, ...]:
-        """Project the encoder output (B, S, D) to keys and values, each (B, H, S, D/H)."""
-        return heads_first(self.split_heads(self.key_value(memory), 2))
+    def keys_values(self, memory: Tensor) -> Tensor:
+        """Project the encoder output (B, S, D) to keys and values, (2, B, H, S, D/H)."""
+        projected = self.split_heads(self.key_value(memory), 2)  # (B, S, 2, H, D/H)
+        return heads_first(projected)
 
     def forward(
         self,
         x: Tensor,
-        cross_kv: tuple[Tensor, ...],
+        cross_kv: Tensor,
         mask: Tensor | None = None,
         weights: list[Tensor] | None = None,
     ) -> Tensor:
         """Map x (B, T, D) to (B, T, D). `cross_kv` comes from `keys_values`; for `mask` and `weights` see `attend`."""
-        (query,) = heads_first(self.split_heads(self.query(x), 1))
+        projected = self.split_heads(self.query(x), 1)  # (B, T, 1, H, D/H)
+        (query,) = heads_first(projected)
         key, value = cross_kv
         return self.attend(query, key, value, mask=mask, weights=weights)
 
 
-def heads_first(projections: Tensor) -> tuple[Tensor, ...]:
-    """Split (B, T, n, H, d) into n views (B, H, T, d)."""
-    return projections.permute(2, 0, 3, 1, 4).unbind()
+def heads_first(projections: Tensor) -> Tensor:
+    """Reorder (B, T, n, H, d) to (n, B, H, T, d)."""
+    return projections.permute(2, 0, 3, 1, 4)
 
 
 def uniform(*shape: int) -> Tensor:
     """Return a tensor of the given shape, sampled from a uniform distribution with variance 1/shape[-1]."""
-    return torch.empty(shape).uniform_(-1, 1) * math.sqrt(3 / shape[-1])
+    spread = math.sqrt(3 / shape[-1])  # the variance of U(-1, 1) is 1/3
+    return torch.empty(shape).uniform_(-1, 1) * spread

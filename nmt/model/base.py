@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from nmt.config import ModelSettings
 from nmt.errors import ConfigError
-from nmt.model.dropout import Dropout
-from nmt.model.kernels import Linear
+from nmt.model.kernels import Dropout, Linear
 
 PART_OF = {  # first component of a parameter's name -> name of the model part in train.freeze
     "source_embedding": "embeddings",
@@ -39,8 +38,10 @@ class AttentionWeights(NamedTuple):
 
 
 def n_stacked(layer: str) -> int:
-    """The number of matrices that are stacked in the weight of a linear layer, by its name."""
-    return {"key_value": 2, "query_key_value": 3}.get(layer.rpartition(".")[2], 1)
+    """Return the number of matrices that are stacked in the weight of a linear layer, by its name."""
+    if layer.endswith("query_key_value"):
+        return 3
+    return 2 if layer.endswith("key_value") else 1
 
 
 class Seq2Seq(nn.Module, abc.ABC):
@@ -53,9 +54,11 @@ class Seq2Seq(nn.Module, abc.ABC):
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
         super().__init__()
         self.settings = settings
-        d_model, tied = settings.d_model, settings.tied_embeddings
+        d_model = settings.d_model
         self.source_embedding = nn.Embedding(n_source_vocab, d_model)
-        self.target_embedding = self.source_embedding if tied == "all" else nn.Embedding(n_target_vocab, d_model)
+        self.target_embedding = self.source_embedding
+        if settings.tied_embeddings != "all":
+            self.target_embedding = nn.Embedding(n_target_vocab, d_model)
         self.projection = Linear(d_model, n_target_vocab, bias=settings.projection_bias)
         self.dropout = Dropout(settings.dropout)
 
@@ -63,7 +66,8 @@ class Seq2Seq(nn.Module, abc.ABC):
         """Initialize: Xavier for matrices, 0 for biases, variance 1/D for embeddings. Then tie the projection."""
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear):
-                for matrix in module.weight.chunk(n_stacked(name)):
+                matrices = module.weight.chunk(n_stacked(name))
+                for matrix in matrices:
                     nn.init.xavier_uniform_(matrix)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
@@ -78,14 +82,15 @@ class Seq2Seq(nn.Module, abc.ABC):
         Raises ConfigError if no parameter is left to train.
         """
         for name, parameter in self.named_parameters(remove_duplicate=False):
-            if PART_OF[name.partition(".")[0]] in parts:
+            first, _, _ = name.partition(".")
+            if PART_OF[first] in parts:
                 parameter.requires_grad_(False)
         if not self.n_trainable:
             raise ConfigError("train.freeze leaves nothing to train", hint="leave out one of its parts")
 
     @property
     def max_length(self) -> int:
-        """The maximum number of tokens of a source or target sequence."""
+        """Return the maximum number of tokens of a source or target sequence."""
         return self.settings.max_positions
 
     @property
@@ -94,12 +99,12 @@ class Seq2Seq(nn.Module, abc.ABC):
 
     @property
     def n_parameters(self) -> int:
-        """The number of weights; tied weights count once."""
+        """Return the number of weights; tied weights count once."""
         return sum(p.numel() for p in self.parameters())
 
     @property
     def n_trainable(self) -> int:
-        """The number of weights that are not frozen."""
+        """Return the number of weights that are not frozen."""
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
 
     def scaled_embedding(self, tokens: Tensor, embedding: nn.Module) -> Tensor:
@@ -113,7 +118,9 @@ class Seq2Seq(nn.Module, abc.ABC):
         With `is_token` (B, T) bool, return only its N True positions, (N, V): the projection is the largest matmul.
         """
         hidden = self.hidden(src, tgt_in)
-        logits: Tensor = self.projection(hidden if is_token is None else hidden[is_token])
+        if is_token is not None:
+            hidden = hidden[is_token]  # (N, D)
+        logits: Tensor = self.projection(hidden)
         return logits
 
     @abc.abstractmethod

@@ -37,8 +37,8 @@ class KVCache:
     a sentence share. A search begins with one beam per sentence (K = 1); `select` makes more of it.
     """
 
-    self_kv: list[Tensor]  # per layer, (2, B*K, H, t, D/H); t is n_read
-    cross_kv: list[tuple[Tensor, ...]]  # per layer, keys and values, each (B, H, S, D/H)
+    self_kv: list[Tensor]  # per layer, (2, B*K, H, t, D/H); t is n_read, at most window + 1
+    cross_kv: list[Tensor]  # per layer, (2, B, H, S, D/H)
     cross_mask: Tensor  # (B, 1, 1, S) bool
     n_read: int  # tokens read by each beam
 
@@ -52,8 +52,8 @@ class TransformerDecoder:
     def start(self, src: Tensor) -> KVCache:
         memory, mask = self.model.encode(src)
         cross_kv = [layer.cross_attention.keys_values(memory) for layer in self.model.decoder]
-        empty = [torch.stack([x[:, :, :0] for x in of_layer]) for of_layer in cross_kv]  # K = 1, t = 0
-        return KVCache(self_kv=empty, cross_kv=cross_kv, cross_mask=mask, n_read=0)
+        self_kv = [kv[:, :, :, :0] for kv in cross_kv]  # K = 1, t = 0
+        return KVCache(self_kv, cross_kv, cross_mask=mask, n_read=0)
 
     def step(self, tokens: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
         """Decode one position; each layer computes what `DecoderLayer.forward` does for it."""
@@ -64,7 +64,7 @@ class TransformerDecoder:
         for layer, old_kv, cross_kv in zip(model.decoder, cache.self_kv, cache.cross_kv, strict=True):
             attend_self = partial(
                 cached_self_attention, attention=layer.self_attention, rotation=rotation, old_kv=old_kv, new_kv=self_kv
-            )
+            )  # appends to self_kv
             # The K beams of a sentence are K queries to the same memory.
             attend_memory = partial(layer.cross_attention, cross_kv=cross_kv, mask=cache.cross_mask)
             x = layer.self_attention_residual(x, attend_self)
@@ -75,14 +75,15 @@ class TransformerDecoder:
 
     def select(self, cache: KVCache, beam_indices: Tensor) -> KVCache:
         """Keep the beams at `beam_indices` (B', K'), which index the B*K rows of the cache."""
-        self_kv = [x.index_select(1, beam_indices.flatten()) for x in cache.self_kv]
+        order = beam_indices.flatten()
+        self_kv = [kv.index_select(1, order) for kv in cache.self_kv]
         n_sentences = len(cache.cross_mask)
         if len(beam_indices) == n_sentences:  # no sentence has left the batch
             return replace(cache, self_kv=self_kv)
         n_beams = cache.self_kv[0].size(1) // n_sentences
         sentences = beam_indices[:, 0] // n_beams  # (B',)
-        cross_kv = [tuple(x[sentences] for x in of_layer) for of_layer in cache.cross_kv]
-        return replace(cache, self_kv=self_kv, cross_kv=cross_kv, cross_mask=cache.cross_mask[sentences])
+        cross_kv = [kv[:, sentences] for kv in cache.cross_kv]
+        return KVCache(self_kv, cross_kv, cache.cross_mask[sentences], cache.n_read)
 
 
 def cached_self_attention(
@@ -92,7 +93,11 @@ def cached_self_attention(
 
     Appends the layer's `KVCache.self_kv`, which is `old_kv` with the keys and values of the new tokens, to `new_kv`.
     """
-    query, *of_token = attention.project(x, rotation).flatten(0, 1).unsqueeze(3).unbind(1)  # each (B*K, H, 1, D/H)
-    kv = torch.cat([old_kv, torch.stack(of_token)], 3)
+    projected = attention.project(x, rotation).flatten(0, 1)  # (B*K, 3, H, D/H)
+    query, key, value = projected.unsqueeze(3).unbind(1)  # each (B*K, H, 1, D/H)
+    kv = torch.cat([old_kv, torch.stack([key, value])], 3)
+    if attention.window is not None:
+        kv = kv[:, :, :, -attention.window - 1 :]  # drop the tokens that have left the window
     new_kv.append(kv)
-    return attention.attend(query, *kv).view(x.shape)
+    attended = attention.attend(query, *kv)  # (B*K, 1, D)
+    return attended.view(x.shape)

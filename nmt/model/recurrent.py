@@ -18,8 +18,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from nmt.config import ModelSettings
 from nmt.model.attention import additive_scores, uniform, weighted_sum
 from nmt.model.base import AttentionWeights, Seq2Seq
-from nmt.model.dropout import Dropout
-from nmt.model.kernels import Linear
+from nmt.model.kernels import Dropout, Linear
 from nmt.text import PAD
 
 Sequence = TypeVar("Sequence", Tensor, PackedSequence)
@@ -44,15 +43,16 @@ class RecurrentLayer(nn.Module):
 
     def __init__(self, settings: ModelSettings, *, bidirectional: bool = False) -> None:
         super().__init__()
-        width = settings.d_model // (2 if bidirectional else 1)
-        kind = nn.LSTM if settings.cell == "lstm" else nn.GRU
-        self.cell = kind(settings.d_model, width, batch_first=True, bidirectional=bidirectional)
+        d_model, self.is_lstm = settings.d_model, settings.cell == "lstm"
+        width = d_model // 2 if bidirectional else d_model
+        kind = nn.LSTM if self.is_lstm else nn.GRU
+        self.cell = kind(d_model, width, batch_first=True, bidirectional=bidirectional)
         for name, parameter in self.cell.named_parameters():
             if name.startswith("bias"):
                 nn.init.zeros_(parameter)
-                if name.startswith("bias_ih") and isinstance(self.cell, nn.LSTM):
-                    _, forget, _, _ = parameter.detach().chunk(4)
-                    forget.fill_(1.0)
+            if name.startswith("bias_ih") and self.is_lstm:
+                _, forget_gate, _, _ = parameter.detach().chunk(4)
+                forget_gate.fill_(1.0)
 
     def forward(self, x: Sequence, state: Tensor | None = None) -> tuple[Sequence, Tensor]:
         """Run the layer over x, (B, T, D) or packed, from an initial state (G, B, D), or from zeros.
@@ -63,11 +63,17 @@ class RecurrentLayer(nn.Module):
             # Without autograd, torch uses oneDNN's LSTM, which does not support bf16 on CPUs without AVX-512.
             dtype = next(self.parameters()).dtype
             with torch.autocast("cpu", enabled=False):
-                return self.forward(x.to(dtype), None if state is None else state.to(dtype))
-        first: Any = None if state is None else state[:, None].unbind() if len(state) > 1 else state
-        out, last = self.cell(x, first)
-        parts = last if isinstance(last, tuple) else (last,)
-        return out, torch.stack([part.transpose(0, 1).flatten(1) for part in parts])
+                state = None if state is None else state.to(dtype)
+                return self.forward(x.to(dtype), state)
+        # torch's LSTM has a pair of states, its GRU a single one, each (n_directions, B, width).
+        initial: Any = state
+        if state is not None and self.is_lstm:
+            hidden, cell = state
+            initial = hidden[None], cell[None]
+        out, last = self.cell(x, initial)
+        parts = last if self.is_lstm else (last,)
+        final = [part.transpose(0, 1).flatten(1) for part in parts]  # each (B, D)
+        return out, torch.stack(final)
 
 
 class GlobalAttention(nn.Module):
@@ -78,7 +84,8 @@ class GlobalAttention(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.scoring, d_model = settings.attention, settings.d_model
+        d_model = settings.d_model
+        self.scoring = settings.attention
         self.dropout = Dropout(settings.attention_dropout)
         self.query = self.key = cast(nn.Module, nn.Identity())
         if self.scoring in ("general", "additive"):
@@ -94,12 +101,14 @@ class GlobalAttention(nn.Module):
         hidden is (B, T, D), decoder states; memory (B, S, D); keys (B, S, D), `self.key(memory)`; mask (B, 1, S) bool.
         """
         query = self.query(hidden)
-        additive = self.scoring == "additive"
-        scores = additive_scores(query, keys, self.v) if additive else query @ keys.transpose(1, 2)  # (B, T, S)
+        is_additive = self.scoring == "additive"
+        scores = additive_scores(query, keys, self.v) if is_additive else query @ keys.mT  # (B, T, S)
         if self.scoring == "scaled_dot":
-            scores = scores / math.sqrt(query.size(-1))
+            d_model = query.size(-1)
+            scores = scores / math.sqrt(d_model)
         context, weights = weighted_sum(scores, memory, mask, self.dropout)
-        return torch.tanh(self.output(torch.cat([context, hidden], -1))), weights
+        both = torch.cat([context, hidden], -1)  # (B, T, 2D)
+        return torch.tanh(self.output(both)), weights
 
 
 class RecurrentModel(Seq2Seq):
@@ -110,8 +119,8 @@ class RecurrentModel(Seq2Seq):
 
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
         super().__init__(settings, n_source_vocab, n_target_vocab)
-        encoder = (RecurrentLayer(settings, bidirectional=True) for _ in range(settings.n_encoder_layers))
-        decoder = (RecurrentLayer(settings) for _ in range(settings.n_decoder_layers))
+        encoder = [RecurrentLayer(settings, bidirectional=True) for _ in range(settings.n_encoder_layers)]
+        decoder = [RecurrentLayer(settings) for _ in range(settings.n_decoder_layers)]
         self.encoder = cast(Iterable[RecurrentLayer], nn.ModuleList(encoder))
         self.decoder = cast(Iterable[RecurrentLayer], nn.ModuleList(decoder))
         self.look = None if settings.attention == "none" else GlobalAttention(settings)  # the name in model files
@@ -125,7 +134,8 @@ class RecurrentModel(Seq2Seq):
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         states = []
         for layer in self.encoder:
-            packed, state = layer(packed._replace(data=self.dropout(packed.data)))
+            dropped = packed._replace(data=self.dropout(packed.data))
+            packed, state = layer(dropped)
             states.append(state)
         memory, _ = pad_packed_sequence(packed, batch_first=True, total_length=src.size(1))
         keys = memory if self.look is None else self.look.key(memory)
@@ -137,11 +147,11 @@ class RecurrentModel(Seq2Seq):
         Returns the last layer's output (N, T, D) and the final states.
         """
         x = self.scaled_embedding(tgt, self.target_embedding)
-        after = []
+        final = []
         for layer, state in zip(self.decoder, states, strict=True):
-            x, state = layer(self.dropout(x), state)
-            after.append(state)
-        return x, torch.stack(after)
+            x, after = layer(self.dropout(x), state)
+            final.append(after)
+        return x, torch.stack(final)
 
     def attend(self, hidden: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor | None]:
         """Map the layers' output (B, T, D) to the input of the projection (B, T, D) and attention weights (B, T, S)."""
@@ -153,27 +163,33 @@ class RecurrentModel(Seq2Seq):
     def hidden(self, src: Tensor, tgt_in: Tensor) -> Tensor:
         state = self.start(src)
         x, _ = self.decode(tgt_in, state.layers)
-        return self.attend(x, state)[0]
+        hidden, _ = self.attend(x, state)
+        return hidden
 
     def attention(self, src: Tensor, tgt_in: Tensor) -> AttentionWeights:
         """There is only cross-attention, with one layer and one head."""
         state = self.start(src)
         hidden, _ = self.decode(tgt_in, state.layers)
         _, weights = self.attend(hidden, state)
-        (n, s), t = src.shape, tgt_in.size(1)
-        encoder, decoder, cross = (hidden.new_empty(0, n, 1, *size) for size in ((s, s), (t, t), (t, s)))
-        return AttentionWeights(encoder, decoder, cross if weights is None else weights[None, :, None])
+        n, s = src.shape
+        t = tgt_in.size(1)
+        encoder = hidden.new_empty(0, n, 1, s, s)
+        decoder = hidden.new_empty(0, n, 1, t, t)
+        cross = hidden.new_empty(0, n, 1, t, s) if weights is None else weights[None, :, None]
+        return AttentionWeights(encoder, decoder, cross)
 
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Attention treats the beams of a sentence as its target positions."""
         x, layers = self.decode(tokens.reshape(-1, 1), state.layers)  # (B*K, 1, D)
-        hidden, _ = self.attend(x.view(*tokens.shape, -1), state)  # (B, K, D)
+        beams = x.view(*tokens.shape, -1)  # (B, K, D)
+        hidden, _ = self.attend(beams, state)
         return self.projection(hidden), replace(state, layers=layers)
 
     def select(self, state: RecurrentState, beam_indices: Tensor) -> RecurrentState:
         layers = state.layers.index_select(2, beam_indices.flatten())
-        if len(beam_indices) == len(state.mask):
+        n_sentences = len(state.mask)
+        if len(beam_indices) == n_sentences:  # no sentence has left the batch
             return replace(state, layers=layers)
-        n_beams = state.layers.size(2) // len(state.mask)
+        n_beams = state.layers.size(2) // n_sentences
         sentences = beam_indices[:, 0] // n_beams  # (B',)
-        return RecurrentState(layers, *(x[sentences] for x in (state.memory, state.keys, state.mask)))
+        return RecurrentState(layers, state.memory[sentences], state.keys[sentences], state.mask[sentences])

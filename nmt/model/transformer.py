@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from nmt.config import ModelSettings
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.base import AttentionWeights, Seq2Seq
-from nmt.model.dropout import Dropout
-from nmt.model.kernels import Linear
+from nmt.model.kernels import Dropout, Linear  # compute what those of torch.nn do, faster on a CPU
 from nmt.model.positions import rotary_positions, sinusoidal_positions
 from nmt.text import PAD
 
@@ -34,7 +33,7 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Map x (B, T, D) to (B, T, D); `sublayer` has the same input and output shape."""
-        y: Tensor = self.dropout(sublayer(self.norm(x) if self.pre_norm else x))
+        y = self.dropout(sublayer(self.norm(x) if self.pre_norm else x))
         x = x + y.to(x.dtype)  # casting y first is faster than adding bf16 to fp32
         return x if self.pre_norm else self.norm(x)
 
@@ -51,7 +50,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (B, T, D) to (B, T, D)."""
-        y: Tensor = self.outer(self.dropout(self.activation(self.inner(x))))
+        hidden = self.activation(self.inner(x))  # (B, T, F)
+        y: Tensor = self.outer(self.dropout(hidden))
         return y
 
 
@@ -118,21 +118,20 @@ class Transformer(Seq2Seq):
 
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
         super().__init__(settings, n_source_vocab, n_target_vocab)
-        d_model, max_positions = settings.d_model, settings.max_positions
-        sinusoids = sinusoidal_positions(max_positions, d_model) if settings.positions == "sinusoidal" else None
-        is_rotary, d_head = settings.positions == "rotary", d_model // settings.n_heads
-        rotations = rotary_positions(max_positions, d_head) if is_rotary else None
+        d_model, positions, n_positions = settings.d_model, settings.positions, settings.max_positions
+        sinusoids = sinusoidal_positions(n_positions, d_model) if positions == "sinusoidal" else None
         self.register_buffer("sinusoids", sinusoids, persistent=False)
+        rotations = rotary_positions(n_positions, d_model // settings.n_heads) if positions == "rotary" else None
         self.register_buffer("rotations", rotations, persistent=False)
         self.source_positions: nn.Parameter | None = None  # (P, D), learned, added to the embeddings
         self.target_positions: nn.Parameter | None = None
-        if settings.positions == "learned":
-            self.source_positions = nn.Parameter(torch.empty(max_positions, d_model))
-            self.target_positions = nn.Parameter(torch.empty(max_positions, d_model))
-        encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.n_encoder_layers))
-        decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.n_decoder_layers))
-        self.encoder = cast(Iterable[EncoderLayer], encoder)  # mypy does not know the item type
-        self.decoder = cast(Iterable[DecoderLayer], decoder)
+        if positions == "learned":
+            self.source_positions = nn.Parameter(torch.empty(n_positions, d_model))
+            self.target_positions = nn.Parameter(torch.empty(n_positions, d_model))
+        encoder = [EncoderLayer(settings) for _ in range(settings.n_encoder_layers)]
+        decoder = [DecoderLayer(settings) for _ in range(settings.n_decoder_layers)]
+        self.encoder = cast(Iterable[EncoderLayer], nn.ModuleList(encoder))  # mypy does not know the item type
+        self.decoder = cast(Iterable[DecoderLayer], nn.ModuleList(decoder))
         pre_norm = settings.norm == "pre"  # pre-norm layers do not normalize their output
         self.encoder_norm = nn.LayerNorm(d_model) if pre_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(d_model) if pre_norm else nn.Identity()
@@ -159,10 +158,11 @@ class Transformer(Seq2Seq):
             the embeddings (B, T, D), and rotary positions for self-attention, (T, D/H/2) or None.
         """
         x = self.scaled_embedding(tokens, embedding)
-        added = self.sinusoids if learned is None else learned
-        if added is not None:
-            x = x + added[positions]
-        return self.dropout(x), None if self.rotations is None else self.rotations[positions]
+        table = self.sinusoids if learned is None else learned  # (P, D)
+        if table is not None:
+            x = x + table[positions]
+        rotation = None if self.rotations is None else self.rotations[positions]
+        return self.dropout(x), rotation
 
     def encode(self, src: Tensor, weights: list[Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """Run the encoder.
@@ -173,7 +173,7 @@ class Transformer(Seq2Seq):
         Returns:
             memory (B, S, D) and its mask (B, 1, 1, S) bool.
         """
-        mask = (src != PAD)[:, None, None, :]
+        mask = (src != PAD)[:, None, None]  # (B, 1, 1, S)
         if not self.settings.padding_mask:
             mask = torch.ones_like(mask)
         x, rotation = self.embed(src, self.source_embedding, self.source_positions, slice(src.size(1)))
@@ -215,5 +215,6 @@ class Transformer(Seq2Seq):
         encoder: list[Tensor] = []
         decoder: list[Tensor] = []
         cross: list[Tensor] = []
-        self.decode(tgt_in, *self.encode(src, encoder), decoder, cross)
+        memory, mask = self.encode(src, encoder)
+        self.decode(tgt_in, memory, mask, decoder, cross)
         return AttentionWeights(torch.stack(encoder), torch.stack(decoder), torch.stack(cross))

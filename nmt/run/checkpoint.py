@@ -15,7 +15,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -31,27 +30,33 @@ from nmt.model.base import Seq2Seq
 from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
 from nmt.run.directory import RunDirectory
-from nmt.run.header import FORMAT_VERSION, HINT, check_header_size, errors_as_model_error, hash_of, parse
+from nmt.run.header import FORMAT_VERSION, HINT, check_header_size, checked_header, errors_as_model_error, hash_of
 from nmt.text.tokenizer import Tokenizers
 
-LAYER = re.compile(r"(encoder|decoder)\.(\d+)\.")  # start of the name of a Transformer layer's weights
+LAYER = re.compile(
+    r"(?P<side>encoder|decoder)\.(?P<number>\d+)\."
+)  # start of the name of a Transformer layer's weights
 PARTS = ("model", "average", "optimizer")  # prefixes of the names of tensors, besides "tokenizer"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     config: Config  # without paths if it was read from a file
-    tensors: dict[str, Tensor]  # all but the tokenizers, by full name
+    tensors: dict[str, Tensor]  # see the module's docstring; all but the tokenizers, by full name
     tokenizers: Tokenizers
     progress: dict[str, Any] = field(default_factory=dict)  # JSON values: steps, scores, times
 
     def part(self, prefix: str) -> dict[str, Tensor]:
-        """The tensors of one of `PARTS`, by their names without this prefix."""
-        start = prefix + "."
-        return {name.removeprefix(start): x for name, x in self.tensors.items() if name.startswith(start)}
+        """Return the tensors of one of `PARTS`, by their names without this prefix."""
+        tensors = {}
+        for full_name, x in self.tensors.items():
+            part, _, name = full_name.partition(".")
+            if part == prefix:
+                tensors[name] = x
+        return tensors
 
     def model(self) -> Seq2Seq:
-        """The model with its weights, in eval mode."""
+        """Return the model with its weights, in eval mode."""
         model = new_model(self.config, self.tokenizers)
         load_weights(model, self.part("model"))
         return model.eval()
@@ -64,7 +69,7 @@ class Newest(NamedTuple):
 
 
 def new_model(config: Config, tokenizers: Tokenizers) -> Seq2Seq:
-    """A model with the architecture and sizes of the config, and new weights."""
+    """Return a model with the architecture and sizes of the config, and new weights."""
     model_class = Transformer if config.model.architecture == "transformer" else RecurrentModel
     return model_class(config.model, len(tokenizers.source), len(tokenizers.target))
 
@@ -77,29 +82,32 @@ class _SkipNormal(TorchFunctionMode):
 
 
 def shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ...]]:
-    """The shapes of the weights of a model, computed without allocating them."""
+    """Return the shapes of the weights of a model, computed without allocating them."""
     if config.model.positions != "learned":  # others have no weights and are slow to compute on the meta device
-        config = config.model_copy(update={"model": config.model.model_copy(update={"positions": "none"})})
+        without_positions = config.model.model_copy(update={"positions": "none"})
+        config = config.model_copy(update={"model": without_positions})
     with torch.device("meta"), _SkipNormal():
         model = new_model(config, tokenizers)
     return {name: tuple(x.shape) for name, x in weights_of(model).items()}
 
 
 def weights_of(model: torch.nn.Module) -> dict[str, Tensor]:
-    """A model's weights by name; tied weights once, under their first name."""
+    """Return a model's weights by name; tied weights once, under their first name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Copy weights into a model; tied weights stay tied. Raises ModelError if names or shapes differ."""
-    own = weights_of(model)
-    if own.keys() != weights.keys():
+    # Names first, then shapes: what differs between two sizes of a model are its shapes.
+    parameters = weights_of(model)
+    if parameters.keys() != weights.keys():
         raise ModelError("the weights are not those of this model", hint="were architecture settings changed?")
-    for name, x in own.items():
-        if x.shape != weights[name].shape:
-            reason = f"{name} is {tuple(weights[name].shape)}, this model's is {tuple(x.shape)}"
+    for name, parameter in parameters.items():
+        weight = weights[name]
+        if parameter.shape != weight.shape:
+            reason = f"{name} is {tuple(weight.shape)}, this model's is {tuple(parameter.shape)}"
             raise ModelError(reason, hint="architecture and vocabulary must be those of the trained model")
-        x.copy_(weights[name])
+        parameter.copy_(weight)
 
 
 def first_layers(weights: Mapping[str, Tensor], settings: ModelSettings) -> dict[str, Tensor]:
@@ -108,80 +116,115 @@ def first_layers(weights: Mapping[str, Tensor], settings: ModelSettings) -> dict
     A student starts well from the first layers of its teacher (Shleifer and Rush 2020).
     """
     depths = {"encoder": settings.n_encoder_layers, "decoder": settings.n_decoder_layers}
-    layers = {name: LAYER.match(name) for name in weights}
-    return {name: weights[name] for name, layer in layers.items() if not layer or int(layer[2]) < depths[layer[1]]}
+    kept = {}
+    for name, weight in weights.items():
+        # The parts between and around the layers, such as embeddings, belong to any depth.
+        layer = LAYER.match(name)
+        if layer is None or int(layer["number"]) < depths[layer["side"]]:
+            kept[name] = weight
+    return kept
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint atomically. Raises OutputError on failure."""
+    # 1. The tensors, with the tokenizers among them.
+    source, target = checkpoint.tokenizers
     tensors = {name: tensor.cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
-    for side in ("source",) if checkpoint.tokenizers.joint else ("source", "target"):
-        model = bytearray(getattr(checkpoint.tokenizers, side).model)
-        tensors[f"tokenizer.{side}"] = torch.frombuffer(model, dtype=torch.uint8)
+    tensors["tokenizer.source"] = _as_tensor(source.model)
+    if not checkpoint.tokenizers.joint:
+        tensors["tokenizer.target"] = _as_tensor(target.model)
+    # 2. The header, with the hashes of both.
     header: dict[str, Any] = {"format_version": FORMAT_VERSION, "config": without_paths(checkpoint.config)}
     header["progress"] = checkpoint.progress
-    if (learned := checkpoint.tokenizers.source.learned) is not None:
-        header["learned_characters"] = learned
+    if source.learned is not None:
+        header["learned_characters"] = source.learned
     header["header_sha256"] = hash_of(header)
     header["tensors_sha256"] = _hash_parts(tensors)
-    atomic_write(path, safetensors.torch.save(tensors, {"nmt": json.dumps(header, ensure_ascii=False)}))
+    metadata = {"nmt": json.dumps(header, ensure_ascii=False)}
+    atomic_write(path, safetensors.torch.save(tensors, metadata))
+
+
+def _as_tensor(content: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8)
+
+
+def _as_bytes(tensor: Tensor) -> bytes:
+    content: bytes = tensor.flatten().view(torch.uint8).numpy().tobytes()
+    return content
 
 
 def without_paths(config: Config) -> dict[str, Any]:
-    """The config with file names in place of paths, so that a shared model reveals no directories of its author."""
+    """Return the config with file names in place of paths: a shared model reveals no directories of its author."""
     tree = config.model_dump(mode="json")
     data = tree["data"]
     data["root"] = ""
-    lists = [
-        files if isinstance(files, list) else [files] for name in ("train", "dev", "test") if (files := data[name])
-    ]
-    for files in chain(*lists, data["mix"].values()):
-        files["root"] = ""
+    # All corpora, of which train, dev and test may each be one, a list, or missing.
+    corpora = list(data["mix"].values())
+    for name in ("train", "dev", "test"):
+        if isinstance(data[name], list):
+            corpora += data[name]
+        elif data[name]:
+            corpora.append(data[name])
+    for corpus in corpora:
+        corpus["root"] = ""
         for side in ("source", "target"):
-            files[side] = [Path(path).name for path in files[side]]
-    tree["run"] = Path(tree["run"]).name or "run"
-    tree["train"]["init_from"] = Path(tree["train"]["init_from"]).name
+            corpus[side] = [Path(path).name for path in corpus[side]]
+    # Other paths.
+    tree["run"] = Path(config.run).name or "run"
+    tree["train"]["init_from"] = Path(config.train.init_from).name
     return tree
 
 
 def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of names, shapes, dtypes and bytes, sorted by name. (Safetensors files of equal tensors may differ.)"""
+    """Return the SHA-256 of names, shapes, dtypes and bytes, sorted by name; files of equal tensors may differ."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
+        # The description separates tensors whose bytes are the same.
+        description = f"{name} {tuple(tensor.shape)} {tensor.dtype}\n"
+        content = tensor.flatten().view(torch.uint8).numpy()
+        digest.update(description.encode())
+        digest.update(content.data)
     return digest.hexdigest()
 
 
 def _hash_parts(tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """`hash_tensors` of each part, so that a part can be checked without reading the others."""
+    """Return `hash_tensors` of each part, so that a part can be checked without reading the others."""
     parts: dict[str, dict[str, Tensor]] = {}
     for name, x in tensors.items():
-        parts.setdefault(name.partition(".")[0], {})[name] = x
+        part = parts.setdefault(part_of(name), {})
+        part[name] = x
     return {part: hash_tensors(x) for part, x in parts.items()}
+
+
+def part_of(name: str) -> str:
+    """Return the prefix of a tensor's name."""
+    return name.partition(".")[0]
 
 
 def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = PARTS) -> Newest | None:
     """Read the newest undamaged checkpoint; None if there is no checkpoint. Raises ModelError if all are damaged."""
+    # Newest first; older ones are read only if the newer ones are damaged.
     damaged: dict[int, ModelError] = {}
     for step in reversed(run.checkpoint_steps()):
         try:
-            return Newest(step, read_checkpoint(run.checkpoint_file(step), prefixes=prefixes), damaged)
+            checkpoint = read_checkpoint(run.checkpoint_file(step), prefixes=prefixes)
+            return Newest(step, checkpoint, damaged)
         except ModelError as error:
             damaged[step] = error
-    if damaged:
-        reason = f"no checkpoint of {run.path} can be read: {'; '.join(map(str, damaged.values()))}"
-        raise ModelError(reason, hint="begin anew with --fresh (the old run is kept)")
-    return None
+    if not damaged:
+        return None
+    reasons = "; ".join(map(str, damaged.values()))
+    reason = f"no checkpoint of {run.path} can be read: {reasons}"
+    raise ModelError(reason, hint="begin anew with --fresh (the old run is kept)")
 
 
 def lasting_path(file: BinaryIO) -> Path:
-    """A path that leads to an open file even after another file has replaced it, if the system has such paths.
+    """Return a path that leads to an open file even after another file has replaced it, if the system has such paths.
 
     safetensors opens a path twice, and a training that finds a better model replaces its model file at any time.
     """
-    path = Path(f"/dev/fd/{file.fileno()}")
+    path = Path(f"/dev/fd/{file.fileno()}")  # Windows has none
     return path if path.exists() else Path(file.name)
 
 
@@ -190,26 +233,43 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
     with errors_as_model_error(path):
         check_header_size(path)
         with path.open("rb") as held, safetensors.safe_open(lasting_path(held), framework="pt") as file:
-            header = parse((file.metadata() or {}).get("nmt"))
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-            if others := {x.get_dtype() for x in slices.values()} - {"F32", "BF16", "U8"}:
-                raise ModelError(f"not a model file: it has {', '.join(sorted(others))}", hint=HINT)
-            models = {name: file.get_tensor(name) for name in slices if name.startswith("tokenizer.")}
-            _check_hashes(header, models)
+            # 1. The header, and what it says of the tensors.
+            metadata = file.metadata() or {}
+            header = checked_header(metadata.get("nmt"))
             config = check_config(header["config"], {}, "its settings")
-            if "tokenizer.source" not in models:
-                raise ConfigError("'tokenizer.source' is missing")
-            contents = {name: x.flatten().view(torch.uint8).numpy().tobytes() for name, x in models.items()}
-            source = contents["tokenizer.source"]
-            options = config.data.model_dump(include={"nfkc_source", "target_tag"})
-            options["learned"] = header.get("learned_characters")
-            tokenizers = Tokenizers.from_models(source, contents.get("tokenizer.target", source), **options)
-            if config.tokenizer.joint and not tokenizers.one_vocabulary:
-                raise ConfigError("tokenizer.joint=true, but there are two vocabularies")
-            _check_shapes({name: tuple(x.get_shape()) for name, x in slices.items()}, config, tokenizers)
-            tensors = {name: file.get_tensor(name) for name in slices if name.partition(".")[0] in prefixes}
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            _check_types(slices)
+            # 2. The tokenizers, which determine the shapes of the embeddings.
+            serialized = {name: file.get_tensor(name) for name in slices if part_of(name) == "tokenizer"}
+            _check_hashes(header, serialized)
+            tokenizers = _tokenizers_of(serialized, config, header.get("learned_characters"))
+            # 3. The weights.
+            shapes = {name: tuple(x.get_shape()) for name, x in slices.items()}
+            _check_shapes(shapes, config, tokenizers)
+            tensors = {name: file.get_tensor(name) for name in slices if part_of(name) in prefixes}
         _check_hashes(header, tensors)
         return Checkpoint(config, tensors, tokenizers, header["progress"])
+
+
+def _check_types(slices: Mapping[str, Any]) -> None:
+    """Raise ModelError if there are tensors of types that nmt does not write, which may take more memory."""
+    unknown = {x.get_dtype() for x in slices.values()} - {"F32", "BF16", "U8"}
+    if unknown:
+        raise ModelError(f"not a model file: it has {', '.join(sorted(unknown))}", hint=HINT)
+
+
+def _tokenizers_of(serialized: Mapping[str, Tensor], config: Config, learned: str | None) -> Tokenizers:
+    if "tokenizer.source" not in serialized:
+        raise ConfigError("'tokenizer.source' is missing")
+    source = _as_bytes(serialized["tokenizer.source"])
+    target = source  # one tokenizer for both sides is stored once
+    if "tokenizer.target" in serialized:
+        target = _as_bytes(serialized["tokenizer.target"])
+    options = config.data.model_dump(include={"nfkc_source", "target_tag"})
+    tokenizers = Tokenizers.from_models(source, target, learned=learned, **options)
+    if config.tokenizer.joint and not tokenizers.one_vocabulary:
+        raise ConfigError("tokenizer.joint=true, but there are two vocabularies")
+    return tokenizers
 
 
 def _check_hashes(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -219,20 +279,21 @@ def _check_hashes(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> N
 
 def _check_shapes(shapes: dict[str, tuple[int, ...]], config: Config, tokenizers: Tokenizers) -> None:
     """Raise ModelError if the tensors do not fit a model of these settings. A part may be missing as a whole."""
-    mismatch = ModelError("its weights are not those of its settings", hint="train it again")
-    if config.model.n_encoder_layers + config.model.n_decoder_layers > len(shapes):  # `shapes_of` would take long
-        raise mismatch
+    # 1. The shapes of all tensors that there may be.
     weights = shapes_of(config, tokenizers)
     expected: dict[str, tuple[int, ...]] = {}
     for name, shape in weights.items():
-        expected |= dict.fromkeys((f"model.{name}", f"average.{name}"), shape)
-        moments = ("exp_avg", "exp_avg_sq", "momentum")  # of AdamW, of Muon
-        expected |= {f"optimizer.{name}.{moment}": shape for moment in moments}
+        expected[f"model.{name}"] = expected[f"average.{name}"] = shape
+        for moment in ("exp_avg", "exp_avg_sq", "momentum"):  # of AdamW, of Muon
+            expected[f"optimizer.{name}.{moment}"] = shape  # the fused optimizer does not check shapes
         expected[f"optimizer.{name}.step"] = ()
+    # 2. Those that there are.
     for name in sorted(shapes.keys() - {"tokenizer.source", "tokenizer.target"}):
-        if shapes[name] != expected.get(name):  # moments, too: the fused optimizer does not check shapes
+        if shapes[name] != expected.get(name):
             reason = f"{name} is {shapes[name]}, in a model of its settings {expected.get(name, 'absent')}"
             raise ModelError(f"{reason:.300}", hint="train it again")  # names in a hostile file may be long
-    for part in ("model.", "average."):
-        if sum(name.startswith(part) for name in shapes) not in (0, len(weights)):
-            raise mismatch
+    # 3. A part has all weights of the model or none.
+    for part in ("model", "average"):
+        n_tensors = sum(part_of(name) == part for name in shapes)
+        if n_tensors not in (0, len(weights)):
+            raise ModelError("its weights are not those of its settings", hint="train it again")

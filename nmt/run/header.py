@@ -1,4 +1,4 @@
-"""The header of a model file or checkpoint: settings and progress as JSON. Imports no torch.
+"""The header of a model file or checkpoint: settings and progress as JSON.
 
 A safetensors file begins with the length of its header (8 bytes, little-endian) and the header, which is JSON. Its
 `__metadata__` has the entry "nmt", again JSON: format_version, config, progress, hashes of these and of the tensors.
@@ -21,15 +21,19 @@ FORMAT_VERSION = 2
 HINT = "give a run's directory or its model.safetensors"
 MAX_TENSORS = 25_000  # 100 layers per side have 4,200 weights; a checkpoint has up to five tensors per weight
 MAX_HEADER_BYTES = 10_000_000
+# The keys that each header has; `check_config` checks the content of config.
+TYPES = {"format_version": object, "config": object, "progress": dict, "header_sha256": str, "tensors_sha256": dict}
 
 
 def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
-    """The settings, without paths, and the progress of a model file. Raises ModelError if it is missing or damaged."""
+    """Return the settings, without paths, and the progress of a model file. Raises ModelError if it is damaged."""
     with errors_as_model_error(path):
         check_header_size(path)
         with safetensors.safe_open(path, framework="np") as file:
-            header = parse((file.metadata() or {}).get("nmt"))
-        return check_config(header["config"], {}, "its settings"), header["progress"]
+            metadata = file.metadata() or {}
+        header = checked_header(metadata.get("nmt"))
+        config = check_config(header["config"], {}, "its settings")
+        return config, header["progress"]
 
 
 @contextlib.contextmanager
@@ -51,28 +55,32 @@ def errors_as_model_error(path: Path) -> Iterator[None]:
 def check_header_size(path: Path) -> None:
     """Raise SafetensorError if the header would take too much memory, OSError if this is not a file."""
     with open_file(path) as file:
-        header = file.read(min(int.from_bytes(file.read(8), "little"), MAX_HEADER_BYTES + 1))
-    n_braces, n_commas = header.count(b"{"), header.count(b",")  # each tensor has a brace and few commas
-    if len(header) > MAX_HEADER_BYTES or n_braces > MAX_TENSORS or n_commas > 50 * n_braces + 10_000:
+        # One byte more than allowed, to notice that there are more.
+        n_bytes = int.from_bytes(file.read(8), "little")
+        header = file.read(min(n_bytes, MAX_HEADER_BYTES + 1))
+    n_braces = header.count(b"{")  # each tensor has one, and few commas
+    max_commas = 50 * n_braces + 10_000
+    if len(header) > MAX_HEADER_BYTES or n_braces > MAX_TENSORS or header.count(b",") > max_commas:
         raise safetensors.SafetensorError("the header is too large")
 
 
-def parse(text: Any) -> dict[str, Any]:
+def checked_header(text: str | None) -> dict[str, Any]:
     """Parse and check the entry "nmt"; None if there is none."""
+    # 1. Is it ours?
     header: Any = None
     with contextlib.suppress(ValueError, TypeError):
-        header = parse_json(text)
-    keys = {"format_version", "config", "progress", "header_sha256", "tensors_sha256"}
-    is_ours = isinstance(header, dict) and keys <= header.keys()
-    if not is_ours or not isinstance(header["progress"], dict) or not isinstance(header["tensors_sha256"], dict):
+        header = parse_json(text or "")
+    if not isinstance(header, dict) or not all(isinstance(header.get(key), kind) for key, kind in TYPES.items()):
         raise ModelError("not written by nmt", hint=HINT)
     if not isinstance(header.get("learned_characters", ""), str):
         raise ModelError("not written by nmt", hint=HINT)
-    if (version := header["format_version"]) != FORMAT_VERSION:
+    # 2. Can this version read it, and is it whole?
+    version = header["format_version"]
+    if version != FORMAT_VERSION:
         raise ModelError(f"format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt")
     if header["header_sha256"] != hash_of(header):
         raise ModelError("damaged: its settings are not those that were written", hint="use another")
-    return dict(header)
+    return header
 
 
 def hash_of(header: Mapping[str, Any]) -> str:

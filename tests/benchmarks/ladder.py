@@ -36,6 +36,7 @@ LADDERS = {
             "transformer",
             "transformer-muon",
             "transformer-additive",
+            "transformer-window",
             "transformer-no-positions",
             "transformer-no-scaling",
             "transformer-no-padding-mask",

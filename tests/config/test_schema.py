@@ -70,6 +70,7 @@ def test_a_language_is_a_bcp_47_tag_with_dashes_or_underscores(folder: Path) -> 
                 ("transformer", "cell", "gru", "lstm"),
                 ("rnn", "norm", "post", "pre"),
                 ("rnn", "padding_mask", "false", "true"),
+                ("rnn", "attention_window", "8", "null"),
             ]
         ),
         ("model: {architecture: rnn, n_encoder_layers: 2}", "n_decoder_layers = n_encoder_layers, got 3 and 2"),

@@ -10,6 +10,7 @@ from models import FAMILY, TRANSFORMERS, V, batch, make, name
 from torch import nn
 
 from nmt.insight.stages import Recorder, Stage, decoder_cache, excerpts, record_stages
+from nmt.model.attention import causal_mask, window_mask
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
@@ -52,8 +53,12 @@ def test_scores_weights_and_masks_belong_together(choices: dict[str, Any]) -> No
         assert torch.equal(weight.values, all_weights[0, 0, 0])
         torch.testing.assert_close(score.values.softmax(-1), weight.values)
         assert torch.equal(mask.values.bool(), score.values > -math.inf)
-    causal, seen = torch.ones(T, T).tril().bool(), masks[1].values.bool()
-    assert torch.equal(seen, causal), "all of the past, nothing of the future"
+    seen = masks[1].values.bool()
+    expected_mask = causal_mask(T)
+    if window := choices.get("attention_window"):
+        expected_mask &= window_mask(T, window)
+        assert torch.equal(masks[0].values.bool(), window_mask(S, window))
+    assert torch.equal(seen, expected_mask), "the past within the window, nothing of the future"
 
 
 def test_stages_are_what_the_formulas_give() -> None:
@@ -91,7 +96,8 @@ def test_the_cache_has_what_a_full_pass_computes(choices: dict[str, Any]) -> Non
             hidden, _ = model.decode(tgt, model.start(src).layers)
         torch.testing.assert_close(added[0], hidden[0])
         return
-    assert shapes == [(2, 1, 4, t, 4) for t in range(1, T + 1)]
+    n_kept = choices.get("attention_window", T) + 1  # the token itself, and those of its window
+    assert shapes == [(2, 1, 4, min(t, n_kept), 4) for t in range(1, T + 1)]
     stages = {stage.name: stage.values for stage in recorded(model)[0] if stage.box == "self-attention"}
     torch.testing.assert_close(added[1], stages["Values, head 1"])
     if choices.get("positions") != "rotary":  # the stage has keys before they are rotated

@@ -76,6 +76,11 @@ def test_what_a_package_cannot_hold_is_refused_by_name(choices: Any, message: st
     assert file_bytes(tmp_path) == {}
 
 
+def test_truncated_self_attention_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"does not support model\.attention_window=8$"):
+        to_argos(fresh_translator(attention_window=8), tmp_path / "x.argosmodel")
+
+
 def test_only_an_earlier_package_is_replaced(tmp_path: Path) -> None:
     file = tmp_path / "x.argosmodel"
     to_argos(translator(), file)

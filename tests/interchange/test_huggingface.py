@@ -120,6 +120,8 @@ def test_an_export_says_that_it_was_checked(tmp_path: Path, caplog: pytest.LogCa
     [
         ({"architecture": "rnn"}, "PegasusForConditionalGeneration does not support model.architecture=rnn"),
         ({"attention": "dot"}, "model.attention=dot"),
+        ({"attention_window": 8}, "PegasusForConditionalGeneration does not support model.attention_window=8"),
+        ({"attention_window": 8, "norm": "post"}, "MarianMTModel does not support model.attention_window=8"),
         ({"positions": "rotary"}, "model.positions=rotary"),
         ({"tied_embeddings": "none"}, "PegasusForConditionalGeneration does not support model.tied_embeddings=none"),
         ({"positions": "learned", "norm": "post"}, "MarianMTModel does not support model.positions=learned"),

@@ -7,78 +7,86 @@ import pytest
 import torch
 
 from nmt.config import ModelSettings
-from nmt.model.attention import CrossAttention, SelfAttention, scaled_dot_product_attention, uniform
-from nmt.model.dropout import Dropout
+from nmt.model.attention import (
+    CrossAttention,
+    SelfAttention,
+    additive_scores,
+    scaled_dot_product_attention,
+    uniform,
+    window_mask,
+)
+from nmt.model.kernels import Dropout
 from nmt.model.positions import rotary_positions, rotate, sinusoidal_positions
+
+SETTINGS = ModelSettings(d_model=16, n_heads=4)
+LENGTHS = torch.tensor([3, 5, 1])[:, None]
+MASK = (torch.arange(5) < LENGTHS)[:, None, None]  # (3, 1, 1, 5)
+
+
+def sentences(length: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(4)
+    return torch.randn(3, length, 16, dtype=torch.float64, generator=generator)
 
 
 @pytest.mark.parametrize("n_keys", [5, 40])
 def test_scaled_dot_product_attention_is_the_formula_in_numpy(n_keys: int) -> None:
     rng = np.random.default_rng(1)
-    query, key, value = (rng.normal(size=(2, *size)) for size in ((3, 8), (n_keys, 8), (n_keys, 6)))
-    scores = query @ key.transpose(0, 2, 1) / math.sqrt(8)
-    weights = np.exp(scores) / np.exp(scores).sum(2, keepdims=True)
-    out, w = scaled_dot_product_attention(torch.tensor(query), torch.tensor(key), torch.tensor(value))
-    np.testing.assert_allclose(w, weights, atol=1e-12)
-    np.testing.assert_allclose(out, weights @ value, atol=1e-12)
+    query = rng.normal(size=(2, 3, 8))
+    key = rng.normal(size=(2, n_keys, 8))
+    value = rng.normal(size=(2, n_keys, 6))
+    exponentials = np.exp(query @ key.transpose(0, 2, 1) / math.sqrt(8))
+    expected = exponentials / exponentials.sum(2, keepdims=True)
+    out, weights = scaled_dot_product_attention(torch.tensor(query), torch.tensor(key), torch.tensor(value))
+    np.testing.assert_allclose(weights, expected, atol=1e-12)
+    np.testing.assert_allclose(out, expected @ value, atol=1e-12)
 
 
-def test_fused_and_written_out_paths_give_the_same() -> None:
-    generator = torch.Generator().manual_seed(4)
-    x, memory = (torch.randn(3, n, 16, dtype=torch.float64, generator=generator) for n in (5, 4))
-    settings = ModelSettings(d_model=16, n_heads=2)
-    ones, cross = SelfAttention(settings).double(), CrossAttention(settings).double()
-    mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]]).bool()[:, None, None]
+@pytest.mark.parametrize("options", [{"mask": MASK}, {"causal": True}], ids=["padding", "causal"])
+def test_fused_and_written_out_self_attention_are_the_same(options: dict[str, object]) -> None:
+    layer = SelfAttention(SETTINGS).double()
+    weights: list[torch.Tensor] = []  # a list makes attention write the formula out
+    with torch.no_grad():
+        fused = layer(sentences(5), **options)
+        written_out = layer(sentences(5), **options, weights=weights)
+    torch.testing.assert_close(written_out, fused)
+    assert weights[0].shape == (3, 4, 5, 5)
+
+
+def test_fused_and_written_out_cross_attention_are_the_same() -> None:
+    layer = CrossAttention(SETTINGS).double()
     weights: list[torch.Tensor] = []
     with torch.no_grad():
-        for options in ({"mask": mask}, {"causal": True}):
-            torch.testing.assert_close(ones(x, **options, weights=weights), ones(x, **options))
-        keys_values = cross.keys_values(memory)
-        expected = cross(x, keys_values, mask[..., :4])
-        torch.testing.assert_close(cross(x, keys_values, mask[..., :4], weights), expected)
-    assert [w.shape[2:] for w in weights] == [(5, 5), (5, 5), (5, 4)]
-    assert sum(weights[0][0, 0, 0].tolist()) == pytest.approx(1)
+        cross_kv = layer.keys_values(sentences(5))
+        fused = layer(sentences(4), cross_kv, MASK)
+        written_out = layer(sentences(4), cross_kv, MASK, weights)
+    torch.testing.assert_close(written_out, fused)
+    assert weights[0].shape == (3, 4, 4, 5)
 
 
-@pytest.mark.parametrize("kind", ["dot", "additive"])
-def test_other_attention_is_its_formula_in_each_head(kind: str) -> None:
-    layer = SelfAttention(ModelSettings.model_validate({"d_model": 16, "n_heads": 4, "attention": kind})).double()
-    x = torch.randn(1, 5, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
-    parts, heads = [part[0].split(4, 1) for part in layer.query_key_value(x).chunk(3, 2)], []
-    for i, (query, key, value) in enumerate(zip(*parts, strict=True)):
-        scores = query @ key.T
-        if kind == "additive":
-            assert layer.v is not None
-            scores = (query[:, None] + key).tanh() @ layer.v[i, 0]
-        heads.append(scores.softmax(-1) @ value)
-    torch.testing.assert_close(layer(x)[0], layer.output(torch.cat(heads, 1)))
+def test_additive_scores_are_v_tanh_of_query_plus_key() -> None:
+    query, key, v = torch.rand(3, 4), torch.rand(5, 4), torch.rand(4)
+    scores = additive_scores(query, key, v)
+    torch.testing.assert_close(scores[2, 1], v @ torch.tanh(query[2] + key[1]))
 
 
-def test_sinusoidal_positions_are_the_papers() -> None:
-    table = sinusoidal_positions(50, 8)
-    for position in (0, 1, 49):
-        for i in range(4):
-            angle = position / 10_000 ** (2 * i / 8)
-            assert math.isclose(table[position, 2 * i], math.sin(angle), abs_tol=1e-6)
-            assert math.isclose(table[position, 2 * i + 1], math.cos(angle), abs_tol=1e-6)
+@pytest.mark.parametrize("attention", ["dot", "additive"])
+def test_other_attention_is_its_formula_in_each_head(attention: str) -> None:
+    layer = SelfAttention(ModelSettings(d_model=16, n_heads=4, attention=attention)).double()
+    x = sentences(5)[:1]
+    queries, keys, values = layer.query_key_value(x)[0].chunk(3, 1)
+    heads = []
+    for head in range(4):
+        columns = slice(4 * head, 4 * head + 4)
+        query, key = queries[:, columns], keys[:, columns]
+        scores = query @ key.T if layer.v is None else additive_scores(query, key, layer.v[head])
+        heads.append(scores.softmax(-1) @ values[:, columns])
+    expected = layer.output(torch.cat(heads, 1))
+    torch.testing.assert_close(layer(x)[0], expected)
 
 
-def test_dropout_drops_its_share_keeps_the_mean_and_rests_in_eval_mode() -> None:
-    torch.manual_seed(5)
-    x = torch.ones(1000, 333)  # not a multiple of eight
-    dropout = Dropout(0.3)
-    y = dropout(x)
-    assert abs((y == 0).float().mean() - 0.3) < 0.005
-    assert abs(y.mean() - 1) < 0.01
-    assert torch.equal(dropout.eval()(x), x)
-    assert torch.equal(Dropout(0.0)(x), x)
-    torch.testing.assert_close(Dropout(0.25)(x).unique(), torch.tensor([0, 1 / (1 - 0.25)]))
-
-
-def test_dropout_drops_each_of_the_eight_bytes_of_a_word_alike() -> None:
-    torch.manual_seed(6)
-    dropped = (Dropout(0.5)(torch.ones(80_000)) == 0).view(-1, 8).float().mean(0)
-    assert ((dropped - 0.5).abs() < 0.02).all()
+def test_a_window_holds_the_positions_that_are_at_most_n_away() -> None:
+    expected = [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
+    assert window_mask(4, 1).int().tolist() == expected
 
 
 def test_the_vector_of_additive_attention_begins_with_the_variance_of_its_length() -> None:
@@ -88,13 +96,47 @@ def test_the_vector_of_additive_attention_begins_with_the_variance_of_its_length
     assert v.var() == pytest.approx(1 / 500, rel=0.02)
 
 
-def test_rotary_positions_turn_pairs_by_the_papers_angles() -> None:
+@pytest.mark.parametrize("position", [0, 1, 49])
+@pytest.mark.parametrize("i", range(4))
+def test_sinusoidal_positions_are_the_papers(position: int, i: int) -> None:
+    angle = position / 10_000 ** (2 * i / 8)
+    row = sinusoidal_positions(50, 8)[position]
+    assert row[2 * i] == pytest.approx(math.sin(angle), abs=1e-6)
+    assert row[2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+@pytest.mark.parametrize("position", [0, 1, 49])
+@pytest.mark.parametrize("i", range(4))
+def test_rotary_positions_turn_pairs_by_the_papers_angles(position: int, i: int) -> None:
     """Equation 15 of the paper (Su et al. 2021): pair i is rotated by the angle position * 10000^(-2i/d)."""
-    x = np.random.default_rng(2).normal(size=(50, 8))
-    turned = rotate(torch.tensor(x), rotary_positions(50, 8)).numpy()
-    for position in (0, 1, 49):
-        for i in range(4):
-            angle = position * 10_000 ** (-2 * i / 8)
-            matrix = [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
-            by_hand = np.array(matrix) @ x[position, 2 * i : 2 * i + 2]
-            np.testing.assert_allclose(turned[position, 2 * i : 2 * i + 2], by_hand, atol=1e-6)
+    x = torch.linspace(-2, 3, 8)
+    rotated = rotate(x, rotary_positions(50, 8)[position])
+    angle = position * 10_000 ** (-2 * i / 8)
+    turn = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    pair = slice(2 * i, 2 * i + 2)
+    torch.testing.assert_close(rotated[pair], turn @ x[pair])
+
+
+def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
+    torch.manual_seed(5)
+    y = Dropout(0.3)(torch.ones(1000, 333))  # not a multiple of eight, the elements of a random word
+    assert (y == 0).float().mean() == pytest.approx(0.3, abs=0.005)
+    assert y.mean() == pytest.approx(1, abs=0.01)
+
+
+def test_dropout_scales_what_it_keeps() -> None:
+    y = Dropout(0.25)(torch.ones(1000))
+    torch.testing.assert_close(y.unique(), torch.tensor([0, 1 / (1 - 0.25)]))
+
+
+@pytest.mark.parametrize("dropout", [Dropout(0.3).eval(), Dropout(0.0)], ids=["eval", "p = 0"])
+def test_dropout_that_is_off_changes_nothing(dropout: Dropout) -> None:
+    x = torch.rand(10, 9)
+    assert torch.equal(dropout(x), x)
+
+
+def test_dropout_drops_each_of_the_eight_bytes_of_a_word_alike() -> None:
+    torch.manual_seed(6)
+    dropped = Dropout(0.5)(torch.ones(80_000)) == 0
+    shares = dropped.view(-1, 8).float().mean(0)
+    torch.testing.assert_close(shares, torch.full((8,), 0.5), rtol=0, atol=0.02)

@@ -1,5 +1,6 @@
 """Properties of every model: causal, independent of padding and of other sentences, the same logits step by step."""
 
+from collections import Counter
 from typing import Any, get_args
 
 import pytest
@@ -10,6 +11,7 @@ from nmt.config.schema import ModelPart
 from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
 from nmt.model.recurrent import RecurrentModel
+from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import weights_of
 from nmt.text import BOS, PAD
 
@@ -21,18 +23,29 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
     return make(**request.param)
 
 
+def frozen_weights(model: Seq2Seq, part: str) -> set[str]:
+    model.freeze([part])
+    return {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+
+
 @every
 def test_every_weight_belongs_to_a_part_that_can_be_frozen(choices: dict[str, Any]) -> None:
     frozen: set[str] = set()
     for part in get_args(ModelPart):
-        model = fresh(**choices)
-        model.freeze([part])
-        own = {name for name, p in model.named_parameters() if not p.requires_grad}
-        is_shared = part == "output" and model.settings.tied_embeddings != "none"
-        assert own
-        assert is_shared == bool(own & frozen), "a tied matrix is in two parts, all others in one"
-        frozen |= own
-    assert frozen == weights_of(model).keys()
+        weights = frozen_weights(fresh(**choices), part)
+        assert weights
+        frozen |= weights
+    assert frozen == weights_of(fresh(**choices)).keys()
+
+
+@every
+def test_a_tied_matrix_is_in_two_parts_and_all_others_in_one(choices: dict[str, Any]) -> None:
+    counts: Counter[str] = Counter()
+    for part in get_args(ModelPart):
+        counts.update(frozen_weights(fresh(**choices), part))
+    is_tied = fresh(**choices).settings.tied_embeddings != "none"
+    in_two_parts = [name for name, n_parts in counts.items() if n_parts > 1]
+    assert len(in_two_parts) == is_tied
 
 
 @pytest.mark.parametrize("choices", [*TRANSFORMERS, *RUNGS, *RNNS, {"padding_mask": False}], ids=name)
@@ -49,34 +62,38 @@ def test_a_cached_step_equals_the_full_forward_pass(choices: dict[str, Any]) -> 
 
 
 def test_reordered_beams_and_finished_sentences_keep_the_cache_of_the_others(model: Seq2Seq) -> None:
-    """Parents are random, and in the end there is a single beam."""
+    """Parents are random, sentences leave the batch after steps 5 and 14, and from step 12 on there is one beam."""
+    generator = torch.Generator().manual_seed(2)
+    staying = {5: [2, 1], 14: [1]}  # rows of the batch
     decoder = incremental_decoder(model)
     src, _ = batch((7, 6), (4, 6), (2, 6))
-    n_beams, generator = 3, torch.Generator().manual_seed(2)
-    ids = torch.full((3, n_beams), BOS)
-    tokens, sentences = ids[..., None], torch.arange(3)  # (B, K, t) that each beam has read; (B,)
+    read = torch.full((3, 3, 1), BOS)  # (B, K, t), the tokens that each beam has read
     with torch.no_grad():
-        state = decoder.select(decoder.start(src), torch.arange(3)[:, None].expand(-1, n_beams))
+        state = decoder.select(decoder.start(src), torch.tensor([[0, 0, 0], [1, 1, 1], [2, 2, 2]]))
         for t in range(16):
-            logits, state = decoder.step(ids, state)
-            full = model(src[sentences].repeat_interleave(ids.size(1), 0), tokens.flatten(0, 1))
+            n_sentences, n_beams, _ = read.shape
+            # 1. A step gives the logits of a full pass over each beam.
+            logits, state = decoder.step(read[..., -1], state)
+            full = model(src.repeat_interleave(n_beams, 0), read.flatten(0, 1))
             torch.testing.assert_close(logits.flatten(0, 1), full[:, -1])
-            parents = torch.randint(ids.size(1), ids.shape if t < 12 else (len(ids), 1), generator=generator)
-            stay = torch.tensor({5: [2, 1], 14: [1]}.get(t, range(len(ids))))
-            state = decoder.select(state, (parents + torch.arange(len(ids))[:, None] * ids.size(1))[stay])
-            sentences, parents, tokens = sentences[stay], parents[stay], tokens[stay]
-            ids = torch.randint(4, V, parents.shape, generator=generator)
-            before = tokens.gather(1, parents[..., None].expand(-1, -1, tokens.size(2)))
-            tokens = torch.cat([before, ids[..., None]], 2)
+            # 2. Choose parents, as search does, and drop finished sentences.
+            parents = torch.randint(n_beams, (n_sentences, n_beams if t < 12 else 1), generator=generator)
+            rows = torch.tensor(staying.get(t, range(n_sentences)))
+            beam_indices = parents + n_beams * torch.arange(n_sentences)[:, None]
+            state = decoder.select(state, beam_indices[rows])
+            # 3. Each new beam goes on from its parent.
+            src = src[rows]
+            before = read.flatten(0, 1)[beam_indices[rows]]
+            following = torch.randint(4, V, (*before.shape[:2], 1), generator=generator)
+            read = torch.cat([before, following], 2)
 
 
-def test_a_future_target_token_cannot_change_a_logit_at_all(model: Seq2Seq) -> None:
+@pytest.mark.parametrize("t", [1, 4, 7])
+def test_a_future_target_token_cannot_change_a_logit_at_all(model: Seq2Seq, t: int) -> None:
     src, tgt = batch((7, 8))
-    before = model(src, tgt)
-    for t in range(1, 8):
-        other = tgt.clone()
-        other[0, t:] = torch.randint(4, V, (8 - t,), generator=torch.Generator().manual_seed(t))
-        assert torch.equal(model(src, other)[0, :t], before[0, :t])
+    changed = tgt.clone()
+    changed[0, t:] = torch.randint(4, V, (8 - t,), generator=torch.Generator().manual_seed(t))
+    assert torch.equal(model(src, changed)[0, :t], model(src, tgt)[0, :t])
 
 
 def test_the_content_of_source_padding_cannot_change_a_logit_at_all(model: Seq2Seq) -> None:
@@ -85,10 +102,10 @@ def test_the_content_of_source_padding_cannot_change_a_logit_at_all(model: Seq2S
     with torch.no_grad():
         before = model(src, tgt)
         model.source_embedding.weight[PAD] += 100.0
-        if model.settings.tied_embeddings == "all":  # the logit of PAD changes with its embedding
-            assert torch.equal(model(src, tgt)[..., 1:], before[..., 1:])
-        else:
-            assert torch.equal(model(src, tgt), before)
+        after = model(src, tgt)
+    if model.settings.tied_embeddings == "all":  # the logit of PAD changes with its embedding
+        before, after = before[..., 1:], after[..., 1:]
+    assert torch.equal(after, before)
 
 
 def test_a_sentence_alone_is_the_same_as_in_a_batch(model: Seq2Seq) -> None:
@@ -96,32 +113,42 @@ def test_a_sentence_alone_is_the_same_as_in_a_batch(model: Seq2Seq) -> None:
     src, tgt = batch(*lengths)
     together = model(src, tgt)
     for row, (s, t) in enumerate(lengths):
-        torch.testing.assert_close(model(src[row : row + 1, :s], tgt[row : row + 1, :t])[0], together[row, :t])
+        alone = model(src[row, :s][None], tgt[row, :t][None])
+        torch.testing.assert_close(alone[0], together[row, :t])
 
 
 def test_projecting_real_positions_alone_gives_their_logits(model: Seq2Seq) -> None:
     src, tgt = batch((7, 5), (4, 9))
-    real = tgt != PAD
-    torch.testing.assert_close(model(src, tgt, real), model(src, tgt)[real])
+    is_token = tgt != PAD
+    torch.testing.assert_close(model(src, tgt, is_token), model(src, tgt)[is_token])
 
 
-def test_attention_weights_sum_to_one_and_tell_of_layers_that_are_there(model: Seq2Seq) -> None:
-    src, tgt = batch((7, 5), (4, 5))
-    found = model.attention(src, tgt)
-    n_cross = 2 if model.settings.architecture == "transformer" else model.settings.attention != "none"
-    n_self = 2 if model.settings.architecture == "transformer" else 0
-    for weights, n, size in zip(found, (n_self, n_self, n_cross), ((7, 7), (5, 5), (5, 7)), strict=True):
-        assert (len(weights), weights.size(1), weights.shape[3:]) == (n, 2, size)
-        real = weights[:, 0]  # the sentence without padding
-        torch.testing.assert_close(real.sum(-1), torch.ones_like(real.sum(-1)))
-    assert (found.cross[:, 1, :, :, 4:] == 0).all()
-    assert (found.decoder.triu(1) == 0).all()
+def test_attention_weights_of_a_sentence_without_padding_sum_to_one(model: Seq2Seq) -> None:
+    for weights in model.attention(*batch((7, 5))):
+        sums = weights.sum(-1)
+        torch.testing.assert_close(sums, torch.ones_like(sums))
+
+
+def test_attention_weights_of_padding_and_of_the_future_are_zero(model: Seq2Seq) -> None:
+    weights = model.attention(*batch((7, 5), (4, 5)))
+    assert (weights.cross[:, 1, :, :, 4:] == 0).all()
+    assert (weights.decoder.triu(1) == 0).all()
+
+
+def test_attention_weights_have_a_layer_for_each_that_is_there(model: Seq2Seq) -> None:
+    weights = model.attention(*batch((7, 5)))
+    n_self = 2 if isinstance(model, Transformer) else 0
+    n_cross = 2 if isinstance(model, Transformer) else int(model.settings.attention != "none")
+    n_heads = 4 if isinstance(model, Transformer) else 1
+    assert weights.encoder.shape == (n_self, 1, n_heads, 7, 7)
+    assert weights.decoder.shape == (n_self, 1, n_heads, 5, 5)
+    assert weights.cross.shape == (n_cross, 1, n_heads, 5, 7)
 
 
 def test_without_the_padding_mask_the_amount_of_padding_matters() -> None:
     model = make(padding_mask=False)
     src, tgt = batch((7, 5))
-    wide = torch.cat([src, torch.full((1, 9), PAD)], 1)
+    wide = torch.nn.functional.pad(src, (0, 9), value=PAD)
     assert not torch.allclose(model(wide, tgt), model(src, tgt), atol=1e-3)
     assert model.attention(wide, tgt).cross[..., 7:].sum() > 0.1
 
@@ -130,12 +157,23 @@ def test_without_the_padding_mask_the_amount_of_padding_matters() -> None:
 def test_fresh_logits_are_of_moderate_size(choices: dict[str, Any]) -> None:
     """At initialization the loss should be about log V, which large logits would prevent."""
     model = fresh(**choices, d_model=128, d_ff=256)
-    src, tgt = torch.randint(4, V, (8, 20)), torch.randint(4, V, (8, 20))
-    assert model(src, tgt).std() < 2.0
-    if isinstance(model, RecurrentModel) and model.settings.cell == "lstm":
-        assert all((layer.cell.state_dict()["bias_ih_l0"].chunk(4)[1] == 1).all() for layer in model.encoder)
-    if (learned := getattr(model, "source_positions", None)) is not None:
-        assert learned.std() < 2 * 128**-0.5  # as embeddings before they are scaled
+    tokens = torch.randint(4, V, (8, 20))
+    assert model(tokens, tokens.flip(0)).std() < 2.0
+
+
+def test_the_forget_gates_of_an_lstm_begin_open() -> None:
+    model = fresh(architecture="rnn")
+    assert isinstance(model, RecurrentModel)
+    for layer in model.encoder:
+        _, forget_gate, _, _ = layer.cell.state_dict()["bias_ih_l0"].chunk(4)
+        assert (forget_gate == 1).all()
+
+
+def test_learned_positions_begin_as_small_as_unscaled_embeddings() -> None:
+    model = fresh(positions="learned", d_model=128)
+    assert isinstance(model, Transformer)
+    assert model.source_positions is not None
+    assert model.source_positions.std() < 2 * 128**-0.5
 
 
 @every

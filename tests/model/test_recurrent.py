@@ -6,27 +6,43 @@ from typing import Any
 import pytest
 import torch
 from models import RNNS, batch, make, name
+from torch import Tensor
 
 from nmt.model.recurrent import RecurrentModel
 
 
 @pytest.mark.parametrize("choices", RNNS, ids=name)
 def test_logits_are_those_of_the_formulas(choices: dict[str, Any]) -> None:
-    model, (src, tgt) = make(**choices), batch((7, 5))
+    model = make(**choices)
     assert isinstance(model, RecurrentModel)
-    look, attention = model.look, choices["attention"]
+    src, tgt = batch((7, 5))
     with torch.no_grad():
-        memory, x = 4 * model.source_embedding(src), 4 * model.target_embedding(tgt)
+        memory = 4 * model.source_embedding(src)  # 4 is sqrt(D)
+        hidden = 4 * model.target_embedding(tgt)
         for encoder, decoder in zip(model.encoder, model.decoder, strict=True):
-            memory, last = encoder.cell(memory)
-            both = [part.transpose(0, 1).reshape(1, 1, 16) for part in (last if choices["cell"] == "lstm" else [last])]
-            x, _ = decoder.cell(x, tuple(both) if choices["cell"] == "lstm" else both[0])
-        if look:
-            query = x @ look.query.weight.T if attention in ("general", "additive") else x
-            scores = query @ memory.mT
-            if attention == "additive":
-                keys = memory @ look.key.weight.T + look.key.bias
-                scores = (query[:, :, None] + keys[:, None]).tanh() @ look.v  # (B, T, S)
-            weights = (scores / math.sqrt(16) if attention == "scaled_dot" else scores).softmax(-1)
-            x = (torch.cat([weights @ memory, x], -1) @ look.output.weight.T).tanh()
-        torch.testing.assert_close(model(src, tgt), x @ model.projection.weight.T)
+            memory, state = encoder.cell(memory)
+            hidden, _ = decoder.cell(hidden, directions_joined(state))
+        if model.look is not None:
+            weights = luong_scores(model.look, hidden, memory).softmax(-1)  # (B, T, S)
+            both = torch.cat([weights @ memory, hidden], -1)
+            hidden = torch.tanh(both @ model.look.output.weight.T)
+        torch.testing.assert_close(model(src, tgt), hidden @ model.projection.weight.T)
+
+
+def directions_joined(state: Any) -> Any:
+    """Join the states of both directions, (2, B, D/2), of an LSTM (two tensors) or a GRU (one)."""
+    if isinstance(state, tuple):
+        return tuple(directions_joined(x) for x in state)
+    return torch.cat([state[:1], state[1:]], -1)
+
+
+def luong_scores(look: Any, hidden: Tensor, memory: Tensor) -> Any:
+    """Return the scores (B, T, S) of a kind of attention."""
+    if look.scoring == "additive":
+        query = hidden @ look.query.weight.T
+        key = memory @ look.key.weight.T + look.key.bias
+        return torch.tanh(query[:, :, None] + key[:, None]) @ look.v
+    if look.scoring == "general":
+        return hidden @ look.query.weight.T @ memory.mT
+    scores = hidden @ memory.mT
+    return scores / math.sqrt(16) if look.scoring == "scaled_dot" else scores

@@ -1,4 +1,4 @@
-"""The Transformer equals torch's Transformer with the same weights; attention weights; position tables."""
+"""The Transformer equals torch's Transformer with the same weights; truncated attention; bf16 matmuls."""
 
 from typing import Any
 from unittest.mock import patch
@@ -7,72 +7,158 @@ import pytest
 import torch
 import torch.nn.functional as F
 from models import batch, make
-from torch import nn
+from torch import Tensor, nn
 
-from nmt.model.attention import CrossAttention, SelfAttention
+from nmt.model.attention import CrossAttention, SelfAttention, window_mask
 from nmt.model.kernels import Linear
 from nmt.model.transformer import ACTIVATIONS, Transformer
 from nmt.text import PAD
 
 
+def transformer(**choices: Any) -> Transformer:
+    model = make(**choices)
+    assert isinstance(model, Transformer)
+    return model
+
+
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
 def test_equals_torchs_transformer_with_the_same_weights(norm: str, activation: str) -> None:
-    ours = make(norm=norm, activation=activation, n_decoder_layers=3)
-    assert isinstance(ours, Transformer)
-    common = {"dropout": 0.0, "activation": ACTIVATIONS[activation], "batch_first": True, "norm_first": norm == "pre"}
-    encoder_layer = nn.TransformerEncoderLayer(16, 4, 24, dtype=torch.float64, **common)  # type: ignore[arg-type]
-    decoder_layer = nn.TransformerDecoderLayer(16, 4, 24, dtype=torch.float64, **common)  # type: ignore[arg-type]
-    pre = norm == "pre"  # nn.Transformer always has final norms, `Transformer` only with pre-norm
-    encoder = nn.TransformerEncoder(encoder_layer, 2, nn.LayerNorm(16).double() if pre else None, False)
-    decoder = nn.TransformerDecoder(decoder_layer, 3, nn.LayerNorm(16).double() if pre else None)
+    # 1. Two models with the same weights.
+    ours = transformer(norm=norm, activation=activation, n_decoder_layers=3)
+    theirs = torchs_transformer(norm, activation)
     with torch.no_grad():
-        for theirs, mine in zip(encoder.layers, ours.encoder, strict=True):
-            copy_attention(theirs.self_attn, mine.self_attention)
-            copy_rest(theirs, mine, ["self_attention_residual", "feed_forward_residual"])
-        for theirs, mine_ in zip(decoder.layers, ours.decoder, strict=True):
-            copy_attention(theirs.self_attn, mine_.self_attention)
-            copy_attention(theirs.multihead_attn, mine_.cross_attention)
-            copy_rest(theirs, mine_, ["self_attention_residual", "cross_attention_residual", "feed_forward_residual"])
-        if pre:
-            encoder.norm.load_state_dict(ours.encoder_norm.state_dict())  # type: ignore[union-attr]
-            decoder.norm.load_state_dict(ours.decoder_norm.state_dict())  # type: ignore[union-attr]
+        copy_weights(ours, theirs)
+    # 2. Both read the same sentences. torch's model has neither embeddings nor a projection.
     src, tgt = batch((7, 5), (4, 9), (1, 1))
-    embed = ours.source_embedding.weight * 16**0.5
-    positions = ours.source_positions if ours.sinusoids is None else ours.sinusoids
-    assert positions is not None
+    assert ours.sinusoids is not None
+    embedding = ours.source_embedding.weight * 16**0.5
+    source = embedding[src] + ours.sinusoids[: src.size(1)]
+    target = embedding[tgt] + ours.sinusoids[: tgt.size(1)]
     causal = nn.Transformer.generate_square_subsequent_mask(tgt.size(1), dtype=torch.float64)
-    encoder.eval(), decoder.eval()
-    memory = encoder(embed[src] + positions[: src.size(1)], src_key_padding_mask=src == PAD)
-    hidden = decoder(embed[tgt] + positions[: tgt.size(1)], memory, tgt_mask=causal, memory_key_padding_mask=src == PAD)
-    real = tgt != PAD
-    torch.testing.assert_close(ours(src, tgt)[real], (hidden @ ours.projection.weight.T)[real])
+    padding = src == PAD
+    memory = theirs.encoder(source, src_key_padding_mask=padding)
+    hidden = theirs.decoder(target, memory, tgt_mask=causal, memory_key_padding_mask=padding)
+    # 3. The logits of real tokens are the same.
+    logits = hidden @ ours.projection.weight.T
+    is_token = tgt != PAD
+    torch.testing.assert_close(ours(src, tgt)[is_token], logits[is_token])
 
 
-def copy_attention(theirs: nn.MultiheadAttention, ours: SelfAttention | CrossAttention) -> None:
-    parts = [ours.query_key_value] if isinstance(ours, SelfAttention) else [ours.query, ours.key_value]
-    theirs.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
-    theirs.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
-    theirs.out_proj.load_state_dict(ours.output.state_dict())
+def torchs_transformer(norm: str, activation: str) -> Any:
+    common: dict[str, Any] = {"dropout": 0.0, "batch_first": True, "norm_first": norm == "pre"}
+    common |= {"activation": ACTIVATIONS[activation], "dtype": torch.float64}
+    layer = nn.TransformerEncoderLayer(16, 4, 24, **common)
+    encoder = nn.TransformerEncoder(layer, 2, nn.LayerNorm(16).double(), enable_nested_tensor=False)
+    model: Any = nn.Transformer(16, 4, 2, 3, 24, custom_encoder=encoder, **common).eval()
+    if norm == "post":  # torch's model always has final norms, ours only with pre-norm
+        model.encoder.norm = model.decoder.norm = None
+    return model
 
 
-def copy_rest(theirs: Any, ours: Any, residuals: list[str]) -> None:
-    theirs.linear1.load_state_dict(ours.feed_forward.inner.state_dict())
-    theirs.linear2.load_state_dict(ours.feed_forward.outer.state_dict())
-    for number, name in enumerate(residuals, 1):
-        getattr(theirs, f"norm{number}").load_state_dict(getattr(ours, name).norm.state_dict())
+def copy_weights(ours: Any, theirs: Any) -> None:
+    for our_layer, layer in zip(ours.encoder, theirs.encoder.layers, strict=True):
+        copy_attention(our_layer.self_attention, layer.self_attn)
+        copy(our_layer.self_attention_residual.norm, layer.norm1)
+        copy(our_layer.feed_forward_residual.norm, layer.norm2)
+        copy(our_layer.feed_forward.inner, layer.linear1)
+        copy(our_layer.feed_forward.outer, layer.linear2)
+    for our_layer, layer in zip(ours.decoder, theirs.decoder.layers, strict=True):
+        copy_attention(our_layer.self_attention, layer.self_attn)
+        copy_attention(our_layer.cross_attention, layer.multihead_attn)
+        copy(our_layer.self_attention_residual.norm, layer.norm1)
+        copy(our_layer.cross_attention_residual.norm, layer.norm2)
+        copy(our_layer.feed_forward_residual.norm, layer.norm3)
+        copy(our_layer.feed_forward.inner, layer.linear1)
+        copy(our_layer.feed_forward.outer, layer.linear2)
+    if theirs.encoder.norm is not None:
+        copy(ours.encoder_norm, theirs.encoder.norm)
+        copy(ours.decoder_norm, theirs.decoder.norm)
 
 
-def test_bf16_matmuls_on_a_cpu_have_few_shapes_and_the_same_results() -> None:
-    layer, n_rows = Linear(24, 40), set()
-    for n in range(1, 2049, 7):
-        x = torch.randn(n, 1, 24, requires_grad=True)
-        with torch.autocast("cpu", torch.bfloat16), patch("torch.nn.functional.linear", wraps=F.linear) as products:
-            results = [layer(x), F.linear(x, layer.weight, layer.bias)]
-        n_rows.add(len(products.call_args_list[0].args[0]))
-        found = [(y, *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])) for y in results]
-        for rounded, plain in zip(*found, strict=True):
-            torch.testing.assert_close(rounded, plain, rtol=0.02, atol=0.02 * float(plain.detach().abs().max()))
+def copy(ours: nn.Module, theirs: nn.Module) -> None:
+    theirs.load_state_dict(ours.state_dict())
+
+
+def copy_attention(ours: SelfAttention | CrossAttention, theirs: nn.MultiheadAttention) -> None:
+    projections = [ours.query_key_value] if isinstance(ours, SelfAttention) else [ours.query, ours.key_value]
+    theirs.in_proj_weight.copy_(torch.cat([linear.weight for linear in projections]))
+    theirs.in_proj_bias.copy_(torch.cat([linear.bias for linear in projections]))
+    copy(ours.output, theirs.out_proj)
+
+
+# --- truncated self-attention: a window of one position reaches L positions through L layers
+
+
+@pytest.mark.parametrize(("n_layers", "reached"), [(1, [3, 4, 5]), (2, [2, 3, 4, 5, 6])])
+def test_a_source_token_outside_the_window_cannot_change_the_memory(n_layers: int, reached: list[int]) -> None:
+    model = transformer(attention_window=1, n_encoder_layers=n_layers)
+    src, _ = batch((9, 2))
+    changed = src.clone()
+    changed[0, 4] += 1
+    before, _ = model.encode(src)
+    after, _ = model.encode(changed)
+    assert changed_positions(before, after) == reached
+
+
+@pytest.mark.parametrize(("n_layers", "reached"), [(1, [3, 4]), (2, [3, 4, 5])])
+def test_a_target_token_outside_the_window_cannot_change_a_logit(n_layers: int, reached: list[int]) -> None:
+    model = transformer(attention_window=1, n_decoder_layers=n_layers)
+    src, tgt = batch((5, 9))
+    changed = tgt.clone()
+    changed[0, 3] += 1
+    assert changed_positions(model(src, tgt), model(src, changed)) == reached
+
+
+def changed_positions(before: Tensor, after: Tensor) -> list[int]:
+    """Return the positions of a sentence at which (1, T, D) differs at all."""
+    differs = (before != after).any(-1)[0]
+    positions: list[int] = differs.nonzero().flatten().tolist()
+    return positions
+
+
+def test_attention_weights_outside_the_window_are_zero() -> None:
+    weights = transformer(attention_window=2).attention(*batch((9, 8)))
+    assert (weights.encoder[..., ~window_mask(9, 2)] == 0).all()
+    assert (weights.decoder[..., ~window_mask(8, 2)] == 0).all()
+    assert (weights.cross > 0).all(), "cross-attention is not truncated"
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_a_window_as_wide_as_the_sentences_changes_nothing(positions: str) -> None:
+    src, tgt = batch((12, 10), (8, 9))
+    wide = make(attention_window=12, positions=positions)
+    full = make(positions=positions)
+    torch.testing.assert_close(wide(src, tgt), full(src, tgt))
+
+
+# --- bf16 matmuls on a CPU, whose number of rows is rounded up
+
+
+def test_rounding_gives_bf16_matmuls_few_shapes() -> None:
+    layer = Linear(24, 40)
+    with torch.autocast("cpu", torch.bfloat16), patch("torch.nn.functional.linear", wraps=F.linear) as linear:
+        for n in range(1, 2049, 7):
+            layer(torch.ones(n, 24))
+    n_rows = {len(call.args[0]) for call in linear.call_args_list}
     assert len(n_rows) < 25
-    with torch.autocast("cpu", torch.bfloat16):  # no position is a token if a replica gets no pair
-        assert layer(torch.ones(0, 24)).shape == (0, 40)
+
+
+@pytest.mark.parametrize("n", [1, 31, 33, 300])
+def test_rounding_changes_no_result_and_no_gradient(n: int) -> None:
+    layer = Linear(24, 40)
+    x = torch.randn(n, 1, 24, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded, plain = layer(x), F.linear(x, layer.weight, layer.bias)
+    parameters = [x, *layer.parameters()]
+    gradients = torch.autograd.grad(rounded.square().sum(), parameters)
+    expected = torch.autograd.grad(plain.square().sum(), parameters)
+    for actual, reference in zip((rounded, *gradients), (plain, *expected), strict=True):
+        scale = reference.abs().max().item()
+        torch.testing.assert_close(actual, reference, rtol=0.02, atol=0.02 * scale)
+
+
+def test_a_matmul_without_rows_has_none() -> None:
+    """A replica that gets no pair has no token."""
+    with torch.autocast("cpu", torch.bfloat16):
+        assert Linear(24, 40)(torch.ones(0, 24)).shape == (0, 40)

@@ -44,7 +44,7 @@ from nmt.documents.markdown import MARKDOWN
 from nmt.documents.markup import Format
 from nmt.errors import NmtError
 from nmt.files import parse_json
-from nmt.run.header import hash_of, parse
+from nmt.run.header import checked_header, hash_of
 from nmt.serve.schema import ExplainRequest, LibreRequest, TranslateRequest
 from nmt.text.glossary import END, TERM, find_terms, read_glossary
 from nmt.text.lines import decode_lines, raw_lines
@@ -252,7 +252,7 @@ PARSERS: dict[str, Callable[[bytes], object]] = {
     "config": partial(on_file, config),
     "glossary": partial(on_file, glossary),
     "header": partial(on_file, header),
-    "entry": lambda content: parse(content.decode(errors="replace")),
+    "entry": lambda content: checked_header(content.decode(errors="replace")),
     "lines": lines,
     "archive": lambda content: unpacked(content, "x.zip", [*MEMBERS.values()][:1]),
     "marian": partial(on_file, marian),

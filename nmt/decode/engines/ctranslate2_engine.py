@@ -55,6 +55,7 @@ SUPPORTED: dict[str, tuple[object, ...]] = {
     "architecture": ("transformer",),
     "attention": ("scaled_dot",),
     "padding_mask": (True,),
+    "attention_window": (None,),
 }
 
 

@@ -219,6 +219,9 @@ function masksSection() {
   if (causal) pictures.push(maskPicture("The causal mask", "When the model predicts what follows a piece, it may look at this piece and those before it. Everything later is hidden. In training the decoder reads the whole reference at once, and without the mask it would see the piece that it has to predict; in translation, later pieces do not exist yet.", matrixOf(causal), inputPieces, inputPieces));
   const padded = [...sourcePieces, ...data.padding_mask.slice(sourcePieces.length).map(() => "<pad>")];
   if (data.padding_mask.length) pictures.push(maskPicture("The padding mask", "Sentences of a batch are filled up to the same length. The filling is hidden.", [data.padding_mask.map(Number)], ["any piece"], padded));
+  const window = data.settings.attention_window;
+  const near = found.find((stage) => stage.axes === "SS");
+  if (window) pictures.push(maskPicture("The local window", `Self-attention reaches at most ${window} positions to each side: a piece further away has weight 0.`, matrixOf(near), sourcePieces, sourcePieces));
   put("mask-figures", ...pictures);
 }
 

@@ -14,11 +14,12 @@ const POSITION_NAMES = { sinusoidal: "+ sines of position", learned: "+ learned 
 // A box is {part, box, label, note, code}; `part` and `box` are those of its stages, `code` are keys of `data.code`.
 function subLayers(part, s) {
   const heads = s.n_heads === 1 ? "1 head" : `${s.n_heads} heads`;
-  const positioned = [heads, ...(s.positions === "rotary" ? ["rotary"] : [])].join(", ");
+  const positioned = [heads, ...(s.positions === "rotary" ? ["rotary"] : []), ...(s.attention_window ? [`window ${s.attention_window}`] : [])].join(", ");
   const self = { part, box: "self-attention", label: part === "decoder" ? "Masked self-attention" : "Self-attention", short: part === "decoder" ? "Masked attention" : null, note: positioned, code: ["scaled_dot_product_attention", "MultiHeadAttention.merge_heads", "SelfAttention.project"] };
   const cross = { part, box: "cross-attention", label: "Cross-attention", note: heads, code: ["scaled_dot_product_attention", "MultiHeadAttention.merge_heads"], readsMemory: true };
   const feedForward = { part, box: "feed-forward", label: "Feed-forward", note: `${s.d_model} → ${s.d_ff} → ${s.d_model}`, code: ["FeedForward.forward"] };
   if (part === "decoder") self.code.splice(1, 0, "causal_mask");
+  if (s.attention_window) self.code.splice(1, 0, "window_mask");
   return part === "decoder" ? [self, cross, feedForward] : [self, feedForward];
 }
 

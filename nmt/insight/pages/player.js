@@ -90,7 +90,7 @@ function cacheFigure() {
     svg("g", { transform: `translate(${t * width} ${kind * 70})`, style: isRecurrent ? null : colorsOf(kind ? "Values" : "Keys") }, shades(matrix[t].map((value) => [value]), width - 0.5, cell, largest[kind])))));
   const told = html("figcaption", { class: "muted" });
   const show = (t) => {
-    const kept = isRecurrent ? 1 : t + 1;
+    const kept = isRecurrent ? 1 : shapes[t][3]; // a local window drops old columns
     columns.forEach((column, i) => {
       column.style.opacity = i > t || i <= t - kept ? 0 : 1;
       column.style.transform = i > t ? "translateY(-10px)" : "none";

@@ -118,6 +118,7 @@ def test_the_engine_is_chosen_by_model_device_and_precision(five_run: FiveRun) -
     assert reason(device="cuda:1") == "device cuda:1"
     assert reason(architecture="rnn") == "model.architecture=rnn"
     assert reason(padding_mask=False) == "model.padding_mask=false"
+    assert reason(attention_window=8) == "model.attention_window=8"
     assert needs_torch([config, config]) == "several models"
     with pytest.raises(ConfigError, match="CTranslate2 cannot translate: device cuda"):
         load(five_run.run, device="cuda", engine="ctranslate2")
