@@ -44,7 +44,7 @@ def to_ctranslate2(
     """Export a model to a directory for CTranslate2, if both engines compute the same log-probabilities.
 
     Replaces an earlier export. The model must be on the CPU. `shortlist` has the lines of CTranslate2's vocabulary map,
-    as `nmt.insight.shortlist` makes them.
+    as `nmt.interchange.shortlist` makes them.
 
     Raises:
         InputError: CTranslate2 is not installed, the model is not supported, or `path` exists and is not an export.

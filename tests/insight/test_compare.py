@@ -5,8 +5,9 @@ from dataclasses import asdict
 
 from conftest import data_of_page
 
+from nmt.cli.tables import comparison_text as as_text
 from nmt.evaluate import ScoreSettings, choose_settings
-from nmt.insight.compare import EvaluationSet, Wins, as_page, as_text, compare
+from nmt.insight.compare import EvaluationSet, Wins, as_page, compare
 
 SOURCES = ["der Hund läuft", "er hat 3 Katzen", "2 mal 4", "das ist ein sehr langer Satz über Aardvarks", "ja"]
 REFERENCES = ["the dog runs", "he has 3 cats", "2 times 4", "this is a very long sentence about aardvarks", "yes"]

@@ -8,7 +8,7 @@ from models import TableModel, small_translator, sources
 
 from nmt.decode.options import SearchOptions
 from nmt.decode.search import TraceStep, search
-from nmt.insight.search_tree import Node, search_tree, with_paths
+from nmt.insight.search_tree import SearchNode, search_tree, with_paths
 from nmt.text import EOS
 
 A, B, C, V = 4, 5, 6, 7
@@ -21,7 +21,7 @@ def table(_source: tuple[int, ...], words: tuple[int, ...]) -> list[float]:
     return [found.get(token, 0.0) for token in range(V)]
 
 
-def tree_of(**options: Any) -> tuple[list[Node], list[int]]:
+def tree_of(**options: Any) -> tuple[list[SearchNode], list[int]]:
     steps: list[TraceStep] = []
     chosen = SearchOptions(max_length_a=0, max_length_b=3, **options)
     ((best, *_),) = search(TableModel(table), sources((A,)), chosen, trace=steps.append)

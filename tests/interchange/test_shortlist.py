@@ -9,8 +9,8 @@ from conftest import SOURCE, TARGET, FiveRun, err_lines, model_of, run_nmt
 from models import small_translator
 
 from nmt.errors import InputError
-from nmt.insight import shortlist as module
-from nmt.insight.shortlist import is_plain, lines_of, linked_pieces, vocabulary_map
+from nmt.interchange import shortlist as module
+from nmt.interchange.shortlist import is_plain, lines_of, linked_pieces, vocabulary_map
 from nmt.model.base import AttentionWeights
 from nmt.text import EOS
 from nmt.text.lines import Pair
