@@ -48,7 +48,8 @@ def test_searches_are_ours_and_log_probs_also_after_saving_again(choices: dict[s
     theirs.save_pretrained(tmp_path / "again")
     tokenizer.save_pretrained(tmp_path / "again")
     theirs, tokenizer = loaded(tmp_path / "again")
-    module.check_log_probs(translator, module.holdable_model(translator), theirs, tokenizer)
+    module.check_pieces(translator, tokenizer)
+    module.check_log_probs(translator, module.holdable_model(translator), theirs)
     text = "I teach English at 学校 ."
     assert tokenizer(text).input_ids == [*translator.tokenizers.source.encode(text), EOS]
     assert tokenizer(text_target=text).input_ids == [*translator.tokenizers.target.encode(text), EOS]
@@ -106,11 +107,10 @@ def test_directory_has_settings_of_the_search_and_no_paths(tmp_path: Path) -> No
     assert [entry.name for entry in out.parent.iterdir()] == ["out"]
 
 
-def test_unsupported_length_penalty_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_export_says_that_it_was_checked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "nmt"):
-        to_huggingface(fresh_translator(decode={"length_penalty": "gnmt"}), tmp_path / "out")
-    warning, checked = caplog.messages
-    assert "no decode.length_penalty=gnmt" in warning
+        to_huggingface(fresh_translator(), tmp_path / "out")
+    (checked,) = caplog.messages
     assert checked.startswith("checked: pieces are the same, log-probabilities differ by at most ")
 
 
