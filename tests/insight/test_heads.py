@@ -96,12 +96,6 @@ def test_a_summary_is_the_mean_over_positions(five_run: FiveRun, summaries: list
     assert first.entropy == pytest.approx(np.mean(entropies), abs=1e-4)
 
 
-def test_the_decoder_does_not_look_ahead(summaries: list[HeadSummary]) -> None:
-    for head in summaries:
-        if head.part == "decoder":
-            assert head.next == pytest.approx(0, abs=1e-6)
-
-
 def test_a_summary_is_the_same_in_any_batches(
     five_run: FiveRun, summaries: list[HeadSummary], monkeypatch: pytest.MonkeyPatch
 ) -> None:
