@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from nmt.cli import options, streams
+from nmt.cli.tables import comparison_text
 from nmt.errors import DataError, InputError
 from nmt.text.lines import iter_lines
 
@@ -78,7 +79,7 @@ def compare(
     found = comparing.compare(list(map(str, systems)), outputs, test_set)
     if html is not None:
         streams.write_text(html, comparing.as_page(found))
-    text = "\n".join(map(streams.printable, comparing.as_text(found)))
+    text = "\n".join(map(streams.printable, comparison_text(found)))
     print(json.dumps(asdict(found), ensure_ascii=False) if json_object else text)
 
 

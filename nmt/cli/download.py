@@ -78,8 +78,8 @@ def chosen(what: str, lang_pair: str | None) -> "list[tuple[Corpus, Sequence[str
 
 def table() -> list[str]:
     """Return a line with column names, then one line per corpus of the catalog."""
+    from nmt.cli.tables import columns
     from nmt.corpus.catalog import CORPORA
-    from nmt.insight.tables import columns
 
     rows = [
         [one.name, " ".join(one.languages), *(f"{n:,}" for n in one.n_pairs), f"{one.size_mb:g}", one.license, one.note]

@@ -189,7 +189,7 @@ def of_directions(found: dict[str, dict[str, Any]]) -> list[str]:
 
     A direction may lack TER; then the mean, which would be that of other directions, is left out, too.
     """
-    from nmt.insight.tables import columns
+    from nmt.cli.tables import columns
 
     values: dict[str, dict[str, float]] = {}
     for direction, figures in found.items():

@@ -46,7 +46,7 @@ def export(
     _, translator = options.load_translator(model, engine="torch", languages=languages or None)
     chosen: dict[str, Any] = {"quantization": quantization} if quantization else {}
     if shortlist:
-        from nmt.insight.shortlist import vocabulary_map
+        from nmt.interchange.shortlist import vocabulary_map
 
         chosen["shortlist"] = vocabulary_map(translator)
     resolve_name(EXPORTS[to])(translator, output, **chosen)

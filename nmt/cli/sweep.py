@@ -96,7 +96,7 @@ def split_values(text: str) -> list[str]:
 
 def table(standings: "Sequence[Standing]") -> list[str]:
     """Return the candidates as lines, the best first."""
-    from nmt.insight.tables import columns
+    from nmt.cli.tables import columns
 
     rows = []
     for rank, standing in enumerate(standings, 1):

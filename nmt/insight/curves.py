@@ -1,4 +1,4 @@
-"""Curves of runs: the figures of metrics.jsonl as points. Imports no torch."""
+"""Curves of runs: the figures of metrics.jsonl as points."""
 
 import math
 from array import array
@@ -30,32 +30,44 @@ def read_figures(run: RunDirectory) -> tuple[dict[str, list[float]], list[dict[s
     rows = array("d")  # `COLUMNS` of each complete step: 72 bytes
     validations = []
     for line in json_lines(run.metrics_file):
-        kind, values = line.get("kind"), [line.get(name) for name in COLUMNS]
+        kind = line.get("kind")
         if kind == "validation":
             validations.append(line)
-        elif kind == "step" and all(map(is_finite, values)):
-            rows.extend(values)  # type: ignore[arg-type]
+        elif kind == "step":
+            figures = [line.get(name) for name in COLUMNS]
+            if all(map(is_finite, figures)):
+                rows.extend(figures)  # type: ignore[arg-type]
     return curves_of(np.array(rows).reshape(-1, len(COLUMNS))), validations
 
 
 def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
-    """Each curve as one value per point, by its name, given `COLUMNS` of each step; "step" is the x axis.
+    """Return the curves by name, one value per point, given `COLUMNS` of each step; "step" is the x axis.
 
     There are at most `MAX_POINTS` points, each over the same number of steps except the last.
     """
-    if not len(rows):
-        return {name: [] for name in ("step", "elapsed_s", *MEANS, "non_padding", "tokens_per_s")}
-    firsts = np.arange(0, len(rows), -(-len(rows) // MAX_POINTS))  # the first step of each point
-    lasts = np.append(firsts[1:], len(rows)) - 1
-    steps, elapsed_s = rows[lasts, :2].T
-    n_tokens, n_real, n_positions = np.add.reduceat(rows[:, 2:5], firsts).T
-    sums = np.add.reduceat(rows[:, 5:] * rows[:, 2:3], firsts)  # (points, MEANS)
-    found = dict(zip(MEANS, (sums / np.maximum(n_tokens, 1)[:, None]).T.tolist(), strict=True))
-    found |= {"step": steps.astype(int).tolist(), "elapsed_s": elapsed_s.tolist()}
-    found["non_padding"] = (n_real / np.maximum(n_positions, 1)).tolist()
+    columns = dict(zip(COLUMNS, rows.T, strict=True))
+    # 1. The first and the last step of each point.
+    steps_per_point = max(math.ceil(len(rows) / MAX_POINTS), 1)
+    firsts = np.arange(0, len(rows), steps_per_point)
+    lasts = np.minimum(firsts + steps_per_point, len(rows)) - 1
+    steps = columns["step"][lasts].astype(int)
+    elapsed_s = columns["elapsed_s"][lasts]
+    curves = {"step": steps.tolist(), "elapsed_s": elapsed_s.tolist()}
+
+    # 2. Means over the target tokens of each point.
+    n_tokens = np.add.reduceat(columns["n_tokens"], firsts)
+    for name in MEANS:
+        sums = np.add.reduceat(columns[name] * columns["n_tokens"], firsts)
+        curves[name] = (sums / n_tokens).tolist()
+
+    # 3. Ratios of sums.
+    n_real = np.add.reduceat(columns["n_real"], firsts)
+    n_positions = np.add.reduceat(columns["n_positions"], firsts)
+    curves["non_padding"] = (n_real / n_positions).tolist()
     seconds = np.diff(elapsed_s, prepend=0.0)
-    found["tokens_per_s"] = (n_tokens / np.where(seconds > 0, seconds, math.nan)).tolist()
-    return found
+    seconds[seconds <= 0] = math.nan  # no speed where the clock did not advance
+    curves["tokens_per_s"] = (n_tokens / seconds).tolist()
+    return curves
 
 
 def is_finite(value: object) -> TypeGuard[float]:

@@ -23,7 +23,7 @@ from nmt.errors import InputError, ModelError
 from nmt.evaluate import bleu_tokenizer, sentence_bleu
 from nmt.insight import pages
 from nmt.insight.heads import HeadSummary, attention_summary, single_model
-from nmt.insight.search_tree import Node, search_tree, with_paths
+from nmt.insight.search_tree import SearchNode, search_tree, with_paths
 from nmt.insight.stages import Stage, decoder_cache, excerpts, record_stages
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.incremental import incremental_decoder
@@ -109,7 +109,7 @@ class Explanation:
     attention: AttentionWeights  # of one sentence: (L, 1, H, S, S), (L, 1, H, T, T), (L, 1, H, T, S)
     heads: list[HeadSummary]  # of this pair
     padding_mask: list[bool]  # whether each position of the source, with `N_PADDING` PADs added, may be attended to
-    tree: list[Node]
+    tree: list[SearchNode]
     one_pass: OnePass
     reference: Reference | None
 
@@ -131,16 +131,19 @@ def outline(
     Fields are those of `Explanation`, and `cross`: the cross-attention weights of the best hypothesis, mean of all
     heads, (T, S); None without attention. Arguments and errors are those of `explain`.
     """
-    sentence = Sentence(translator, text, prefix, check, options)
+    sentence = Sentence(translator, text, options, prefix, check)
     with torch.inference_mode():
-        found, steps = sentence.search(sentence.options)
-        tokens = found[0].tokens
-        cross = sentence.model.attention(sentence.src, sentence.tgt_in(tokens)).cross  # (L, 1, H, T, S)
+        hypotheses, steps = sentence.search(sentence.options)
+        best = hypotheses[0].tokens
+        tree = search_tree(steps, sentence.options, sentence.tokenizer)
+        translations = sentence.translations(hypotheses)
+        cross = sentence.model.attention(sentence.src, sentence.tgt_in(best)).cross  # (L, 1, H, T, S)
+        mean = cross.mean((0, 2))[0].tolist() if len(cross) else None
         return {
-            "source_pieces": translator.tokenizers.source.pieces(sentence.src[0].tolist()),
-            "hypotheses": [sentence.translated(hypothesis) for hypothesis in found],
-            "cross": cross.mean((0, 2))[0].tolist() if len(cross) else None,
-            "tree": with_paths(search_tree(steps, sentence.options, sentence.tokenizer), tokens, ()),
+            "source_pieces": sentence.source_pieces,
+            "hypotheses": translations,
+            "cross": mean,
+            "tree": with_paths(tree, best, ()),
         }
 
 
@@ -168,55 +171,84 @@ def explain(
         ConfigError: an option is unknown or out of range.
     """
     translator = run if isinstance(run, Translator) else load(run, engine="torch")
-    sentence = Sentence(translator, text, prefix, check, options)
+    sentence = Sentence(translator, text, options, prefix, check)
+    model = sentence.model
     with torch.inference_mode():
-        found, steps = sentence.search(sentence.options)
-        (greedy, *_), _ = sentence.search(sentence.options.changed(beam=1, n_best=1, sample=False))
-        best = found[0].tokens
-        stages, attention = record_stages(
-            sentence.model, sentence.src, sentence.tgt_in(best), sentence.tokenizer.pieces
-        )
-        nodes = with_paths(search_tree(steps, sentence.options, sentence.tokenizer), best, greedy.tokens)
-        translations = [sentence.translated(hypothesis) for hypothesis in found]
+        # 1. The search of the translation, and greedy search.
+        hypotheses, steps = sentence.search(sentence.options)
+        translations = sentence.translations(hypotheses)
+        best = hypotheses[0].tokens
+        greedy_options = sentence.options.changed(beam=1, n_best=1, sample=False)
+        (greedy,), _ = sentence.search(greedy_options)
+        tree = search_tree(steps, sentence.options, sentence.tokenizer)
+        tree = with_paths(tree, best, greedy.tokens)
+
+        # 2. What the model computes for the best hypothesis.
+        tgt_in = sentence.tgt_in(best)
+        target_pieces = sentence.tokenizer.pieces(best)
+        stages, attention = record_stages(model, sentence.src, tgt_in, sentence.tokenizer.pieces)
+        cache = decoder_cache(model, sentence.src, tgt_in)
+        heads = attention_summary(translator, [(text, translations[0].text)])
+        padding_mask = sentence.padding_mask()
+
+        # 3. What the translation is compared with.
+        one_pass = sentence.one_pass(len(best))
+        scored_reference = None
+        if reference is not None:
+            scored_reference = sentence.reference(reference, translations[0], greedy)
+        translated_greedily = sentence.translated(greedy)
+
+        description = describe_model(model)
         return Explanation(
-            model=described(sentence.model),
-            settings=sentence.model.settings,
+            model=description,
+            settings=model.settings,
             source=text,
-            source_pieces=translator.tokenizers.source.pieces(sentence.src[0].tolist()),
-            source_tokens=sentence.src[0].tolist(),
-            target_pieces=sentence.tokenizer.pieces(best),
+            source_pieces=sentence.source_pieces,
+            source_tokens=sentence.source_tokens,
+            target_pieces=target_pieces,
             options=sentence.options,
             hypotheses=translations,
-            greedy=sentence.translated(greedy),
+            greedy=translated_greedily,
             stages=stages,
-            cache=decoder_cache(sentence.model, sentence.src, sentence.tgt_in(best)),
+            cache=cache,
             attention=attention,
-            heads=attention_summary(translator, [(text, translations[0].text)]),
-            padding_mask=sentence.padding_mask(),
-            tree=nodes,
-            one_pass=sentence.one_pass(len(best)),
-            reference=None if reference is None else sentence.reference(reference, translations[0], greedy),
+            heads=heads,
+            padding_mask=padding_mask,
+            tree=tree,
+            one_pass=one_pass,
+            reference=scored_reference,
         )
 
 
-def described(model: Seq2Seq) -> str:
-    """A model in one line: its kind, sizes and number of parameters."""
-    s = model.settings
-    is_rnn = s.architecture == "rnn"
-    kind = f"{s.cell.upper()} with attention {s.attention}" if is_rnn else f"Transformer, {s.n_heads} heads"
-    layers = f"{s.n_encoder_layers} encoder and {s.n_decoder_layers} decoder layers"
-    return f"{kind}, {layers}, width {s.d_model}, {model.n_parameters / 1e6:.2f}M parameters"
+def describe_model(model: Seq2Seq) -> str:
+    """Return a model's kind, sizes and number of parameters in one line."""
+    settings = model.settings
+    if settings.architecture == "rnn":
+        kind = f"{settings.cell.upper()} with attention {settings.attention}"
+    else:
+        kind = f"Transformer, {settings.n_heads} heads"
+    layers = f"{settings.n_encoder_layers} encoder and {settings.n_decoder_layers} decoder layers"
+    n_millions = model.n_parameters / 1e6
+    return f"{kind}, {layers}, width {settings.d_model}, {n_millions:.2f}M parameters"
 
 
 class Sentence:
     """One sentence, its model, and several ways to translate the sentence."""
 
     def __init__(
-        self, translator: Translator, text: str, prefix: str | Sequence[int], check: Check, options: dict[str, Any]
+        self,
+        translator: Translator,
+        text: str,
+        options: dict[str, Any],
+        prefix: str | Sequence[int] = (),
+        check: Check = lambda: None,
     ) -> None:
-        self.translator, self.tokenizer = translator, translator.tokenizers.target
-        self.options, self.prefix = translator.with_options(**options), translator.encode_prefix(prefix)
-        self.model, self.check = single_model(translator), check
+        self.translator = translator
+        self.model = single_model(translator)
+        self.tokenizer = translator.tokenizers.target
+        self.options = translator.with_options(**options)
+        self.prefix = translator.encode_prefix(prefix)
+        self.check = check
         longest = translator.config.data.max_length
         requests = translator.requests_of(text, self.options)
         if not requests:
@@ -226,8 +258,11 @@ class Sentence:
             raise InputError(f"the text has {n_sentences} sentences", hint="give one sentence")
         if len(requests) > 1:
             raise InputError(f"the sentence is too long: the model takes {longest} pieces", hint="give a shorter one")
-        self.seed = seed_of(*requests[0].place)
-        self.src = torch.tensor([[*requests[0].tokens, EOS]], device=self.model.device)
+        (request,) = requests
+        self.seed = seed_of(*request.place)
+        self.source_tokens = [*request.tokens, EOS]
+        self.source_pieces = translator.tokenizers.source.pieces(self.source_tokens)
+        self.src = torch.tensor([self.source_tokens], device=self.model.device)  # (1, S)
 
     def search(self, options: SearchOptions) -> tuple[list[Hypothesis], list[TraceStep]]:
         """Return the n-best hypotheses and the search steps, as in `nmt translate` but without `torch.jit.trace`."""
@@ -237,7 +272,7 @@ class Sentence:
             self.check()
             steps.append(step)
 
-        (found,) = search(
+        (hypotheses,) = search(
             incremental_decoder(self.model),
             self.src,
             options,
@@ -246,16 +281,16 @@ class Sentence:
             sentence_seeds=[self.seed],
             trace=after_step,
         )
-        if not found:
+        if not hypotheses:
             raise ModelError("the model's output is not a number", hint="check the loss of its training")
-        return found, steps
+        return hypotheses, steps
 
     def tgt_in(self, tokens: Sequence[int]) -> Tensor:
-        """(1, T): the decoder's input for a hypothesis that ends in EOS."""
+        """Return the decoder's input (1, T) for a hypothesis that ends in EOS."""
         return torch.tensor([[BOS, *tokens[:-1]]], device=self.src.device)
 
     def log_probs(self, tgt_in: Tensor) -> Tensor:
-        """Log-probabilities of the next token after each position of tgt_in (1, T): (T, V)."""
+        """Return the log-probabilities of the next token after each position of tgt_in (1, T): (T, V)."""
         self.check()
         logits: Tensor = self.model(self.src, tgt_in)  # (1, T, V)
         return logits[0].float().log_softmax(-1)
@@ -270,36 +305,50 @@ class Sentence:
 
     def tokens(self, tokens: Sequence[int], log_probs: Tensor) -> list[Token]:
         """Return a `Token` for each token id, given the log-probabilities of all positions (T, V)."""
-        pieces = self.tokenizer.pieces
-        best, indices = log_probs.topk(min(N_ALTERNATIVES, log_probs.size(1)))
-        own = log_probs.gather(1, torch.tensor(tokens, device=log_probs.device)[:, None])  # (T, 1)
-        ranks = (log_probs > own).sum(1) + 1
-        columns = own[:, 0].tolist(), ranks.tolist(), indices.tolist(), best.tolist()
-        return [
-            Token(piece, token, log_prob, rank, [Choice(*c) for c in zip(pieces(ids), ids, lps, strict=True)])
-            for piece, token, log_prob, rank, ids, lps in zip(pieces(tokens), tokens, *columns, strict=True)
-        ]
+        token_ids = torch.tensor(tokens, device=log_probs.device)[:, None]  # (T, 1)
+        token_log_probs = log_probs.gather(1, token_ids)  # (T, 1)
+        ranks = (log_probs > token_log_probs).sum(1) + 1  # (T,)
+        best = log_probs.topk(min(N_ALTERNATIVES, log_probs.size(1)))  # values and indices (T, N_ALTERNATIVES)
+        pieces = self.tokenizer.pieces(tokens)
+        described_tokens = []
+        for t, token in enumerate(tokens):
+            alternatives = self.choices(best.indices[t].tolist(), best.values[t].tolist())
+            log_prob = token_log_probs[t].item()
+            described_tokens.append(Token(pieces[t], token, log_prob, int(ranks[t]), alternatives))
+        return described_tokens
+
+    def choices(self, tokens: list[int], log_probs: list[float]) -> list[Choice]:
+        pieces = self.tokenizer.pieces(tokens)
+        return list(map(Choice, pieces, tokens, log_probs))
+
+    def scored(self, tokens: Sequence[int]) -> list[Token]:
+        """Score a hypothesis that ends in EOS by teacher forcing."""
+        return self.tokens(tokens, self.log_probs(self.tgt_in(tokens)))
 
     def translated(self, hypothesis: Hypothesis) -> Translated:
-        tokens = self.tokens(hypothesis.tokens, self.log_probs(self.tgt_in(hypothesis.tokens)))
+        tokens = self.scored(hypothesis.tokens)
         text = self.text_of(hypothesis.tokens)
         return Translated(text, tokens, hypothesis.log_prob, hypothesis.score, hypothesis.is_cut)
 
+    def translations(self, hypotheses: Sequence[Hypothesis]) -> list[Translated]:
+        return [self.translated(hypothesis) for hypothesis in hypotheses]
+
     def one_pass(self, length: int) -> OnePass:
         """Predict `length` tokens in one pass over BOS and padding."""
-        log_probs = self.log_probs(F.pad(torch.tensor([[BOS]], device=self.src.device), (0, length - 1), value=PAD))
+        tgt_in = torch.full((1, length), PAD, device=self.src.device)
+        tgt_in[0, 0] = BOS
+        log_probs = self.log_probs(tgt_in)
         best = log_probs.argmax(1).tolist()
         return OnePass(self.text_of(best), self.tokens(best, log_probs))
 
     def reference(self, text: str, translation: Translated, greedy: Hypothesis) -> Reference:
         """Score the reference, and compare it with the output of greedy search and the translation."""
         tokens = self.tokens_of(text)
-        scored = self.tokens(tokens, self.log_probs(self.tgt_in(tokens)))
-        pairs = enumerate(zip(tokens, greedy.tokens, strict=False))
-        first = next((i for i, (own, other) in pairs if own != other), None)
+        scored_tokens = self.scored(tokens)
+        log_prob = math.fsum(token.log_prob for token in scored_tokens)
         tokenize = bleu_tokenizer(self.translator.target_language, [[text]])
         bleu = sentence_bleu(translation.text, text, tokenize=tokenize)
-        return Reference(text, scored, math.fsum(token.log_prob for token in scored), first, bleu)
+        return Reference(text, scored_tokens, log_prob, first_difference(tokens, greedy.tokens), bleu)
 
     def padding_mask(self) -> list[bool]:
         """Return whether each position of the source, with `N_PADDING` PADs added, may be attended to."""
@@ -309,11 +358,20 @@ class Sentence:
         return mask.flatten().tolist()
 
 
+def first_difference(tokens: Sequence[int], others: Sequence[int]) -> int | None:
+    for i, (token, other) in enumerate(zip(tokens, others, strict=False)):
+        if token != other:
+            return i
+    return None
+
+
 def as_page(explanation: Explanation) -> str:
-    stages = [  # with at most `MAX_COLUMNS` hidden units
-        replace(stage, values=stage.values[:, :MAX_COLUMNS]) if stage.axes[-1] in "DdF" else stage
-        for stage in explanation.stages
-    ]
+    """Return a self-contained HTML page. It has the first `MAX_COLUMNS` hidden units of each stage."""
+    stages = []
+    for stage in explanation.stages:
+        narrow = replace(stage, values=stage.values[:, :MAX_COLUMNS])
+        has_units = stage.axes[-1] in "DdF"
+        stages.append(narrow if has_units else stage)
     data = {**vars(explanation), "stages": stages, "attention": explanation.attention._asdict(), "code": excerpts()}
     return pages.page("explain", f"{explanation.source} – nmt explain", pages.plain(data, pages.packed))
 

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,10 +13,13 @@ from torch import Tensor
 from nmt.errors import InputError
 from nmt.insight import pages
 from nmt.insight.curves import read_figures
-from nmt.insight.explain import Sentence, described
+from nmt.insight.explain import Sentence, describe_model
 from nmt.insight.heads import HeadSummary, attention_summary
 from nmt.run.directory import RunDirectory
 from nmt.translate.loading import load
+from nmt.translate.translator import Translator
+
+GREEDY = {"beam": 1, "n_best": 1}
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class Snapshot:
     step: int
     translation: str  # greedy
     is_cut: bool  # whether its end was forced at the length limit
-    probabilities: list[float]  # of each reference token, given those before it, 0-1
+    probabilities: list[float]  # of the reference tokens, given those before them, 0-1
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Growth:
     explained: float  # share of the variance of the embeddings that the two components hold, 0-1
     heads: list[HeadGrowth]
     n_pairs: int  # the sentence and the samples of dev, from which `heads` are computed
-    loss: list[tuple[int, float]]  # (step, training loss)
+    loss: list[tuple[float, float]]  # (step, training loss)
     validations: list[tuple[int, float, float]]  # (step, dev loss, dev BLEU)
 
 
@@ -72,71 +77,112 @@ def growth(
     steps = directory.snapshot_steps() if directory.read_config() else []
     if not steps:
         raise InputError(f"{run} has no snapshots", hint="train with train.snapshots=12, which keeps 12 of them")
-    final = load(run, device, engine="torch").to(languages)
-    given = reference is not None
-    reference = reference if reference is not None else final.translate([text])[0]
-    curves, validations = read_figures(directory)
-    samples = [(source, target) for source, target, *_ in (validations or [{}])[-1].get("samples", []) if not languages]
-    pairs = [(text, reference), *samples]
 
-    snapshots, cross, embeddings, summaries = [], [], [], []
+    # 1. What all snapshots read: the sentence, its reference, and some pairs of the dev set.
+    final = load(run, device, engine="torch").to(languages)
+    sentence = Sentence(final, text, GREEDY)
+    is_given = reference is not None
+    if reference is None:
+        (reference,) = final.translate([text])
+    target_tokens = sentence.tokens_of(reference)
+    curves, validations = read_figures(directory)
+    pairs = [(text, reference)]
+    if validations and not languages:  # with several languages, samples are of all of them
+        pairs += [(source, target) for source, target, _ in validations[-1].get("samples", [])]
+
+    # 2. What each snapshot does with it.
+    looks = []
     for step in steps:
-        model = load(directory.snapshot_file(step), device, engine="torch").to(languages)
-        sentence = Sentence(model, text, "", lambda: None, {"beam": 1, "n_best": 1})
-        source, target = sentence.src[0].tolist(), sentence.tokens_of(reference)
-        ids = list(dict.fromkeys(source)), list(dict.fromkeys(target))  # without repetitions, in order
-        with torch.inference_mode():
-            snapshots.append(look(sentence, step, target))
-            cross.append(sentence.model.attention(sentence.src, sentence.tgt_in(target)).cross[:, 0])
-            sides = sentence.model.source_embedding, sentence.model.target_embedding
-            embeddings.append(torch.cat([e.weight[own].float() for e, own in zip(sides, ids, strict=True)]))
-        summaries.append(attention_summary(model, pairs))
-    positions, explained = principal_components(torch.stack(embeddings).cpu())
+        translator = load(directory.snapshot_file(step), device, engine="torch").to(languages)
+        looks.append(look(translator, step, reference, pairs))
+
+    snapshots = [one.snapshot for one in looks]
+    cross = torch.stack([one.cross for one in looks])
+
+    # 3. The embeddings on two components of all snapshots, and the heads along the snapshots.
+    embeddings = torch.stack([one.embeddings for one in looks])  # (N, P, D)
+    positions, explained = principal_components(embeddings)
+    source_words = final.tokenizers.source.pieces(distinct(sentence.source_tokens))
+    target_words = final.tokenizers.target.pieces(distinct(target_tokens))
+    words = [("source", piece) for piece in source_words]
+    words += [("target", piece) for piece in target_words]
+    heads = heads_along([one.heads for one in looks])
+    model = describe_model(sentence.model)
+    reference_pieces = final.tokenizers.target.pieces(target_tokens)
+    loss = list(zip(curves["step"], curves["loss"], strict=True))
+    figures = [(line["step"], line["dev_loss"], line["dev_bleu"]) for line in validations]
     return Growth(
         run=str(run),
-        model=described(sentence.model),
+        model=model,
         source=text,
         reference=reference,
-        is_given=given,
-        source_pieces=final.tokenizers.source.pieces(source),
-        reference_pieces=final.tokenizers.target.pieces(target),
+        is_given=is_given,
+        source_pieces=sentence.source_pieces,
+        reference_pieces=reference_pieces,
         snapshots=snapshots,
-        cross=torch.stack(cross),
-        words=[
-            (side, piece)
-            for side, own, tokenizer in zip(("source", "target"), ids, final.tokenizers, strict=True)
-            for piece in tokenizer.pieces(own)
-        ],
+        cross=cross,
+        words=words,
         positions=positions,
         explained=explained,
-        heads=[
-            HeadGrowth(role, along[0].part, along[0].layer, along[0].head, [roles_of(one)[role] for one in along])
-            for along in zip(*summaries, strict=True)
-            for role in roles_of(along[0])
-        ],
+        heads=heads,
         n_pairs=len(pairs),
-        loss=[(int(step), x) for step, x in zip(curves["step"], curves["loss"], strict=True) if math.isfinite(x)],
-        validations=[(line["step"], line["dev_loss"], line["dev_bleu"]) for line in validations],
+        loss=loss,
+        validations=figures,
     )
 
 
-def look(sentence: Sentence, step: int, target: list[int]) -> Snapshot:
-    """Translate greedily, and compute the probabilities of the reference's tokens by teacher forcing."""
-    (greedy, *_), _ = sentence.search(sentence.options)
-    translated = sentence.translated(greedy)
-    of_target = sentence.tokens(target, sentence.log_probs(sentence.tgt_in(target)))
-    return Snapshot(step, translated.text, translated.is_cut, [math.exp(token.log_prob) for token in of_target])
+def distinct(tokens: Sequence[int]) -> list[int]:
+    """Return tokens without repetitions, in order."""
+    return list(dict.fromkeys(tokens))
+
+
+class Look(NamedTuple):
+    """What one snapshot does with the sentence and its reference, and how its heads attend."""
+
+    snapshot: Snapshot
+    cross: Tensor  # (L, H, T, S)
+    embeddings: Tensor  # of the distinct source and target pieces: (P, D)
+    heads: list[HeadSummary]
+
+
+def look(translator: Translator, step: int, reference: str, pairs: Sequence[tuple[str, str]]) -> Look:
+    """Translate the source of the first pair greedily, and read its reference by teacher forcing."""
+    sentence = Sentence(translator, pairs[0][0], GREEDY)
+    model = sentence.model
+    target = sentence.tokens_of(reference)
+    with torch.inference_mode():
+        (greedy,), _ = sentence.search(sentence.options)
+        translated = sentence.translated(greedy)
+        probabilities = [math.exp(token.log_prob) for token in sentence.scored(target)]
+        cross = model.attention(sentence.src, sentence.tgt_in(target)).cross[:, 0]
+        source_vectors = model.source_embedding.weight[distinct(sentence.source_tokens)]
+        target_vectors = model.target_embedding.weight[distinct(target)]
+    snapshot = Snapshot(step, translated.text, translated.is_cut, probabilities)
+    embeddings = torch.cat([source_vectors, target_vectors]).float().cpu()
+    return Look(snapshot, cross, embeddings, attention_summary(translator, pairs))
+
+
+def heads_along(summaries: Sequence[Sequence[HeadSummary]]) -> list[HeadGrowth]:
+    """Return how far the heads have their roles, given the statistics of all heads at each snapshot."""
+    heads = []
+    for head_along in zip(*summaries, strict=True):
+        first = head_along[0]
+        for role in roles_of(first):
+            shares = [roles_of(head)[role] for head in head_along]
+            heads.append(HeadGrowth(role, first.part, first.layer, first.head, shares))
+    return heads
 
 
 def roles_of(head: HeadSummary) -> dict[str, float]:
-    """What a head may specialize in, and how far it does, 0-1.
+    """Return what a head may specialize in, and how far it does, 0-1.
 
     `previous` and `end` are mean weights: on the previous piece, and on the end of the source or the start of the
     target. `alignment` is 1 / 2^entropy, that is 1 / (the number of pieces that the head effectively attends to), times
     the weight that is not on the end: it is above one half only if the head attends to fewer than two pieces.
     """
     if head.part == "cross":
-        return {"alignment": 2**-head.entropy * (1 - head.boundary), "end": head.boundary}
+        n_keys = 2**head.entropy
+        return {"alignment": (1 - head.boundary) / n_keys, "end": head.boundary}
     return {"previous": head.previous, "end": head.boundary}
 
 
@@ -147,12 +193,14 @@ def principal_components(x: Tensor) -> tuple[Tensor, float]:
     """
     centered = x.flatten(0, 1) - x.mean((0, 1))  # (N·P, D)
     u, s, _ = torch.linalg.svd(centered, full_matrices=False)
+    projected = (u * s)[:, :2]
     variance = s.square()
-    return (u * s)[:, :2].unflatten(0, x.shape[:2]), float(variance[:2].sum() / variance.sum().clamp(min=1e-12))
+    explained = variance[:2].sum() / variance.sum().clamp(min=1e-12)
+    return projected.unflatten(0, x.shape[:2]), float(explained)
 
 
-def as_page(found: Sequence[Growth]) -> str:
-    """A self-contained HTML page of one sentence in one run, or in several beside each other."""
-    runs = [vars(one) | {"positions": one.positions.tolist()} for one in found]
-    data = pages.plain(runs, lambda x: pages.packed(x, compress=True))
-    return pages.page("growth", f"{found[0].source} – nmt explain --growth", data)
+def as_page(growths: Sequence[Growth]) -> str:
+    """Return a self-contained HTML page of one sentence in one run, or in several beside each other."""
+    runs = [{**vars(one), "positions": one.positions.tolist()} for one in growths]
+    data = pages.plain(runs, partial(pages.packed, compress=True))
+    return pages.page("growth", f"{growths[0].source} – nmt explain --growth", data)

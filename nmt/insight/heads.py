@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,8 +40,18 @@ class HeadSummary:
     boundary: float
 
 
+class Part(NamedTuple):
+    """The attention weights of one part of a model for a batch, and bool masks of positions."""
+
+    name: str  # encoder, decoder or cross
+    weights: Tensor  # (L, B, H, T, S)
+    queries: Tensor  # (B, T), not padding
+    keys: Tensor  # (B, S), not padding
+    boundary: Tensor  # (B, S), EOS of the source or BOS of the target
+
+
 def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, str]]) -> list[HeadSummary]:
-    """Statistics of every attention head of a model over a corpus, by part and layer.
+    """Return statistics of every attention head of a model over a corpus, by part and layer.
 
     Args:
         run: a run directory or model file, or what `load` returns for it.
@@ -53,27 +64,33 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
     model = single_model(translator)
     if not corpus:
         raise DataError("no pairs to compute attention for", hint="give at least one")
-    src, tgt = translator.encode_pairs([source for source, _ in corpus], [target for _, target in corpus])
-    sums: dict[str, Tensor] = {}  # part -> (L, H, figures)
+    sources, targets = zip(*corpus, strict=True)
+    src, tgt = translator.encode_pairs(sources, targets)
+
+    # 1. Sums over all real queries.
+    sums: dict[str, Tensor] = {}  # part -> (L, H, 6)
     n_queries: Counter[str] = Counter()
     for pairs in pair_batches(src, tgt, ATTENTION_POSITIONS):
         batch = pairs.to(model.device)
         with torch.inference_mode():
             attention = model.attention(batch.src, batch.tgt_in)
-            for part, weights, queries, keys, boundary in parts_of(attention, batch):
-                figures = head_figures(weights, queries, keys, boundary).cpu().double()
-                sums[part] = sums[part] + figures if part in sums else figures
-                n_queries[part] += int(queries.sum())
-    return [
-        HeadSummary(part, layer, head, *means)
-        for part, total in sums.items()
-        for layer, of_layer in enumerate((total / n_queries[part]).tolist(), 1)
-        for head, means in enumerate(of_layer, 1)
-    ]
+            for part in parts_of(attention, batch):
+                figures = head_figures(part.weights, part.queries, part.keys, part.boundary)
+                sums[part.name] = sums.get(part.name, 0.0) + figures.cpu().double()
+                n_queries[part.name] += int(part.queries.sum())
+
+    # 2. Means.
+    summaries = []
+    for name, total in sums.items():
+        means = (total / n_queries[name]).tolist()
+        for layer, heads in enumerate(means, 1):
+            for head, figures_of_head in enumerate(heads, 1):
+                summaries.append(HeadSummary(name, layer, head, *figures_of_head))
+    return summaries
 
 
 def single_model(translator: Translator) -> Seq2Seq:
-    """The model of a translator. Raises InputError if the translator is an export or an ensemble."""
+    """Return the model of a translator. Raises InputError if the translator is an export or an ensemble."""
     engine = translator.engine.torch_engine("attention weights")
     assert isinstance(engine, TorchEngine)
     if len(engine.models) > 1:
@@ -81,15 +98,17 @@ def single_model(translator: Translator) -> Seq2Seq:
     return engine.models[0]
 
 
-def parts_of(weights: AttentionWeights, batch: Batch) -> list[tuple[str, Tensor, Tensor, Tensor, Tensor]]:
-    """For each part with attention: name, weights, and bool masks of real queries, real keys and boundary keys."""
-    src, tgt, end_of_src = batch.src != PAD, batch.tgt_in != PAD, batch.src == EOS
+def parts_of(weights: AttentionWeights, batch: Batch) -> list[Part]:
+    """Return the parts that have attention."""
+    src = batch.src != PAD
+    tgt = batch.tgt_in != PAD
+    end_of_src = batch.src == EOS
     parts = [
-        ("encoder", weights.encoder, src, src, end_of_src),
-        ("decoder", weights.decoder, tgt, tgt, batch.tgt_in == BOS),
-        ("cross", weights.cross, tgt, src, end_of_src),
+        Part("encoder", weights.encoder, src, src, end_of_src),
+        Part("decoder", weights.decoder, tgt, tgt, batch.tgt_in == BOS),
+        Part("cross", weights.cross, tgt, src, end_of_src),
     ]
-    return [part for part in parts if len(part[1])]
+    return [part for part in parts if len(part.weights)]
 
 
 def head_figures(weights: Tensor, queries: Tensor, keys: Tensor, boundary: Tensor) -> Tensor:
@@ -98,14 +117,16 @@ def head_figures(weights: Tensor, queries: Tensor, keys: Tensor, boundary: Tenso
     Rows of `weights` (L, B, H, T, S) sum to 1. The masks `queries` (B, T), `keys` and `boundary` (B, S) are bool. A
     model without a padding mask also attends to padding; this weight is removed, and rows are normalized again.
     """
-    w = weights.to(torch.promote_types(weights.dtype, torch.float32)) * keys[:, None, None]
+    n_queries, n_keys = weights.shape[3:]
+    w = weights.to(torch.promote_types(weights.dtype, torch.float32))
+    w = w * keys[:, None, None]
     w = w / w.sum(-1, keepdim=True)
-    n_queries, n_keys = w.shape[3:]
-    offset = torch.arange(n_keys, device=w.device) - torch.arange(n_queries, device=w.device)[:, None]  # (T, S)
-    figures = [
-        torch.special.entr(w).sum(-1) / math.log(2),  # 0 log 0 = 0
-        (w * offset.abs()).sum(-1),
-        *((w * (offset == near)).sum(-1) for near in (-1, 0, 1)),
-        (w * boundary[:, None, None]).sum(-1),
-    ]
-    return torch.where(queries[:, None, :, None], torch.stack(figures, -1), 0.0).sum((1, 3))
+    positions = torch.arange(max(n_queries, n_keys), device=w.device)
+    offset = positions[:n_keys] - positions[:n_queries, None]  # (T, S), from query to key
+    entropy = torch.special.entr(w).sum(-1) / math.log(2)  # 0 log 0 = 0
+    distance = (w * offset.abs()).sum(-1)
+    near = [(w * (offset == n)).sum(-1) for n in (-1, 0, 1)]  # previous, same, next
+    on_boundary = (w * boundary[:, None, None]).sum(-1)
+    figures = torch.stack([entropy, distance, *near, on_boundary], -1)  # (L, B, H, T, 6)
+    is_real = queries[:, None, :, None]  # (B, 1, T, 1)
+    return torch.where(is_real, figures, 0.0).sum((1, 3))

@@ -3,7 +3,8 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -21,109 +22,140 @@ from nmt.train.corpora import all_corpora, corpus_paths
 from nmt.translate.loading import is_export, needs_torch
 
 BLOCKS = {"embedding": "embeddings", "look": "attention", "projection": "output"}  # last part of a name: its block
+PROGRESS = {  # name here: name in the progress of a checkpoint
+    "steps": "step",
+    "epochs": "epoch",
+    "target_tokens": "n_tokens",
+    "seconds": "elapsed_s",
+    "best": "best_figures",
+}
+ORIGIN = ("command", "started", "git_commit", "python", "machine", "versions", "reproducible", "imported")
 
 
 def information(path: Path) -> dict[str, Any]:
     """Return information about a run, a model file or an export, as JSON values. Raises ModelError for other paths."""
     if is_export(path):
-        kind, found = "CTranslate2 export", _of_export(path)
+        facts = {"kind": "CTranslate2 export", **export_facts(path)}
     elif path.is_dir():
-        kind, found = "run", _of_run(RunDirectory(path))
+        facts = {"kind": "run", **run_facts(RunDirectory(path))}
     elif path.exists():
-        kind, found = "model file", _of_model_file(path)
+        facts = {"kind": "model file", **model_file_facts(path)}
     else:
         raise ModelError(f"no model at {path}", hint="give a run, its model.safetensors, or an export")
-    name, several = quote(str(path)), found["languages"] if isinstance(found.get("languages"), list) else []
-    chosen, to = (f" -l {several[0]}", f".to({several[0]!r})") if several else ("", "")
-    python = f"import nmt; print(nmt.load({str(path)!r}){to}.translate(['…']))"
-    use = {"translate": f'nmt translate -m {name}{chosen} "…"', "serve": f"nmt serve -m {name}", "python": python}
-    return {"path": str(path), "kind": kind, **found, "use": use}
+    return {"path": str(path), **facts, "use": commands(path, facts.get("languages"))}
 
 
-def _of_model_file(path: Path) -> dict[str, Any]:
-    found = read_checkpoint(path, prefixes=("model",))
-    progress = found.progress
-    keys = {"steps": "step", "epochs": "epoch", "target_tokens": "n_tokens", "seconds": "elapsed_s"}
-    keys["best"] = "best_figures"
-    training = {name: progress[key] for name, key in keys.items() if progress.get(key)}
-    training["seed"] = found.config.seed
-    reason = needs_torch([found.config], engine=found.config.decode.engine)
-    about = {**_of_model(found.config, found.tokenizers), "engine": f"torch: {reason}" if reason else "ctranslate2"}
-    return {**about, "file": _of_file(path), "training": training}
+def commands(path: Path, languages: object) -> dict[str, str]:
+    """Return how to use a model. If it has a list of directions, the first of them is chosen."""
+    option = ""
+    method = ""
+    if isinstance(languages, list):
+        option = f" -l {languages[0]}"
+        method = f".to({languages[0]!r})"
+    name = quote(str(path))
+    return {
+        "translate": f'nmt translate -m {name}{option} "…"',
+        "serve": f"nmt serve -m {name}",
+        "python": f"import nmt; print(nmt.load({str(path)!r}){method}.translate(['…']))",
+    }
 
 
-def _of_file(path: Path) -> dict[str, Any]:
+def model_file_facts(path: Path) -> dict[str, Any]:
+    checkpoint = read_checkpoint(path, prefixes=("model",))
+    config = checkpoint.config
+    progress = checkpoint.progress
+    training = {name: progress[key] for name, key in PROGRESS.items() if progress.get(key)}
+    training["seed"] = config.seed
+    reason = needs_torch([config], engine=config.decode.engine)
+    facts = model_facts(config, checkpoint.tokenizers)
+    facts["engine"] = f"torch: {reason}" if reason else "ctranslate2"
+    return {**facts, "file": file_facts(path), "training": training}
+
+
+def file_facts(path: Path) -> dict[str, Any]:
     status = path.stat()
     written = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(status.st_mtime))
     return {"bytes": status.st_size, "sha256": hash_file(path), "written": written}
 
 
-def _of_model(config: Config, tokenizers: Tokenizers) -> dict[str, Any]:
-    """Architecture, parameters, languages and tokenizer."""
-    blocks: Counter[str] = Counter()
+def model_facts(config: Config, tokenizers: Tokenizers) -> dict[str, Any]:
+    """Return architecture, parameters, languages and tokenizer."""
+    # Parameters by block: source_embedding.weight and target_embedding.weight are embeddings.
+    parameters: Counter[str] = Counter()
     for name, shape in shapes_of(config, tokenizers).items():
-        part = name.partition(".")[0].removeprefix("source_").removeprefix("target_").removesuffix("_norm")
-        blocks[BLOCKS.get(part, part)] += math.prod(shape)
+        module = name.partition(".")[0].removesuffix("_norm")
+        part = module.removeprefix("source_").removeprefix("target_")
+        parameters[BLOCKS.get(part, part)] += math.prod(shape)
+
+    sides = {"source": language(config.data, "source"), "target": language(config.data, "target")}
+    tokenizer = config.tokenizer.model_dump(include={"type", "joint", "byte_fallback"})
+    tokenizer |= config.data.model_dump(include={"nfkc_source", "target_tag"})
+    tokenizer["pieces"] = {"source": len(tokenizers.source), "target": len(tokenizers.target)}
     return {
-        "languages": config.data.directions or {side: language(config.data, side) for side in ("source", "target")},
+        "languages": config.data.directions or sides,
         "architecture": config.model.model_dump(),
-        "parameters": {"total": blocks.total(), **blocks},
-        "tokenizer": {
-            **config.tokenizer.model_dump(include={"type", "joint", "byte_fallback"}),
-            **config.data.model_dump(include={"nfkc_source", "target_tag"}),
-            "pieces": {"source": len(tokenizers.source), "target": len(tokenizers.target)},
-        },
+        "parameters": {"total": parameters.total(), **parameters},
+        "tokenizer": tokenizer,
         "search": config.decode.model_dump(),
     }
 
 
-def _of_export(path: Path) -> dict[str, Any]:
+def export_facts(path: Path) -> dict[str, Any]:
     run = RunDirectory(path)
     config = run.read_config()
     tokenizers = run.read_tokenizers(config)
     if tokenizers is None:
         raise ModelError(f"{path} has no tokenizer", hint="export the model again")
-    return {**_of_model(config, tokenizers), "file": _of_file(path / "model.bin")}
+    return {**model_facts(config, tokenizers), "file": file_facts(path / "model.bin")}
 
 
-def _of_run(run: RunDirectory) -> dict[str, Any]:
-    config, manifest, lines = run.read_config(), run.read_manifest(), run.read_metrics()
-    found: dict[str, Any] = {}
+def run_facts(run: RunDirectory) -> dict[str, Any]:
+    """Return what the files of a run say; one that has not trained yet may have no model or no tokenizer."""
+    config = run.read_config()
+    manifest = run.read_manifest()
+    tokenizers = run.read_tokenizers(config)
+    facts: dict[str, Any] = {"training": {}}
     if run.model_file.exists():
-        found = _of_model_file(run.model_file)
-        found["training"]["model_step"] = found["training"].pop("steps", 0)
-    elif (tokenizers := run.read_tokenizers(config)) is not None:
-        found = _of_model(config, tokenizers)
+        facts = model_file_facts(run.model_file)
+        facts["training"]["model_step"] = facts["training"].pop("steps", 0)
+    elif tokenizers is not None:
+        facts |= model_facts(config, tokenizers)
 
-    def of_lines(key: str) -> list[float]:
-        return [line[key] for line in lines if is_finite(line.get(key))]
+    # What the model file says of the training ends at its step; the metrics go on.
+    lines = run.read_metrics()
+    training = facts["training"]
+    training["steps"] = max(numbers(lines, "step"), default=0)
+    training["epochs"] = max(numbers(lines, "epoch"), default=0)
+    training["target_tokens"] = sum(numbers(lines, "n_tokens"))
+    training["seconds"] = max(numbers(lines, "elapsed_s"), default=0.0)
+    training["checkpoints"] = run.checkpoint_steps()
 
-    found.setdefault("training", {}).update(
-        steps=max(of_lines("step"), default=0),
-        epochs=max(of_lines("epoch"), default=0),
-        target_tokens=sum(of_lines("n_tokens")),
-        seconds=max(of_lines("elapsed_s"), default=0.0),
-        checkpoints=run.checkpoint_steps(),
-    )
-    corpora = {} if "imported" in manifest else all_corpora(config)  # the data of an imported model is unknown
-    names = {
-        f"{corpus}.{side}": [*map(str, paths)]
-        for corpus, files in corpora.items()
-        for side, paths in zip(("source", "target"), corpus_paths(config, files), strict=True)
-    }
-    found["data"] = {"files": names, "sha256": manifest.get("data", {}), "pairs": manifest.get("n_pairs", {})}
-    keys = ("command", "started", "git_commit", "python", "machine", "versions", "reproducible", "imported")
-    found["origin"] = {key: manifest[key] for key in keys if manifest.get(key) not in (None, "")}
-    own = found.get("file", {}).get("sha256")
-    newest = {(str(line.get("source_sha256")), str(line.get("search"))): line for line in run.read_scores()}
-    found["scores"] = [{**line, "is_of_this_model": line.get("model_sha256") == own} for line in newest.values()]
-    return found
+    files = {}
+    if "imported" not in manifest:  # the data of an imported model is unknown
+        for corpus, corpus_files in all_corpora(config).items():
+            sources, targets = corpus_paths(config, corpus_files)
+            files[f"{corpus}.source"] = list(map(str, sources))
+            files[f"{corpus}.target"] = list(map(str, targets))
+    facts["data"] = {"files": files, "sha256": manifest.get("data", {}), "pairs": manifest.get("n_pairs", {})}
+    facts["origin"] = {key: manifest[key] for key in ORIGIN if manifest.get(key) not in (None, "")}
+
+    # The newest scores of each test set and search.
+    model_hash = facts.get("file", {}).get("sha256")
+    newest = {}
+    for line in run.read_scores():
+        test = str(line.get("source_sha256")), str(line.get("search"))
+        newest[test] = {**line, "is_of_this_model": line.get("model_sha256") == model_hash}
+    facts["scores"] = list(newest.values())
+    return facts
 
 
-def as_text(found: Mapping[str, Any]) -> str:
-    """The information as YAML, which escapes control characters; each command in `use` has a line of its own."""
-    rest = {key: value for key, value in found.items() if key != "use"}
-    return "".join(
-        yaml.safe_dump(part, sort_keys=False, allow_unicode=True, default_flow_style=is_block, width=width)
-        for part, is_block, width in ((rest, None, 120), ({"use": found["use"]}, False, 10_000))
-    )
+def numbers(lines: Sequence[Mapping[str, Any]], key: str) -> list[float]:
+    return [line[key] for line in lines if is_finite(line.get(key))]
+
+
+def as_text(facts: Mapping[str, Any]) -> str:
+    """Return the information as YAML, which escapes control characters; each command in `use` has its own line."""
+    dump = partial(yaml.safe_dump, sort_keys=False, allow_unicode=True)
+    rest = {key: value for key, value in facts.items() if key != "use"}
+    use = {"use": facts["use"]}
+    return f"{dump(rest, default_flow_style=None, width=120)}{dump(use, default_flow_style=False, width=10_000)}"

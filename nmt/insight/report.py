@@ -23,18 +23,25 @@ def read_report(path: Path, evaluation: dict[str, Any] | None = None, page: Path
     curves have one value per point; "step" is the x axis. Raises ModelError if the directory is not a run.
     """
     run = RunDirectory(path)
-    page = page or run.report_file
     config = run.read_config()
     curves, validations = read_figures(run)
+    # The page lists warnings by themselves, with their steps.
+    warnings = []
+    for line in validations:
+        warnings += [(line["step"], text) for text in line.pop("warnings", [])]
+    growth = None
+    if run.growth_file.is_file():
+        folder = (page or run.report_file).parent
+        growth = os.path.relpath(run.growth_file, folder)
     return {
         "name": str(path),
         "curves": curves,
-        "validations": [{key: value for key, value in line.items() if key != "warnings"} for line in validations],
-        "warnings": [(line["step"], text) for line in validations for text in line.get("warnings", [])],
+        "validations": validations,
+        "warnings": warnings,
         "settings": config.model_dump(),
         "manifest": run.read_manifest(),
         "evaluation": evaluation,
-        "growth": os.path.relpath(run.growth_file, page.parent) if run.growth_file.is_file() else None,
+        "growth": growth,
     }
 
 
@@ -43,22 +50,25 @@ def evaluated(
 ) -> dict[str, Any]:
     """Return scores, best and worst lines, and groups by length; the config names the target language."""
     settings = choose_settings(language(config.data, "target"), [references])
+    scores = score(translations, [references], ("bleu", "chrf", "ter"), **asdict(settings), n_bootstrap=1000)
     test_set = EvaluationSet(corpus, list(sources), [list(references)], settings)
     lines = compared_lines([translations], test_set)
-    by_score = sorted(lines, key=lambda line: line.chrf)
+    worst_first = sorted(lines, key=lambda line: line.chrf)
+    best_first = worst_first[::-1]
     return {
         "corpus": corpus,
         "n_lines": len(lines),
-        "scores": score(translations, [references], ("bleu", "chrf", "ter"), **asdict(settings), n_bootstrap=1000),
+        "scores": scores,
         "left_out": settings.left_out,
-        "best": by_score[::-1][:N_EXAMPLES],
-        "worst": by_score[:N_EXAMPLES],
+        "best": best_first[:N_EXAMPLES],
+        "worst": worst_first[:N_EXAMPLES],
         "lengths": by_length(lines, test_set),
     }
 
 
 def as_page(reports: Sequence[dict[str, Any]]) -> str:
-    """The reports of one or several runs, from `read_report`, as a self-contained page; curves share their axes."""
+    """Return a self-contained page of one or several runs, from `read_report`; their curves share axes."""
     charts = [[metric, *texts] for metric, texts in CHARTS.items()]
     title = ", ".join(report["name"] for report in reports)
-    return pages.page("report", f"{title} – nmt report", pages.plain({"runs": reports, "charts": charts}))
+    data = pages.plain({"runs": reports, "charts": charts})
+    return pages.page("report", f"{title} – nmt report", data)

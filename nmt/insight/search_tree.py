@@ -12,12 +12,12 @@ from nmt.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Node:
+class SearchNode:
     """A candidate: a hypothesis continued by one token."""
 
     index: int
     parent: int | None  # index of the node that it continues; None for the first token
-    position: int  # of the token, from 1
+    position: int  # of the token in the hypothesis, from 1
     piece: str
     token: int
     token_log_prob: float
@@ -28,45 +28,63 @@ class Node:
     is_greedy: bool = False  # on the path of greedy search
 
 
-def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: Tokenizer) -> list[Node]:
+def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: Tokenizer) -> list[SearchNode]:
     """Return all candidates of the search for one sentence, step by step, best first within a step."""
-    nodes: list[Node] = []
+    nodes: list[SearchNode] = []
     live: list[int | None] = [None] * options.beam  # node of each live hypothesis
     for step in steps:
-        (log_probs,), (parents,), (tokens,), (token_log_probs,) = (x.tolist() for x in step.candidates)
-        kept = list(zip(step.parent_beams[0].tolist(), step.live.tokens[0, :, -1].tolist(), strict=True))
-        is_live = (step.live.log_prob[0] > -torch.inf).tolist()
-        kept_nodes: dict[tuple[int, int], int] = {}
-        for rank, (log_prob, parent, token) in enumerate(zip(log_probs, parents, tokens, strict=True)):
+        # 1. The live hypotheses after the step: parent beam and last token.
+        parent_beams = step.parent_beams[0].tolist()
+        last_tokens = step.live.tokens[0, :, -1].tolist()
+        kept = list(zip(parent_beams, last_tokens, strict=True))
+        is_live = step.live.log_prob[0] > -torch.inf  # (K,)
+
+        # 2. A node for each candidate.
+        node_of: dict[tuple[int, int], int] = {}
+        candidates = [x[0].tolist() for x in step.candidates]
+        for rank, (log_prob, parent, token, token_log_prob) in enumerate(zip(*candidates, strict=True)):
             if log_prob == -torch.inf:
                 continue
-            if token == EOS:
-                status = "finished" if rank < options.beam else "pruned"
-            else:
-                status = "kept" if (parent, token) in kept else "pruned"
-            kept_nodes[parent, token] = len(nodes)
+            is_kept = rank < options.beam if token == EOS else (parent, token) in kept
+            status = "pruned"
+            if is_kept:
+                status = "finished" if token == EOS else "kept"
             (piece,) = tokenizer.pieces([token])
             score = log_prob / options.length_divisor(step.position)
-            of_token = piece, token, token_log_probs[rank]
-            nodes.append(Node(len(nodes), live[parent], step.position, *of_token, log_prob, score, status))
-        live = [kept_nodes[key] if alive else None for key, alive in zip(kept, is_live, strict=True)]
+            node = SearchNode(
+                index=len(nodes),
+                parent=live[parent],
+                position=step.position,
+                piece=piece,
+                token=token,
+                token_log_prob=token_log_prob,
+                log_prob=log_prob,
+                score=score,
+                status=status,
+            )
+            node_of[parent, token] = node.index
+            nodes.append(node)
+        live = [node_of[key] if alive else None for key, alive in zip(kept, is_live.tolist(), strict=True)]
     return nodes
 
 
-def with_paths(nodes: Sequence[Node], best: Sequence[int], greedy: Sequence[int]) -> list[Node]:
+def with_paths(nodes: Sequence[SearchNode], best: Sequence[int], greedy: Sequence[int]) -> list[SearchNode]:
     """Return the nodes with `is_best` and `is_greedy` set on the paths of two hypotheses, given as token ids.
 
     A path ends before the first token that was not a candidate of the search.
     """
-    on_best, on_greedy = _path(nodes, best), _path(nodes, greedy)
+    on_best = _path(nodes, best)
+    on_greedy = _path(nodes, greedy)
     return [replace(node, is_best=node.index in on_best, is_greedy=node.index in on_greedy) for node in nodes]
 
 
-def _path(nodes: Sequence[Node], tokens: Sequence[int]) -> set[int]:
+def _path(nodes: Sequence[SearchNode], tokens: Sequence[int]) -> set[int]:
     children = {(node.parent, node.token): node.index for node in nodes}
-    path, node = set(), None
+    path = set()
+    index = None
     for token in tokens:
-        if (node := children.get((node, token))) is None:
+        index = children.get((index, token))
+        if index is None:
             break
-        path.add(node)
+        path.add(index)
     return path

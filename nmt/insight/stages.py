@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from textwrap import dedent
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -33,6 +33,44 @@ from nmt.model.recurrent import GlobalAttention, RecurrentLayer
 from nmt.model.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
 
 N_COLUMNS = 48  # columns shown of a stage that has one per token of the vocabulary
+STAGES = {  # by name, up to its first comma: section of the paper, and what happens
+    "Embedding": ("3.4", "Each token id selects a row of a learned table: a vector of D numbers."),
+    "Embedding + position": ("3.5", ""),  # see `POSITIONS`
+    "Scaled embedding": ("3.5", ""),
+    "Queries": (
+        "3.2.2",
+        "What each position looks for. Linear layers make queries, keys and values with d = D/H numbers a head.",
+    ),
+    "Keys": ("3.2.2", "What each position can be found by."),
+    "Values": ("3.2.2", "What each position hands over when attended to."),
+    "Mask": ("3.2.3", ""),  # see `MASKS`
+    "Scores QKᵀ/√d": (
+        "3.2.1, equation 1",
+        "How well each query fits each key: their dot product. Hidden positions have -inf, shown gray.",
+    ),
+    "Attention weights": (
+        "3.2.1, equation 1",
+        "Softmax turns the scores of each query into weights that sum to 1.",
+    ),
+    "Heads merged": (
+        "3.2.2",
+        "Each head sums the values by its weights. The results of the H heads stand side by side again.",
+    ),
+    "Feed-forward": ("3.3, equation 2", ""),  # see `ACTIVATIONS`
+    "Layer norm": (
+        "3.1",
+        "Each vector gets mean 0 and variance 1, then a learned scale and shift. The sub-layer reads the result.",
+    ),
+    "Add": ("3.1, 5.4", "The sub-layer's output, projected to D numbers, is added to its input."),
+    "Add and norm": (
+        "3.1, 5.4",
+        "The sub-layer's output, projected to D numbers, is added to its input; the sum is normalized.",
+    ),
+    "Memory": ("3.1", "The encoder's output: a vector per source token, which depends on the whole sentence."),
+    "Decoder output": ("3.1", "A vector per target position, from which the next token is predicted."),
+    "Logits": ("3.4", "One number per token of the vocabulary: how well it fits as the next token."),
+    "Probabilities": ("3.4", "Softmax turns the logits of each position into numbers that sum to 1."),
+}
 POSITIONS = {
     "sinusoidal": "Times sqrt(D), plus sines and cosines of the position. Without them word order would be lost.",
     "learned": "Times sqrt(D), plus a learned vector of each position. Without it word order would be lost.",
@@ -49,11 +87,28 @@ WINDOWED_MASKS = {
     "decoder": "The causal mask and the local window: a position may attend to itself and at most {n} before it.",
 }
 
+ACTIVATIONS: dict[object, str] = {
+    torch.relu: "ReLU sets the negative ones to 0",
+    F.gelu: "GELU brings the negative ones close to 0",
+    F.silu: "SiLU brings the negative ones close to 0",
+}
+DOCSTRING = re.compile(r'\n +""".*?"""', re.DOTALL)
+
 CODE: list[Callable[..., Any]] = [  # the functions whose source the boxes of figure 1 show
-    *(Seq2Seq.scaled_embedding, Transformer.embed, SelfAttention.project, scaled_dot_product_attention),
-    *(causal_mask, window_mask),
-    *(MultiHeadAttention.merge_heads, FeedForward.forward, Residual.forward, Transformer.encode, Transformer.decode),
-    *(RecurrentLayer.forward, GlobalAttention.forward, Seq2Seq.forward),
+    Seq2Seq.scaled_embedding,
+    Transformer.embed,
+    SelfAttention.project,
+    scaled_dot_product_attention,
+    causal_mask,
+    window_mask,
+    MultiHeadAttention.merge_heads,
+    FeedForward.forward,
+    Residual.forward,
+    Transformer.encode,
+    Transformer.decode,
+    RecurrentLayer.forward,
+    GlobalAttention.forward,
+    Seq2Seq.forward,
 ]
 
 
@@ -72,10 +127,14 @@ class Stage:
     box: str = ""  # the box of figure 1 that computes it
 
 
-def stage(
-    part: str, name: str, section: str, x: Tensor, axes: str, text: str, columns: list[str] | None = None, box: str = ""
-) -> Stage:
-    return Stage(part, name, section, text, axes, tuple(x.shape), x[(0,) * (x.dim() - 2)], columns, box)
+def stage(part: str, name: str, x: Tensor, axes: str, box: str = "", text: str = "") -> Stage:
+    """Return a stage with its section and, unless given, its text from `STAGES`."""
+    section, usual_text = STAGES[name.partition(",")[0]]
+    values = x[(0,) * (x.dim() - 2)]  # of the first sentence and the first head
+    return Stage(part, name, section, text or usual_text, axes, tuple(x.shape), values, box=box)
+
+
+Calls = defaultdict[nn.Module, list[Any]]
 
 
 class Recorder(TorchFunctionMode):
@@ -84,8 +143,8 @@ class Recorder(TorchFunctionMode):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
-        self.inputs: defaultdict[nn.Module, list[Any]] = defaultdict(list)  # the first argument of each call
-        self.outputs: defaultdict[nn.Module, list[Any]] = defaultdict(list)
+        self.inputs: Calls = defaultdict(list)  # the first argument of each call
+        self.outputs: Calls = defaultdict(list)
         self.scores: list[Tensor] = []
 
     def __enter__(self) -> "Recorder":
@@ -118,45 +177,46 @@ def record_stages(
     with torch.inference_mode():
         with Recorder(model) as seen:
             attention = model.attention(src, tgt_in)
-        logits = model(src, tgt_in).float()  # (1, T, V)
-        stages, section = list[Stage](), ""
+        stages = []
         if isinstance(model, Transformer):
-            stages, section = [*transformer_stages(model, seen, attention)], "3.4"
+            stages = list(transformer_stages(model, seen, attention))
+
+        # The output, in the columns of the most probable tokens.
+        logits = model(src, tgt_in).float()  # (1, T, V)
         probabilities = logits.softmax(-1)
-        likely = probabilities[0].amax(0).topk(min(N_COLUMNS, logits.size(-1))).indices
-        for name, x, text in (
-            ("Logits", logits, "One number per token of the vocabulary: how well it fits as the next token."),
-            ("Probabilities", probabilities, "Softmax turns the logits of each position into numbers that sum to 1."),
-        ):
-            full = stage("output", name, section, x, "BTV", text, pieces(likely.tolist()), name.lower())
-            stages.append(replace(full, values=full.values[:, likely]))
+        highest = probabilities[0].amax(0)  # (V,)
+        likely = highest.topk(min(N_COLUMNS, len(highest))).indices
+        columns = pieces(likely.tolist())
+        for name, x in (("Logits", logits), ("Probabilities", probabilities)):
+            full = stage("output", name, x, "BTV", name.lower())
+            section = full.section if isinstance(model, Transformer) else ""
+            stages.append(replace(full, section=section, values=full.values[:, likely], columns=columns))
     return stages, attention
 
 
 def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionWeights) -> Iterator[Stage]:
     """Yield all stages of layer 1 and the output of the last layer, for the encoder and then the decoder."""
-    encoder, decoder = list(model.encoder), list(model.decoder)
-    positions = model.settings.positions
-    name = "Scaled embedding" if positions in ("rotary", "none") else "Embedding + position"
-    text = POSITIONS[positions]
+    encoder = list(model.encoder)
+    decoder = list(model.decoder)
+    self_scores, cross_scores = seen.scores[len(encoder) :][:2]  # of the decoder's layer 1
 
-    yield embedding_stage("encoder", "S", seen.outputs[model.source_embedding][0])
-    yield stage("encoder", name, "3.5", seen.inputs[encoder[0]][0], "BSD", text, box="positions")
+    # Tied embeddings are one module: its first call reads the source, its last the target.
+    embedded = seen.outputs[model.source_embedding][0]
+    yield stage("encoder", "Embedding", embedded, "BSD", "embedding")
+    yield positions_stage("encoder", seen.inputs[encoder[0]][0], "BSD", model)
     yield from self_attention_stages("encoder", "S", encoder[0], seen, seen.scores[0], attention.encoder[0])
     yield from feed_forward_stages("encoder", "S", encoder[0], seen)
-    memory, n = seen.outputs[model.encoder_norm][0], len(encoder)
-    outcome = "The encoder's output: a vector per source token, which depends on the whole sentence."
-    yield stage("encoder", f"Memory, after all {n} layers", "3.1", memory, "BSD", outcome, box="memory")
+    memory = seen.outputs[model.encoder_norm][0]
+    yield stage("encoder", f"Memory, after all {len(encoder)} layers", memory, "BSD", "memory")
 
-    yield embedding_stage("decoder", "T", seen.outputs[model.target_embedding][-1])
-    yield stage("decoder", name, "3.5", seen.inputs[decoder[0]][0], "BTD", text, box="positions")
-    self_scores, cross_scores = seen.scores[n : n + 2]
+    embedded = seen.outputs[model.target_embedding][-1]
+    yield stage("decoder", "Embedding", embedded, "BTD", "embedding")
+    yield positions_stage("decoder", seen.inputs[decoder[0]][0], "BTD", model)
     yield from self_attention_stages("decoder", "T", decoder[0], seen, self_scores, attention.decoder[0])
     yield from cross_attention_stages(decoder[0], seen, cross_scores, attention.cross[0])
     yield from feed_forward_stages("decoder", "T", decoder[0], seen)
-    out, n = seen.outputs[model.decoder_norm][0], len(decoder)
-    outcome = "A vector per target position, from which the next token is predicted."
-    yield stage("decoder", f"Decoder output, after all {n} layers", "3.1", out, "BTD", outcome, box="decoder output")
+    out = seen.outputs[model.decoder_norm][0]
+    yield stage("decoder", f"Decoder output, after all {len(decoder)} layers", out, "BTD", "decoder output")
 
 
 def decoder_cache(model: Seq2Seq, src: Tensor, tgt_in: Tensor) -> tuple[list[tuple[int, ...]], Tensor]:
@@ -166,94 +226,108 @@ def decoder_cache(model: Seq2Seq, src: Tensor, tgt_in: Tensor) -> tuple[list[tup
         the shape of layer 1's KV cache after each step, (2, 1, H, t, D/H), or of the last layer's recurrent state,
         (G, 1, D); and what each token added: keys and values of head 1 (2, T, D/H), or the new state (G, T, D).
     """
-    decoder, shapes, added = incremental_decoder(model), [], []
+    decoder = incremental_decoder(model)
+    shapes = []
+    added = []
     with torch.inference_mode():
         state = decoder.start(src)
         for token in tgt_in[0]:
             _, state = decoder.step(token[None, None], state)
-            kept = state.self_kv[0] if isinstance(model, Transformer) else state.layers[-1]
+            if isinstance(model, Transformer):
+                kept = state.self_kv[0]
+                added.append(kept[:, 0, 0, -1])  # keys and values of head 1 at the last position
+            else:
+                kept = state.layers[-1]
+                added.append(kept[:, 0])
             shapes.append(tuple(kept.shape))
-            added.append(kept[:, 0, 0, -1] if isinstance(model, Transformer) else kept[:, 0])
     return shapes, torch.stack(added, 1)
 
 
 def excerpts() -> dict[str, tuple[str, str]]:
-    """Map the name of each function of `CODE` to its file and its source without the docstring."""
+    """Map the names of the functions of `CODE` to their files and their source without the docstring."""
     found = {}
     for function in CODE:
-        source = re.sub(r'\n +""".*?"""', "", dedent(inspect.getsource(function)), count=1, flags=re.DOTALL)
-        found[function.__qualname__] = f"{function.__module__.replace('.', '/')}.py", source
+        file = f"{function.__module__.replace('.', '/')}.py"
+        source = dedent(inspect.getsource(function))
+        source = DOCSTRING.sub("", source, count=1)
+        found[function.__qualname__] = file, source
     return found
 
 
-def embedding_stage(part: str, length: str, x: Tensor) -> Stage:
-    text = "Each token id selects a row of a learned table: a vector of D numbers."
-    return stage(part, "Embedding", "3.4", x, f"B{length}D", text, box="embedding")
+def positions_stage(part: str, x: Tensor, axes: str, model: Transformer) -> Stage:
+    """Return the input of layer 1: with positions, if they are added to it."""
+    positions = model.settings.positions
+    name = "Embedding + position" if positions in ("sinusoidal", "learned") else "Scaled embedding"
+    return stage(part, name, x, axes, "positions", POSITIONS[positions])
+
+
+class AttentionTensors(NamedTuple):
+    """What one attention computes. In self-attention, S is T."""
+
+    query: Tensor  # (B, H, T, D/H)
+    key: Tensor  # (B, H, S, D/H)
+    value: Tensor  # (B, H, S, D/H)
+    scores: Tensor  # (B, H, T, S'): keys may be padded
+    weights: Tensor  # (B, H, T, S)
+    merged: Tensor  # (B, T, D)
 
 
 def self_attention_stages(
     part: str, length: str, layer: EncoderLayer | DecoderLayer, seen: Recorder, scores: Tensor, weights: Tensor
 ) -> Iterator[Stage]:
-    """Yield the stages of self-attention; the scores (B, H, T, S') may have padded keys."""
     attention: SelfAttention = layer.self_attention
-    projected = heads_first(attention.split_heads(seen.outputs[attention.query_key_value][0], 3))
+    projected = attention.split_heads(seen.outputs[attention.query_key_value][0], 3)
+    query, key, value = heads_first(projected)
+    merged = seen.inputs[attention.output][0]
+    tensors = AttentionTensors(query, key, value, scores, weights, merged)
     mask_text = MASKS[part]
     if attention.window is not None:
         mask_text = WINDOWED_MASKS[part].format(n=attention.window)
-    inner = [*attention_stages(part, mask_text, length * 2, (*projected, scores, weights))]
-    inner.append(merging_stage(part, length, attention.output, seen))
-    yield from sublayer_stages("self-attention", inner, layer.self_attention_residual, seen)
+    inner = attention_stages(part, mask_text, length * 2, tensors)
+    yield from sublayer_stages("self-attention", list(inner), layer.self_attention_residual, seen)
 
 
 def cross_attention_stages(layer: DecoderLayer, seen: Recorder, scores: Tensor, weights: Tensor) -> Iterator[Stage]:
     attention: CrossAttention = layer.cross_attention
-    query = heads_first(attention.split_heads(seen.outputs[attention.query][0], 1))
-    key_value = heads_first(attention.split_heads(seen.outputs[attention.key_value][0], 2))
-    inner = [*attention_stages("decoder", MASKS["cross"], "TS", (*query, *key_value, scores, weights))]
-    inner.append(merging_stage("decoder", "T", attention.output, seen))
-    yield from sublayer_stages("cross-attention", inner, layer.cross_attention_residual, seen)
+    (query,) = heads_first(attention.split_heads(seen.outputs[attention.query][0], 1))
+    key, value = heads_first(attention.split_heads(seen.outputs[attention.key_value][0], 2))
+    merged = seen.inputs[attention.output][0]
+    tensors = AttentionTensors(query, key, value, scores, weights, merged)
+    inner = attention_stages("decoder", MASKS["cross"], "TS", tensors)
+    yield from sublayer_stages("cross-attention", list(inner), layer.cross_attention_residual, seen)
 
 
-def attention_stages(part: str, mask_text: str, lengths: str, tensors: tuple[Tensor, ...]) -> Iterator[Stage]:
-    """Yield the stages of one attention, given its queries, keys, values, scores and weights."""
-    query, key, value, scores, weights = tensors
-    text = "What each position looks for. Linear layers make queries, keys and values with d = D/H numbers a head."
-    yield stage(part, "Queries, head 1", "3.2.2", query, f"BH{lengths[0]}d", text)
-    yield stage(part, "Keys, head 1", "3.2.2", key, f"BH{lengths[1]}d", "What each position can be found by.")
-    text = "What each position hands over when attended to."
-    yield stage(part, "Values, head 1", "3.2.2", value, f"BH{lengths[1]}d", text)
-    scores = scores[..., : weights.size(-1)].expand_as(weights)
-    yield stage(part, "Mask", "3.2.3", (scores[0, 0] > -torch.inf).float(), lengths, mask_text)
-    text = "How well each query fits each key: their dot product. Hidden positions have -inf, shown gray."
-    yield stage(part, "Scores QKᵀ/√d, head 1", "3.2.1, equation 1", scores, f"BH{lengths}", text)
-    text = "Softmax turns the scores of each query into weights that sum to 1."
-    yield stage(part, "Attention weights, head 1", "3.2.1, equation 1", weights, f"BH{lengths}", text)
-
-
-def merging_stage(part: str, length: str, output: nn.Module, seen: Recorder) -> Stage:
-    text = "Each head sums the values by its weights. The results of the H heads stand side by side again."
-    return stage(part, "Heads merged", "3.2.2", seen.inputs[output][0], f"B{length}D", text)
+def attention_stages(part: str, mask_text: str, lengths: str, tensors: AttentionTensors) -> Iterator[Stage]:
+    """Yield the stages of one attention; `lengths` are the axes of queries and keys."""
+    query_length = lengths[0]
+    key_length = lengths[1]
+    yield stage(part, "Queries, head 1", tensors.query, f"BH{query_length}d")
+    yield stage(part, "Keys, head 1", tensors.key, f"BH{key_length}d")
+    yield stage(part, "Values, head 1", tensors.value, f"BH{key_length}d")
+    weights = tensors.weights
+    scores = tensors.scores[..., : weights.size(-1)].expand_as(weights)
+    allowed = (scores[0, 0] > -torch.inf).float()  # (T, S)
+    yield stage(part, "Mask", allowed, lengths, text=mask_text)
+    yield stage(part, "Scores QKᵀ/√d, head 1", scores, f"BH{lengths}")
+    yield stage(part, "Attention weights, head 1", weights, f"BH{lengths}")
+    yield stage(part, "Heads merged", tensors.merged, f"B{query_length}D")
 
 
 def feed_forward_stages(part: str, length: str, layer: EncoderLayer | DecoderLayer, seen: Recorder) -> Iterator[Stage]:
-    inner = layer.feed_forward.activation(seen.outputs[layer.feed_forward.inner][0])
-    activations: dict[object, str] = {
-        torch.relu: "ReLU sets the negative ones to 0",
-        F.gelu: "GELU brings the negative ones close to 0",
-        F.silu: "SiLU brings the negative ones close to 0",
-    }
-    text = f"Each position by itself: F numbers, then {activations[layer.feed_forward.activation]}."
-    inner_stage = stage(part, "Feed-forward, inner layer", "3.3, equation 2", inner, f"B{length}F", text)
+    feed_forward = layer.feed_forward
+    inner = feed_forward.activation(seen.outputs[feed_forward.inner][0])
+    text = f"Each position by itself: F numbers, then {ACTIVATIONS[feed_forward.activation]}."
+    inner_stage = stage(part, "Feed-forward, inner layer", inner, f"B{length}F", text=text)
     yield from sublayer_stages("feed-forward", [inner_stage], layer.feed_forward_residual, seen)
 
 
 def sublayer_stages(box: str, inner: list[Stage], residual: Residual, seen: Recorder) -> Iterator[Stage]:
     """Yield the stages of a sub-layer and of its residual connection."""
-    part, axes = inner[0].part, f"B{inner[0].axes[-2]}D"
-    out = "The sub-layer's output, projected to D numbers, is added to its input"
+    part = inner[0].part
+    axes = f"B{inner[0].axes[-2]}D"
     if residual.pre_norm:
-        text = "Each vector gets mean 0 and variance 1, then a learned scale and shift. The sub-layer reads the result."
-        yield stage(part, "Layer norm", "3.1", seen.outputs[residual.norm][0], axes, text, box=f"{box} norm")
-    yield from (replace(one, box=box) for one in inner)
-    name, text = ("Add", f"{out}.") if residual.pre_norm else ("Add and norm", f"{out}; the sum is normalized.")
-    yield stage(part, name, "3.1, 5.4", seen.outputs[residual][0], axes, text, box=f"{box} add")
+        yield stage(part, "Layer norm", seen.outputs[residual.norm][0], axes, f"{box} norm")
+    for inner_stage in inner:
+        yield replace(inner_stage, box=box)
+    name = "Add" if residual.pre_norm else "Add and norm"
+    yield stage(part, name, seen.outputs[residual][0], axes, f"{box} add")

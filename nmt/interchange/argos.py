@@ -37,40 +37,62 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
     Raises the errors of `to_ctranslate2`, and InputError if langcodes is not installed, each side has its own
     tokenizer, the source is normalized (data.nfkc_source), or a language is unknown. Replaces only earlier packages.
     """
-    data = translator.config.data
     if path.is_dir() or (os.path.lexists(path) and not is_special(path) and not is_package(path)):
         raise InputError(f"{path} exists and is not an export", hint="name another file: NAME.argosmodel")
-    if translator.tokenizers.source.targets:
-        raise InputError("Argos Translate has no models of several languages", hint="use --to ctranslate2")
-    if not translator.tokenizers.joint or data.nfkc_source:
-        setting = "data.nfkc_source=true" if data.nfkc_source else "tokenizer.joint=false"
-        hint = "train with one tokenizer for text as it is, or use --to ctranslate2"
-        raise InputError(f"Argos Translate does not support {setting}", hint=hint)
-    metadata = {"package_version": "1.0", "argos_version": "1.11", "type": "translate", "target_prefix": ""}
-    metadata["from_code"], metadata["from_name"] = code_and_name(language(data, "source"))
-    metadata["to_code"], metadata["to_name"] = code_and_name(language(data, "target"))
+    check_supported(translator)
+    # 1. Languages and tokenizer.
+    data = translator.config.data
+    from_code, from_name = code_and_name(language(data, "source"))
+    to_code, to_name = code_and_name(language(data, "target"))
+    metadata = {
+        "package_version": "1.0",
+        "argos_version": "1.11",
+        "type": "translate",
+        "target_prefix": "",
+        "from_code": from_code,
+        "from_name": from_name,
+        "to_code": to_code,
+        "to_name": to_name,
+    }
     files = {
         "metadata.json": json.dumps(metadata, indent=4, ensure_ascii=False).encode(),
         "sentencepiece.model": translator.tokenizers.source.model,
         SPLITTER: Path(__file__).with_name("sentences.onnx").read_bytes(),
     }
-    real = Path(os.path.realpath(path))  # beside it, the next export removes what this one leaves if it is killed
-    beside = None if is_special(path) else real.parent
-    names = f"{TEMP_MARK}{os.getpid()}", f"{real.name}{TEMP_MARK}"
-    with tempfile.TemporaryDirectory(*names, beside, ignore_cleanup_errors=True) as temporary:
+    # 2. The model. If the export is killed, the next one removes the temporary directory, which is beside the package.
+    real = Path(os.path.realpath(path))
+    folder = None if is_special(path) else real.parent
+    prefix = f"{TEMP_MARK}{os.getpid()}"
+    suffix = f"{real.name}{TEMP_MARK}"
+    with tempfile.TemporaryDirectory(prefix, suffix, folder, ignore_cleanup_errors=True) as temporary:
         model = Path(temporary, "model")
         to_ctranslate2(translator, model, quantization)
-        files |= {f"model/{name}": (model / name).read_bytes() for name in MODEL_FILES}
-    write_zip(path, f"translate-{metadata['from_code']}_{metadata['to_code']}-1_0", files)
+        for name in MODEL_FILES:
+            files[f"model/{name}"] = (model / name).read_bytes()
+    write_zip(path, f"translate-{from_code}_{to_code}-1_0", files)
+
+
+def check_supported(translator: Translator) -> None:
+    if translator.tokenizers.source.targets:
+        raise InputError("Argos Translate has no models of several languages", hint="use --to ctranslate2")
+    setting = ""
+    if not translator.tokenizers.joint:
+        setting = "tokenizer.joint=false"
+    if translator.config.data.nfkc_source:
+        setting = "data.nfkc_source=true"
+    if setting:
+        hint = "train with one tokenizer for text as it is, or use --to ctranslate2"
+        raise InputError(f"Argos Translate does not support {setting}", hint=hint)
 
 
 def is_package(path: Path) -> bool:
     """Whether a file is a zip with a model and our sentence splitter, as `to_argos` writes it."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return {SPLITTER, "model/model.bin"} <= {name.partition("/")[2] for name in archive.namelist()}
+            names = {name.partition("/")[2] for name in archive.namelist()}
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):  # zipfile raises all of these
         return False
+    return {SPLITTER, "model/model.bin"} <= names
 
 
 def code_and_name(language: str) -> tuple[str, str]:
@@ -80,7 +102,8 @@ def code_and_name(language: str) -> tuple[str, str]:
         import language_data  # type: ignore[import-untyped]  # noqa: F401 - has the names of languages
     except ImportError as error:
         raise InputError("langcodes is not installed", hint="pip install 'langcodes[data]>=3.4'") from error
-    with contextlib.suppress(ValueError):  # langcodes knows fewer codes than `is_language` accepts
+    # langcodes knows fewer codes than `is_language` accepts.
+    with contextlib.suppress(ValueError):
         tag = langcodes.Language.get(language)
         if tag.language:
             return tag.language, tag.display_name()

@@ -9,7 +9,7 @@
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from nmt.interchange import export
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.run.directory import RunDirectory
 from nmt.text import EOS
+from nmt.text.tokenizer import Tokenizers
 from nmt.translate.translator import Translator
 
 log = logging.getLogger("nmt")
@@ -31,9 +32,17 @@ log = logging.getLogger("nmt")
 # differs by about 1e-6; the other limits allow for rounding.
 QUANTIZATIONS = {"float32": 1e-3, "float16": 0.1, "bfloat16": 1.0, "int8": 1.0}
 FILES = {  # all files that an export can have
-    *("config.yaml", "config.json", "model.bin", CHARACTERS),
-    *("tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model"),
-    *("shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json", SHORTLIST),
+    "config.yaml",
+    "config.json",
+    "model.bin",
+    CHARACTERS,
+    "tokenizer.model",
+    "tokenizer.src.model",
+    "tokenizer.tgt.model",
+    "shared_vocabulary.json",
+    "source_vocabulary.json",
+    "target_vocabulary.json",
+    SHORTLIST,
 }
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # CTranslate2's names
 
@@ -44,7 +53,7 @@ def to_ctranslate2(
     """Export a model to a directory for CTranslate2, if both engines compute the same log-probabilities.
 
     Replaces an earlier export. The model must be on the CPU. `shortlist` has the lines of CTranslate2's vocabulary map,
-    as `nmt.insight.shortlist` makes them.
+    as `nmt.interchange.shortlist` makes them.
 
     Raises:
         InputError: CTranslate2 is not installed, the model is not supported, or `path` exists and is not an export.
@@ -52,68 +61,91 @@ def to_ctranslate2(
     """
     if quantization not in QUANTIZATIONS:
         raise InputError(f"unknown quantization '{quantization}'", hint=f"choose one of {', '.join(QUANTIZATIONS)}")
-    ctranslate2 = import_ctranslate2()
+    import_ctranslate2()
     export.check_replaceable(path, FILES, ["config.yaml", "model.bin"], "tokenizer:")
     model = export.exportable_model(translator, "CTranslate2", SUPPORTED)
-    config, tokenizers = translator.config, translator.tokenizers
+    tokenizers = translator.tokenizers
     with atomic_directory(path) as directory:
+        # 1. What nmt reads.
         run = RunDirectory(directory)
-        run.write_config(config)
-        run.write_tokenizers(tokenizers, config.tokenizer.joint)
+        run.write_config(translator.config)
+        run.write_tokenizers(tokenizers, translator.config.tokenizer.joint)
         if tokenizers.source.learned is not None:
             (directory / CHARACTERS).write_bytes(tokenizers.source.learned.encode())
-        differences = []
-        for kind in dict.fromkeys(["float32", quantization]):  # float32 first, because its check is the strictest
-            spec = _model_spec(model)
-            spec.register_source_vocabulary(tokenizers.source.pieces(range(len(tokenizers.source))))
-            spec.register_target_vocabulary(tokenizers.target.pieces(range(len(tokenizers.target))))
-            spec.validate()
-            spec.optimize(kind)
-            spec.save(str(directory))
-            engine = ctranslate2.Translator(str(directory), compute_type="default" if kind == "int8" else "float32")
-            found = _score_differences(engine, model, translator)
-            difference = export.check_difference(found, QUANTIZATIONS[kind], f"CTranslate2's {kind}")
-            differences.append(f"{difference:.1g} ({kind})")
+        # 2. What CTranslate2 reads.
+        difference = _write_weights(directory, "float32", model, tokenizers)  # its check is the strictest
+        differences = f"{difference:.1g} (float32)"
+        if quantization != "float32":
+            difference = _write_weights(directory, quantization, model, tokenizers)
+            differences += f", {difference:.1g} ({quantization})"
         if shortlist:
-            (directory / SHORTLIST).write_text("".join(f"{line}\n" for line in shortlist), encoding="utf-8")
-    log.info("checked: log-probabilities differ from the model's by at most %s nats", ", ".join(differences))
+            lines = "".join(f"{line}\n" for line in shortlist)
+            (directory / SHORTLIST).write_text(lines, encoding="utf-8")
+    log.info("checked: log-probabilities differ from the model's by at most %s nats", differences)
+
+
+def _write_weights(directory: Path, quantization: str, model: Transformer, tokenizers: Tokenizers) -> float:
+    """Write CTranslate2's files, and return by how much its log-probabilities differ at most, in nats."""
+    spec = _model_spec(model)
+    spec.register_source_vocabulary(tokenizers.source.pieces(range(len(tokenizers.source))))
+    spec.register_target_vocabulary(tokenizers.target.pieces(range(len(tokenizers.target))))
+    spec.validate()
+    spec.optimize(quantization)
+    spec.save(str(directory))
+    compute_type = "default" if quantization == "int8" else "float32"
+    engine = import_ctranslate2().Translator(str(directory), compute_type=compute_type)
+    differences = _score_differences(engine, model, tokenizers)
+    return export.check_difference(differences, QUANTIZATIONS[quantization], f"CTranslate2's {quantization}")
 
 
 def _model_spec(model: Transformer) -> Any:
     """Return CTranslate2's model spec with a copy of the weights, because CTranslate2 quantizes them in place."""
-    specs, settings = import_ctranslate2().specs.transformer_spec, model.settings
+    # 1. An empty spec of this architecture.
+    specs = import_ctranslate2().specs.transformer_spec
+    settings = model.settings
+    activation = specs.common_spec.Activation[ACTIVATIONS[settings.activation]]
+    rotary_dim = None if model.rotations is None else 0  # 0 rotates all dimensions of a head
     shared: dict[str, Any] = {
         "num_heads": settings.n_heads,
         "pre_norm": settings.norm == "pre",
-        "activation": specs.common_spec.Activation[ACTIVATIONS[settings.activation]],
-        "rotary_dim": None if model.rotations is None else 0,  # 0 rotates all dimensions of a head
+        "activation": activation,
+        "rotary_dim": rotary_dim,
     }
-    spec = specs.TransformerSpec(
-        specs.TransformerEncoderSpec(settings.n_encoder_layers, **shared),
-        specs.TransformerDecoderSpec(settings.n_decoder_layers, alignment_heads=settings.n_heads, **shared),
-    )
+    encoder = specs.TransformerEncoderSpec(settings.n_encoder_layers, **shared)
+    decoder = specs.TransformerDecoderSpec(settings.n_decoder_layers, alignment_heads=settings.n_heads, **shared)
+    spec = specs.TransformerSpec(encoder, decoder)
     spec.config.add_source_eos = True
     spec.config.decoder_start_token = spec.config.bos_token
-    encoder, decoder = spec.encoder, spec.decoder
+    if model.rotations is not None:
+        del encoder.position_encodings  # the decoder's spec has none if there are rotations
+
+    # 2. Its weights.
     encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     decoder.embeddings.weight = _array(model.target_embedding.weight)
     decoder.projection.weight = _array(model.projection.weight)
     decoder.projection.bias = _array(export.logits_bias(model))
-    for stack, learned, norm in (
-        (encoder, model.source_positions, model.encoder_norm),
-        (decoder, model.target_positions, model.decoder_norm),
-    ):
-        stack.scale_embeddings = True  # by sqrt(D)
-        if model.rotations is None:
-            stack.position_encodings.encodings = _array(export.position_table(model, learned))
-        elif stack is encoder:
-            del stack.position_encodings  # the decoder's spec has none if there are rotations
-        if isinstance(norm, nn.LayerNorm):
-            _copy_norm(norm, stack.layer_norm)
-    layers: list[EncoderLayer | DecoderLayer] = [*model.encoder, *model.decoder]
-    for layer, into in zip(layers, [*encoder.layer, *decoder.layer], strict=True):
-        _copy_layer(layer, into)
+    _copy_stack(model, model.encoder, model.source_positions, model.encoder_norm, encoder)
+    _copy_stack(model, model.decoder, model.target_positions, model.decoder_norm, decoder)
     return spec
+
+
+def _copy_stack(
+    model: Transformer,
+    layers: Iterable[EncoderLayer | DecoderLayer],
+    positions: Tensor | None,
+    norm: nn.Module,
+    into: Any,
+) -> None:
+    """Copy one side's learned positions, layers and last norm into CTranslate2's spec of an encoder or decoder."""
+    into.scale_embeddings = True  # by sqrt(D)
+    # Rotations have no table.
+    if model.rotations is None:
+        into.position_encodings.encodings = _array(export.position_table(model, positions))
+    # Post-norm models have no norm after the last layer.
+    if isinstance(norm, nn.LayerNorm):
+        _copy_norm(norm, into.layer_norm)
+    for layer, layer_spec in zip(layers, into.layer, strict=True):
+        _copy_layer(layer, layer_spec)
 
 
 def _copy_layer(layer: EncoderLayer | DecoderLayer, into: Any) -> None:
@@ -131,21 +163,25 @@ def _copy_layer(layer: EncoderLayer | DecoderLayer, into: Any) -> None:
 
 
 def _copy_linear(layer: nn.Linear, into: Any) -> None:
-    into.weight, into.bias = _array(layer.weight), _array(layer.bias)
+    into.weight = _array(layer.weight)
+    into.bias = _array(layer.bias)
 
 
 def _copy_norm(norm: nn.LayerNorm, into: Any) -> None:
-    into.gamma, into.beta = _array(norm.weight), _array(norm.bias)
+    into.gamma = _array(norm.weight)
+    into.beta = _array(norm.bias)
 
 
 def _array(x: Tensor) -> Any:
     return x.detach().numpy().copy()
 
 
-def _score_differences(engine: Any, model: Transformer, translator: Translator) -> Iterator[Tensor]:
+def _score_differences(engine: Any, model: Transformer, tokenizers: Tokenizers) -> Iterator[Tensor]:
     """Yield the differences of both engines' log-probabilities of the pieces of each random sentence, in nats."""
-    source, target = translator.tokenizers
+    source, target = tokenizers
     for src, tgt in export.random_pairs(model.max_length, len(source), len(target)):
         (theirs,) = engine.score_batch([source.pieces(src)], [target.pieces(tgt)])
-        ours = export.log_probs_of(model, src, tgt).gather(-1, torch.tensor([*tgt, EOS])[:, None])[:, 0]  # (T + 1,)
+        log_probs = export.log_probs_of(model, src, tgt)  # (T + 1, V)
+        tgt_out = torch.tensor([*tgt, EOS])
+        ours = log_probs.gather(-1, tgt_out[:, None])[:, 0]  # (T + 1,)
         yield ours - torch.tensor(theirs.log_probs)

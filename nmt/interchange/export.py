@@ -1,6 +1,5 @@
 """Shared by all exports: checks of model and directory, biases, positions, and what engines are compared on."""
 
-import logging
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,8 +16,6 @@ from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
 from nmt.translate.translator import Translator
 
-log = logging.getLogger("nmt")
-
 CHECKED_LENGTHS = (1, 5, 20)  # pieces of the random sentences on which engines are compared
 BAN = -1e4  # bias of pieces that are never generated: representable in float16, and exp(BAN) is 0
 
@@ -31,12 +28,18 @@ def check_replaceable(path: Path, names: Collection[str], needed: Sequence[str],
     real = Path(os.path.realpath(path))  # unlike `resolve`, does not fail on a loop of links
     if real == Path.cwd() or path.is_mount():
         raise InputError(f"{path} cannot be replaced: it is in use", hint="name a directory in it")
-    found = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
-    content = b""
-    if set(needed) <= found <= set(names):
+    # Nothing, or a link to nothing, is replaced.
+    if not os.path.lexists(real):
+        return
+    # An export is replaced.
+    present = {entry.name for entry in path.iterdir()} if path.is_dir() else None
+    if present is not None and set(needed) <= present <= set(names):
         with os_errors_as(InputError, f"read {path / needed[0]}", hint="name another directory"):
             content = read_capped(path / needed[0], 1_000_000)
-    if (os.path.lexists(real) and not path.is_dir()) or (found and words.encode() not in content):
+        if words.encode() in content:
+            return
+    # An empty directory is replaced, too.
+    if present != set():
         raise InputError(f"{path} exists and is not an export", hint="name another directory, or delete it")
 
 
@@ -57,38 +60,45 @@ def exportable_model(translator: Translator, tool: str, supported: Mapping[str, 
 
 
 def output_bias(model: Transformer) -> Tensor:
-    """(V,): `BAN` for PAD, UNK and BOS, which are never generated, else 0."""
-    bias = torch.zeros(model.projection.out_features)
+    """Return a bias (V,): `BAN` for PAD, UNK and BOS, which are never generated, else 0."""
+    bias = torch.zeros(model.projection.out_features)  # (V,)
     bias[[PAD, UNK, BOS]] = BAN
     return bias
 
 
 def logits_bias(model: Transformer) -> Tensor:
-    """(V,): the bias of the exported projection: the model's own bias, if it has one, plus `output_bias`."""
-    return output_bias(model) + (model.projection.bias.detach() if model.settings.projection_bias else 0.0)
+    """Return the bias (V,) of the exported projection: the model's, if it has one, plus `output_bias`."""
+    bias = output_bias(model)
+    if model.settings.projection_bias:
+        bias += model.projection.bias.detach()
+    return bias
 
 
 def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> Tensor:
-    """(T + 1, V): log-probabilities at each position of `target` and after its end; PAD, UNK and BOS are banned."""
+    """Return the log-probabilities (T + 1, V) at each position of `target` and after its end, without banned pieces."""
+    tgt_in = torch.tensor([[BOS, *target]])
     with torch.inference_mode():
-        logits: Tensor = model(pad_source([source]), torch.tensor([[BOS, *target]]))[0]
+        logits: Tensor = model(pad_source([source]), tgt_in)[0]  # (T + 1, V)
     return (logits + output_bias(model)).log_softmax(-1)
 
 
 def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
-    """(P, D): the positional encodings that are added to embeddings; zeros for a model without positions."""
-    settings = model.settings
-    added = model.sinusoids if learned is None else learned
-    return torch.zeros(settings.max_positions, settings.d_model) if added is None else added
+    """Return the positional encodings (P, D) that are added to embeddings; zeros for a model without positions."""
+    if learned is not None:
+        return learned
+    if model.sinusoids is not None:
+        return model.sinusoids
+    return torch.zeros(model.settings.max_positions, model.settings.d_model)
 
 
 def random_pairs(max_length: int, n_source: int, n_target: int) -> Iterator[tuple[list[int], list[int]]]:
     """Yield source and target tokens of random sentences of `CHECKED_LENGTHS`, to compare log-probabilities on."""
     generator = torch.Generator().manual_seed(1)
     for length in CHECKED_LENGTHS:
-        shape = (min(length, max_length - 1),)
-        source, target = (torch.randint(EOS + 1, n, shape, generator=generator).tolist() for n in (n_source, n_target))
-        yield source, target
+        shape = (min(length, max_length - 1),)  # EOS or BOS comes to it
+        source = torch.randint(EOS + 1, n_source, shape, generator=generator)
+        target = torch.randint(EOS + 1, n_target, shape, generator=generator)
+        yield source.tolist(), target.tolist()
 
 
 def check_difference(differences: Iterable[Tensor], tolerance: float, tool: str) -> float:
@@ -96,7 +106,8 @@ def check_difference(differences: Iterable[Tensor], tolerance: float, tool: str)
 
     Raises NmtError if it is NaN or above `tolerance`.
     """
-    largest = float(torch.stack([x.abs().max() for x in differences]).max())
+    largest_by_sentence = torch.stack([x.abs().max() for x in differences])
+    largest = float(largest_by_sentence.max())
     if not largest <= tolerance:  # also true for NaN
         message = f"{tool} log-probabilities differ from the model's by {largest:.2g} nats"
         raise NmtError(message, hint="check that the model translates, or try another version of the tool")

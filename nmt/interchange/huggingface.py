@@ -15,6 +15,7 @@ import contextlib
 import json
 import logging
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from nmt.interchange.model_card import model_card
 from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
-from nmt.text.tokenizer import Tokenizers
+from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.text.vocabulary import tag_of, without_vocabulary
 from nmt.translate.translator import Translator
 
@@ -44,21 +45,30 @@ SUPPORTED_BY_NORM: dict[str, dict[str, tuple[object, ...]]] = {
     "pre": {"positions": ("sinusoidal", "learned", "none"), "tied_embeddings": ("all",)},
 }
 FILES = {  # all files that an export can have
-    *("config.json", "model.safetensors", "generation_config.json", "README.md"),
-    *("source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json"),
+    "config.json",
+    "model.safetensors",
+    "generation_config.json",
+    "README.md",
+    "source.spm",
+    "target.spm",
+    "vocab.json",
+    "target_vocab.json",
+    "tokenizer_config.json",
 }
 SPECIAL = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
-SETTINGS = {  # our settings of a model, and those of transformers
-    "d_model": ["d_model"],
-    "n_encoder_layers": ["encoder_layers"],
-    "n_decoder_layers": ["decoder_layers"],
-    "n_heads": ["encoder_attention_heads", "decoder_attention_heads"],
-    "d_ff": ["encoder_ffn_dim", "decoder_ffn_dim"],
-    "activation": ["activation_function"],
-    "dropout": ["dropout"],
-    "attention_dropout": ["attention_dropout"],
-    "activation_dropout": ["activation_dropout"],
-    "max_positions": ["max_position_embeddings"],
+SETTINGS = {  # settings of transformers: ours
+    "d_model": "d_model",
+    "encoder_layers": "n_encoder_layers",
+    "decoder_layers": "n_decoder_layers",
+    "encoder_attention_heads": "n_heads",
+    "decoder_attention_heads": "n_heads",
+    "encoder_ffn_dim": "d_ff",
+    "decoder_ffn_dim": "d_ff",
+    "activation_function": "activation",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "activation_dropout",
+    "max_position_embeddings": "max_positions",
 }
 LAYER = {  # our linear layers and norms of a layer, and those of transformers that each of them joins
     "self_attention.query_key_value": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -94,21 +104,26 @@ def to_huggingface(translator: Translator, path: Path) -> None:
     transformers = None
     with contextlib.suppress(ImportError):  # before the directory: a signal during an import ends the process at once
         transformers = import_transformers()
+    config = translator.config
     with atomic_directory(path) as directory:
-        config = translator.config
+        # 1. The files.
         atomic_write(directory / "model.safetensors", save(weights(model), {"format": "pt"}))
         _write_json(directory / "config.json", model_config(config.model, n_rows(model)))
         _write_json(directory / "generation_config.json", generation_settings(translator, model))
         write_tokenizers(directory, translator.tokenizers, config)
         card = model_card(translator, model.n_parameters, CLASSES[config.model.norm][1], path.name)
         atomic_write(directory / "README.md", card)
+
+        # 2. What transformers makes of them.
         if transformers is None:
             hint = "pip install 'transformers>=4.57', and export again"
             log.warning("the export is not compared with nmt, because transformers is not installed: %s", hint)
             return
-        loaded = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory, local_files_only=True).eval()
+        loaded = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory, local_files_only=True)
         tokenizer = transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True)
-        check_log_probs(translator, model, loaded, tokenizer)
+        check_pieces(translator, tokenizer)
+        difference = check_log_probs(translator, model, loaded.eval())
+    log.info("checked: pieces are the same, log-probabilities differ by at most %.1g nats", difference)
 
 
 def holdable_model(translator: Translator) -> Transformer:
@@ -129,15 +144,20 @@ def _write_json(file: Path, content: object) -> None:
 def model_config(settings: ModelSettings, vocab_size: int) -> dict[str, Any]:
     """Return the content of config.json."""
     model_type, architecture = CLASSES[settings.norm]
-    shared = {"share_encoder_decoder_embeddings": settings.tied_embeddings == "all", "decoder_vocab_size": vocab_size}
-    return {
+    config = {
         "architectures": [architecture],
         "model_type": model_type,
         "is_encoder_decoder": True,
         "vocab_size": vocab_size,
-        **(shared if model_type == "marian" else {}),
-        "tie_word_embeddings": settings.tied_embeddings != "none",
-        **{name: getattr(settings, ours) for ours, names in SETTINGS.items() for name in names},
+    }
+    if model_type == "marian":
+        config["share_encoder_decoder_embeddings"] = settings.tied_embeddings == "all"
+        config["decoder_vocab_size"] = vocab_size
+    config["tie_word_embeddings"] = settings.tied_embeddings != "none"
+    for theirs, ours in SETTINGS.items():
+        config[theirs] = getattr(settings, ours)
+    return {
+        **config,
         "scale_embedding": True,  # by sqrt(D)
         **SPECIAL,
         "forced_eos_token_id": None,  # in generation_config.json; the default is not our EOS
@@ -168,13 +188,16 @@ def n_rows(model: Transformer) -> int:
 
 def weights(model: Transformer) -> dict[str, Tensor]:
     """Return the weights with transformers' names and order of features; tied weights once."""
-    settings, rows = model.settings, n_rows(model)
+    settings = model.settings
+    rows = n_rows(model)
     order = sines_first(settings.d_model)
 
     def matrix(x: Tensor) -> Tensor:  # (V, D) to (rows, D)
         return nn.functional.pad(x.detach()[:, order], (0, 0, 0, rows - len(x)))
 
-    bias = nn.functional.pad(export.logits_bias(model), (0, rows - model.projection.out_features), value=export.BAN)
+    # 1. Bias and embeddings. All have the same number of rows.
+    bias = export.logits_bias(model)
+    bias = nn.functional.pad(bias, (0, rows - len(bias)), value=export.BAN)
     found = {"final_logits_bias": bias[None]}
     if settings.tied_embeddings == "all":
         found["model.shared.weight"] = matrix(model.source_embedding.weight)
@@ -183,33 +206,46 @@ def weights(model: Transformer) -> dict[str, Tensor]:
         found["model.decoder.embed_tokens.weight"] = matrix(model.target_embedding.weight)
     if settings.tied_embeddings == "none":
         found["lm_head.weight"] = matrix(model.projection.weight)
+
+    # 2. Layers and norms. One of our matrices can join several of theirs.
     state = model.state_dict()
     for ours, theirs in layer_names(settings.n_encoder_layers, settings.n_decoder_layers, settings.norm).items():
-        joined = permuted(ours, state[f"{ours}.weight"], state[f"{ours}.bias"], order)
-        for name, weight, bias in zip(theirs, *(x.chunk(len(theirs)) for x in joined), strict=True):
-            found |= {f"{name}.weight": weight, f"{name}.bias": bias}
+        weight, bias = permuted(ours, state[f"{ours}.weight"], state[f"{ours}.bias"], order)
+        parts = zip(theirs, weight.chunk(len(theirs)), bias.chunk(len(theirs)), strict=True)
+        for name, weight_part, bias_part in parts:
+            found[f"{name}.weight"] = weight_part
+            found[f"{name}.bias"] = bias_part
+
+    # 3. Positions.
     if settings.norm == "pre":
-        for stack, learned in (("encoder", model.source_positions), ("decoder", model.target_positions)):
-            found[f"model.{stack}.embed_positions.weight"] = export.position_table(model, learned)[:, order]
+        source_positions = export.position_table(model, model.source_positions)
+        target_positions = export.position_table(model, model.target_positions)
+        found["model.encoder.embed_positions.weight"] = source_positions[:, order]
+        found["model.decoder.embed_positions.weight"] = target_positions[:, order]
     return {name: x.detach().float().contiguous() for name, x in found.items()}
 
 
 def sines_first(d_model: int) -> Tensor:
-    """(D,): the indices of the sines, then of the cosines."""
+    """Return the indices (D,) of the sines, then of the cosines."""
     index = torch.arange(d_model)
     return torch.cat([index[0::2], index[1::2]])
 
 
 def layer_names(n_encoder_layers: int, n_decoder_layers: int, norm: str) -> dict[str, tuple[str, ...]]:
     """Return the names of all linear layers and norms of both stacks, and those of transformers that each joins."""
-    found: dict[str, tuple[str, ...]] = {}
-    for stack, n_layers, parts in (("encoder", n_encoder_layers, LAYER), ("decoder", n_decoder_layers, DECODER_LAYER)):
-        for i in range(n_layers):
-            for ours, theirs in parts.items():
-                found[f"{stack}.{i}.{ours}"] = tuple(f"model.{stack}.layers.{i}.{name}" for name in theirs)
-        if norm == "pre":
-            found[f"{stack}_norm"] = (f"model.{stack}.layer_norm",)
-    return found
+    names = stack_names("encoder", n_encoder_layers, LAYER) | stack_names("decoder", n_decoder_layers, DECODER_LAYER)
+    if norm == "pre":
+        names["encoder_norm"] = ("model.encoder.layer_norm",)
+        names["decoder_norm"] = ("model.decoder.layer_norm",)
+    return names
+
+
+def stack_names(stack: str, n_layers: int, parts: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    names = {}
+    for i in range(n_layers):
+        for ours, theirs in parts.items():
+            names[f"{stack}.{i}.{ours}"] = tuple(f"model.{stack}.layers.{i}.{name}" for name in theirs)
+    return names
 
 
 def permuted(ours: str, weight: Tensor, bias: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
@@ -219,32 +255,41 @@ def permuted(ours: str, weight: Tensor, bias: Tensor, order: Tensor) -> tuple[Te
 
 def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) -> None:
     """Write the files of MarianTokenizer."""
-    source, target = tokenizers.source, tokenizers.target
+    source = tokenizers.source
+    target = tokenizers.target
     (directory / "source.spm").write_bytes(without_vocabulary(source.model))
     (directory / "target.spm").write_bytes(without_vocabulary(target.model))
-    vocabularies = {"vocab.json": source}
+    _write_json(directory / "vocab.json", vocabulary(source))
     if not tokenizers.one_vocabulary:
-        vocabularies["target_vocab.json"] = target
-    for name, side in vocabularies.items():
-        pieces = side.pieces(range(len(side)))
-        _write_json(directory / name, {piece: i for i, piece in enumerate(pieces)})
-    names = ("pad_token", "unk_token", "bos_token", "eos_token")
-    settings = {
-        "tokenizer_class": "MarianTokenizer",
-        **dict(zip(names, source.pieces([PAD, UNK, BOS, EOS]), strict=True)),
+        _write_json(directory / "target_vocab.json", vocabulary(target))
+    pad, unk, bos, eos = source.pieces([PAD, UNK, BOS, EOS])
+    special = {"pad_token": pad, "unk_token": unk, "bos_token": bos, "eos_token": eos}
+    languages = {
         "source_lang": language(config.data, "source"),
         "target_lang": language(config.data, "target"),
+    }
+    # Only `nmt import` reads these.
+    notes = {
+        "max_length_a": config.decode.max_length_a,
+        "max_length_b": config.decode.max_length_b,
+        "learned_characters": source.learned,
+    }
+    settings = {
+        "tokenizer_class": "MarianTokenizer",
+        **special,
+        **languages,
         "separate_vocabs": not tokenizers.one_vocabulary,
         "model_max_length": config.model.max_positions,
         "split_special_tokens": True,  # "</s>" in a text is not parsed as EOS
         "clean_up_tokenization_spaces": False,
-        OURS: {
-            "max_length_a": config.decode.max_length_a,
-            "max_length_b": config.decode.max_length_b,
-            "learned_characters": source.learned,
-        },
+        OURS: notes,
     }
     _write_json(directory / "tokenizer_config.json", settings)
+
+
+def vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
+    pieces = tokenizer.pieces(range(len(tokenizer)))
+    return {piece: i for i, piece in enumerate(pieces)}
 
 
 def import_transformers() -> Any:
@@ -258,22 +303,31 @@ def import_transformers() -> Any:
     return transformers
 
 
-def check_log_probs(translator: Translator, model: Transformer, theirs: Any, tokenizer: Any) -> None:
-    """Raise NmtError if the tokens of random texts, or log-probabilities of random sentences, differ.
+def check_pieces(translator: Translator, tokenizer: Any) -> None:
+    """Raise NmtError if MarianTokenizer splits random texts in another way."""
+    source = translator.tokenizers.source
+    tag = "".join(map(tag_of, source.targets[:1]))
+    generator = torch.Generator().manual_seed(1)
+    for tokens in torch.randint(EOS + 1, len(source), (N_CHECKED, 20), generator=generator).tolist():
+        text = tag + source.decode(tokens)
+        if tokenizer([text]).input_ids[0] != [*source.encode(text), EOS]:
+            raise NmtError(f"MarianTokenizer gives other pieces to '{text}'", hint="translate with nmt itself")
+
+
+def check_log_probs(translator: Translator, model: Transformer, theirs: Any) -> float:
+    """Return by how much log-probabilities of random sentences differ at most. Raises NmtError above `TOLERANCE`.
 
     `theirs` has the methods of `MarianMTModel`.
     """
     source, target = translator.tokenizers
-    for tokens in torch.randint(EOS + 1, len(source), (N_CHECKED, 20), generator=torch.Generator().manual_seed(1)):
-        text = "".join(map(tag_of, source.targets[:1])) + source.decode(tokens.tolist())
-        if tokenizer([text]).input_ids[0] != [*source.encode(text), EOS]:
-            raise NmtError(f"MarianTokenizer gives other pieces to '{text}'", hint="translate with nmt itself")
     differences = []
     for src, tgt in export.random_pairs(model.max_length, len(source), len(target)):
-        inputs = {"input_ids": pad_source([src]), "decoder_input_ids": torch.tensor([[BOS, *tgt]])}
+        input_ids = pad_source([src])
+        tgt_in = torch.tensor([[BOS, *tgt]])
+        mask = torch.ones_like(input_ids)
         with torch.inference_mode():
-            logits = theirs(attention_mask=torch.ones_like(inputs["input_ids"]), **inputs).logits[0]  # (T + 1, rows)
+            logits = theirs(input_ids=input_ids, attention_mask=mask, decoder_input_ids=tgt_in).logits[0]
+        log_probs = logits.log_softmax(-1)  # (T + 1, rows)
         ours = export.log_probs_of(model, src, tgt)  # (T + 1, V), without padding rows (see `n_rows`)
-        differences.append((logits.log_softmax(-1)[:, : ours.size(1)] - ours)[:, EOS:])
-    difference = export.check_difference(differences, TOLERANCE, "transformers'")
-    log.info("checked: pieces are the same, log-probabilities differ by at most %.1g nats", difference)
+        differences.append((log_probs[:, : ours.size(1)] - ours)[:, EOS:])
+    return export.check_difference(differences, TOLERANCE, "transformers'")

@@ -63,46 +63,62 @@ def import_marian(
     """
     if output.exists() or output.is_symlink():
         raise InputError(f"{output} exists already", hint="give another name with -o, or move it away")
+    # 1. Read and check the files.
     settings = read_settings(directory)
     tokenizer_config = read_json(directory / "tokenizer_config.json", may_be_missing=True)
     weights = read_weights(directory, settings)
-    sides = read_sides(directory, settings, tokenizer_config, weights.get("final_logits_bias"))
-    check_tag([piece for piece in sides[0].pieces if TAG.fullmatch(piece)], target_tag)
-    files = zip(("source.spm", "target.spm"), sides, strict=True)
-    models = [model_of(directory / file, side.pieces) for file, side in files]
-    limit, learned = of_our_export(tokenizer_config)
-    tokenizers = Tokenizers.from_models(*models, nfkc_source=False, target_tag=target_tag, learned=learned)
-    tree = config_tree(settings, *sides)
-    tree["decode"] |= limit
-    spoken = target_lang or (target_tag if is_language(target_tag) else "")
+    source, target = read_sides(directory, settings, tokenizer_config, weights.get("final_logits_bias"))
+    check_tag(source.pieces, target_tag)
+    source_model = model_of(directory / "source.spm", source.pieces)
+    target_model = model_of(directory / "target.spm", target.pieces)
+
+    # 2. Config and tokenizers.
+    tree = config_tree(settings, source, target)
+    notes = notes_of_export(tokenizer_config)
+    for key in ("max_length_a", "max_length_b"):
+        if key in notes:
+            tree["decode"][key] = notes[key]
+    tag_language = target_tag if is_language(target_tag) else ""
     tree["data"]["source_lang"] = source_lang or language_in(tokenizer_config, "source_lang")
-    tree["data"]["target_lang"] = spoken or language_in(tokenizer_config, "target_lang")
+    tree["data"]["target_lang"] = target_lang or tag_language or language_in(tokenizer_config, "target_lang")
     tree["data"]["target_tag"] = target_tag
     origins: Origins = {("data", "source_lang"): "--source-lang", ("data", "target_lang"): "--target-lang"}
     config = check_config(tree, origins, str(directory / "config.json"))
-    checkpoint = Checkpoint(config, converted(weights, settings, *sides), tokenizers)
-    check_log_probs(checkpoint, settings, weights, *sides)
+    learned = notes.get("learned_characters")
+    tokenizers = Tokenizers.from_models(
+        source_model, target_model, nfkc_source=False, target_tag=target_tag, learned=learned
+    )
+
+    # 3. The model, which must compute what the original does.
+    checkpoint = Checkpoint(config, converted(weights, settings, source, target), tokenizers)
+    check_log_probs(checkpoint, settings, weights, source, target)
+
+    # 4. The run.
+    origin = {
+        "from": name or str(directory),
+        "format": "marian",
+        "model.safetensors": hash_file(directory / "model.safetensors"),
+    }
     with atomic_directory(output) as temp:
         run = RunDirectory(temp)
         run.create()
         run.write_config(config.model_copy(update={"run": str(output)}))
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
-        origin = {"from": name or str(directory), "format": "marian"}
-        origin["model.safetensors"] = hash_file(directory / "model.safetensors")
-        run.write_manifest({**new_manifest({}, {}, config.seed, reproducible=True), "imported": origin})
+        manifest = new_manifest({}, {}, config.seed, reproducible=True)
+        run.write_manifest({**manifest, "imported": origin})
         save_checkpoint(run.model_file, checkpoint)
 
 
-def of_our_export(tokenizer_config: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """Return what only `nmt export` writes: the length limit, as decode settings, and the learned characters."""
-    ours = tokenizer_config.get(OURS)
-    if not isinstance(ours, dict):
-        return {}, None
-    learned = ours.get("learned_characters")
-    limit = {key: ours[key] for key in ("max_length_a", "max_length_b") if key in ours}
+def notes_of_export(tokenizer_config: dict[str, Any]) -> dict[str, Any]:
+    """Return what only `nmt export` writes: `max_length_a`, `max_length_b` and `learned_characters`, if present."""
+    notes = tokenizer_config.get(OURS)
+    if not isinstance(notes, dict):
+        return {}
+    learned = notes.get("learned_characters")
     if not isinstance(learned, str):
-        return limit, None
-    return limit, learned.encode(errors="ignore").decode()  # without lone surrogates, which no file can hold
+        return {**notes, "learned_characters": None}
+    without_surrogates = learned.encode(errors="ignore").decode()  # no file can hold lone ones
+    return {**notes, "learned_characters": without_surrogates}
 
 
 def read_sides(
@@ -110,39 +126,54 @@ def read_sides(
 ) -> tuple[Side, Side]:
     """Read both sides' vocabularies, often the same, in our order; `bias`: of the logits, (1, V) or None."""
     file = directory / "vocab.json"
-    source, start = read_vocabulary(file, settings.vocab_size), settings.decoder_start_token_id
-    if tokenizer_config.get("separate_vocabs") is True and not settings.share_encoder_decoder_embeddings:
-        other = directory / "target_vocab.json"
-        target = read_vocabulary(other, settings.n_target)
-        while target and not target[-1] and bias is not None and bias[0, len(target) - 1] <= NEVER:
-            target.pop()  # a padding row that makes both embeddings equally large
-        while source and not source[-1]:
-            source.pop()
-        first = source.index("<s>") if "<s>" in source else None  # it becomes BOS, which the encoder does not read
-        return in_our_order(file, source, first), in_our_order(other, target, start)
-    if len(source) != settings.n_target:
-        reason = f"{file}: config.json has another number of pieces of the target, {settings.n_target}"
-        raise ModelError(reason, hint="are config.json and tokenizer_config.json of one model?")
-    side = in_our_order(file, source, start)
-    return side, side
+    source = read_vocabulary(file, settings.vocab_size)
+    start = settings.decoder_start_token_id
+    # 1. One vocabulary for both sides.
+    is_separate = tokenizer_config.get("separate_vocabs") is True
+    if not is_separate or settings.share_encoder_decoder_embeddings:
+        if len(source) != settings.n_target:
+            reason = f"{file}: config.json has another number of pieces of the target, {settings.n_target}"
+            raise ModelError(reason, hint="are config.json and tokenizer_config.json of one model?")
+        side = in_our_order(file, source, start)
+        return side, side
+
+    # 2. One per side.
+    target_file = directory / "target_vocab.json"
+    target = read_vocabulary(target_file, settings.n_target)
+    # Padding rows make both embeddings equally large.
+    while target and not target[-1] and bias is not None and bias[0, len(target) - 1] <= NEVER:
+        target.pop()
+    while source and not source[-1]:
+        source.pop()
+    # The source's start token becomes BOS, which the encoder does not read.
+    source_start = source.index("<s>") if "<s>" in source else None
+    return in_our_order(file, source, source_start), in_our_order(target_file, target, start)
 
 
-def in_our_order(path: Path, pieces: list[str], start: int | None = None) -> Side:
+def in_our_order(path: Path, pieces: list[str], start: int | None) -> Side:
     """Put PAD, UNK, the start token (our BOS; None is PAD) and EOS first, then the rest in order.
 
     If the start token is a piece of text, its row is also among the rest, so that the piece is not lost. Special pieces
     among the rest, and ids without a piece, get a name.
     """
-    if missing := [piece for piece in ("<pad>", "<unk>", "</s>") if piece not in pieces]:
-        raise ModelError(f"{path} has no {missing[0]}", hint=HINT)
-    pad, unk, eos = map(pieces.index, ("<pad>", "<unk>", "</s>"))
-    start = pad if start is None else start
+    for piece in ("<pad>", "<unk>", "</s>"):
+        if piece not in pieces:
+            raise ModelError(f"{path} has no {piece}", hint=HINT)
+    pad = pieces.index("<pad>")
+    if start is None:
+        start = pad
     if start >= len(pieces):
         raise ModelError(f"{path} has no id {start}, the decoder_start_token_id of config.json", hint=HINT)
-    special = [pad, unk, start, eos]
-    rest = [row for row, piece in enumerate(pieces) if row not in special or piece not in SPECIAL_PIECES]
-    names = [pieces[row] if pieces[row] not in ("", *SPECIAL_PIECES) else f"<{row}>" for row in rest]
-    return Side(special + rest, SPECIAL_PIECES + names)
+    # Rows and names in the order PAD, UNK, BOS, EOS, then all others.
+    special_rows = [pad, pieces.index("<unk>"), start, pieces.index("</s>")]
+    rows = list(special_rows)
+    names = list(SPECIAL_PIECES)
+    for row, piece in enumerate(pieces):
+        is_special = piece in SPECIAL_PIECES
+        if not (is_special and row in special_rows):
+            rows.append(row)
+            names.append(f"<{row}>" if is_special or not piece else piece)
+    return Side(rows, names)
 
 
 def model_of(path: Path, pieces: list[str]) -> bytes:
@@ -152,15 +183,18 @@ def model_of(path: Path, pieces: list[str]) -> bytes:
     try:
         model = with_vocabulary(without_vocabulary(model), pieces)
         Tokenizer(model)  # checks that it can be loaded
-        return model
     except ModelError as error:
         raise ModelError(f"{path}: {error}", hint=error.hint) from error
+    return model
 
 
-def check_tag(tags: Sequence[str], tag: str) -> None:
+def check_tag(pieces: Sequence[str], tag: str) -> None:
     """Raise InputError if the model does not have the tag. Warn if it has tags but none was chosen."""
-    known = sorted(one.removeprefix(">>").removesuffix("<<") for one in tags)
-    some = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+    tags = [piece for piece in pieces if TAG.fullmatch(piece)]
+    known = sorted(piece.removeprefix(">>").removesuffix("<<") for piece in tags)
+    some = ", ".join(known[:20])
+    if len(known) > 20:
+        some += f" and {len(known) - 20} more"
     if tag and tag not in known:
         raise InputError(f"the model has no target tag {tag!r}", hint=f"it has {some or 'none: leave it out'}")
     if tags and not tag:
@@ -174,40 +208,51 @@ def language_in(tokenizer_config: dict[str, Any], key: str) -> str:
     return code if isinstance(code, str) and is_language(code) else ""
 
 
-def config_tree(settings: MarianSettings, source: Side, target: Side) -> dict[str, dict[str, Any]]:
+def config_tree(settings: MarianSettings, source: Side, target: Side) -> dict[str, Any]:
     """Return the run's settings by section, without languages."""
-    shared, tied = settings.share_encoder_decoder_embeddings, settings.tie_word_embeddings
-    activation = settings.activation_function
-    tree: dict[str, Any] = {"run": "run", "decode": {"beam": settings.num_beams, "alpha": settings.length_penalty}}
-    tree["data"] = {
-        "train": {"source": "unknown", "target": "unknown"},
-        "max_length": min(MAX_LENGTH, settings.max_position_embeddings - 1),
+    model = {ours: getattr(settings, theirs) for theirs, ours in SETTINGS.items()}
+    if settings.activation_function == "swish":
+        model["activation"] = "silu"
+    # Our names for what is tied: "decoder" is target embedding and projection.
+    tied = "none"
+    if settings.tie_word_embeddings:
+        tied = "all" if settings.share_encoder_decoder_embeddings else "decoder"
+    max_length = min(MAX_LENGTH, settings.max_position_embeddings - 1)
+    model |= {"norm": "post", "projection_bias": True, "tied_embeddings": tied}
+    tokenizer = {"byte_fallback": False, "vocab_size": len(target.pieces), "joint": source == target}
+    return {
+        "run": "run",
+        "data": {"train": {"source": "unknown", "target": "unknown"}, "max_length": max_length},
+        "tokenizer": tokenizer,
+        "model": model,
+        "decode": {"beam": settings.num_beams, "alpha": settings.length_penalty},
     }
-    tree["tokenizer"] = {"byte_fallback": False, "vocab_size": len(target.pieces), "joint": source == target}
-    tree["model"] = {
-        **{ours: getattr(settings, names[0]) for ours, names in SETTINGS.items()},
-        "activation": "silu" if activation == "swish" else activation,
-        "norm": "post",
-        "projection_bias": True,
-        "tied_embeddings": ("all" if shared else "decoder") if tied else "none",
-    }
-    return tree
 
 
 def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side, target: Side) -> dict[str, Tensor]:
     """Return the tensors of a checkpoint: the weights with nmt's names and order of features."""
     order = sines_first(settings.d_model).argsort()  # our feature 2i is Marian's i, our 2i + 1 is its D/2 + i
+    # 1. Layers. One of our matrices can join several of Marian's.
     found: dict[str, Tensor] = {}
     for ours, theirs in layer_names(settings.encoder_layers, settings.decoder_layers, "post").items():
-        weight, bias = (torch.cat([weights[f"{name}.{kind}"] for name in theirs]) for kind in ("weight", "bias"))
+        weight = torch.cat([weights[f"{name}.weight"] for name in theirs])
+        bias = torch.cat([weights[f"{name}.bias"] for name in theirs])
         found[f"{ours}.weight"], found[f"{ours}.bias"] = permuted(ours, weight, bias, order)
-    shared, tied = settings.share_encoder_decoder_embeddings, settings.tie_word_embeddings
-    found["source_embedding.weight"] = weights["model.encoder.embed_tokens.weight"][source.rows][:, order]
-    if not (shared and tied):
-        found["target_embedding.weight"] = weights["model.decoder.embed_tokens.weight"][target.rows][:, order]
+
+    # 2. Embeddings. A checkpoint has tied ones once.
+    source_rows = weights["model.encoder.embed_tokens.weight"][source.rows]
+    target_rows = weights["model.decoder.embed_tokens.weight"][target.rows]
+    output_rows = weights["lm_head.weight"][target.rows]
+    tied = settings.tie_word_embeddings
+    found["source_embedding.weight"] = source_rows[:, order]
+    if not (tied and settings.share_encoder_decoder_embeddings):
+        found["target_embedding.weight"] = target_rows[:, order]
     if not tied:
-        found["projection.weight"] = weights["lm_head.weight"][target.rows][:, order]
-    bias = weights.get("final_logits_bias", torch.zeros(1, settings.n_target))[0][target.rows]
+        found["projection.weight"] = output_rows[:, order]
+
+    # 3. The bias of the logits: (V,) in our order.
+    no_bias = torch.zeros(1, settings.n_target)
+    bias = weights.get("final_logits_bias", no_bias)[0][target.rows]
     bias[:EOS] = bias[:EOS].clamp(min=BAN)
     bias[BOS] = BAN  # mostly a copy of the row of PAD or of a piece of text
     found["projection.bias"] = bias
@@ -228,14 +273,18 @@ def check_log_probs(
         hint = "pip install 'transformers>=4.57', and import again"
         log.warning("the import is not compared with the original, because transformers is not installed: %s", hint)
         return
-    source_rows, target_rows = torch.tensor(source.rows), torch.tensor(target.rows)
-    model, differences = checkpoint.model().double(), []
+    # Random sentences in our ids, and in those of the original.
+    model = checkpoint.model().double()
+    source_rows = torch.tensor(source.rows)
+    target_rows = torch.tensor(target.rows)
+    differences = []
     for src, tgt in random_pairs(model.max_length, len(source_rows), len(target_rows)):
+        src_ids = pad_source([src])
         tgt_in = torch.tensor([[BOS, *tgt]])
         with torch.inference_mode():
-            found = model(pad_source([src]), tgt_in)[..., EOS:]  # (1, T + 1, V - 3)
-            inputs = source_rows[[*src, EOS]][None], target_rows[tgt_in]
-            expected = theirs(input_ids=inputs[0], decoder_input_ids=inputs[1]).logits[..., target_rows[EOS:]]
+            found = model(src_ids, tgt_in)[..., EOS:]  # (1, T + 1, V - 3)
+            logits = theirs(input_ids=source_rows[src_ids], decoder_input_ids=target_rows[tgt_in]).logits
+        expected = logits[..., target_rows[EOS:]]
         differences.append(found.log_softmax(-1) - expected.log_softmax(-1))
     difference = check_difference(differences, TOLERANCE, "the original's")
     log.info("checked: log-probabilities differ from the original's by at most %.1g nats", difference)
@@ -249,7 +298,8 @@ def original(settings: MarianSettings, weights: dict[str, Tensor]) -> Any:
     transformers = import_transformers()
     n_positions = min(settings.max_position_embeddings, max(CHECKED_LENGTHS) + 1)
     choices = settings.model_dump(exclude={"model_type", "num_beams", "length_penalty"}, exclude_none=True)
-    choices |= {"max_position_embeddings": n_positions, "pad_token_id": 0}
+    choices["max_position_embeddings"] = n_positions
+    choices["pad_token_id"] = 0
     model = transformers.MarianMTModel(transformers.MarianConfig(**choices)).eval()
     cut = {name: x[:n_positions] if "embed_positions" in name else x for name, x in weights.items()}
     model.load_state_dict(cut, strict=False)  # sinusoids may be missing

@@ -11,7 +11,7 @@ import contextlib
 import os
 import re
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import safetensors
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -42,6 +42,7 @@ def model_directory(model: str, revision: str | None = None) -> Path:
     `revision` is a branch, tag, commit or pull request (refs/pr/5) of a model on the Hub. Raises InputError if there is
     no such directory or huggingface_hub is not installed, and DownloadError if the download fails.
     """
+    # 1. A directory.
     path = Path(model)
     if path.is_dir():
         if revision is not None:
@@ -50,6 +51,7 @@ def model_directory(model: str, revision: str | None = None) -> Path:
     if os.path.lexists(path) or not HUB_ID.fullmatch(model):
         hint = "give a directory, or an id on the Hugging Face Hub, such as Helsinki-NLP/opus-mt-de-en"
         raise InputError(f"{path} is not a directory", hint=hint)
+    # 2. A model on the Hub.
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
@@ -57,10 +59,19 @@ def model_directory(model: str, revision: str | None = None) -> Path:
         raise InputError(f"no directory {path}, and huggingface_hub is not installed", hint=hint) from error
     try:
         return Path(snapshot_download(model, revision=revision, allow_patterns=HUB_FILES))
-    except Exception as error:  # the classes raised for a wrong id or a failed request depend on the version
+    # The classes raised for a wrong id or a failed request depend on the version.
+    except Exception as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         hint = "check the id and the network, or download the model elsewhere and give its directory"
         raise DownloadError(f"cannot get {model}: {reason:.300}", hint=hint) from error
+
+
+Layers = Annotated[int, Field(ge=1, le=100)]
+Heads = Annotated[int, Field(ge=1, le=256)]
+InnerWidth = Annotated[int, Field(ge=4, le=65_536)]
+VocabularySize = Annotated[int, Field(ge=8, le=LARGEST_VOCABULARY)]
+TokenId = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class MarianSettings(BaseModel):
@@ -70,24 +81,24 @@ class MarianSettings(BaseModel):
 
     model_type: Literal["marian"]
     d_model: int = Field(ge=4, le=16_384)
-    encoder_layers: int = Field(ge=1, le=100)
-    decoder_layers: int = Field(ge=1, le=100)
-    encoder_attention_heads: int = Field(ge=1, le=256)
-    decoder_attention_heads: int = Field(ge=1, le=256)
-    encoder_ffn_dim: int = Field(ge=4, le=65_536)
-    decoder_ffn_dim: int = Field(ge=4, le=65_536)
+    encoder_layers: Layers
+    decoder_layers: Layers
+    encoder_attention_heads: Heads
+    decoder_attention_heads: Heads
+    encoder_ffn_dim: InnerWidth
+    decoder_ffn_dim: InnerWidth
     max_position_embeddings: int = Field(1024, ge=8, le=100_000)
     activation_function: Literal["relu", "gelu", "silu", "swish"] = "gelu"
-    dropout: float = Field(0.1, ge=0, lt=1)
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
-    activation_dropout: float = Field(0.0, ge=0, lt=1)
+    dropout: Share = 0.1
+    attention_dropout: Share = 0.0
+    activation_dropout: Share = 0.0
     scale_embedding: Literal[True]  # embeddings are multiplied by sqrt(D), as in nmt
     share_encoder_decoder_embeddings: bool = True
     tie_word_embeddings: bool = True
-    vocab_size: int = Field(ge=8, le=LARGEST_VOCABULARY)
-    decoder_vocab_size: int | None = Field(None, ge=8, le=LARGEST_VOCABULARY)
-    eos_token_id: int = Field(ge=0)
-    decoder_start_token_id: int = Field(ge=0)
+    vocab_size: VocabularySize
+    decoder_vocab_size: VocabularySize | None = None
+    eos_token_id: TokenId
+    decoder_start_token_id: TokenId
     num_beams: int = Field(5, ge=1, le=1000)
     length_penalty: float = Field(1.0, ge=0, le=10)
 
@@ -101,18 +112,26 @@ class MarianSettings(BaseModel):
     @property
     def n_target(self) -> int:
         """Rows of the target's embedding and of the projection."""
-        return self.vocab_size if self.share_encoder_decoder_embeddings else self.decoder_vocab_size or self.vocab_size
+        if self.share_encoder_decoder_embeddings:
+            return self.vocab_size
+        return self.decoder_vocab_size or self.vocab_size
 
 
 def read_settings(directory: Path) -> MarianSettings:
     """Read config.json and the search settings of generation_config.json. Raises ModelError for unsupported models."""
     path = directory / "config.json"
+    config = read_json(path)
     search = read_json(directory / "generation_config.json", may_be_missing=True)
-    config = read_json(path) | {key: search[key] for key in ("num_beams", "length_penalty") if key in search}
+    # The settings of the search were in config.json before generation_config.json was introduced.
+    for key in ("num_beams", "length_penalty"):
+        if key in search:
+            config[key] = search[key]
+    # transformers writes null for a default.
+    known = {key: value for key, value in config.items() if value is not None}
     try:
-        return MarianSettings.model_validate({key: value for key, value in config.items() if value is not None})
+        return MarianSettings.model_validate(known)
     except ValidationError as error:
-        first = error.errors()[0]
+        first = error.errors()[0]  # one of them is enough: most are of another kind of model
         reason = ": ".join([*map(str, first["loc"]), described(first)])
         raise ModelError(f"{path}: {reason:.200}", hint=HINT) from error
 
@@ -121,13 +140,13 @@ def read_json(path: Path, *, may_be_missing: bool = False) -> dict[str, Any]:
     """Read a file that contains a JSON object; empty if the file may be missing and is. A broken link is an error."""
     if may_be_missing and not os.path.lexists(path):
         return {}
-    found: Any = None
+    content: Any = None
     reading = os_errors_as(ModelError, f"read {path}", hint="give the directory of a model in Hugging Face's format")
     with reading, contextlib.suppress(ValueError):
-        found = parse_json(read_capped(path, MAX_JSON_BYTES))
-    if not isinstance(found, dict):
+        content = parse_json(read_capped(path, MAX_JSON_BYTES))
+    if not isinstance(content, dict):
         raise ModelError(f"{path} is not a JSON object", hint=HINT)
-    return found
+    return content
 
 
 def read_vocabulary(path: Path, n: int) -> list[str]:
@@ -151,45 +170,72 @@ def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]
         with os_errors_as(ModelError, f"read {path}", hint=HINT):
             check_header_size(path)
             with safetensors.safe_open(path, framework="pt") as file:
-                slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-                _check_shapes(path, {name: tuple(x.get_shape()) for name, x in slices.items()}, settings)
-                weights = {name: file.get_tensor(name).float() for name in slices}
+                names = list(file.keys())
+                # Before the weights are read: the shapes may be too large for the memory.
+                shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
+                _check_shapes(path, shapes, settings)
+                weights = {name: file.get_tensor(name).float() for name in names}
     except safetensors.SafetensorError as error:
         raise ModelError(f"{path} is not a safetensors file, or damaged", hint=HINT) from error
-    for name, names in matrices_of(settings).items():
-        weights[name] = next(weights[one] for one in names if one in weights)
+    # A tied matrix has one name in the file.
+    for matrix in matrices_of(settings):
+        weights[matrix.name] = next(weights[name] for name in matrix.names if name in weights)
     return weights
 
 
-def matrices_of(settings: MarianSettings) -> dict[str, list[str]]:
-    """Return the names of source embedding, target embedding and projection, each with its possible names in the file.
+class Matrix(NamedTuple):
+    """An embedding or the projection: (n_rows, D)."""
+
+    name: str
+    names: list[str]  # that the matrix can have in the file
+    n_rows: int
+
+
+def matrices_of(settings: MarianSettings) -> list[Matrix]:
+    """Return source embedding, target embedding and projection.
 
     If embeddings are tied, the possible names belong to one matrix. Otherwise, transformers 5 writes every matrix, and
     earlier versions write only model.shared.weight for source and target if they share it.
     """
-    source, target = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
-    shared, output = "model.shared.weight", "lm_head.weight"
+    shared = "model.shared.weight"
+    source = "model.encoder.embed_tokens.weight"
+    target = "model.decoder.embed_tokens.weight"
+    output = "lm_head.weight"
+    is_shared = settings.share_encoder_decoder_embeddings
+    # The matrix has the first of its names that is in the file.
     if not settings.tie_word_embeddings:
-        also = [shared] if settings.share_encoder_decoder_embeddings else []
-        return {source: [source, *also], target: [target, *also], output: [output]}
-    if settings.share_encoder_decoder_embeddings:
-        return {name: [shared, source, target, output] for name in (source, target, output)}
-    return {source: [source], target: [target, output], output: [target, output]}
+        also = [shared] if is_shared else []
+        source_names = [source, *also]
+        target_names = [target, *also]
+        output_names = [output]
+    elif is_shared:
+        source_names = target_names = output_names = [shared, source, target, output]
+    else:
+        source_names = [source]
+        target_names = output_names = [target, output]
+    return [
+        Matrix(source, source_names, settings.vocab_size),
+        Matrix(target, target_names, settings.n_target),
+        Matrix(output, output_names, settings.n_target),
+    ]
 
 
 def _check_shapes(path: Path, shapes: dict[str, tuple[int, ...]], settings: MarianSettings) -> None:
     """Raise ModelError if names or shapes are not those of a model with these settings."""
-    d, n_target = settings.d_model, settings.n_target
-    required = shapes_of_layers(settings)
-    expected = required | {"final_logits_bias": (1, n_target)}
-    for side in ("encoder", "decoder"):
-        expected[f"model.{side}.embed_positions.weight"] = (settings.max_position_embeddings, d)
-    alternatives = [[name] for name in required]
-    for names, n in zip(matrices_of(settings).values(), (settings.vocab_size, n_target, n_target), strict=True):
-        expected |= dict.fromkeys(names, (n, d))
-        alternatives.append(names)
-    if missing := next((names[0] for names in alternatives if shapes.keys().isdisjoint(names)), None):
-        raise ModelError(f"{path}: {missing} is missing", hint=HINT)
+    layers = shapes_of_layers(settings)
+    # 1. What has to be there, by one of its names.
+    matrices = matrices_of(settings)
+    for names in [*([name] for name in layers), *(matrix.names for matrix in matrices)]:
+        if shapes.keys().isdisjoint(names):
+            raise ModelError(f"{path}: {names[0]} is missing", hint=HINT)
+
+    # 2. What may be there, and its shape.
+    expected = layers | {"final_logits_bias": (1, settings.n_target)}
+    positions = settings.max_position_embeddings, settings.d_model
+    expected["model.encoder.embed_positions.weight"] = positions
+    expected["model.decoder.embed_positions.weight"] = positions
+    for matrix in matrices:
+        expected |= dict.fromkeys(matrix.names, (matrix.n_rows, settings.d_model))
     for name, shape in shapes.items():
         if shape != expected.get(name):
             reason = f"{path}: {name!r:.80} is {shape}, by config.json {expected.get(name, 'absent')}"
@@ -198,11 +244,13 @@ def _check_shapes(path: Path, shapes: dict[str, tuple[int, ...]], settings: Mari
 
 def shapes_of_layers(settings: MarianSettings) -> dict[str, tuple[int, ...]]:
     """Return the shapes of all weights of encoder and decoder except embeddings, by name."""
-    d, d_ff = settings.d_model, settings.encoder_ffn_dim
-    feed_forward = {"fc1": (d_ff, d), "fc2": (d, d_ff)}
+    d = settings.d_model
+    d_ff = settings.encoder_ffn_dim
+    feed_forward = {"fc1": (d_ff, d), "fc2": (d, d_ff)}  # all other matrices are square
     shapes: dict[str, tuple[int, ...]] = {}
     for names in layer_names(settings.encoder_layers, settings.decoder_layers, "post").values():
         for name in names:
             shape = (d,) if name.endswith("norm") else feed_forward.get(name.rpartition(".")[2], (d, d))
-            shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+            shapes[f"{name}.weight"] = shape
+            shapes[f"{name}.bias"] = shape[:1]
     return shapes

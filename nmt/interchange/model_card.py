@@ -1,19 +1,37 @@
-"""The model card: what a model was trained on, its scores with signatures, and how to use it. Imports no torch."""
+"""The model card: what a model was trained on, its scores with signatures, and how to use it."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from nmt.config import base_language, language
+from nmt.config import Config, base_language, language
 from nmt.evaluate import Score
 from nmt.files import hash_file
 from nmt.run.directory import RunDirectory
 from nmt.text.vocabulary import tag_of
 from nmt.translate.translator import Translator
 
-USE = """\
+CARD = """\
+---
+library_name: transformers
+pipeline_tag: translation
+tags:
+- translation
+- nmt
+{languages}---
+
+# {name}: translation {pairs}
+
+A Transformer trained with nmt, as `{architecture}`: {config.model.n_encoder_layers} + {config.model.n_decoder_layers} \
+layers, width {config.model.d_model}, {config.model.n_heads} heads, feed-forward {config.model.d_ff}, \
+{config.model.norm}-norm, {config.model.activation}; {n_parameters:,} parameters; {n_source:,} source and \
+{n_target:,} target pieces; at most {config.model.max_positions:,} pieces a sentence. \
+In nmt, translations have at most {config.decode.max_length_a:g} x the pieces of the source + \
+{config.decode.max_length_b} pieces; here, all have one limit.
+
 ```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -22,6 +40,14 @@ model = AutoModelForSeq2SeqLM.from_pretrained("{name}")
 inputs = tokenizer(["{tag}…"], return_tensors="pt", padding=True)
 print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))
 ```
+
+## Training data
+
+{corpora}
+
+## Scores
+
+{scores}
 """
 
 
@@ -30,52 +56,76 @@ def model_card(translator: Translator, n_parameters: int, architecture: str, nam
 
     `architecture` is the class of transformers.
     """
-    data, model = translator.config.data, translator.config.model
-    metadata = ["library_name: transformers", "pipeline_tag: translation", "tags:", "- translation", "- nmt"]
-    spoken = [language(data, side) for side in ("source", "target")]
-    codes = [code for one in data.directions for code in one.split("-")] or map(base_language, spoken)
-    if known := [code for code in codes if code]:
-        metadata += yaml.safe_dump({"language": [*dict.fromkeys(known)]}).splitlines()  # quotes 'no', false in YAML 1.1
-    source, target = (code or "?" for code in spoken)
-    pairs = ", ".join(data.directions) or f"from {source} to {target}"
-    n_source, n_target = map(len, translator.tokenizers)
-    layers = f"{model.n_encoder_layers} + {model.n_decoder_layers} layers, width {model.d_model}, {model.n_heads} heads"
-    sizes = f"{n_parameters:,} parameters; {n_source:,} source and {n_target:,} target pieces; "
-    sizes += f"at most {model.max_positions:,} pieces a sentence"
-    decode = translator.config.decode
-    limit = f"{decode.max_length_a:g} x the pieces of the source + {decode.max_length_b}"
-    parts = [
-        "\n".join(["---", *metadata, "---"]),
-        f"# {name}: translation {pairs}",
-        f"A Transformer trained with nmt, as `{architecture}`: {layers}, feed-forward {model.d_ff}, {model.norm}-norm, "
-        f"{model.activation}; {sizes}. In nmt, translations have at most {limit} pieces; here, all have one limit.",
-        USE.format(name=name, tag="".join(map(tag_of, translator.tokenizers.source.targets[:1]))),
-        "## Training data",
-        "\n".join(corpora(translator)),
-        "## Scores",
-        "\n\n".join(scores(translator.run)) or "None are known: `nmt eval` finds them and keeps them in the run.",
-    ]
-    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+    config = translator.config
+    tokenizers = translator.tokenizers
+    languages = languages_of(config)
+    # 1. Languages.
+    metadata = yaml.safe_dump({"language": languages}) if languages else ""  # quotes 'no', false in YAML 1.1
+    source = language(config.data, "source") or "?"
+    target = language(config.data, "target") or "?"
+    pairs = ", ".join(config.data.directions) or f"from {source} to {target}"
+    tag = "".join(map(tag_of, tokenizers.source.targets[:1]))  # one of several languages, if there are several
+    # 2. Data and scores.
+    corpora = "\n".join(corpora_lines(translator))
+    scores = "\n\n".join(scores_of(translator.run)) if translator.run else ""
+    if not scores:
+        scores = "None are known: `nmt eval` finds them and keeps them in the run."
+    return CARD.format(
+        languages=metadata,
+        name=name,
+        pairs=pairs,
+        architecture=architecture,
+        config=config,
+        n_parameters=n_parameters,
+        n_source=len(tokenizers.source),
+        n_target=len(tokenizers.target),
+        tag=tag,
+        corpora=corpora,
+        scores=scores,
+    )
 
 
-def corpora(translator: Translator) -> Iterator[str]:
+def languages_of(config: Config) -> list[str]:
+    """Return the codes of the known languages, without regions."""
+    data = config.data
+    codes = []
+    # A direction is de-en.
+    for direction in data.directions:
+        codes += direction.split("-")
+    if not codes:
+        codes = [base_language(language(data, "source")), base_language(language(data, "target"))]
+    return [code for code in dict.fromkeys(codes) if code]
+
+
+def corpora_lines(translator: Translator) -> Iterator[str]:
     """Yield a line for each corpus: its files, and its number of pairs if the run's manifest has it."""
     manifest = translator.run.read_manifest() if translator.run else {}
     for corpus in ("train", "dev", "test"):
-        if found := getattr(translator.config.data, corpus):
-            paths = [path for files in found for path in (*files.source, *files.target)]
-            names = ", ".join(dict.fromkeys(f"`{Path(path).name}`" for path in paths))
+        paths = []
+        for files in getattr(translator.config.data, corpus):
+            paths += [*files.source, *files.target]
+        if paths:
             n_pairs = manifest.get("n_pairs", {}).get(corpus)
-            yield f"- {corpus}: {names}" + ("" if n_pairs is None else f", {n_pairs:,} pairs")
+            size = "" if n_pairs is None else f", {n_pairs:,} pairs"
+            yield f"- {corpus}: {file_names(paths)}{size}"
 
 
-def scores(run: RunDirectory | None) -> Iterator[str]:
-    """Yield a line for each `nmt eval` of the run's present model; invalid lines of scores.jsonl are skipped."""
-    of_model = hash_file(run.model_file) if run else ""
-    for line in run.read_scores() if run else ():
+def file_names(paths: list[str]) -> str:
+    """Return the names of files without their folders, which are nobody's business."""
+    return ", ".join(dict.fromkeys(f"`{Path(path).name}`" for path in paths))
+
+
+def scores_of(run: RunDirectory) -> Iterator[str]:
+    """Yield a text for each `nmt eval` of the run's present model; invalid lines of scores.jsonl are skipped."""
+    model_hash = hash_file(run.model_file)
+    for line in run.read_scores():
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
-            if line["model_sha256"] == of_model:
-                names = ", ".join(f"`{Path(name).name}`" for name in (line["source"], *line["references"]))
-                search = ", ".join(f"{key} {value}" for key, value in line["search"].items() if value is not None)
-                values = [str(Score(**score)) for score in line["scores"]]
-                yield "\n".join([f"{line['n_lines']:,} lines of {names}, {search}:", "", "```text", *values, "```"])
+            if line["model_sha256"] == model_hash:
+                yield describe_evaluation(line)
+
+
+def describe_evaluation(line: Mapping[str, Any]) -> str:
+    names = file_names([line["source"], *line["references"]])
+    search = ", ".join(f"{key} {value}" for key, value in line["search"].items() if value is not None)
+    scores = "\n".join(str(Score(**score)) for score in line["scores"])
+    return f"{line['n_lines']:,} lines of {names}, {search}:\n\n```text\n{scores}\n```"

@@ -18,6 +18,7 @@ from nmt.evaluate import Difference, PairedScore, ScoreSettings, SystemScore, ch
 from nmt.insight import compare, growth, pages, report
 from nmt.insight.compare import EvaluationSet
 from nmt.insight.explain import Choice, Explanation, Token, as_page, explain
+from nmt.insight.growth import Growth, HeadGrowth
 from nmt.insight.report import evaluated, read_report
 from nmt.run.directory import RunDirectory
 from nmt.translate.loading import load
@@ -26,12 +27,160 @@ pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")
 
 ZH_EN = Path(__file__).parents[2] / "data" / "zh-en"
 SECTIONS = ["map", "words", "attention", "search", "reference", "one-pass", "masks", "stages"]
+PAPER = {"width": 718, "height": 1000}  # A4 without margins
+STILL = {"reduced_motion": "reduce"}
+
+
+def text_of(page: Any, selector: str) -> str:
+    text: str = page.locator(selector).inner_text()
+    return text
+
+
+def texts_of(page: Any, selector: str) -> list[str]:
+    texts: list[str] = page.locator(selector).all_inner_texts()
+    return texts
+
+
+def count(page: Any, selector: str) -> int:
+    n: int = page.locator(selector).count()
+    return n
+
+
+def press(page: Any, button: str) -> None:
+    """Press a button by the keyboard, given its name or a part of it."""
+    page.get_by_role("button", name=button).press("Enter")
+
+
+def step_forward(page: Any) -> None:
+    page.get_by_role("button", name="Forward", exact=True).press("Enter")
 
 
 def percent(log_prob: float) -> str:
     """A probability as the pages write it."""
     value = 100 * math.exp(log_prob)
-    return f"{value:.{0 if value >= 99.95 else 1}f}\N{NO-BREAK SPACE}%"
+    n_digits = 0 if value >= 99.95 else 1
+    return f"{value:.{n_digits}f}\N{NO-BREAK SPACE}%"
+
+
+def sections_of(page: Any) -> list[str]:
+    """The ids of the sections that are shown, in order."""
+    return [section.get_attribute("id") for section in page.locator("main section:visible").all()]
+
+
+# --- reports ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_the_report_is_accessible(browser: Any, five_run: FiveRun, tmp_path: Path, screen: dict[str, Any]) -> None:
+    config = RunDirectory(five_run.run).read_config()
+    evaluation = evaluated("test", SOURCE, TARGET, [TARGET[0], "a b a b a b", *TARGET[2:]], config)
+    text = report.as_page([read_report(five_run.run, evaluation), read_report(five_run.run)])
+    with opened_text(browser, tmp_path, text, **screen) as page:
+        sections = [section for section in sections_of(page) if section != "warnings"]
+        assert sections == ["curves", "samples", "scores", "settings"]
+        assert count(page, "#charts svg") == 9
+        press(page, "By minutes")
+        page.locator("#charts svg").first.press("ArrowRight")
+        assert texts_of(page, "#charts output")[0].startswith("minute ")
+        check_accessible(page)
+
+
+def test_values_that_would_flatten_a_curve_are_cut_off(browser: Any, five_run: FiveRun, tmp_path: Path) -> None:
+    """A model that diverges has a perplexity of 44 digits; a clock that jumps gives an endless speed."""
+    found = read_report(five_run.run)
+    found["curves"]["tokens_per_s"][0] = 1e9
+    first = found["validations"][0]
+    found["validations"] = [{**first, "step": step, "dev_perplexity": 5.0} for step in range(1, 9)]
+    found["validations"].append({**first, "step": 9, "dev_perplexity": math.exp(100)})
+    with opened_text(browser, tmp_path, report.as_page([found])) as page:
+        titles = texts_of(page, "#charts h3")
+        notes = dict(zip(titles, texts_of(page, "#charts output"), strict=True))
+        assert notes["Dev perplexity"] == "1 is perfect; highest value, above the chart: 2.7e43"
+        assert notes["Speed"].endswith("highest value, above the chart: 1.0e9")
+        page.locator("summary").first.click()
+        assert "2.688e+43" in texts_of(page, "details table")[0]
+
+
+# --- comparisons --------------------------------------------------------------------------------------------
+
+
+def comparison_of(systems: list[list[str]], references: list[str]) -> compare.Comparison:
+    settings = choose_settings("", [references])
+    test_set = EvaluationSet("x", None, [references], settings)
+    return compare.compare(["a", "b"], systems, test_set, n_trials=200)
+
+
+def verdict_of(browser: Any, tmp_path: Path, comparison: compare.Comparison) -> str:
+    with opened_text(browser, tmp_path, compare.as_page(comparison)) as page:
+        return text_of(page, "#verdict")
+
+
+def test_equal_systems_are_not_called_worse(browser: Any, tmp_path: Path) -> None:
+    lines = [f"the number {n} is one of many numbers" for n in range(40)]
+    upper = [line.upper() for line in lines]
+    verdict = verdict_of(browser, tmp_path, comparison_of([lines, upper], lines))
+    assert "BLEU: B is worse than A by 99.65" in verdict
+    assert "TER: no difference between B and A." in verdict
+
+
+def test_a_small_difference_is_not_called_0(browser: Any, tmp_path: Path) -> None:
+    difference = Difference(value=0.004, low=0.001, high=0.006, p_value=0.01)
+    systems = [SystemScore(40.0, None), SystemScore(40.004, difference)]
+    scores = [PairedScore("BLEU", "signature", systems)]
+    comparison = replace(comparison_of([TARGET, TARGET], TARGET), scores=scores)
+    verdict = verdict_of(browser, tmp_path, comparison)
+    assert verdict == "BLEU: B is better than A by less than 0.01 (p = 0.010)."
+
+
+def test_the_page_says_that_ter_is_left_out(browser: Any, tmp_path: Path) -> None:
+    lines = ["รถไฟออกเก้าโมง", "เธอมีสุนัขสองตัว"]
+    verdict = verdict_of(browser, tmp_path, comparison_of([lines, lines], lines))
+    assert "TER is left out: it counts words" in verdict
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_the_comparison_is_drawn_and_accessible(browser: Any, tmp_path: Path, screen: dict[str, Any]) -> None:
+    test_set = EvaluationSet("the five pairs", SOURCE, [TARGET], ScoreSettings())
+    systems = [[*TARGET[:4], "4"], ["I read <b>books</b> yesterday .", *TARGET[1:]], TARGET[::-1]]
+    comparison = compare.compare(["runs/a", "b", "c"], systems, test_set, n_trials=50)
+    with opened_text(browser, tmp_path, compare.as_page(comparison), **screen) as page:
+        assert sections_of(page) == ["scores", "groups", "lines"]
+        assert count(page, "#score-table tbody tr") == 3 * 3
+        assert "BLEU: " in text_of(page, "#verdict")
+        for summary in page.locator("summary").all():
+            summary.click()
+        page.locator("details table").wait_for()  # the toggle event, which draws it, is asynchronous
+        assert count(page, "main svg") == 1 + 2, "groups have one for each system but the baseline"
+        assert count(page, "details table") == 1
+        assert "read" in texts_of(page, ".sides u")
+        assert texts_of(page, "#lines b")[0] == SOURCE[4], "it differs most"
+        check_accessible(page)
+
+
+# --- checks -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_the_page_of_a_check_shows_all_findings(browser: Any, tmp_path: Path, screen: dict[str, Any]) -> None:
+    source = (ZH_EN / "train.zh").read_text("utf-8").splitlines()[:1000]
+    target = (ZH_EN / "train.en").read_text("utf-8").splitlines()[:1000]
+    del target[500]
+    target[20] = "<script>document.title = 'bad'</script> &amp;"
+    files = CorpusFiles("train", [tmp_path / "train.zh"], [tmp_path / "train.en"])
+    files.source[0].write_text("\n".join(source), encoding="utf-8")
+    files.target[0].write_text("\n".join(target), encoding="utf-8")
+    findings = check([files], ("zh", "en"))
+    with opened_text(browser, tmp_path, pages.page("check", "nmt check", as_plain(findings)), **screen) as page:
+        assert page.title() == "nmt check"
+        assert sections_of(page) == ["overview", "errors", "warnings", "notes", "files"]
+        assert count(page, "#finding-table tbody tr") == len(findings.findings)
+        assert count(page, ".finding") == len(findings.findings)
+        assert "different numbers of lines" in text_of(page, "#error-list")
+        assert "<script>" in text_of(page, "#warning-list")
+        check_accessible(page)
+
+
+# --- explanations -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -42,164 +191,80 @@ def explained(five_run: FiveRun) -> Explanation:
 @pytest.fixture
 def opened(browser: Any, explained: Explanation, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
     """The page of an explanation."""
-    with opened_text(browser, tmp_path, as_page(explained), **getattr(request, "param", {})) as page:
+    options = getattr(request, "param", {})
+    with opened_text(browser, tmp_path, as_page(explained), **options) as page:
         yield page
 
 
-def sections_of(page: Any) -> list[str]:
-    return [one.get_attribute("id") for one in page.locator("main section").all() if one.is_visible()]
-
-
-@pytest.mark.parametrize("screen", SCREENS)
-def test_the_report_is_accessible(browser: Any, five_run: FiveRun, tmp_path: Path, screen: dict[str, Any]) -> None:
-    config = RunDirectory(five_run.run).read_config()
-    evaluation = evaluated("test", SOURCE, TARGET, [TARGET[0], "a b a b a b", *TARGET[2:]], config)
-    text = report.as_page([read_report(five_run.run, evaluation), read_report(five_run.run)])
-    with opened_text(browser, tmp_path, text, **screen) as page:
-        assert [one for one in sections_of(page) if one != "warnings"] == ["curves", "samples", "scores", "settings"]
-        assert page.locator("#charts svg").count() == 9
-        page.get_by_role("button", name="By minutes").click()
-        page.locator("#charts svg").first.press("ArrowRight")
-        assert page.locator("#charts output").first.inner_text().startswith("minute ")
-        check_accessible(page)
-
-
-def test_values_that_would_flatten_a_curve_are_cut_off(browser: Any, five_run: FiveRun, tmp_path: Path) -> None:
-    """A model that diverges has a perplexity of 44 digits; a clock that jumps gives an endless speed."""
-    found = read_report(five_run.run)
-    found["curves"]["tokens_per_s"][0] = 1e9
-    first = found["validations"][0]
-    found["validations"] = [{**first, "step": step, "dev_perplexity": 5.0} for step in range(1, 9)]
-    found["validations"] += [{**first, "step": 9, "dev_perplexity": math.exp(100)}]
-    with opened_text(browser, tmp_path, report.as_page([found])) as page:
-        notes = dict(
-            zip(page.locator("#charts h3").all_inner_texts(), page.locator("#charts output").all(), strict=True)
-        )
-        assert notes["Dev perplexity"].inner_text() == "1 is perfect; highest value, above the chart: 2.7e43"
-        assert notes["Speed"].inner_text().endswith("highest value, above the chart: 1.0e9")
-        page.locator("summary").first.click()
-        assert "2.688e+43" in page.locator("details table").first.inner_text()
-
-
-def verdict_of(browser: Any, tmp_path: Path, systems: list[list[str]], references: list[str]) -> str:
-    settings = choose_settings("", [references])
-    found = compare.compare(["a", "b"], systems, EvaluationSet("x", None, [references], settings), n_trials=200)
-    with opened_text(browser, tmp_path, compare.as_page(found)) as page:
-        text: str = page.locator("#verdict").inner_text()
-    return text
-
-
-def test_equal_systems_are_not_called_worse(browser: Any, tmp_path: Path) -> None:
-    lines = [f"the number {n} is one of many numbers" for n in range(40)]
-    text = verdict_of(browser, tmp_path, [lines, [line.upper() for line in lines]], lines)
-    assert "BLEU: B is worse than A by 99.65" in text
-    assert "TER: no difference between B and A." in text
-
-
-def test_a_small_difference_is_not_called_0(browser: Any, tmp_path: Path) -> None:
-    found = compare.compare(["a", "b"], [TARGET, TARGET], EvaluationSet("x", None, [TARGET], ScoreSettings()))
-    difference = Difference(value=0.004, low=0.001, high=0.006, p_value=0.01)
-    systems = [SystemScore(40.0, None), SystemScore(40.004, difference)]
-    scores = [PairedScore("BLEU", "signature", systems)]
-    with opened_text(browser, tmp_path, compare.as_page(replace(found, scores=scores))) as page:
-        assert page.locator("#verdict").inner_text() == "BLEU: B is better than A by less than 0.01 (p = 0.010)."
-
-
-def test_the_page_says_that_ter_is_left_out(browser: Any, tmp_path: Path) -> None:
-    lines = ["รถไฟออกเก้าโมง", "เธอมีสุนัขสองตัว"]
-    assert "TER is left out: it counts words" in verdict_of(browser, tmp_path, [lines, lines], lines)
-
-
-@pytest.mark.parametrize("screen", SCREENS)
-def test_the_comparison_is_drawn_and_accessible(browser: Any, tmp_path: Path, screen: dict[str, Any]) -> None:
-    lines = EvaluationSet("the five pairs", SOURCE, [TARGET], ScoreSettings())
-    systems = [[*TARGET[:4], "4"], ["I read <b>books</b> yesterday .", *TARGET[1:]], TARGET[::-1]]
-    text = compare.as_page(compare.compare(["runs/a", "b", "c"], systems, lines, n_trials=50))
-    with opened_text(browser, tmp_path, text, **screen) as page:
-        assert sections_of(page) == ["scores", "groups", "lines"]
-        assert page.locator("#score-table tbody tr").count() == 3 * 3
-        assert "BLEU: " in page.locator("#verdict").inner_text()
-        for summary in page.locator("summary").all():
-            summary.click()
-        page.locator("details table").wait_for()  # the toggle event, which draws it, is asynchronous
-        assert page.locator("main svg").count() == 1 + 2, "groups have one for each system but the baseline"
-        assert page.locator("details table").count() == 1
-        assert "read" in page.locator(".sides u").all_inner_texts()
-        assert page.locator("#lines b").first.inner_text() == SOURCE[4], "it differs most"
-        check_accessible(page)
-
-
-@pytest.mark.parametrize("screen", SCREENS)
-def test_the_page_of_a_check_shows_all_findings(browser: Any, tmp_path: Path, screen: dict[str, Any]) -> None:
-    sides = [(ZH_EN / f"train.{lang}").read_text("utf-8").splitlines(keepends=True)[:1000] for lang in ("zh", "en")]
-    del sides[1][500]
-    sides[1][20] = "<script>document.title = 'bad'</script> &amp;\n"
-    paths = [tmp_path / "train.zh", tmp_path / "train.en"]
-    for path, lines in zip(paths, sides, strict=True):
-        path.write_text("".join(lines), encoding="utf-8")
-    report = check([CorpusFiles("train", [paths[0]], [paths[1]])], ("zh", "en"))
-    with opened_text(browser, tmp_path, pages.page("check", "nmt check", as_plain(report)), **screen) as page:
-        assert page.title() == "nmt check"
-        assert sections_of(page) == ["overview", "errors", "warnings", "notes", "files"]
-        assert page.locator("#finding-table tbody tr").count() == len(report.findings)
-        assert page.locator(".finding").count() == len(report.findings)
-        assert "different numbers of lines" in page.locator("#error-list").inner_text()
-        assert "<script>" in page.locator("#warning-list").inner_text()
-        check_accessible(page)
-
-
 def test_every_section_is_there(opened: Any) -> None:
-    assert opened.locator("#translation").inner_text() == TARGET[0]
+    assert text_of(opened, "#translation") == TARGET[0]
     assert sections_of(opened) == SECTIONS
     for section in SECTIONS:
-        assert opened.locator(f"#{section} svg, #{section} table").count() > 0, section
-    assert opened.locator("#one-pass-table tbody tr").count() == opened.locator(".token").count()
-    assert opened.locator(".stage svg").count() == opened.locator(".stage").count() > 30
+        assert count(opened, f"#{section} svg, #{section} table") > 0, section
+    assert count(opened, "#one-pass-table tbody tr") == count(opened, ".token")
+    assert count(opened, ".stage svg") == count(opened, ".stage") > 30
+
+
+def test_a_piece_shows_its_alternatives(opened: Any) -> None:
     second = opened.locator(".token").nth(1)
     second.click()
     assert second.get_attribute("aria-pressed") == "true"
-    assert "(written)" in opened.locator("#choices tbody").inner_text()
+    assert "(written)" in text_of(opened, "#choices tbody")
 
 
 @pytest.mark.parametrize("opened", SCREENS, indirect=True)
 @pytest.mark.parametrize("part", ["Decoder to source", "Within the source", "Within the translation"])
 def test_no_head_of_the_overview_is_cut_off(opened: Any, part: str) -> None:
-    opened.get_by_role("button", name=part).click()
+    press(opened, part)
     overview = opened.locator("#overview")
     assert overview.get_by_role("button").count() == 1 + 2 * 4
     assert overview.evaluate("box => box.scrollWidth <= box.clientWidth")
 
 
-def test_heads_are_chosen_by_mouse_and_read_by_keyboard(opened: Any) -> None:
+@pytest.fixture
+def head(opened: Any) -> Any:
+    """The page with a head of the decoder's self-attention."""
     opened.get_by_role("button", name="Within the translation").click()
     opened.get_by_role("button", name="Layer 2, head 3").click()
-    assert opened.locator("#head-name").inner_text() == "Layer 2, head 3"
-    assert opened.get_by_role("button", name="Layer 2, head 3").get_attribute("aria-pressed") == "true"
-    assert "entropy" in opened.locator("#head-figures").inner_text()
-    opened.locator("#head-figure svg").press("ArrowRight")
-    told = opened.locator("#head-figure output").inner_text()
+    return opened
+
+
+def test_a_head_is_chosen_by_mouse(head: Any) -> None:
+    assert text_of(head, "#head-name") == "Layer 2, head 3"
+    assert head.get_by_role("button", name="Layer 2, head 3").get_attribute("aria-pressed") == "true"
+    assert "entropy" in text_of(head, "#head-figures")
+
+
+def test_weights_of_a_head_are_read_by_keyboard(head: Any) -> None:
+    head.locator("#head-figure svg").press("ArrowRight")
+    told = text_of(head, "#head-figure output")
     assert "looks at" in told
     assert told.endswith("with weight 0.00"), "the start sign cannot see what comes after it"
-    opened.locator("#head-figure summary").click()
-    rows = opened.locator("#head-figure tbody tr")
+
+
+def test_lines_of_a_head_are_read_by_keyboard(head: Any) -> None:
+    press(head, "Lines")
+    head.locator("#head-figure svg").press("ArrowDown")
+    assert "looks at" in text_of(head, "#head-figure output")
+
+
+def test_the_table_of_a_head_has_weights_that_sum_to_1(head: Any) -> None:
+    head.locator("#head-figure summary").click()
+    rows = head.locator("#head-figure tbody tr")
     rows.first.wait_for()
     for row in rows.all():
-        cells = [float(cell) for cell in row.locator("td.number").all_inner_texts()]
-        assert sum(cells) == pytest.approx(1, abs=0.06), "rounded to two digits"
-    opened.get_by_role("button", name="Lines").click()
-    opened.locator("#head-figure svg").press("ArrowDown")
-    assert "looks at" in opened.locator("#head-figure output").inner_text()
+        weights = map(float, texts_of(row, "td.number"))
+        assert sum(weights) == pytest.approx(1, abs=0.06), "rounded to two digits"
 
 
 def test_the_search_is_stepped_through_by_keyboard(opened: Any) -> None:
     slider = opened.get_by_role("slider", name="Step of the search")
     last = int(slider.get_attribute("max"))
-    slider.focus()
     for step in range(2, last + 1):
-        opened.keyboard.press("ArrowRight")
-        assert opened.locator("#step-name").inner_text() == f"{step} of {last}"
-    assert "finished" in opened.locator("#step-table").inner_text()
-    assert TARGET[0] in opened.locator("#hypotheses tbody tr").first.inner_text()
+        slider.press("ArrowRight")
+        assert text_of(opened, "#step-name") == f"{step} of {last}"
+    assert "finished" in text_of(opened, "#step-table")
+    assert TARGET[0] in texts_of(opened, "#hypotheses tbody tr")[0]
 
 
 @pytest.mark.parametrize("opened", SCREENS, indirect=True)
@@ -221,227 +286,373 @@ def opacities(locator: Any) -> list[float]:
 
 def check_distribution(lane: Any, token: Token) -> None:
     """A lane shows the model's distribution, and the token that is read next in bold."""
-    expected = [*token.alternatives]
+    expected = list(token.alternatives)
     if token.rank > len(expected):
         expected.append(Choice(token.piece, token.token, token.log_prob))
     rows = lane.locator(".choice:not(.absent)")
-    assert rows.locator(".piece").all_inner_texts() == [one.piece for one in expected]
-    assert rows.locator(".value").all_inner_texts() == [percent(one.log_prob) for one in expected]
+    assert texts_of(rows, ".piece") == [choice.piece for choice in expected]
+    assert texts_of(rows, ".value") == [percent(choice.log_prob) for choice in expected]
     bars = rows.locator(".fall").evaluate_all("all => all.map(bar => new DOMMatrix(bar.style.transform).a)")
-    assert bars == pytest.approx([math.exp(one.log_prob) for one in expected], abs=1e-5)
-    assert lane.locator(".choice.written .piece").inner_text() == token.piece
+    assert bars == pytest.approx([math.exp(choice.log_prob) for choice in expected], abs=1e-5)
+    assert text_of(lane, ".choice.written .piece") == token.piece
 
 
-@pytest.mark.parametrize("opened", [{"reduced_motion": "reduce"}, {}], indirect=True)
-def test_each_step_shows_what_was_computed(opened: Any, explained: Explanation, request: pytest.FixtureRequest) -> None:
-    tokens, (shapes, _) = explained.translation.tokens, explained.cache
-    cross = explained.attention.cross.mean((0, 1, 2))  # (T, S)
-    captions = opened.locator("#step figcaption")
-    rows, columns = (opened.locator(".pair svg").nth(i).locator(".grows") for i in (0, 1))
-    for t, token in enumerate(tokens):
-        assert opened.locator("#player-step").inner_text() == f"Step {t + 1} of {len(tokens)}"
+def test_each_step_shows_the_distribution(opened: Any, explained: Explanation) -> None:
+    tokens = explained.translation.tokens
+    for t, token in enumerate(tokens, 1):
+        assert text_of(opened, "#player-step") == f"Step {t} of {len(tokens)}"
         check_distribution(opened.locator("#step .lane"), token)
-        chips = opacities(opened.locator("#map-figure .chip"))[cross.size(1) :]
-        assert sum(chips) == 2 * (t + 1), "tokens read and predicted"
-        heat = opacities(opened.locator(".chip .heat"))[: cross.size(1)]
-        assert heat == pytest.approx((0.6 * cross[t] / cross[t].max()).tolist(), abs=0.02), "weights have 8 bits"
-        assert captions.nth(0).inner_text().endswith("1" if t == 0 else f"positions 1 to {t + 1}")
-        assert opacities(rows) == [1.0] * (t + 1) + [0.0] * (len(tokens) - t - 1)
-        assert "×".join(map(str, shapes[t])) in captions.nth(1).inner_text()
-        assert shapes[t][3] == sum(opacities(columns)) == t + 1
-        live = [node for node in explained.tree if node.position == t + 1 and node.status != "pruned"]
-        scores = sorted((node.score for node in live), reverse=True)[:5]
-        assert opened.locator(".picked td.number").all_inner_texts() == [f"{score:.3f}" for score in scores]
-        found = [node for node in explained.tree if node.position <= t + 1 or t + 1 == len(tokens)]
-        assert opened.locator("#map-tree .node:visible").count() == len(found)
-        opened.get_by_role("button", name="Forward", exact=True).press("Enter")
-        is_moving = opened.evaluate("document.getAnimations().length") > 0
-        assert is_moving != bool(request.node.callspec.params["opened"]) or t + 1 == len(tokens)
+        step_forward(opened)
+
+
+@pytest.mark.parametrize("opened", [STILL], indirect=True)
+def test_each_step_shows_the_cross_attention(opened: Any, explained: Explanation) -> None:
+    cross = explained.attention.cross.mean((0, 1, 2))  # (T, S)
+    n_source = cross.size(1)
+    for t, weights in enumerate(cross, 1):
+        chips = opacities(opened.locator("#map-figure .chip"))
+        assert sum(chips[n_source:]) == 2 * t, "tokens read and predicted"
+        heat = opacities(opened.locator(".chip .heat"))
+        expected = 0.6 * weights / weights.max()
+        assert heat[:n_source] == pytest.approx(expected.tolist(), abs=0.02), "weights have 8 bits"
+        step_forward(opened)
+
+
+@pytest.mark.parametrize("opened", [STILL], indirect=True)
+def test_each_step_shows_the_cache_grow(opened: Any, explained: Explanation) -> None:
+    shapes, _ = explained.cache
+    figures = opened.locator(".pair svg")
+    for t, shape in enumerate(shapes, 1):
+        positions, sizes = texts_of(opened, "#step figcaption")[:2]
+        assert positions.endswith("1" if t == 1 else f"positions 1 to {t}")
+        assert "×".join(map(str, shape)) in sizes
+        rows = opacities(figures.nth(0).locator(".grows"))
+        assert rows == sorted(rows, reverse=True)
+        columns = opacities(figures.nth(1).locator(".grows"))
+        assert sum(rows) == sum(columns) == shape[3] == t
+        step_forward(opened)
+
+
+@pytest.mark.parametrize("opened", [STILL], indirect=True)
+def test_each_step_shows_the_search(opened: Any, explained: Explanation) -> None:
+    n_steps = len(explained.translation.tokens)
+    for t in range(1, n_steps + 1):
+        live = [node for node in explained.tree if node.position == t and node.status != "pruned"]
+        scores = sorted((node.score for node in live), reverse=True)
+        assert texts_of(opened, ".picked td.number") == [f"{score:.3f}" for score in scores[:5]]
+        # The last step shows the whole tree.
+        shown = [node for node in explained.tree if node.position <= t or t == n_steps]
+        assert count(opened, "#map-tree .node:visible") == len(shown)
+        step_forward(opened)
+
+
+@pytest.mark.parametrize(("opened", "moves"), [(STILL, False), ({}, True)], indirect=["opened"])
+def test_a_step_moves_unless_motion_is_reduced(opened: Any, moves: bool) -> None:
+    step_forward(opened)
+    assert (opened.evaluate("document.getAnimations().length") > 0) == moves
 
 
 def test_another_piece_shows_how_far_the_search_followed_it(opened: Any, explained: Explanation) -> None:
     best = next(node for node in explained.tree if node.is_best)
     siblings = {node.token: node for node in explained.tree if node.parent == best.index}
-    opened.get_by_role("button", name="Forward", exact=True).click()
+    step_forward(opened)
     for i, choice in enumerate(explained.translation.tokens[1].alternatives):
         opened.locator(".choice").nth(i).click()
-        told, node = opened.locator(".picked").inner_text(), siblings.get(choice.token)
-        assert ("not among the candidates" in told) == (node is None)
+        node = siblings.get(choice.token)
+        is_absent = "not among the candidates" in text_of(opened, ".picked")
+        assert is_absent == (node is None)
         if node:
-            continued = {node.index}
-            for other in explained.tree:
-                continued |= {other.index} if other.parent in continued else set()
+            # The path to the piece, and all that continues it, are not dimmed.
+            expected = {best.index, node.index}
+            for later in explained.tree:
+                if later.parent in expected - {best.index}:
+                    expected.add(later.index)
             opacity = opened.locator("#map-tree .node").evaluate_all("all => all.map(x => x.getAttribute('opacity'))")
-            assert {i for i, one in enumerate(opacity) if one != "0.15"} == continued | {best.index}
+            assert {index for index, value in enumerate(opacity) if value != "0.15"} == expected
 
 
-def test_two_ways_stand_beside_each_other(opened: Any, explained: Explanation) -> None:
+@pytest.mark.parametrize("way", ["Teacher forcing", "One pass"])
+def test_two_ways_stand_beside_each_other(opened: Any, explained: Explanation, way: str) -> None:
     assert explained.reference
-    forced, free = explained.reference.tokens, explained.greedy.tokens
-    once, stepwise = explained.one_pass.tokens, explained.translation.tokens
-    for way, *lanes in ("Teacher forcing", forced, free), ("One pass", once, stepwise):
-        opened.locator("#ways").get_by_role("button", name=way).click()
-        for pair in zip(*lanes, strict=False):
-            for i, token in enumerate(pair):
-                check_distribution(opened.locator("#step .lane").nth(i), token)
-            opened.get_by_role("button", name="Forward", exact=True).click()
+    left, right = explained.reference.tokens, explained.greedy.tokens
+    if way == "One pass":
+        left, right = explained.one_pass.tokens, explained.translation.tokens
+    opened.locator("#ways").get_by_role("button", name=way).click()
+    lanes = opened.locator("#step .lane")
+    for left_token, right_token in zip(left, right, strict=False):
+        check_distribution(lanes.nth(0), left_token)
+        check_distribution(lanes.nth(1), right_token)
+        step_forward(opened)
 
 
+def test_layers_fold_and_unfold(opened: Any) -> None:
+    press(opened, "decoder: fold Layer 1")
+    assert count(opened, "[data-box='decoder self-attention']") == 0
+    press(opened, "Decoder: Layer 1")
+    assert count(opened, "[data-box='decoder self-attention']") == 1
+
+
+@pytest.mark.parametrize("key", ["Enter", " "])
 @pytest.mark.parametrize("opened", SCREENS, indirect=True)
-def test_boxes_open_by_keyboard_and_layers_unfold(opened: Any, explained: Explanation) -> None:
-    opened.get_by_role("button", name="decoder: fold Layer 1").press("Enter")
-    assert opened.locator("[data-box='decoder self-attention']").count() == 0
-    opened.get_by_role("button", name="Decoder: Layer 1").press("Enter")
-    stages = defaultdict(list)
+def test_boxes_open_by_keyboard(opened: Any, explained: Explanation, key: str) -> None:
+    shapes = defaultdict(list)
     for stage in explained.stages:
-        stages[f"{stage.part} {stage.box}"].append("×".join(map(str, stage.shape)))
-    boxes = opened.locator("[data-box]").all()
-    names = [box.get_attribute("data-box") for box in boxes]
-    assert sorted(names) == sorted([*stages, "encoder layer", "decoder layer"])
-    for key, box, shown in zip(["Enter", " "] * len(boxes), boxes, names, strict=False):
-        shapes = stages[shown]
+        shapes[f"{stage.part} {stage.box}"].append("×".join(map(str, stage.shape)))
+    n_figures = {box: len(of_box) for box, of_box in shapes.items()}
+    n_figures |= {"encoder layer": 4, "decoder layer": 2 * 4}  # one for each head
+    boxes = {box.get_attribute("data-box"): box for box in opened.locator("[data-box]").all()}
+    assert sorted(boxes) == sorted(n_figures)
+    for box_name, box in boxes.items():
         box.press(key)
-        assert [text.split(" = ")[1] for text in opened.locator("#box h4 code").all_inner_texts()] == shapes
-        n_heads = {"encoder layer": 4, "decoder layer": 2 * 4}
-        assert opened.locator("#box svg").count() == (len(shapes) or n_heads[shown])
-        assert opened.locator("#box pre").count() > 0
+        told = [text.split(" = ")[1] for text in texts_of(opened, "#box h4 code")]
+        assert told == shapes.get(box_name, [])
+        assert count(opened, "#box svg") == n_figures[box_name]
+        assert count(opened, "#box pre") > 0
         opened.keyboard.press("Escape")
         assert box.evaluate("box => box === document.activeElement")
 
 
+@pytest.fixture
+def map_of(browser: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The page of an explanation by an untrained model of the given settings."""
+    explanation = explain(translator_without_bytes(**request.param), "a cat sleeps", beam=2)
+    with opened_text(browser, tmp_path, as_page(explanation)) as page:
+        yield page
+
+
+def labels_of(page: Any) -> str:
+    labels: str = page.locator("svg.map").evaluate("map => map.textContent")
+    return labels
+
+
+@pytest.mark.parametrize("map_of", [TRANSFORMERS[-1]], indirect=True, ids=name)
+def test_the_map_of_a_transformer_names_what_is_set(map_of: Any) -> None:
+    labels = labels_of(map_of)
+    assert labels.count("Add & norm") == 5
+    assert labels.count("learned positions") == 2
+    assert "both directions" not in labels
+    assert count(map_of, ".map .arrow.memory") == 2
+    map_of.locator("[data-box='output logits']").press("Enter")
+    page = text_of(map_of, "body") + map_of.locator("svg.map").get_attribute("aria-label")
+    for words in ("figure 1", "Vaswani", "section", "of the paper"):
+        assert words in page
+    assert sections_of(map_of) == [section for section in SECTIONS if section != "reference"]
+    check_accessible(map_of)
+
+
+@pytest.mark.parametrize("map_of", [{"positions": "rotary", "n_decoder_layers": 3}], indirect=True, ids=name)
+def test_each_layer_of_the_decoder_reads_the_memory(map_of: Any) -> None:
+    assert count(map_of, ".map .arrow.memory") == 2, "layers 2 and 3 are one box"
+    press(map_of, "Decoder: Layers 2–3")
+    assert count(map_of, ".map .arrow.memory") == 3
+    labels = labels_of(map_of)
+    assert "Add & norm" not in labels, "pre-norm"
+    assert "learned positions" not in labels
+    check_accessible(map_of)
+
+
 @pytest.mark.parametrize(
-    "choices", [TRANSFORMERS[-1], {"positions": "rotary", "n_decoder_layers": 3}, RNNS[0], RNNS[2]], ids=name
+    ("map_of", "n_readers", "absent"),
+    [(RNNS[0], 0, ["attention", "masks", "reference"]), (RNNS[2], 1, ["masks", "reference"])],
+    indirect=["map_of"],
 )
-def test_the_map_is_that_of_the_model(browser: Any, tmp_path: Path, choices: dict[str, Any]) -> None:
-    found = explain(translator_without_bytes(**choices), "a cat sleeps", beam=2)
-    with opened_text(browser, tmp_path, as_page(found)) as page:
-        s, is_recurrent = found.settings, found.settings.architecture == "rnn"
-        readers = page.locator(".map .arrow.memory").count()
-        assert readers == (2 if not is_recurrent else int(s.attention != "none"))
-        if s.n_decoder_layers == 3:
-            page.get_by_role("button", name="Decoder: Layers 2–3").press("Enter")
-            assert page.locator(".map .arrow.memory").count() == 3
-        text = page.locator("svg.map").evaluate("map => map.textContent")
-        expected = {"Add & norm": 5 if s.norm == "post" else 0, "learned positions": 2 * (s.positions == "learned")}
-        for part, n in (expected | {"both directions": 0} if not is_recurrent else {"both directions": 2}).items():
-            assert text.count(part) == n
-        page.locator("[data-box='output logits']").press("Enter")
-        whole = page.locator("body").inner_text() + (page.locator("svg.map").get_attribute("aria-label") or "")
-        for words in ("figure 1", "Vaswani", "section", "of the paper"):
-            assert (words in whole) != is_recurrent
-        absent = {"reference", *(["masks"] if is_recurrent else []), *(["attention"] if s.attention == "none" else [])}
-        assert sections_of(page) == [one for one in SECTIONS if one not in absent]
-        check_accessible(page)
+def test_the_map_of_a_recurrent_model_is_not_that_of_the_paper(map_of: Any, n_readers: int, absent: list[str]) -> None:
+    assert count(map_of, ".map .arrow.memory") == n_readers, "only attention reads the memory"
+    assert labels_of(map_of).count("both directions") == 2
+    map_of.locator("[data-box='output logits']").press("Enter")
+    page = text_of(map_of, "body") + (map_of.locator("svg.map").get_attribute("aria-label") or "")
+    for words in ("figure 1", "Vaswani", "section", "of the paper"):
+        assert words not in page
+    assert sections_of(map_of) == [section for section in SECTIONS if section not in absent]
+    check_accessible(map_of)
 
 
-def test_printed_pages_fit_the_paper_and_show_pieces_and_heads(browser: Any, five_run: FiveRun, tmp_path: Path) -> None:
-    evaluation = evaluated("test", SOURCE, TARGET, [TARGET[0], *SOURCE[1:]], RunDirectory(five_run.run).read_config())
-    paper = {"width": 718, "height": 1000}  # A4 without margins
-    explanation = explain(load(five_run.run), SOURCE[0])
-    for text in (report.as_page([read_report(five_run.run, evaluation)]), as_page(explanation)):
-        with opened_text(browser, tmp_path, text, viewport=paper) as page:
-            page.emulate_media(media="print")
-            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-            assert page.locator(".token").count() == page.locator(".token:visible").count()
-            assert page.locator(".overview-row svg").count() == page.locator(".overview-row svg:visible").count()
-            assert page.locator("input:visible, output:visible").count() == 0
+def check_printed(browser: Any, tmp_path: Path, text: str) -> None:
+    """A printed page is not wider than the paper, and shows pieces and heads, but no controls."""
+    with opened_text(browser, tmp_path, text, viewport=PAPER) as page:
+        page.emulate_media(media="print")
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert count(page, ".token") == count(page, ".token:visible")
+        assert count(page, ".overview-row svg") == count(page, ".overview-row svg:visible")
+        assert count(page, "input:visible, output:visible") == 0
 
 
-def test_a_translation_from_right_to_left(browser: Any, arabic_run: FiveRun, tmp_path: Path) -> None:
+def test_a_report_can_be_printed(browser: Any, five_run: FiveRun, tmp_path: Path) -> None:
+    config = RunDirectory(five_run.run).read_config()
+    evaluation = evaluated("test", SOURCE, TARGET, [TARGET[0], *SOURCE[1:]], config)
+    check_printed(browser, tmp_path, report.as_page([read_report(five_run.run, evaluation)]))
+
+
+def test_an_explanation_can_be_printed(browser: Any, explained: Explanation, tmp_path: Path) -> None:
+    check_printed(browser, tmp_path, as_page(explained))
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_translation_from_right_to_left(
+    browser: Any, arabic_run: FiveRun, tmp_path: Path, screen: dict[str, Any]
+) -> None:
     text = as_page(explain(load(arabic_run.run), SOURCE[1], reference=ARABIC[1]))
-    for screen in SCREENS:
-        with opened_text(browser, tmp_path, text, **screen) as page:
-            first, second = (page.locator(".token").nth(i).bounding_box() for i in (0, 1))
-            assert first["x"] >= second["x"] + second["width"] - 1, "the first piece stands on the right"
-            check_accessible(page, "#words")
+    with opened_text(browser, tmp_path, text, **screen) as page:
+        first = page.locator(".token").nth(0).bounding_box()
+        second = page.locator(".token").nth(1).bounding_box()
+        assert first["x"] >= second["x"] + second["width"] - 1, "the first piece stands on the right"
+        check_accessible(page, "#words")
+
+
+# --- growth -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def grown(arabic_run: FiveRun) -> growth.Growth:
+def grown(arabic_run: FiveRun) -> Growth:
     """A sentence along a training that learns Arabic."""
     return growth.growth(arabic_run.run, SOURCE[0], reference=ARABIC[0])
 
 
-@pytest.mark.parametrize("screen", [*SCREENS, {"reduced_motion": "reduce"}], ids=str)
-def test_growth_is_stepped_through(browser: Any, grown: growth.Growth, tmp_path: Path, screen: dict[str, Any]) -> None:
-    with opened_text(browser, tmp_path, growth.as_page([grown]), **screen) as page:
-        assert sections_of(page) == ["curves", "pieces", "attention", "words", "heads"]
-        page.get_by_role("button", name="Layer 1, head 2").press("Enter")
-        slider = page.get_by_role("slider", name="Snapshot")
-        slider.press("Home")
-        for n, one in enumerate(grown.snapshots):
-            place = f"Training step {one.step} ({n + 1} of {len(grown.snapshots)})"
-            assert page.locator("#player output").inner_text() == place
-            assert page.locator("#now").inner_text().startswith(one.translation or "(nothing)")
-            assert str(one.step) in page.locator("#translations tr.now").inner_text()
-            shown = page.locator(".piece .value").all_inner_texts()
-            assert shown == [percent(math.log(p)) for p in one.probabilities]
-            page.locator("#head-figure svg").press("ArrowRight")
-            weight = float(grown.cross[n, 0, 1, 0, 1])
-            told = page.locator("#head-figure output").inner_text()
-            assert float(told.split()[-1]) == pytest.approx(weight, abs=0.01), "weights have 8 bits"
-            # The words stand where their embeddings are, up to one scale and a shift.
-            find = "all => all.map(one => { const m = new DOMMatrix(one.style.transform); return [m.e, m.f]; })"
-            places, expected = page.locator(".word").evaluate_all(find), grown.positions[n].tolist()
-            spread = [[max(side) - min(side) for side in zip(*points, strict=True)] for points in (places, expected)]
-            assert spread[0][0] / spread[0][1] == pytest.approx(spread[1][0] / spread[1][1], rel=1e-3)
-            slider.press("ArrowRight")
-        for role in ("Previous piece", "Alignment", "End"):
-            page.get_by_role("button", name=role).press("Enter")
-            check_role(page, grown, role.split()[0].lower())
-        check_accessible(page)
-        page.get_by_role("button", name="Play").press("Enter")
-        assert page.locator("#player output").inner_text().startswith("Training step 1 ")
-        page.get_by_role("button", name="Pause").press("Enter")
+@pytest.fixture
+def growth_page(browser: Any, grown: Growth, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The page of `grown`, before the first step."""
+    options = getattr(request, "param", {})
+    with opened_text(browser, tmp_path, growth.as_page([grown]), **options) as page:
+        page.get_by_role("slider", name="Snapshot").press("Home")
+        yield page
 
 
-def test_runs_are_compared_and_chosen_at_the_same_step(browser: Any, grown: growth.Growth, tmp_path: Path) -> None:
-    corpus = write_five(tmp_path, "ar", ARABIC)
+def next_snapshot(page: Any) -> None:
+    page.get_by_role("slider", name="Snapshot").press("ArrowRight")
+
+
+@pytest.mark.parametrize("growth_page", SCREENS, indirect=True)
+def test_growth_has_all_sections_and_is_accessible(growth_page: Any) -> None:
+    assert sections_of(growth_page) == ["curves", "pieces", "attention", "words", "heads"]
+    check_accessible(growth_page)
+
+
+def test_each_snapshot_shows_its_translation_and_probabilities(growth_page: Any, grown: Growth) -> None:
+    for n, snapshot in enumerate(grown.snapshots, 1):
+        assert (
+            text_of(growth_page, "#player output") == f"Training step {snapshot.step} ({n} of {len(grown.snapshots)})"
+        )
+        assert text_of(growth_page, "#now").startswith(snapshot.translation or "(nothing)")
+        assert str(snapshot.step) in text_of(growth_page, "#translations tr.now")
+        probabilities = [percent(math.log(p)) for p in snapshot.probabilities]
+        assert texts_of(growth_page, ".piece .value") == probabilities
+        next_snapshot(growth_page)
+
+
+def test_each_snapshot_shows_its_attention(growth_page: Any, grown: Growth) -> None:
+    press(growth_page, "Layer 1, head 2")
+    for cross in grown.cross:
+        growth_page.locator("#head-figure svg").press("ArrowRight")
+        told = text_of(growth_page, "#head-figure output")
+        weight = float(cross[0, 1, 0, 1])
+        assert float(told.split()[-1]) == pytest.approx(weight, abs=0.01), "weights have 8 bits"
+        next_snapshot(growth_page)
+
+
+def extents(points: list[list[float]]) -> list[float]:
+    """How far points reach in each dimension."""
+    return [max(side) - min(side) for side in zip(*points, strict=True)]
+
+
+@pytest.mark.parametrize("growth_page", [{}, STILL], indirect=True)
+def test_words_stand_where_their_embeddings_are(growth_page: Any, grown: Growth) -> None:
+    """Up to one scale and a shift."""
+    find = "all => all.map(one => { const m = new DOMMatrix(one.style.transform); return [m.e, m.f]; })"
+    for positions in grown.positions:
+        width, height = extents(growth_page.locator(".word").evaluate_all(find))
+        expected_width, expected_height = extents(positions.tolist())
+        assert width / height == pytest.approx(expected_width / expected_height, rel=1e-3)
+        next_snapshot(growth_page)
+
+
+def kept_since(head: HeadGrowth, steps: list[int]) -> int | None:
+    """The step from which on a head keeps at least half of its role to the end."""
+    since = None
+    for step, share in zip(reversed(steps), reversed(head.shares), strict=True):
+        if share < 0.5:
+            break
+        since = step
+    return since
+
+
+@pytest.mark.parametrize("role", ["Previous piece", "Alignment", "End"])
+def test_heads_are_listed_that_keep_a_role(growth_page: Any, grown: Growth, role: str) -> None:
+    press(growth_page, role)
+    steps = [snapshot.step for snapshot in grown.snapshots]
+    expected = []
+    for head in grown.heads:
+        since = kept_since(head, steps)
+        if head.role == role.split()[0].lower() and since is not None:
+            expected.append([f"{head.part} {head.layer}, head {head.head}", str(since), f"{head.shares[-1]:.2f}"])
+    rows = [texts_of(row, "td") for row in growth_page.locator("#role-table tbody tr").all()]
+    assert sorted(rows) == sorted(expected)
+
+
+def test_growth_is_played(growth_page: Any) -> None:
+    press(growth_page, "Play")
+    assert text_of(growth_page, "#player output").startswith("Training step 1 ")
+    press(growth_page, "Pause")
+
+
+@pytest.fixture(scope="module")
+def without_attention(tmp_path_factory: pytest.TempPathFactory) -> Growth:
+    """The same sentence along another training, of a model without attention."""
+    corpus = write_five(tmp_path_factory.mktemp("other"), "ar", ARABIC)
     settings = ["model.architecture=rnn", "model.attention=none", "train.max_steps=60", "train.snapshots=4"]
     done = run_nmt("train", corpus.config, *settings, cwd=corpus.home)
     assert done.returncode == 0, done.stderr.decode()
-    other = growth.growth(corpus.run, SOURCE[0], reference=ARABIC[0])
-    with opened_text(browser, tmp_path, growth.as_page([grown, other])) as page:
-        without_attention = ["together", "curves", "pieces", "words"]
-        with_attention = ["together", "curves", "pieces", "attention", "words", "heads"]
-        for i, run, sections in ((1, other, without_attention), (0, grown, with_attention)):
-            page.locator("#runs button").nth(i).press("Enter")
-            assert sections_of(page) == sections
-            for n, snapshot in enumerate(run.snapshots):
-                page.get_by_role("slider", name="Snapshot").fill(str(n))
-                rows = page.locator("#together-table tbody tr").all_inner_texts()
-                for row, one in zip(rows, (grown, other), strict=True):
-                    present = [each for each in one.snapshots if each.step <= snapshot.step][-1]
-                    mean = math.fsum(map(math.log, present.probabilities)) / len(present.probabilities)
-                    assert (present.translation or "(nothing)") in row
-                    assert percent(mean) in row
-        page.get_by_role("slider", name="Snapshot").fill("1")
-        page.locator("#runs button").nth(1).press("Enter")
-        assert page.locator("#player output").inner_text().startswith(f"Training step {other.snapshots[1].step} ")
-        check_accessible(page)
+    return growth.growth(corpus.run, SOURCE[0], reference=ARABIC[0])
 
 
-def test_words_found_and_in_order_are_counted(browser: Any, grown: growth.Growth, tmp_path: Path) -> None:
-    with opened_text(browser, tmp_path, growth.as_page([grown])) as page:
-        for translation, reference, n_found, in_order in (
-            ("a dog runs", "a dog runs", 1, 1),
-            ("runs dog a", "a dog runs", 1, 1 / 3),
-            ("The cat. A dog!", "a dog and the dog", 1 / 5, None),
-            ("the the the", "the cat the", 2 / 3, 1),
-            ("我买书", "我买一本书", 3 / 5, 1),
-            ("", "a b", 0, None),
-        ):
-            found = page.evaluate("([a, b]) => wordShares(a, b)", [translation, reference])
-            assert found == [pytest.approx(n_found), in_order and pytest.approx(in_order)]
+@pytest.fixture
+def two_runs(browser: Any, grown: Growth, without_attention: Growth, tmp_path: Path) -> Iterator[Any]:
+    with opened_text(browser, tmp_path, growth.as_page([grown, without_attention])) as page:
+        yield page
 
 
-def check_role(page: Any, grown: growth.Growth, role: str) -> None:
-    """The table lists the heads that keep at least half of a role to the end, and since when."""
-    steps, expected = [one.step for one in grown.snapshots], []
-    for head in (one for one in grown.heads if one.role == role):
-        n_kept = next((i for i, share in enumerate(reversed(head.shares)) if share < 0.5), len(steps))
-        if n_kept:
-            name = f"{head.part} {head.layer}, head {head.head}"
-            expected.append([name, str(steps[-n_kept]), f"{head.shares[-1]:.2f}"])
-    rows = [row.locator("td").all_inner_texts() for row in page.locator("#role-table tbody tr").all()]
-    assert sorted(rows) == sorted(expected)
+def test_each_run_shows_the_parts_that_it_has(two_runs: Any) -> None:
+    two_runs.locator("#runs button").nth(1).press("Enter")
+    assert sections_of(two_runs) == ["together", "curves", "pieces", "words"]
+    two_runs.locator("#runs button").nth(0).press("Enter")
+    assert sections_of(two_runs) == ["together", "curves", "pieces", "attention", "words", "heads"]
+    check_accessible(two_runs)
+
+
+@pytest.mark.parametrize("run", [0, 1])
+def test_runs_are_compared_at_the_same_step(two_runs: Any, grown: Growth, without_attention: Growth, run: int) -> None:
+    growths = [grown, without_attention]
+    two_runs.locator("#runs button").nth(run).press("Enter")
+    for n, chosen in enumerate(growths[run].snapshots):
+        two_runs.get_by_role("slider", name="Snapshot").fill(str(n))
+        rows = texts_of(two_runs, "#together-table tbody tr")
+        for row, one in zip(rows, growths, strict=True):
+            present = [snapshot for snapshot in one.snapshots if snapshot.step <= chosen.step][-1]
+            mean = math.fsum(map(math.log, present.probabilities)) / len(present.probabilities)
+            assert (present.translation or "(nothing)") in row
+            assert percent(mean) in row
+
+
+def test_another_run_is_shown_at_its_own_step(two_runs: Any, without_attention: Growth) -> None:
+    two_runs.get_by_role("slider", name="Snapshot").fill("1")
+    two_runs.locator("#runs button").nth(1).press("Enter")
+    step = without_attention.snapshots[1].step
+    assert text_of(two_runs, "#player output").startswith(f"Training step {step} ")
+
+
+@pytest.mark.parametrize(
+    ("translation", "reference", "share_found", "share_in_order"),
+    [
+        ("a dog runs", "a dog runs", 1, 1),
+        ("runs dog a", "a dog runs", 1, 1 / 3),
+        ("The cat. A dog!", "a dog and the dog", 1 / 5, None),
+        ("the the the", "the cat the", 2 / 3, 1),
+        ("我买书", "我买一本书", 3 / 5, 1),
+        ("", "a b", 0, None),
+    ],
+)
+def test_words_found_and_in_order_are_counted(
+    growth_page: Any, translation: str, reference: str, share_found: float, share_in_order: float | None
+) -> None:
+    found, in_order = growth_page.evaluate("([a, b]) => wordShares(a, b)", [translation, reference])
+    assert found == pytest.approx(share_found)
+    assert in_order == (share_in_order and pytest.approx(share_in_order))

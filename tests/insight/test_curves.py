@@ -1,6 +1,5 @@
 """Curves of runs."""
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -23,32 +22,49 @@ def run(tmp_path: Path) -> RunDirectory:
     return run
 
 
+def test_a_run_without_steps_has_empty_curves(run: RunDirectory) -> None:
+    curves, validations = read_figures(run)
+    assert all(curve == [] for curve in curves.values())
+    assert validations == []
+
+
+def test_a_point_is_a_step_if_there_are_few(run: RunDirectory) -> None:
+    run.append_metrics(step(1, loss=4.0, n_tokens=30), step(2, loss=0.0), step(3, elapsed_s=4.0))
+    curves, _ = read_figures(run)
+    assert curves["step"] == [1, 2, 3]
+    assert curves["loss"] == [4.0, 0.0, 2.0]
+    assert curves["tokens_per_s"] == [30, 10, 5]
+    assert curves["non_padding"] == [0.9, 0.9, 0.9]
+
+
 def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch, run: RunDirectory) -> None:
-    assert set(map(tuple, read_figures(run)[0].values())) == {()}
-    lines = [step(1, loss=4.0, n_tokens=30), step(2, loss=0.0), step(3, elapsed_s=4.0)]
-    run.append_metrics(*lines)
-    found, _ = read_figures(run)
-    assert (found["step"], found["loss"], found["tokens_per_s"]) == ([1, 2, 3], [4.0, 0.0, 2.0], [30, 10, 5])
-    assert found["non_padding"] == [0.9] * 3
     monkeypatch.setattr(module, "MAX_POINTS", 2)
-    found, _ = read_figures(run)
-    assert (found["step"], found["loss"], found["tokens_per_s"]) == ([2, 3], [3.0, 2.0], [20, 5])
+    run.append_metrics(step(1, loss=4.0, n_tokens=30), step(2, loss=0.0), step(3, elapsed_s=4.0))
+    curves, _ = read_figures(run)
+    assert curves["step"] == [2, 3]
+    assert curves["loss"] == [3.0, 2.0]
+    assert curves["tokens_per_s"] == [20, 5]
 
 
 @pytest.mark.parametrize("n_steps", [8, 9, 1001])
 def test_few_points_stand_for_all_steps(monkeypatch: pytest.MonkeyPatch, run: RunDirectory, n_steps: int) -> None:
     monkeypatch.setattr(module, "MAX_POINTS", 8)
     run.append_metrics(*(step(n, loss=float(n)) for n in range(1, n_steps + 1)))
-    found, _ = read_figures(run)
-    assert 4 < len(found["step"]) <= 8
-    ends: list[Any] = [0, *found["step"]]
-    assert ends[-1] == n_steps
-    assert found["loss"] == [(first + last + 1) / 2 for first, last in itertools.pairwise(ends)], "means of all steps"
-    assert len({last - first for first, last in itertools.pairwise(ends[:-1])}) == 1, "of equally many steps"
+    curves, _ = read_figures(run)
+    lasts = curves["step"]
+    assert 4 < len(lasts) <= 8
+    assert lasts[-1] == n_steps
+    firsts = [1, *(last + 1 for last in lasts[:-1])]
+    means = [(first + last) / 2 for first, last in zip(firsts, lasts, strict=True)]
+    assert curves["loss"] == means
+    sizes = [last - first for first, last in zip(firsts, lasts, strict=True)]
+    assert len(set(sizes[:-1])) == 1, "all points but the last are of equally many steps"
 
 
 def test_damaged_lines_and_those_of_validations_are_no_steps(run: RunDirectory) -> None:
     validation = {"kind": "validation", "step": 3, "dev_loss": 1.0, "dev_bleu": 2.0}
-    run.append_metrics(step(1), {"kind": "step", "step": 2, "grad_norm": 1.0}, step(3, loss="x"), validation)
-    assert [found["step"] for found in read_figures(run)[1]] == [3]
-    assert read_figures(run)[0]["step"] == [1]
+    incomplete = {"kind": "step", "step": 2, "grad_norm": 1.0}
+    run.append_metrics(step(1), incomplete, step(3, loss="x"), validation)
+    curves, validations = read_figures(run)
+    assert curves["step"] == [1]
+    assert validations == [validation]

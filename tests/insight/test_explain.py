@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
 from itertools import count
 from typing import Any
@@ -13,15 +14,13 @@ from typing import Any
 import pytest
 import torch
 from conftest import SOURCE, TARGET, FiveRun, data_of_page
-from models import RNNS, name, translator_without_bytes
+from models import RNNS, translator_without_bytes
 
 import nmt
 from nmt.errors import ConfigError, InputError
 from nmt.evaluate import sentence_bleu
 from nmt.insight import pages
 from nmt.insight.explain import Explanation, as_json, as_page, explain, outline
-from nmt.insight.heads import attention_summary
-from nmt.text import EOS
 from nmt.translate.loading import load
 from nmt.translate.translator import Translator
 
@@ -40,59 +39,77 @@ def explanation(translator: Translator) -> Explanation:
 
 
 def test_the_translation_is_the_one_of_translate(translator: Translator, explanation: Explanation) -> None:
-    (expected,) = translator.translate_lines([SOURCE[0]])
-    best, found = expected.hypotheses[0], explanation.translation
+    (translation,) = translator.translate_lines([SOURCE[0]])
+    best = translation.hypotheses[0]
+    found = explanation.translation
     assert found.text == best.text == TARGET[0]
     assert [token.token for token in found.tokens] == best.tokens
     assert [token.log_prob for token in found.tokens] == pytest.approx(best.log_probs, abs=1e-4)
-    assert (found.log_prob, found.score) == pytest.approx((best.log_prob, best.score), abs=1e-4)
-    assert explanation.padding_mask == [True] * len(explanation.source_pieces) + [False] * 3
-    assert explanation.heads == attention_summary(translator, [(SOURCE[0], TARGET[0])])
-    for token in found.tokens:
+    assert found.log_prob == pytest.approx(best.log_prob, abs=1e-4)
+    assert found.score == pytest.approx(best.score, abs=1e-4)
+
+
+def test_alternatives_are_the_most_probable_tokens(explanation: Explanation) -> None:
+    for token in explanation.translation.tokens:
         log_probs = [choice.log_prob for choice in token.alternatives]
         assert log_probs == sorted(log_probs, reverse=True)
-        assert token.rank > len(log_probs) or token.alternatives[token.rank - 1].token == token.token
+        tokens = [choice.token for choice in token.alternatives]
+        assert tokens[token.rank - 1 : token.rank] in ([token.token], []), "it is there, or has a lower rank"
+
+
+def test_the_padding_mask_hides_padding(explanation: Explanation) -> None:
+    n_pieces = len(explanation.source_pieces)
+    assert explanation.padding_mask == [True] * n_pieces + [False] * 3
 
 
 def test_the_tree_s_winner_is_the_translation(explanation: Explanation) -> None:
     path = [node for node in explanation.tree if node.is_best]
-    assert [node.token for node in path] == [token.token for token in explanation.translation.tokens]
-    assert path[-1].status == "finished"
-    expected = explanation.translation.log_prob, explanation.translation.score
-    assert (path[-1].log_prob, path[-1].score) == pytest.approx(expected, abs=1e-4)
-    assert math.fsum(node.token_log_prob for node in path) == pytest.approx(path[-1].log_prob, abs=1e-4)
-    assert {h.tokens[-1].token for h in explanation.hypotheses} == {EOS}
+    translation = explanation.translation
+    assert [node.token for node in path] == [token.token for token in translation.tokens]
+    last = path[-1]
+    assert last.status == "finished"
+    assert last.log_prob == pytest.approx(translation.log_prob, abs=1e-4)
+    assert last.score == pytest.approx(translation.score, abs=1e-4)
+    assert math.fsum(node.token_log_prob for node in path) == pytest.approx(last.log_prob, abs=1e-4)
 
 
 def test_the_reference_is_scored_by_teacher_forcing(translator: Translator, explanation: Explanation) -> None:
     reference = explanation.reference
-    assert reference is not None
+    assert reference
     (log_probs,) = translator.reference_log_probs([SOURCE[0]], [TARGET[1]])
     assert [token.log_prob for token in reference.tokens] == pytest.approx(log_probs, abs=1e-4)
     assert reference.first_difference == 0
     assert reference.bleu == pytest.approx(sentence_bleu(TARGET[0], TARGET[1]))
-    same = explain(translator, SOURCE[0], reference=TARGET[0]).reference
-    assert same is not None
-    assert same.first_difference is None
-    assert same.bleu == pytest.approx(100)
 
 
-@pytest.mark.parametrize("choices", [RNNS[0], RNNS[2]], ids=name)
-def test_recurrent_models_explain_the_parts_that_they_have(choices: dict[str, Any]) -> None:
-    found = explain(translator_without_bytes(**choices), "a cat sleeps")
+def test_a_reference_may_be_the_translation(translator: Translator) -> None:
+    reference = explain(translator, SOURCE[0], reference=TARGET[0]).reference
+    assert reference
+    assert reference.first_difference is None
+    assert reference.bleu == pytest.approx(100)
+
+
+@pytest.mark.parametrize(("choices", "has_cross"), [(RNNS[0], False), (RNNS[2], True)])
+def test_recurrent_models_explain_the_parts_that_they_have(choices: dict[str, Any], has_cross: bool) -> None:
+    translator = translator_without_bytes(**choices)
+    found = explain(translator, "a cat sleeps")
     assert len(found.attention.encoder) == len(found.attention.decoder) == 0
-    assert len(found.attention.cross) == (choices["attention"] != "none")
+    assert len(found.attention.cross) == has_cross
     assert found.padding_mask == []
     assert choices["cell"].upper() in found.model
-    cross = outline(translator_without_bytes(**choices), "a cat sleeps")["cross"]
-    assert (cross is None) == (choices["attention"] == "none")
+    assert bool(outline(translator, "a cat sleeps")["cross"]) == has_cross
 
 
-def test_what_cannot_be_explained_is_refused(translator: Translator, five_run: FiveRun) -> None:
-    assert nmt.explain is explain
-    assert explain(five_run.run, SOURCE[1], beam=1).translation.text == TARGET[1], "a path is loaded"
+def test_a_path_is_loaded(five_run: FiveRun) -> None:
+    assert nmt.explain(five_run.run, SOURCE[1], beam=1).translation.text == TARGET[1]
+
+
+def test_a_long_sentence_is_refused(translator: Translator) -> None:
     with pytest.raises(InputError, match="is too long: the model takes"):
         explain(translator, "我 " * 500)
+
+
+def test_an_unknown_option_is_refused(translator: Translator) -> None:
     with pytest.raises(ConfigError, match="beams"):
         explain(translator, SOURCE[0], beams=3)
 
@@ -106,8 +123,11 @@ def test_an_explanation_can_be_ended_everywhere(translator: Translator, function
     for last in range(n_calls):
         left = iter(range(last))
         with pytest.raises(StopIteration):
-            function(translator, SOURCE[0], beam=3, check=lambda: next(left))  # noqa: B023
+            function(translator, SOURCE[0], beam=3, check=partial(next, left))
         assert not list(left)
+
+
+# --- the page and the JSON ----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +135,12 @@ def hostile(translator: Translator) -> Explanation:
     return explain(translator, SOURCE[0], reference=HOSTILE)
 
 
-def test_a_page_is_one_file_without_anything_from_outside(hostile: Explanation) -> None:
-    page = as_page(hostile)
+@pytest.fixture(scope="module")
+def page(hostile: Explanation) -> str:
+    return as_page(hostile)
+
+
+def test_a_page_is_one_file_without_anything_from_outside(page: str) -> None:
     assert len(page.encode()) < 2_000_000
     assert "default-src 'none'" in page
     assert not re.findall(r"url\(|@import|fetch\(|XMLHttpRequest|innerHTML", page)
@@ -125,10 +149,12 @@ def test_a_page_is_one_file_without_anything_from_outside(hostile: Explanation) 
     assert not re.findall(r"\{\{[A-Z]+\}\}", page)
 
 
-def test_text_stays_text_also_in_the_frame_of_a_notebook(hostile: Explanation) -> None:
-    page = as_page(hostile)
+def test_text_stays_text(page: str) -> None:
     assert "<script>alert" not in page
     assert data_of_page(page)["reference"]["text"] == HOSTILE
+
+
+def test_text_stays_text_in_the_frame_of_a_notebook(page: str, hostile: Explanation) -> None:
     frame = r'<iframe srcdoc="([^"]*)" sandbox="allow-scripts" [^<>]*></iframe>'
     shown = re.fullmatch(frame, hostile._repr_html_())
     assert shown
@@ -138,25 +164,32 @@ def test_text_stays_text_also_in_the_frame_of_a_notebook(hostile: Explanation) -
 @pytest.mark.parametrize("text", [*PLACEHOLDERS, "{{NOTHING}}", r"\1 {{DATA}}{{SCRIPTS}}"])
 @pytest.mark.parametrize("name", pages.SCRIPTS)
 def test_text_that_looks_like_a_placeholder_stays_text(name: str, text: str) -> None:
-    usual, found = (pages.page(name, title, [title]) for title in ("word", text))
-    expected = usual.replace("<title>word<", f"<title>{html.escape(text)}<").replace('["word"]', json.dumps([text]))
-    assert found == expected != usual
+    expected = pages.page(name, "word", ["word"])
+    expected = expected.replace("<title>word<", f"<title>{html.escape(text)}<")
+    expected = expected.replace('["word"]', json.dumps([text]))
+    assert pages.page(name, text, [text]) == expected
 
 
 def test_tensors_are_packed_into_bytes() -> None:
     x = torch.tensor([[0.0, 1.0, -torch.inf], [0.25, 0.5, 0.75]])
     found = pages.packed(x)
-    levels = torch.tensor(list(base64.b64decode(found["bytes"])))
-    assert (found["shape"], found["low"], found["high"]) == ([2, 3], 0.0, 1.0)
-    assert levels[2] == 255
-    torch.testing.assert_close(levels[3:] / 254, x[1], atol=1 / 500, rtol=0)
-    assert pages.packed(torch.ones(2, 2))["bytes"] == base64.b64encode(bytes(4)).decode()
+    assert found["shape"] == [2, 3]
+    assert (found["low"], found["high"]) == (0.0, 1.0)
+    levels = list(base64.b64decode(found["bytes"]))
+    assert levels[:3] == [0, 254, 255]
+    assert levels[3:] == pytest.approx([254 * 0.25, 254 * 0.5, 254 * 0.75], abs=0.5)
+
+
+def test_equal_values_and_empty_tensors_are_packed() -> None:
+    levels = base64.b64decode(pages.packed(torch.ones(2, 2))["bytes"])
+    assert levels == bytes(4)
     assert pages.packed(torch.empty(0, 1))["high"] == 0.0
 
 
 def test_json_has_every_field(hostile: Explanation) -> None:
-    found = json.loads(as_json(hostile))
+    text = as_json(hostile)
+    assert "Infinity" not in text, "not JSON"
+    found = json.loads(text)
     assert set(found) == set(vars(hostile))
     assert found["hypotheses"][0]["text"] == TARGET[0]
     assert torch.tensor(found["attention"]["cross"]).shape == hostile.attention.cross.shape
-    assert "Infinity" not in as_json(hostile), "not JSON"

@@ -1,24 +1,27 @@
 """One sentence along training: every number is that of the snapshot's model, loaded again."""
 
 import base64
-import math
 import shutil
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from conftest import SOURCE, TARGET, FiveRun, data_of_page, model_of, one_clear_error, out_lines, run_nmt, write_five
 
-from nmt.insight import growth as growing
 from nmt.insight.curves import read_figures
-from nmt.insight.growth import Growth, growth
-from nmt.insight.heads import attention_summary
+from nmt.insight.growth import Growth, growth, principal_components, roles_of
+from nmt.insight.heads import HeadSummary, attention_summary
 from nmt.insight.report import read_report
 from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS
 from nmt.translate.loading import load
+from nmt.translate.translator import Translator
+
+STEPS = [1, 2, 8, 30, 120]
 
 
 @pytest.fixture(scope="module")
@@ -33,85 +36,146 @@ def found(run: RunDirectory) -> Growth:
     return growth(run.path, SOURCE[0], reference=TARGET[1])
 
 
-def test_the_numbers_are_those_of_the_snapshots(run: RunDirectory, found: Growth) -> None:
-    assert [one.step for one in found.snapshots] == run.snapshot_steps() == [1, 2, 8, 30, 120]
-    vectors = []
-    for n, snapshot in enumerate(found.snapshots):
-        translator = load(run.snapshot_file(snapshot.step), engine="torch")
-        assert [snapshot.translation] == translator.translate([SOURCE[0]], beam=1)
+@pytest.fixture(scope="module")
+def translators(run: RunDirectory) -> list[Translator]:
+    """The models of the snapshots."""
+    return [load(run.snapshot_file(step), engine="torch") for step in STEPS]
+
+
+@pytest.fixture(scope="module")
+def tokens(translators: list[Translator]) -> tuple[list[int], list[int]]:
+    """The tokens of the source, EOS last, and of the reference, BOS first."""
+    (src,), (tgt,) = translators[0].encode_pairs([SOURCE[0]], [TARGET[1]])
+    return [*src, EOS], [BOS, *tgt]
+
+
+def test_there_is_a_translation_of_each_snapshot(found: Growth, translators: list[Translator]) -> None:
+    assert [snapshot.step for snapshot in found.snapshots] == STEPS
+    for snapshot, translator in zip(found.snapshots, translators, strict=True):
+        assert translator.translate([SOURCE[0]], beam=1) == [snapshot.translation]
+
+
+def test_probabilities_are_those_of_the_reference(found: Growth, translators: list[Translator]) -> None:
+    for snapshot, translator in zip(found.snapshots, translators, strict=True):
         (log_probs,) = translator.reference_log_probs([SOURCE[0]], [TARGET[1]])
-        assert snapshot.probabilities == pytest.approx([math.exp(x) for x in log_probs], rel=1e-4)
-        (src,), (tgt,) = translator.encode_pairs([SOURCE[0]], [TARGET[1]])
-        model = model_of(translator)
+        assert snapshot.probabilities == pytest.approx(np.exp(log_probs), rel=1e-4)
+
+
+def test_cross_attention_is_that_of_each_snapshot(found: Growth, translators: list[Translator], tokens: Any) -> None:
+    src, tgt_in = tokens
+    for cross, translator in zip(found.cross, translators, strict=True):
         with torch.inference_mode():
-            weights = model.attention(torch.tensor([[*src, EOS]]), torch.tensor([[BOS, *tgt]]))
-        torch.testing.assert_close(found.cross[n], weights.cross[:, 0])
-        sides = (model.source_embedding, src), (model.target_embedding, tgt)
-        chosen = [embedding.weight[list(dict.fromkeys([*ids, EOS]))].detach() for embedding, ids in sides]
-        vectors.append(torch.cat(chosen))
-        samples = [(a, b) for a, b, _ in read_figures(run)[1][-1]["samples"]]
-        assert found.n_pairs == 1 + len(samples) > 1
-        for head in attention_summary(translator, [(SOURCE[0], TARGET[1]), *samples]):
-            place = head.part, head.layer, head.head
-            shares = {one.role: one.shares[n] for one in found.heads if (one.part, one.layer, one.head) == place}
-            expected = {"end": head.boundary, "previous": head.previous}
-            if head.part == "cross":
-                expected = {"end": head.boundary, "alignment": 2**-head.entropy * (1 - head.boundary)}
-            assert shares == pytest.approx(expected)
-    x = torch.stack(vectors).double().numpy()
-    flat = x.reshape(-1, x.shape[-1]) - x.mean((0, 1))
-    values, axes = np.linalg.eigh(flat.T @ flat)
-    expected = (flat @ axes[:, :-3:-1]).reshape(*x.shape[:2], 2)
-    assert np.abs(found.positions.numpy()) == pytest.approx(np.abs(expected), abs=1e-4), "signs are arbitrary"
-    assert found.explained == pytest.approx(values[-2:].sum() / values.sum(), rel=1e-4)
+            weights = model_of(translator).attention(torch.tensor([src]), torch.tensor([tgt_in]))
+        torch.testing.assert_close(cross, weights.cross[:, 0])
+
+
+def test_positions_are_those_on_the_principal_components(
+    found: Growth, translators: list[Translator], tokens: Any
+) -> None:
+    src, (_, *tgt) = tokens
+    vectors = []
+    for translator in translators:
+        model = model_of(translator)
+        source = model.source_embedding.weight[list(dict.fromkeys(src))]
+        target = model.target_embedding.weight[list(dict.fromkeys([*tgt, EOS]))]
+        vectors.append(torch.cat([source, target]).detach().double().numpy())
+    # Eigenvectors of the covariance, which torch's SVD has in another order and with other signs.
+    x = np.concatenate(vectors)  # (N·P, D)
+    x = x - x.mean(0)
+    variances, axes = np.linalg.eigh(x.T @ x)
+    expected = x @ axes[:, [-1, -2]]
+    assert np.abs(found.positions.flatten(0, 1).numpy()) == pytest.approx(np.abs(expected), abs=1e-4)
+    assert found.explained == pytest.approx(variances[-2:].sum() / variances.sum(), rel=1e-4)
+
+
+def test_heads_are_those_of_each_snapshot(run: RunDirectory, found: Growth, translators: list[Translator]) -> None:
+    _, validations = read_figures(run)
+    pairs = [(SOURCE[0], TARGET[1])]
+    pairs += [(source, target) for source, target, _ in validations[-1]["samples"]]
+    assert found.n_pairs == len(pairs) > 1
+    first = found.heads[0]
+    assert (first.role, first.part, first.layer, first.head) == ("previous", "encoder", 1, 1)
+    expected = [attention_summary(translator, pairs)[0].previous for translator in translators]
+    assert first.shares == pytest.approx(expected)
+
+
+def test_alignment_is_one_by_the_number_of_pieces_times_the_weight_that_is_not_on_the_end() -> None:
+    head = HeadSummary("cross", 1, 1, entropy=2.0, distance=0.0, previous=0.0, same=0.0, next=0.0, boundary=0.2)
+    assert roles_of(head) == {"alignment": pytest.approx(0.8 / 4), "end": 0.2}
+
+
+def test_heads_within_a_side_look_at_the_previous_piece_or_the_end() -> None:
+    head = HeadSummary("decoder", 1, 1, entropy=2.0, distance=0.0, previous=0.3, same=0.0, next=0.0, boundary=0.2)
+    assert roles_of(head) == {"previous": 0.3, "end": 0.2}
 
 
 def test_without_a_reference_it_is_the_translation_of_the_model(run: RunDirectory) -> None:
     found = growth(run.path, SOURCE[0])
-    assert (found.is_given, found.reference) == (False, TARGET[0])
+    assert not found.is_given
+    assert found.reference == TARGET[0]
     assert min(found.snapshots[-1].probabilities) > 0.5
 
 
-def test_the_page_is_written_into_the_run_and_linked_by_the_report(run: RunDirectory, tmp_path: Path) -> None:
-    assert read_report(run.path)["growth"] is None
+@pytest.fixture
+def page(run: RunDirectory) -> Iterator[str]:
+    """The page that the command writes into the run."""
     out_lines(run_nmt("explain", SOURCE[0], "--growth", "--reference", TARGET[1], "-m", run.path))
-    (data,) = data_of_page(run.growth_file.read_text(encoding="utf-8"))
-    assert [one["step"] for one in data["snapshots"]] == run.snapshot_steps()
-    cross = data["cross"]
-    levels = np.frombuffer(zlib.decompress(base64.b64decode(cross["bytes"])), np.uint8).reshape(cross["shape"])
-    weights = growth(run.path, SOURCE[0], reference=TARGET[1]).cross.numpy()
-    assert cross["low"] + (cross["high"] - cross["low"]) * levels / 254 == pytest.approx(weights, abs=0.003)
-    assert read_report(run.path)["growth"] == "growth.html"
-    page = tmp_path / "report.html"
-    linked = page.parent / read_report(run.path, page=page)["growth"]
-    assert linked.samefile(run.growth_file)
+    yield run.growth_file.read_text(encoding="utf-8")
     run.growth_file.unlink()
 
 
+def test_the_page_has_the_numbers(page: str, found: Growth) -> None:
+    (data,) = data_of_page(page)
+    assert data["snapshots"] == list(map(vars, found.snapshots))
+    cross = data["cross"]
+    levels = np.frombuffer(zlib.decompress(base64.b64decode(cross["bytes"])), np.uint8)
+    weights = cross["low"] + (cross["high"] - cross["low"]) * levels / 254
+    assert weights.reshape(cross["shape"]) == pytest.approx(found.cross.numpy(), abs=0.003)
+
+
+def test_the_report_links_the_page(run: RunDirectory, page: str, tmp_path: Path) -> None:
+    assert page
+    assert read_report(run.path)["growth"] == "growth.html"
+    link = read_report(run.path, page=tmp_path / "report.html")["growth"]
+    assert (tmp_path / link).samefile(run.growth_file)
+
+
+def test_a_report_without_a_page_has_no_link(run: RunDirectory) -> None:
+    assert read_report(run.path)["growth"] is None
+
+
 def test_several_runs_are_shown_beside_each_other(run: RunDirectory, found: Growth, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    shutil.copytree(run.path, other)
-    RunDirectory(other).cut_snapshots(8)
-    command = ["explain", SOURCE[0], "--growth", "-m", run.path, "-m", other]
-    one_clear_error(run_nmt(*command, cwd=tmp_path), 2, "several runs are compared on one translation")
+    other = RunDirectory(shutil.copytree(run.path, tmp_path / "other"))
+    other.cut_snapshots(8)
+    command = ["explain", SOURCE[0], "--growth", "-m", run.path, "-m", other.path]
     out_lines(run_nmt(*command, "--reference", TARGET[1], cwd=tmp_path))
     first, second = data_of_page((tmp_path / "growth.html").read_text(encoding="utf-8"))
-    assert [first["run"], second["run"]] == [str(run.path), str(other)]
-    assert first["snapshots"] == [vars(one) for one in found.snapshots]
+    assert first["run"] == str(run.path)
+    assert first["snapshots"] == list(map(vars, found.snapshots))
+    assert second["run"] == str(other.path)
     assert second["snapshots"] == first["snapshots"][:3]
 
 
 def test_a_run_without_snapshots_says_what_to_set(five_run: FiveRun) -> None:
     done = run_nmt("explain", SOURCE[0], "--growth", "-m", five_run.run)
-    one_clear_error(done, 2, "has no snapshots")
-    assert "train.snapshots=12" in done.stderr.decode()
-    one_clear_error(run_nmt("explain", "a", "--growth", "--json", "-m", five_run.run), 2, "--growth writes one page")
-    one_clear_error(run_nmt("explain", "a", "--growth", "-m", five_run.model_file), 2, "is not a run")
-    both = run_nmt("explain", "a", "-m", five_run.run, "-m", five_run.run)
-    one_clear_error(both, 2, "one translation is explained by one model")
+    assert "train.snapshots=12" in one_clear_error(done, 2, "has no snapshots")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--growth", "-m", "RUN", "-m", "RUN"], "several runs are compared on one translation"),
+        (["--growth", "-m", "RUN", "--json"], "--growth writes one page"),
+        (["--growth", "-m", "RUN/model.safetensors"], "is not a run"),
+        (["-m", "RUN", "-m", "RUN"], "one translation is explained by one model"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(five_run: FiveRun, options: list[str], message: str) -> None:
+    given = [option.replace("RUN", str(five_run.run)) for option in options]
+    one_clear_error(run_nmt("explain", "a", *given), 2, message)
 
 
 def test_components_of_equal_vectors_are_numbers() -> None:
-    positions, explained = growing.principal_components(torch.ones(2, 3, 4))
+    positions, explained = principal_components(torch.ones(2, 3, 4))
     assert positions.abs().max() == 0
     assert explained == 0

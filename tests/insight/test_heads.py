@@ -19,75 +19,101 @@ from nmt.text.batches import collate
 from nmt.translate.loading import load
 
 N = 6
-
-
-def figures_of(*heads: Tensor, n_real: int = N) -> list[HeadSummary]:
-    """Mean statistics of the heads of one layer, each (N, N); positions from `n_real` on are padding."""
-    weights = torch.stack(heads)[None, None].double()  # (1, 1, H, N, N)
-    real = (torch.arange(N) < n_real)[None]
-    end = (torch.arange(N) == n_real - 1)[None]
-    means = head_figures(weights, real, real, end)[0] / n_real
-    return [HeadSummary("", 0, 0, *head) for head in means.tolist()]
-
-
+PAIRS = list(zip(SOURCE, TARGET, strict=True))
 UNIFORM = torch.full((N, N), 1 / N)
 DIAGONAL = torch.eye(N)
 PREVIOUS = torch.eye(N).roll(-1, 1)  # every position attends to the previous one
 PREVIOUS[0] = DIAGONAL[0]  # the first position attends to itself
 
 
-def test_figures_of_heads_by_hand() -> None:
-    (found,) = figures_of(UNIFORM)
-    assert found.entropy == pytest.approx(math.log2(N))
-    assert found.distance == pytest.approx(np.abs(np.arange(N) - np.arange(N)[:, None]).mean())
-    assert [found.same, found.boundary] == pytest.approx([1 / N, 1 / N])
-    assert [found.previous, found.next] == pytest.approx([(N - 1) / N**2] * 2), "the ends lack one"
-    diagonal, previous = figures_of(DIAGONAL, PREVIOUS)
-    assert astuple(diagonal)[3:] == pytest.approx([0, 0, 0, 1, 0, 1 / N], abs=1e-12)
-    assert astuple(previous)[3:] == pytest.approx([0, (N - 1) / N, (N - 1) / N, 1 / N, 0, 0])
+def figures_of(weights: Tensor, n_real: int = N) -> HeadSummary:
+    """Statistics of a head, given its weights (T, T); positions from `n_real` on are padding, the last real one EOS."""
+    positions = torch.arange(len(weights))
+    is_real = (positions < n_real)[None]
+    is_end = (positions == n_real - 1)[None]
+    sums = head_figures(weights[None, None, None].double(), is_real, is_real, is_end)  # (1, 1, 6)
+    return HeadSummary("", 0, 0, *(sums[0, 0] / n_real).tolist())
+
+
+def test_a_uniform_head() -> None:
+    head = figures_of(UNIFORM)
+    assert head.entropy == pytest.approx(math.log2(N))
+    distances = np.abs(np.subtract.outer(np.arange(N), np.arange(N)))
+    assert head.distance == pytest.approx(distances.mean())
+    assert head.same == pytest.approx(1 / N)
+    assert head.boundary == pytest.approx(1 / N)
+    assert head.previous == pytest.approx((N - 1) / N**2), "the first position has no previous one"
+    assert head.next == pytest.approx((N - 1) / N**2)
+
+
+def test_a_head_that_looks_at_its_own_position() -> None:
+    head = figures_of(DIAGONAL)
+    assert [head.entropy, head.distance, head.previous, head.same, head.next] == pytest.approx([0, 0, 0, 1, 0])
+    assert head.boundary == pytest.approx(1 / N)
+
+
+def test_a_head_that_looks_at_the_previous_position() -> None:
+    head = figures_of(PREVIOUS)
+    assert head.entropy == pytest.approx(0, abs=1e-12)
+    assert head.distance == head.previous == pytest.approx((N - 1) / N)
+    assert head.same == pytest.approx(1 / N), "the first position looks at itself"
+    assert head.next == head.boundary == 0
 
 
 @pytest.mark.parametrize("has_weight", [False, True])
 def test_padding_does_not_count(has_weight: bool) -> None:
     n_real = 4
-    weights = torch.rand(2, N, N, generator=torch.Generator().manual_seed(1)).softmax(-1)
-    short = weights[:, :n_real, :n_real] / weights[:, :n_real, :n_real].sum(-1, keepdim=True)
+    weights = torch.rand(N, N, generator=torch.Generator().manual_seed(1)).softmax(-1)
+    real = weights[:n_real, :n_real]
+    real = real / real.sum(-1, keepdim=True)
     if not has_weight:
-        weights[:, :n_real] = F.pad(short, (0, N - n_real))
-    every, last = torch.ones(1, n_real, dtype=torch.bool), torch.arange(n_real)[None] == n_real - 1
-    alone = head_figures(short[None, None].double(), every, every, last)[0] / n_real
-    for head, expected in zip(figures_of(*weights, n_real=n_real), alone.tolist(), strict=True):
-        assert astuple(head)[3:] == pytest.approx(expected, abs=1e-6)
+        weights[:n_real] = F.pad(real, (0, N - n_real))
+    alone = astuple(figures_of(real, n_real))
+    assert astuple(figures_of(weights, n_real))[3:] == pytest.approx(alone[3:], abs=1e-6)
 
 
-def test_summary_is_the_mean_over_positions_in_any_batches(five_run: FiveRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    translator, corpus = load(five_run.run, engine="torch"), list(zip(SOURCE, TARGET, strict=True))
-    model, encode = model_of(translator), translator.tokenizers.source.encode
-    found = attention_summary(translator, corpus)
-    expected = product(("encoder", "decoder", "cross"), (1, 2), (1, 2, 3, 4))
-    assert [(one.part, one.layer, one.head) for one in found] == list(expected)
-    rows = []
-    with torch.no_grad():
-        for source, target in corpus:
-            batch = collate([encode(source)], [encode(target)], [1])
-            w = model.attention(batch.src, batch.tgt_in).cross[0, 0, 0]  # (T, S), the first head of the first layer
-            rows += (-(w * w.log2()).nansum(-1)).tolist()
-    first = next(one for one in found if one.part == "cross")
-    assert first.entropy == pytest.approx(np.mean(rows), abs=1e-4)
-    assert all(one.next == pytest.approx(0, abs=1e-6) for one in found if one.part == "decoder"), "it is causal"
+@pytest.fixture(scope="module")
+def summaries(five_run: FiveRun) -> list[HeadSummary]:
+    return attention_summary(five_run.run, PAIRS)
+
+
+def test_a_summary_has_all_heads_in_order(summaries: list[HeadSummary]) -> None:
+    expected = list(product(("encoder", "decoder", "cross"), (1, 2), (1, 2, 3, 4)))
+    assert [(head.part, head.layer, head.head) for head in summaries] == expected
+
+
+def test_a_summary_is_the_mean_over_positions(five_run: FiveRun, summaries: list[HeadSummary]) -> None:
+    translator = load(five_run.run, engine="torch")
+    model = model_of(translator)
+    entropies = []
+    for source, target in PAIRS:
+        (src,), (tgt,) = translator.encode_pairs([source], [target])
+        batch = collate([src], [tgt], [1])
+        with torch.no_grad():
+            weights = model.attention(batch.src, batch.tgt_in).cross[0, 0, 0]  # (T, S), head 1 of layer 1
+        entropies += (-(weights * weights.log2()).nansum(-1)).tolist()
+    first = next(head for head in summaries if head.part == "cross")
+    assert first.entropy == pytest.approx(np.mean(entropies), abs=1e-4)
+
+
+def test_a_summary_is_the_same_in_any_batches(
+    five_run: FiveRun, summaries: list[HeadSummary], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nmt.insight.heads.ATTENTION_POSITIONS", 1)
-    for one, alone in zip(found, attention_summary(five_run.run, corpus), strict=True):
-        assert list(vars(one).values())[1:] == pytest.approx(list(vars(alone).values())[1:], abs=1e-4)
+    for head, alone in zip(summaries, attention_summary(five_run.run, PAIRS), strict=True):
+        assert astuple(head)[1:] == pytest.approx(astuple(alone)[1:], abs=1e-4)
 
 
 def test_parts_without_attention_are_left_out() -> None:
-    found = attention_summary(translator_without_bytes(**RNNS[2]), [("a cat", "a dog")])
-    assert [(one.part, one.layer, one.head) for one in found] == [("cross", 1, 1)]
+    (head,) = attention_summary(translator_without_bytes(**RNNS[2]), [("a cat", "a dog")])
+    assert (head.part, head.layer, head.head) == ("cross", 1, 1)
 
 
-def test_ensembles_and_empty_corpora_are_refused(five_run: FiveRun) -> None:
-    assert nmt.attention_summary is attention_summary
+def test_an_ensemble_is_refused(five_run: FiveRun) -> None:
     with pytest.raises(InputError, match="an ensemble gives no attention weights"):
         attention_summary(load([five_run.run, five_run.run]), [("a", "b")])
+
+
+def test_an_empty_corpus_is_refused(five_run: FiveRun) -> None:
     with pytest.raises(DataError, match="no pairs to compute attention for"):
-        attention_summary(five_run.run, [])
+        nmt.attention_summary(five_run.run, [])

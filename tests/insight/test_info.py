@@ -1,7 +1,9 @@
 """Information about a run, a model file or an export."""
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,44 +17,63 @@ from nmt.run.directory import RunDirectory
 from nmt.translate.loading import load
 
 
-def test_a_run(five_run: FiveRun) -> None:
-    found = information(five_run.run)
+@pytest.fixture(scope="module")
+def facts(five_run: FiveRun) -> dict[str, Any]:
+    return information(five_run.run)
+
+
+def test_the_parameters_of_a_run_are_those_of_its_model(five_run: FiveRun, facts: dict[str, Any]) -> None:
     model = model_of(load(five_run.run, engine="torch"))
-    parameters = found["parameters"]
-    assert parameters.pop("total") == model.n_parameters == sum(parameters.values())
-    assert set(parameters) == {"embeddings", "encoder", "decoder"}
-    assert found["languages"] == {"source": "zh", "target": "en"}
-    assert found["data"]["pairs"] == {"train": 5, "dev": 5}
-    assert found["data"]["sha256"] == RunDirectory(five_run.run).read_manifest()["data"]
-    assert found["file"]["sha256"] == hash_file(five_run.model_file)
-    assert (found["training"]["steps"], found["training"]["checkpoints"]) == (200, [100, 200])
-    assert "tok:13a" in found["training"]["best"]["bleu_signature"]
-    assert json.loads(json.dumps(found, allow_nan=False)) == yaml.safe_load(as_text(found)) == found
+    blocks = dict(facts["parameters"])
+    total = blocks.pop("total")
+    assert total == model.n_parameters == sum(blocks.values())
+    assert set(blocks) == {"embeddings", "encoder", "decoder"}
 
 
-def test_a_model_file_and_an_export_say_the_same_of_the_model(five_run: FiveRun, tmp_path: Path) -> None:
+def test_a_run_tells_its_data_and_training(five_run: FiveRun, facts: dict[str, Any]) -> None:
+    assert facts["languages"] == {"source": "zh", "target": "en"}
+    assert facts["data"]["pairs"] == {"train": 5, "dev": 5}
+    assert facts["data"]["sha256"] == RunDirectory(five_run.run).read_manifest()["data"]
+    assert facts["file"]["sha256"] == hash_file(five_run.model_file)
+    assert facts["training"]["steps"] == 200
+    assert facts["training"]["checkpoints"] == [100, 200]
+    assert "tok:13a" in facts["training"]["best"]["bleu_signature"]
+
+
+def test_the_text_is_yaml_of_the_json(facts: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+    assert yaml.safe_load(as_text(facts)) == facts
+
+
+def test_a_model_file_and_an_export_say_the_same_of_the_model(
+    five_run: FiveRun, facts: dict[str, Any], tmp_path: Path
+) -> None:
     to_ctranslate2(load(five_run.run, "cpu"), tmp_path / "export", "float32")
-    run, file, export = (information(path) for path in (five_run.run, five_run.model_file, tmp_path / "export"))
+    file = information(five_run.model_file)
+    export = information(tmp_path / "export")
+    assert [facts["kind"], file["kind"], export["kind"]] == ["run", "model file", "CTranslate2 export"]
     for key in ("architecture", "parameters", "tokenizer", "languages"):
-        assert run[key] == file[key] == export[key]
-    assert [one["kind"] for one in (run, file, export)] == ["run", "model file", "CTranslate2 export"]
+        assert facts[key] == file[key] == export[key]
 
 
-def test_a_run_without_a_model_and_of_an_older_version(five_run: FiveRun, tmp_path: Path) -> None:
+def test_a_run_without_a_model_tells_what_its_files_have(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "run")
     (run / "model.safetensors").unlink()
-    (run / "metrics.jsonl").write_text('{"step": 3, "n_tokens": "x", "elapsed_s": 2.5}\n{"step": 4, "epoch": null}\n')
     (run / "manifest.json").unlink()
-    found = information(run)
-    assert found["training"]["steps"] == 4
-    assert found["training"]["seconds"] == 2.5
-    assert "file" not in found
+    (run / "metrics.jsonl").write_text('{"step": 3, "n_tokens": "x", "elapsed_s": 2.5}\n{"step": 4, "epoch": null}\n')
+    facts = information(run)
+    assert facts["training"]["steps"] == 4
+    assert facts["training"]["seconds"] == 2.5
+    assert "file" not in facts
 
 
-def test_what_is_no_model_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no model at"):
         information(tmp_path / "absent")
+
+
+def test_an_export_without_a_tokenizer_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
     (tmp_path / "model.bin").touch()
-    (tmp_path / "config.yaml").write_bytes((five_run.run / "config.yaml").read_bytes())
+    shutil.copy(five_run.run / "config.yaml", tmp_path)
     with pytest.raises(ModelError, match="has no tokenizer"):
         information(tmp_path)

@@ -3,27 +3,39 @@
 import pytest
 from conftest import SOURCE, TARGET, FiveRun
 
+from nmt.config import Config
 from nmt.evaluate import score
 from nmt.insight.report import evaluated
 from nmt.run.directory import RunDirectory
 
 
-def test_an_evaluation_has_scores_extremes_and_groups(five_run: FiveRun) -> None:
-    config = RunDirectory(five_run.run).read_config()
+@pytest.fixture
+def config(five_run: FiveRun) -> Config:
+    return RunDirectory(five_run.run).read_config()
+
+
+def test_an_evaluation_has_scores_with_intervals(config: Config) -> None:
     translations = [TARGET[0], "something else .", *TARGET[2:]]
-    found = evaluated("test", SOURCE, TARGET, translations, config)
-    assert [one.name for one in found["scores"]] == ["BLEU", "chrF2", "TER"]
-    assert found["scores"][0].value == score(translations, [TARGET], ("bleu",))[0].value
-    assert found["scores"][0].low is not None
-    assert found["worst"][0].source == SOURCE[1]
-    assert found["best"][0].chrf == [pytest.approx(100)]
-    assert sum(group.n_lines for group in found["lengths"]) == found["n_lines"] == 5
+    bleu, chrf, ter = evaluated("test", SOURCE, TARGET, translations, config)["scores"]
+    assert [bleu.name, chrf.name, ter.name] == ["BLEU", "chrF2", "TER"]
+    (expected,) = score(translations, [TARGET], ("bleu",))
+    assert bleu.value == expected.value
+    assert bleu.low is not None
 
 
-def test_an_evaluation_without_spaces_has_no_ter(five_run: FiveRun) -> None:
-    config = RunDirectory(five_run.run).read_config()
+def test_an_evaluation_has_extremes_and_groups(config: Config) -> None:
+    translations = [TARGET[0], "something else .", *TARGET[2:]]
+    evaluation = evaluated("test", SOURCE, TARGET, translations, config)
+    assert evaluation["worst"][0].source == SOURCE[1]
+    assert evaluation["best"][0].chrf == [pytest.approx(100)]
+    n_lines = sum(group.n_lines for group in evaluation["lengths"])
+    assert n_lines == evaluation["n_lines"] == 5
+
+
+def test_an_evaluation_without_spaces_has_no_ter(config: Config) -> None:
     lines = ["รถไฟออกเก้าโมง", "เธอมีสุนัขสองตัว"]
-    found = evaluated("test", ["", ""], lines, lines, config)
-    assert [score.name for score in found["scores"]] == ["BLEU", "chrF2"]
-    assert found["left_out"].startswith("TER is left out: ")
-    assert [group.bleu for group in found["lengths"]] == [[pytest.approx(100)]]
+    evaluation = evaluated("test", ["", ""], lines, lines, config)
+    assert [score.name for score in evaluation["scores"]] == ["BLEU", "chrF2"]
+    assert evaluation["left_out"].startswith("TER is left out: ")
+    (group,) = evaluation["lengths"]
+    assert group.bleu == [pytest.approx(100)]

@@ -8,47 +8,68 @@ from models import TableModel, small_translator, sources
 
 from nmt.decode.options import SearchOptions
 from nmt.decode.search import TraceStep, search
-from nmt.insight.search_tree import Node, search_tree, with_paths
+from nmt.insight.search_tree import SearchNode, search_tree, with_paths
 from nmt.text import EOS
 
-A, B, C, V = 4, 5, 6, 7
+A, B, C = 4, 5, 6
+V = 7
+# The probabilities of the next token: A has 0.6 and B 0.4; EOS is likely only after B.
+NEXT = {
+    (): {A: 0.6, B: 0.4},
+    (A,): {EOS: 0.3, A: 0.4, C: 0.25},
+    (B,): {EOS: 0.9, C: 0.1},
+}
 
 
 def table(_source: tuple[int, ...], words: tuple[int, ...]) -> list[float]:
-    """A has 0.6 and B 0.4; EOS is likely only after B."""
-    first = {A: 0.6, B: 0.4}
-    found = {A: {EOS: 0.3, A: 0.4, C: 0.25}, B: {EOS: 0.9, C: 0.1}}[words[0]] if words else first
-    return [found.get(token, 0.0) for token in range(V)]
+    probabilities = NEXT[words[:1]]
+    return [probabilities.get(token, 0.0) for token in range(V)]
 
 
-def tree_of(**options: Any) -> tuple[list[Node], list[int]]:
+def tree_of(**options: Any) -> tuple[list[SearchNode], list[int]]:
+    """The nodes of a search, and the tokens of its best hypothesis; greedy search finds A A EOS."""
     steps: list[TraceStep] = []
     chosen = SearchOptions(max_length_a=0, max_length_b=3, **options)
     ((best, *_),) = search(TableModel(table), sources((A,)), chosen, trace=steps.append)
-    tokenizer = small_translator().tokenizers.target
-    nodes = search_tree(steps, chosen, tokenizer)
+    nodes = search_tree(steps, chosen, small_translator().tokenizers.target)
     return with_paths(nodes, best.tokens, [A, A, EOS]), best.tokens
 
 
 def test_candidates_are_kept_pruned_or_finished() -> None:
-    nodes, _ = tree_of(beam=2, alpha=1.0)
-    first = [(node.token, node.status, round(math.exp(node.log_prob), 6)) for node in nodes if node.position == 1]
-    assert first == [(A, "kept", 0.6), (B, "kept", 0.4)]
+    nodes, _ = tree_of(beam=2)
+    first = [(node.token, node.parent, node.status) for node in nodes if node.position == 1]
+    assert first == [(A, None, "kept"), (B, None, "kept")]
     second = [(node.token, node.parent, node.status) for node in nodes if node.position == 2]
     assert second == [(EOS, 1, "finished"), (A, 0, "kept"), (EOS, 0, "pruned"), (C, 0, "kept")]
-    finished = nodes[2]
-    assert finished.log_prob == pytest.approx(math.log(0.4 * 0.9))
+
+
+def test_a_node_has_the_scores_of_its_hypothesis() -> None:
+    nodes, _ = tree_of(beam=2, alpha=1.0)
+    finished = nodes[2]  # B EOS
     assert finished.token_log_prob == pytest.approx(math.log(0.9))
+    assert finished.log_prob == pytest.approx(math.log(0.4 * 0.9))
     assert finished.score == pytest.approx(finished.log_prob / 2)
+
+
+def test_the_paths_of_two_hypotheses_are_marked() -> None:
+    nodes, _ = tree_of(beam=2, alpha=1.0)
     assert [node.index for node in nodes if node.is_best] == [1, 2]
     assert [node.index for node in nodes if node.is_greedy][:2] == [0, 3]
 
 
-def test_greedy_search_and_samples_are_single_paths() -> None:
+def test_greedy_search_is_a_single_path() -> None:
     nodes, best = tree_of(beam=1)
     assert [node.token for node in nodes if node.status != "pruned"] == best
-    assert [node.position for node in nodes if node.is_best] == list(range(1, len(best) + 1))
-    assert not any(node.is_best for node in with_paths(nodes, [C, *best], ())), "C is no candidate at first"
+    path = [node.position for node in nodes if node.is_best]
+    assert path == list(range(1, len(best) + 1))
+
+
+def test_a_path_ends_before_the_first_token_that_was_no_candidate() -> None:
+    nodes, best = tree_of(beam=1)
+    assert not any(node.is_best for node in with_paths(nodes, [C, *best], ()))
+
+
+def test_each_sample_is_a_path() -> None:
     nodes, _ = tree_of(beam=3, n_best=3, sample=True)
     assert len([node for node in nodes if node.position == 1]) == 3
-    assert sum(node.is_best for node in nodes) >= 2
+    assert len([node for node in nodes if node.is_best]) >= 2

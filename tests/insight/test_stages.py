@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from models import FAMILY, TRANSFORMERS, V, batch, make, name
+from models import FAMILY, RNNS, TRANSFORMERS, V, batch, make, name
 from torch import nn
 
 from nmt.insight.stages import Recorder, Stage, decoder_cache, excerpts, record_stages
@@ -18,98 +18,141 @@ from nmt.model.transformer import Transformer
 S, T = 6, 5
 
 
+SIZES = {"B": 1, "S": S, "T": T, "D": 16, "H": 4, "d": 4, "F": 24, "V": V}  # of the models of `make`
+NOT_RECURRENT = [choices for choices in FAMILY if choices.get("architecture") != "rnn"]
+each_model = pytest.mark.parametrize("choices", FAMILY, ids=name)
+each_transformer = pytest.mark.parametrize("choices", NOT_RECURRENT, ids=name)
+
+
 def recorded(model: Seq2Seq) -> tuple[list[Stage], AttentionWeights]:
     return record_stages(model, *batch((S, T)), lambda tokens: list(map(str, tokens)))
 
 
-@pytest.mark.parametrize("choices", FAMILY, ids=name)
+@each_model
 def test_the_last_stage_is_the_model_s_distribution(choices: dict[str, Any]) -> None:
     model = make(**choices)
-    stages, attention = recorded(model)
+    (*_, logits, probabilities), _ = recorded(model)
+    assert [logits.name, probabilities.name] == ["Logits", "Probabilities"]
     with torch.no_grad():
         expected = model(*batch((S, T)))[0].float().softmax(-1)  # (T, V)
-    assert [stage.name for stage in stages[-2:]] == ["Logits", "Probabilities"]
-    columns = list(map(int, stages[-1].columns or []))
+    columns = list(map(int, probabilities.columns or []))
     assert sorted(columns) == list(range(V))
-    torch.testing.assert_close(stages[-1].values, expected[:, columns])
-    assert torch.equal(stages[-2].values.argmax(1), stages[-1].values.argmax(1))
+    torch.testing.assert_close(probabilities.values, expected[:, columns])
+    assert torch.equal(logits.values.argmax(1), probabilities.values.argmax(1))
+
+
+@each_model
+def test_each_stage_has_the_sizes_of_its_axes(choices: dict[str, Any]) -> None:
+    stages, _ = recorded(make(**choices))
     for stage in stages:
-        assert stage.shape[-2:] == tuple(stage.values.shape)
-        sizes = {"B": 1, "S": S, "T": T, "D": 16, "H": 4, "d": 4, "F": 24, "V": V}
-        assert stage.shape == tuple(sizes[axis] for axis in stage.axes)
-    weights = attention.cross if len(attention.cross) else attention.encoder
-    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+        assert stage.shape == tuple(SIZES[axis] for axis in stage.axes)
+        assert stage.shape[-2:] == stage.values.shape
 
 
-@pytest.mark.parametrize("choices", [one for one in FAMILY if one.get("architecture") != "rnn"], ids=name)
+@each_transformer
 def test_scores_weights_and_masks_belong_together(choices: dict[str, Any]) -> None:
     stages, attention = recorded(make(**choices))
-    scores, weights, masks = (
-        [stage for stage in stages if stage.name.startswith(start)] for start in ("Scores", "Attention weights", "Mask")
-    )
-    assert [stage.axes for stage in masks] == ["SS", "TT", "TS"]
-    expected = (attention.encoder, attention.decoder, attention.cross)
-    for score, weight, mask, all_weights in zip(scores, weights, masks, expected, strict=True):
-        assert torch.equal(weight.values, all_weights[0, 0, 0])
-        torch.testing.assert_close(score.values.softmax(-1), weight.values)
-        assert torch.equal(mask.values.bool(), score.values > -math.inf)
-    seen = masks[1].values.bool()
-    expected_mask = causal_mask(T)
-    if window := choices.get("attention_window"):
-        expected_mask &= window_mask(T, window)
-        assert torch.equal(masks[0].values.bool(), window_mask(S, window))
-    assert torch.equal(seen, expected_mask), "the past within the window, nothing of the future"
+    scores = [stage.values for stage in stages if stage.name.startswith("Scores")]
+    weights = [stage.values for stage in stages if stage.name.startswith("Attention weights")]
+    masks = [stage.values.bool() for stage in stages if stage.name == "Mask"]
+    expected = [attention.encoder, attention.decoder, attention.cross]
+    for i, all_weights in enumerate(expected):
+        assert torch.equal(weights[i], all_weights[0, 0, 0])
+        torch.testing.assert_close(scores[i].softmax(-1), weights[i])
+        assert torch.equal(masks[i], scores[i] > -math.inf)
 
 
-def test_stages_are_what_the_formulas_give() -> None:
-    model = make(**TRANSFORMERS[0] | {"norm": "post", "tied_embeddings": "none"})
+@each_transformer
+def test_the_causal_mask_shows_the_past_and_not_the_future(choices: dict[str, Any]) -> None:
+    stages, _ = recorded(make(**choices))
+    masks = {stage.axes: stage.values.bool() for stage in stages if stage.name == "Mask"}
+    assert list(masks) == ["SS", "TT", "TS"]
+    expected = causal_mask(T)
+    window = choices.get("attention_window")
+    if window:
+        expected &= window_mask(T, window)
+        assert torch.equal(masks["SS"], window_mask(S, window))
+    assert torch.equal(masks["TT"], expected)
+
+
+@pytest.fixture(scope="module")
+def post_norm() -> Transformer:
+    model = make(**{**TRANSFORMERS[0], "norm": "post", "tied_embeddings": "none"})
     assert isinstance(model, Transformer)
-    src, tgt = batch((S, T))
-    stages, _ = recorded(model)
+    return model
+
+
+@pytest.fixture(scope="module")
+def stages(post_norm: Transformer) -> dict[str, torch.Tensor]:
+    """The values of the stages by part and name."""
+    found, _ = recorded(post_norm)
+    return {f"{stage.part}: {stage.name}": stage.values for stage in reversed(found)}
+
+
+def test_embeddings_are_what_the_formulas_give(post_norm: Transformer, stages: dict[str, torch.Tensor]) -> None:
+    src, _ = batch((S, T))
     with torch.no_grad():
-        embedded = model.source_embedding(src)
-        x, _ = model.embed(src, model.source_embedding, None, slice(S))
-        layer = next(iter(model.encoder))
-        query, key, value = (q[:, 0] for q in layer.self_attention.project(x)[0].unbind(1))
-        memory = model.encode(src)
-        out = model.decode(tgt, *memory)
-    by_name = {(stage.part, stage.name): stage.values for stage in reversed(stages)}
-    assert torch.equal(by_name["encoder", "Embedding"], embedded[0])
-    assert torch.equal(by_name["encoder", "Embedding + position"], x[0])
-    assert torch.equal(by_name["encoder", "Queries, head 1"], query)
-    torch.testing.assert_close(by_name["encoder", "Scores QKᵀ/√d, head 1"], query @ key.T / 2)
-    merged = by_name["encoder", "Attention weights, head 1"] @ value
-    torch.testing.assert_close(by_name["encoder", "Heads merged"][:, :4], merged)
-    torch.testing.assert_close(by_name["encoder", "Memory, after all 2 layers"], memory[0][0])
-    torch.testing.assert_close(by_name["decoder", "Decoder output, after all 2 layers"], out[0])
+        embedded = post_norm.source_embedding(src)
+        x, _ = post_norm.embed(src, post_norm.source_embedding, None, slice(S))
+    assert torch.equal(stages["encoder: Embedding"], embedded[0])
+    assert torch.equal(stages["encoder: Embedding + position"], x[0])
 
 
-@pytest.mark.parametrize("choices", FAMILY, ids=name)
-def test_the_cache_has_what_a_full_pass_computes(choices: dict[str, Any]) -> None:
+def test_attention_is_what_the_formulas_give(post_norm: Transformer, stages: dict[str, torch.Tensor]) -> None:
+    src, _ = batch((S, T))
+    layer = next(iter(post_norm.encoder))
+    with torch.no_grad():
+        x, _ = post_norm.embed(src, post_norm.source_embedding, None, slice(S))
+        projected = layer.self_attention.project(x)[0]
+    query, key, value = projected[:, :, 0].unbind(1)  # of head 1: (S, D/H)
+    assert torch.equal(stages["encoder: Queries, head 1"], query)
+    torch.testing.assert_close(stages["encoder: Scores QKᵀ/√d, head 1"], query @ key.T / 2)
+    merged = stages["encoder: Attention weights, head 1"] @ value
+    torch.testing.assert_close(stages["encoder: Heads merged"][:, :4], merged)
+
+
+def test_outputs_are_those_of_the_model(post_norm: Transformer, stages: dict[str, torch.Tensor]) -> None:
+    src, tgt_in = batch((S, T))
+    with torch.no_grad():
+        memory, mask = post_norm.encode(src)
+        out = post_norm.decode(tgt_in, memory, mask)
+    torch.testing.assert_close(stages["encoder: Memory, after all 2 layers"], memory[0])
+    torch.testing.assert_close(stages["decoder: Decoder output, after all 2 layers"], out[0])
+
+
+@each_transformer
+def test_the_cache_has_the_keys_and_values_of_a_full_pass(choices: dict[str, Any]) -> None:
     model = make(**choices)
-    src, tgt = batch((S, T))
-    shapes, added = decoder_cache(model, src, tgt)
-    if isinstance(model, RecurrentModel):
-        n_states = 2 if choices["cell"] == "lstm" else 1
-        assert shapes == [(n_states, 1, 16)] * T
-        with torch.no_grad():
-            hidden, _ = model.decode(tgt, model.start(src).layers)
-        torch.testing.assert_close(added[0], hidden[0])
-        return
+    shapes, added = decoder_cache(model, *batch((S, T)))
     n_kept = choices.get("attention_window", T) + 1  # the token itself, and those of its window
     assert shapes == [(2, 1, 4, min(t, n_kept), 4) for t in range(1, T + 1)]
+    keys, values = added
     stages = {stage.name: stage.values for stage in recorded(model)[0] if stage.box == "self-attention"}
-    torch.testing.assert_close(added[1], stages["Values, head 1"])
+    torch.testing.assert_close(values, stages["Values, head 1"])
     if choices.get("positions") != "rotary":  # the stage has keys before they are rotated
-        torch.testing.assert_close(added[0], stages["Keys, head 1"])
+        torch.testing.assert_close(keys, stages["Keys, head 1"])
 
 
-def test_excerpts_are_code_without_docstrings() -> None:
-    for qualified, (_, source) in excerpts().items():
-        (function,) = ast.parse(source).body
-        assert isinstance(function, ast.FunctionDef)
-        assert function.name == qualified.split(".")[-1]
-        assert ast.get_docstring(function) is None
+@pytest.mark.parametrize("choices", RNNS, ids=name)
+def test_the_state_of_a_recurrent_model_is_that_of_a_full_pass(choices: dict[str, Any]) -> None:
+    model = make(**choices)
+    assert isinstance(model, RecurrentModel)
+    src, tgt_in = batch((S, T))
+    shapes, added = decoder_cache(model, src, tgt_in)
+    n_states = 2 if choices["cell"] == "lstm" else 1
+    assert shapes == [(n_states, 1, 16)] * T
+    with torch.no_grad():
+        hidden, _ = model.decode(tgt_in, model.start(src).layers)
+    torch.testing.assert_close(added[0], hidden[0])
+
+
+@pytest.mark.parametrize(("function", "excerpt"), excerpts().items())
+def test_excerpts_are_code_without_docstrings(function: str, excerpt: tuple[str, str]) -> None:
+    _, source = excerpt
+    (parsed,) = ast.parse(source).body
+    assert isinstance(parsed, ast.FunctionDef)
+    assert function.endswith(parsed.name)
+    assert ast.get_docstring(parsed) is None
 
 
 def test_a_recorder_leaves_no_hook_behind() -> None:
@@ -117,7 +160,10 @@ def test_a_recorder_leaves_no_hook_behind() -> None:
     with pytest.raises(RuntimeError, match="stop"), Recorder(model):
         raise RuntimeError("stop")
     assert not any(module._forward_hooks for module in model.modules())
-    with Recorder(model) as seen:
+
+
+def test_a_recorder_sees_the_modules_of_its_model_only() -> None:
+    with Recorder(make()) as seen:
         nn.Linear(2, 2)(torch.ones(1, 2)).softmax(-1)
     assert len(seen.scores) == 1
-    assert not seen.outputs, "a module of no part of the model"
+    assert not seen.outputs

@@ -22,13 +22,28 @@ from nmt.translate.translator import Translator
 DIRECTORY = "translate-zh_en-1_0"
 
 
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"joint": False}, r"^Argos Translate does not support tokenizer\.joint=false$"),
+    ({"nfkc_source": True}, r"^Argos Translate does not support data\.nfkc_source=true$"),
+    ({"train": Files(source="a.zh", target="a.txt")}, "^langcodes knows no language ''$"),
+    ({"source_lang": "ROMANCE"}, "^langcodes knows no language 'ROMANCE'$"),
+]
+
+
 @pytest.fixture(scope="module")
 def package(five_run: FiveRun, folder: Path) -> Path:
     file = folder / "five.argosmodel"
     done = run_nmt("export", "-m", five_run.run, "--to", "argos", "-o", file)
-    assert err_lines(done)[-1] == f"written to {file}"
-    assert "(int8)" in err_lines(done)[0], "the default"
+    checked, written = err_lines(done)
+    assert "(int8)" in checked, "the default"
+    assert written == f"written to {file}"
     return file
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where a package is written to."""
+    return tmp_path / "x.argosmodel"
 
 
 def translator(joint: bool = True, **data: Any) -> Translator:
@@ -38,64 +53,74 @@ def translator(joint: bool = True, **data: Any) -> Translator:
     return Translator(found.engine, found.tokenizers, found.config.model_copy(update={"data": changed}))
 
 
-def test_package_is_one_directory_whose_model_and_tokenizer_translate_the_five(package: Path, tmp_path: Path) -> None:
+def test_a_package_is_one_directory(package: Path) -> None:
+    with zipfile.ZipFile(package) as archive:
+        assert archive.namelist() == [
+            f"{DIRECTORY}/metadata.json",
+            f"{DIRECTORY}/minisbd/sentences.onnx",
+            f"{DIRECTORY}/model/config.json",
+            f"{DIRECTORY}/model/model.bin",
+            f"{DIRECTORY}/model/shared_vocabulary.json",
+            f"{DIRECTORY}/sentencepiece.model",
+        ]
+        metadata = json.loads(archive.read(f"{DIRECTORY}/metadata.json"))
+    assert (metadata["from_code"], metadata["from_name"]) == ("zh", "Chinese")
+    assert (metadata["to_code"], metadata["to_name"]) == ("en", "English")
+
+
+def test_model_and_tokenizer_of_a_package_translate_the_five(package: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(package) as archive:
         archive.extractall(tmp_path)
-        members = ["metadata.json", "minisbd/sentences.onnx", "model/config.json", "model/model.bin"]
-        members += ["model/shared_vocabulary.json", "sentencepiece.model"]
-        assert archive.namelist() == [f"{DIRECTORY}/{name}" for name in members]
-        metadata = json.loads(archive.read(f"{DIRECTORY}/metadata.json"))
-    languages = {key: metadata[key] for key in ("from_code", "from_name", "to_code", "to_name")}
-    assert languages == {"from_code": "zh", "from_name": "Chinese", "to_code": "en", "to_name": "English"}
-
-    engine = ctranslate2.Translator(str(tmp_path / DIRECTORY / "model"))
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / DIRECTORY / "sentencepiece.model"))
-    found = engine.translate_batch(pieces.encode(SOURCE, out_type=str), beam_size=4, length_penalty=0.2)
-    assert [pieces.decode(one.hypotheses[0]) for one in found] == TARGET
+    home = tmp_path / DIRECTORY
+    engine = ctranslate2.Translator(str(home / "model"))
+    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(home / "sentencepiece.model"))
+    pieces = tokenizer.encode(SOURCE, out_type=str)
+    # The search of Argos Translate.
+    results = engine.translate_batch(pieces, beam_size=4, length_penalty=0.2)
+    assert [tokenizer.decode(result.hypotheses[0]) for result in results] == TARGET
 
 
-def test_languages_get_the_shortest_codes(tmp_path: Path) -> None:
+def test_languages_get_the_shortest_codes(file: Path) -> None:
     """Argos Translate chains packages by language code: eng and en would not match."""
-    to_argos(translator(source_lang="zho_Hans", target_lang="eng"), tmp_path / "x.argosmodel")
-    with zipfile.ZipFile(tmp_path / "x.argosmodel") as archive:
+    to_argos(translator(source_lang="zho_Hans", target_lang="eng"), file)
+    with zipfile.ZipFile(file) as archive:
         assert archive.namelist()[0].startswith(f"{DIRECTORY}/")
 
 
-@pytest.mark.parametrize(
-    ("choices", "message"),
-    [
-        ({"joint": False}, r"^Argos Translate does not support tokenizer\.joint=false$"),
-        ({"nfkc_source": True}, r"^Argos Translate does not support data\.nfkc_source=true$"),
-        ({"train": (Files(source="a.zh", target="a.txt"),)}, "^langcodes knows no language ''$"),
-        ({"source_lang": "ROMANCE"}, "^langcodes knows no language 'ROMANCE'$"),
-    ],
-)
-def test_what_a_package_cannot_hold_is_refused_by_name(choices: Any, message: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("choices", "message"), REFUSED)
+def test_what_a_package_cannot_hold_is_refused_by_name(choices: Any, message: str, file: Path) -> None:
     with pytest.raises(InputError, match=message):
-        to_argos(translator(**choices), tmp_path / "x.argosmodel")
-    assert file_bytes(tmp_path) == {}
+        to_argos(translator(**choices), file)
+    assert file_bytes(file.parent) == {}
 
 
-def test_truncated_self_attention_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"does not support model\.attention_window=8$"):
-        to_argos(fresh_translator(attention_window=8), tmp_path / "x.argosmodel")
-
-
-def test_only_an_earlier_package_is_replaced(tmp_path: Path) -> None:
-    file = tmp_path / "x.argosmodel"
+def test_equal_models_give_equal_files(file: Path) -> None:
     to_argos(translator(), file)
     content = file.read_bytes()
     to_argos(translator(), file)
-    assert file.read_bytes() == content, "equal models give equal files"
+    assert file.read_bytes() == content
+
+
+def check_kept(path: Path, folder: Path) -> None:
+    """An export does not replace what is at a path."""
+    before = file_bytes(folder)
+    with pytest.raises(InputError, match="exists and is not an export"):
+        to_argos(translator(), path)
+    assert file_bytes(folder) == before
+
+
+def test_a_damaged_package_is_kept(file: Path) -> None:
+    to_argos(translator(), file)
+    file.write_bytes(file.read_bytes()[:-30])
+    check_kept(file, file.parent)
+
+
+def test_another_zip_a_link_to_itself_and_a_directory_are_kept(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as other:
         other.writestr("x/metadata.json", "{}")
-    file.write_bytes(content[:-30])
     (tmp_path / "loop").symlink_to("loop")
-    before = file_bytes(tmp_path)
-    for mine in (file, tmp_path / "x.zip", tmp_path / "loop", tmp_path):
-        with pytest.raises(InputError, match="exists and is not an export"):
-            to_argos(translator(), mine)
-    assert file_bytes(tmp_path) == before
+    for path in (tmp_path / "x.zip", tmp_path / "loop", tmp_path):
+        check_kept(path, tmp_path)
 
 
 IN_ARGOS = """
@@ -115,15 +140,13 @@ print(translate.translate(sys.stdin.read(), "zh", "en"), end="")
 
 def test_argos_translate_installs_the_package_and_translates_offline(package: Path, tmp_path: Path) -> None:
     python = os.environ.get("NMT_ARGOS_PYTHON", sys.executable)
-    if subprocess.run([python, "-c", "import argostranslate"], capture_output=True, check=False).returncode:
+    # It is installed elsewhere, because it has many dependencies.
+    tried = subprocess.run([python, "-c", "import argostranslate"], capture_output=True, check=False)
+    if tried.returncode != 0:
         pytest.skip("no argostranslate: install it elsewhere, and set NMT_ARGOS_PYTHON to that Python")
-    done = subprocess.run(
-        [python, "-c", IN_ARGOS, package],
-        input=f"{SOURCE[0]}{SOURCE[1]}\n\n{SOURCE[3]}",
-        text=True,
-        capture_output=True,
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONUTF8": "1"},
-        check=False,
-    )
+    home = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONUTF8": "1"}
+    text = f"{SOURCE[0]}{SOURCE[1]}\n\n{SOURCE[3]}"
+    command = [python, "-c", IN_ARGOS, str(package)]
+    done = subprocess.run(command, input=text, text=True, capture_output=True, env=home, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{TARGET[0]} {TARGET[1]}\n\n{TARGET[3]}"

@@ -5,7 +5,6 @@ import os
 import pickle
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -21,111 +20,50 @@ from nmt.interchange.huggingface import to_huggingface
 from nmt.interchange.marian import import_marian
 from nmt.interchange.marian_files import model_directory
 
-Mutation = Callable[[Path], object]
-
-
-def json_edited(name: str, edit: Callable[[dict[str, Any]], object]) -> Mutation:
-    def mutate(path: Path) -> None:
-        content = json.loads((path / name).read_text())
-        edit(content)
-        (path / name).write_text(json.dumps(content))
-
-    return mutate
-
-
-def with_setting(key: str, value: Any) -> Mutation:
-    return json_edited("config.json", lambda content: content.update({key: value}))
-
-
-def vocabulary(edit: Callable[[dict[str, Any]], object]) -> Mutation:
-    return json_edited("vocab.json", edit)
-
-
-def tensors(edit: Callable[[dict[str, torch.Tensor]], object]) -> Mutation:
-    def mutate(path: Path) -> None:
-        content = {name: x.clone() for name, x in load_file(path / "model.safetensors").items()}
-        edit(content)
-        save_file(content, path / "model.safetensors")
-
-    return mutate
-
-
-def replaced(name: str, content: bytes) -> Mutation:
-    return lambda path: (path / name).write_bytes(content)
-
-
-def instead(name: str, make: Callable[[Path], object]) -> Mutation:
-    def mutate(path: Path) -> None:
-        (path / name).unlink()
-        make(path / name)
-
-    return mutate
-
-
-def half(name: str) -> Mutation:
-    return lambda path: os.truncate(path / name, (path / name).stat().st_size // 2)
-
-
-def pickled(path: Path) -> None:
-    (path / "model.safetensors").unlink()
-    (path / "pytorch_model.bin").write_bytes(PICKLED)
-
-
 PICKLED = pickle.dumps(Bomb(Path("executed")))
-FIVE_HEADS = [with_setting(f"{side}_attention_heads", 5) for side in ("encoder", "decoder")]
 FC1 = "model.encoder.layers.0.fc1.weight"
 REQUIRED = ("config.json", "vocab.json", "source.spm", "target.spm", "model.safetensors")
-MUTATIONS: dict[str, tuple[str, Mutation]] = {  # name -> words of the message, change of the directory
-    "a setting is missing": ("d_model: field required", json_edited("config.json", lambda c: c.pop("d_model"))),
-    "a setting is huge": ("d_model: input should be", with_setting("d_model", 10**30)),
-    "a setting is text": ("encoder_layers: input should be", with_setting("encoder_layers", "2")),
-    "a setting is true": ("vocab_size: input should be", with_setting("vocab_size", True)),
-    "another architecture": ("model_type: input should be 'marian', got 'bart'", with_setting("model_type", "bart")),
-    "a long architecture": ("model_type: input should be", with_setting("model_type", "x" * 100_000)),
-    "another activation": ("activation_function", with_setting("activation_function", "quick_gelu")),
-    "not scaled": ("scale_embedding: input should be True", with_setting("scale_embedding", False)),
-    "sides differ": ("encoder_attention_heads is not dec", with_setting("decoder_attention_heads", 8)),
-    "heads do not fit": ("is not divisible by", lambda path: [m(path) for m in FIVE_HEADS]),
-    "settings of another model": ("by config.json (1, 16)", with_setting("vocab_size", 16)),
-    "too few layers": ("by config.json absent", with_setting("encoder_layers", 1)),
-    "too many layers": ("layers.2.self_attn.q_proj.weight is missing", with_setting("encoder_layers", 9)),
-    "targets of another number": ("another number of pieces of the target", lambda path: more_targets(path)),
-    "start is no piece": ("has no id 9999", with_setting("decoder_start_token_id", 9999)),
-    "JSON is a list": ("vocab.json is not a JSON object", replaced("vocab.json", b"[]")),
-    "JSON is deep": ("config.json is not a JSON object", replaced("config.json", b"[" * 100_000)),
-    "JSON is no UTF-8": ("is not a JSON object", replaced("tokenizer_config.json", b'{"a": "\xff\xfe"}')),
-    "JSON has a million digits": ("is not a JSON object", replaced("config.json", b'{"a":' + b"9" * 10**6 + b"}")),
-    "no <unk>": ("vocab.json has no <unk>", vocabulary(lambda v: v.pop("<unk>"))),
-    "an id twice": ("have the same id", vocabulary(lambda v: v.update({"e": v["a"]}))),
-    "a huge id": ("the id of 'e' is 1000000", vocabulary(lambda v: v.update({"e": 10**20}))),
-    "an id is true": ("the id of 'e' is True", vocabulary(lambda v: v.update({"e": True}))),
-    "lone surrogates": ("is damaged", vocabulary(lambda v: v.update({"\ud800": v.pop("e"), "?": v.pop("a")}))),
-    "a matrix is missing": ("fc1.weight is missing", tensors(lambda t: t.pop(FC1))),
-    "an embedding is missing": ("model.shared.weight is missing", tensors(lambda t: t.pop("model.shared.weight"))),
-    "an escape sequence": ("by config.json absent", tensors(lambda t: t.update({"\x1b[31m\nerror": torch.zeros(3)}))),
-    "another shape": ("is (4, 4), by config.json (48, 32)", tensors(lambda t: t.update({FC1: torch.zeros(4, 4)}))),
-    "a pickle under this name": ("safetensors file", replaced("model.safetensors", PICKLED)),
-    "weights are half": ("is not a safetensors file, or damaged", half("model.safetensors")),
-    "weights are pickled": ("has no model.safetensors", pickled),
-    "a tokenizer is half": ("source.spm: the tokenizer", half("source.spm")),
-    **{f"{name} is a pipe": (name, instead(name, os.mkfifo)) for name in REQUIRED},
-    **{f"{name} is a dangling link": (name, instead(name, lambda to: to.symlink_to("nowhere"))) for name in REQUIRED},
-    "endless": ("cannot read", instead("tokenizer_config.json", lambda path: path.symlink_to("/dev/zero"))),
-}
+MODEL = Path("model")
 
-
-def more_targets(path: Path) -> None:
-    """Give the target more rows than vocab.json has pieces."""
-    for key, value in (("share_encoder_decoder_embeddings", False), ("decoder_vocab_size", 500)):
-        with_setting(key, value)(path)
-
-    def edit(t: dict[str, torch.Tensor]) -> None:
-        shared = t.pop("model.shared.weight")
-        t.pop("lm_head.weight", None)
-        t["model.encoder.embed_tokens.weight"] = shared
-        t["model.decoder.embed_tokens.weight"], t["final_logits_bias"] = torch.zeros(500, 32), torch.zeros(1, 500)
-
-    tensors(edit)(path)
+# Keys of config.json; None: removed.
+WRONG_SETTINGS = [
+    ({"d_model": None}, "d_model: field required"),
+    ({"d_model": 10**30}, "d_model: input should be"),
+    ({"encoder_layers": "2"}, "encoder_layers: input should be"),
+    ({"vocab_size": True}, "vocab_size: input should be"),
+    ({"model_type": "bart"}, "model_type: input should be 'marian', got 'bart'"),
+    ({"model_type": "x" * 100_000}, "model_type: input should be"),
+    ({"activation_function": "quick_gelu"}, "activation_function"),
+    ({"scale_embedding": False}, "scale_embedding: input should be True"),
+    ({"decoder_attention_heads": 8}, "encoder_attention_heads is not dec"),
+    ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "is not divisible by"),
+    ({"vocab_size": 16}, "by config.json (1, 16)"),
+    ({"encoder_layers": 1}, "by config.json absent"),
+    ({"encoder_layers": 9}, "layers.2.self_attn.q_proj.weight is missing"),
+    ({"decoder_start_token_id": 9999}, "has no id 9999"),
+]
+# Pieces of vocab.json and their ids; None: removed.
+WRONG_PIECES = [
+    ({"<unk>": None}, "vocab.json has no <unk>"),
+    ({"e": 5, "a": 5}, "have the same id"),
+    ({"e": 10**20}, "the id of 'e' is 1000000"),
+    ({"e": True}, "the id of 'e' is True"),
+]
+# Tensors by name; None: removed.
+WRONG_WEIGHTS = [
+    ({FC1: None}, "fc1.weight is missing"),
+    ({FC1: torch.zeros(4, 4)}, "is (4, 4), by config.json (48, 32)"),
+    ({"model.shared.weight": None}, "model.shared.weight is missing"),
+    ({"\x1b[31m\nerror": torch.zeros(3)}, "by config.json absent"),
+]
+# The content of a file.
+OTHER_CONTENT = [
+    ("vocab.json", b"[]", "vocab.json is not a JSON object"),
+    ("config.json", b"[" * 100_000, "config.json is not a JSON object"),
+    ("config.json", b'{"a":' + b"9" * 10**6 + b"}", "config.json is not a JSON object"),
+    ("tokenizer_config.json", b'{"a": "\xff\xfe"}', "is not a JSON object"),
+    ("model.safetensors", PICKLED, "safetensors file"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -139,40 +77,163 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "original"
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
-def test_a_mutation_is_refused(name: str, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = Path(shutil.copytree(original, tmp_path / "model"))
-    words, mutate = MUTATIONS[name]
-    mutate(path)
+@pytest.fixture(autouse=True)
+def model(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the original, in the working directory; tests damage it."""
+    shutil.copytree(original, tmp_path / MODEL)
     monkeypatch.chdir(tmp_path)
-    before = sorted(tmp_path.rglob("*"))
+
+
+def refusal() -> NmtError:
+    """Return the error of an import: its message is short and has no escape sequences, and nothing was written."""
+    before = sorted(Path.cwd().rglob("*"))
     with pytest.raises(NmtError) as caught:
         import_marian(model_directory("model"), Path("runs/x"))
+    assert sorted(Path.cwd().rglob("*")) == before
     message = str(caught.value)
-    assert words in message
-    assert caught.value.hint
-    assert name != "weights are pickled" or "save_pretrained" in caught.value.hint
     assert message.isprintable()
     assert len(message) < 700
-    assert sorted(tmp_path.rglob("*")) == before
+    assert caught.value.hint
+    return caught.value
 
 
-def test_what_is_neither_here_nor_on_the_hub_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def edit_json(name: str, changes: dict[str, Any]) -> None:
+    """Change the keys of a JSON file; those whose value is None are removed."""
+    content = json.loads((MODEL / name).read_text()) | changes
+    kept = {key: value for key, value in content.items() if value is not None}
+    (MODEL / name).write_text(json.dumps(kept))
+
+
+def edit_tensors(changes: dict[str, torch.Tensor | None]) -> None:
+    """Change the weights by name; those whose value is None are removed."""
+    weights = {**load_file(MODEL / "model.safetensors"), **changes}
+    kept = {name: x.clone() for name, x in weights.items() if x is not None}
+    save_file(kept, MODEL / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    WRONG_SETTINGS,
+    ids=lambda value: str(value)[:50],
+)
+def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    edit_json("config.json", settings)
+    assert message in str(refusal())
+
+
+def test_more_target_rows_than_pieces_are_refused() -> None:
+    edit_json("config.json", {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 500})
+    edit_tensors(
+        {
+            "model.shared.weight": None,
+            "model.encoder.embed_tokens.weight": load_file(MODEL / "model.safetensors")["model.shared.weight"],
+            "model.decoder.embed_tokens.weight": torch.zeros(500, 32),
+            "final_logits_bias": torch.zeros(1, 500),
+        }
+    )
+    assert "another number of pieces of the target" in str(refusal())
+
+
+@pytest.mark.parametrize(
+    ("pieces", "message"),
+    WRONG_PIECES,
+    ids=str,
+)
+def test_a_wrong_vocabulary_is_refused(pieces: dict[str, Any], message: str) -> None:
+    edit_json("vocab.json", pieces)
+    assert message in str(refusal())
+
+
+def test_a_lone_surrogate_is_the_piece_that_replaces_it() -> None:
+    vocabulary = json.loads((MODEL / "vocab.json").read_text())
+    edit_json("vocab.json", {"e": None, "a": None, "\ud800": vocabulary["e"], "?": vocabulary["a"]})
+    assert "is damaged" in str(refusal()), "? is there twice"
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    WRONG_WEIGHTS,
+    ids=["a matrix is missing", "another shape", "an embedding is missing", "an escape sequence"],
+)
+def test_wrong_weights_are_refused(weights: dict[str, torch.Tensor | None], message: str) -> None:
+    edit_tensors(weights)
+    assert message in str(refusal())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    OTHER_CONTENT,
+    ids=["a list", "deep", "a million digits", "no UTF-8", "a pickle under this name"],
+)
+def test_other_content_is_refused(name: str, content: bytes, message: str) -> None:
+    (MODEL / name).write_bytes(content)
+    assert message in str(refusal())
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("model.safetensors", "is not a safetensors file, or damaged"),
+        ("source.spm", "source.spm: the tokenizer"),
+    ],
+)
+def test_half_of_a_file_is_refused(name: str, message: str) -> None:
+    os.truncate(MODEL / name, (MODEL / name).stat().st_size // 2)
+    assert message in str(refusal())
+
+
+def test_pickled_weights_are_not_read_and_the_hint_tells_how_to_convert_them() -> None:
+    (MODEL / "model.safetensors").unlink()
+    (MODEL / "pytorch_model.bin").write_bytes(PICKLED)
+    error = refusal()
+    assert "has no model.safetensors" in str(error)
+    assert "save_pretrained" in str(error.hint)
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_a_pipe_does_not_block(name: str) -> None:
+    (MODEL / name).unlink()
+    os.mkfifo(MODEL / name)
+    assert name in str(refusal())
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_a_dangling_link_is_refused(name: str) -> None:
+    (MODEL / name).unlink()
+    (MODEL / name).symlink_to("nowhere")
+    assert name in str(refusal())
+
+
+def test_an_endless_file_is_refused() -> None:
+    (MODEL / "tokenizer_config.json").unlink()
+    (MODEL / "tokenizer_config.json").symlink_to("/dev/zero")
+    assert "cannot read" in str(refusal())
+
+
+def test_a_link_to_nothing_is_no_id_on_the_hub() -> None:
+    Path("models").mkdir()
+    Path("models/dangling").symlink_to("nowhere")
+    with pytest.raises(InputError, match=r"^models/dangling is not a directory$"):
+        model_directory("models/dangling")
+
+
+def test_a_directory_has_no_revision() -> None:
+    with pytest.raises(InputError, match="--revision does not apply to the directory model"):
+        model_directory("model", "refs/pr/5")
+
+
+def test_what_the_hub_does_not_have_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("huggingface_hub", reason="pip install 'nmt-trainer[huggingface]'")
 
     class HubError(Exception):
         """As huggingface_hub 2 has it: it is no OSError."""
 
-    monkeypatch.chdir(tmp_path)
-    Path("models").mkdir()
-    Path("models/dangling").symlink_to("nowhere")
-    with pytest.raises(InputError, match=r"^models/dangling is not a directory$"):
-        model_directory("models/dangling")
-    with pytest.raises(InputError, match="--revision does not apply to the directory models"):
-        model_directory("models", "refs/pr/5")
     monkeypatch.setattr("huggingface_hub.snapshot_download", mock.Mock(side_effect=HubError("404\nno such model")))
     with pytest.raises(DownloadError, match=r"^cannot get some/model: 404$"):
         model_directory("some/model")
+
+
+def test_an_id_without_huggingface_hub_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(InputError, match="huggingface_hub is not installed"):
         model_directory("some/model")

@@ -30,16 +30,11 @@ LEVELS = 254  # the highest level of a packed value; 255 stands for -inf and NaN
 
 def page(name: str, title: str, data: Any) -> str:
     """Return the page NAME.html, a key of `SCRIPTS`, with its styles, scripts and JSON-serializable data."""
-    folder = files(__name__)
-
-    def read(file: str) -> str:
-        return folder.joinpath(file).read_text(encoding="utf-8")
-
+    styles = read("base.css") + read(f"{name}.css")
+    scripts = "".join(map(read, SCRIPTS[name]))
     block = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # Inside a script element, only "</script" and "<!--" have a meaning in HTML.
     block = block.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    styles = read("base.css") + read(f"{name}.css")
-    scripts = "".join(read(file) for file in SCRIPTS[name])
     parts = {
         "STYLES_HASH": hash_source(styles),
         "SCRIPTS_HASH": hash_source(scripts),
@@ -53,16 +48,21 @@ def page(name: str, title: str, data: Any) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda placeholder: parts[placeholder[1]], read("frame.html"))
 
 
+def read(file: str) -> str:
+    return files(__name__).joinpath(file).read_text(encoding="utf-8")
+
+
 def hash_source(text: str) -> str:
     """Return the source expression of a content security policy that allows only this inline script or style."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
 
 
 def content_security_policy(page: str) -> str:
     """Return the policy that a page declares; a server also sends it as a header."""
-    found = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)"', page)
-    assert found
-    return found[1]
+    policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert policy
+    return policy[1]
 
 
 def plain(value: Any, tensor: Callable[["Tensor"], Any] | None = None) -> Any:
@@ -79,9 +79,12 @@ def packed(x: "Tensor", *, compress: bool = False) -> dict[str, Any]:
     x = x.detach().float().cpu()
     is_finite = x.isfinite()
     finite = x[is_finite]
-    low, high = (finite.min().item(), finite.max().item()) if len(finite) else (0.0, 0.0)
+    low = finite.min().item() if len(finite) else 0.0
+    high = finite.max().item() if len(finite) else 0.0
     scale = LEVELS / (high - low) if high > low else 0.0
-    levels = ((x - low) * scale).round().where(is_finite, LEVELS + 1).byte()
-    data = levels.contiguous().numpy().tobytes()
-    data = base64.b64encode(zlib.compress(data, 9) if compress else data)
-    return {"shape": list(x.shape), "low": low, "high": high, "bytes": data.decode()}
+    levels = ((x - low) * scale).round()
+    levels = levels.where(is_finite, LEVELS + 1).byte()
+    data = levels.numpy().tobytes()
+    if compress:
+        data = zlib.compress(data, 9)
+    return {"shape": list(x.shape), "low": low, "high": high, "bytes": base64.b64encode(data).decode()}

@@ -6,6 +6,7 @@ cross-attention weight, normalized over both sides as in `nmt.translate.align`. 
 that it is most often linked to, and itself if both sides share a vocabulary.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from nmt.errors import InputError
 from nmt.text import EOS
 from nmt.text.lines import Pair, iter_pairs
-from nmt.text.tokenizer import Tokenizers
+from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.train.corpora import corpus_paths, training_corpora
 from nmt.translate.align import WINDOW, normalized
 from nmt.translate.translator import Translator
@@ -38,7 +39,8 @@ def vocabulary_map(translator: Translator) -> list[str]:
     config = translator.run.read_config()
     corpora = (iter_pairs(*corpus_paths(config, files)) for files in training_corpora(config).values())
     pairs = islice(chain.from_iterable(corpora), MAX_PAIRS)
-    links = np.concatenate([np.zeros((2, 0), np.int64), *linked_pieces(translator, pairs)], axis=1)
+    no_links = np.zeros((2, 0), np.int64)
+    links = np.concatenate([no_links, *linked_pieces(translator, pairs)], axis=1)
     return lines_of(translator.tokenizers, links)
 
 
@@ -46,37 +48,52 @@ def linked_pieces(translator: Translator, pairs: Iterable[Pair]) -> Iterator[NDA
     """Yield (2, N) arrays of linked source and target tokens; each target token has one link."""
     stream = iter(pairs)
     while window := list(islice(stream, WINDOW)):
-        src, tgt = translator.encode_pairs([pair.source for pair in window], [pair.target for pair in window])
-        for source, target, weights in zip(src, tgt, translator.engine.attention(src, tgt), strict=True):
-            sources, targets = np.array(source), np.array(target)
-            weights = weights * (targets > EOS)[:, None] * (sources > EOS)  # (T, S)
+        sources = [pair.source for pair in window]
+        targets = [pair.target for pair in window]
+        # 1. The attention of some pairs.
+        src, tgt = translator.encode_pairs(sources, targets)
+        attention = translator.engine.attention(src, tgt)
+        # 2. The best source piece for each target piece.
+        for source_ids, target_ids, weights in zip(src, tgt, attention, strict=True):
+            source = np.array(source_ids)
+            target = np.array(target_ids)
+            is_piece = target > EOS  # not a special token
+            weights = weights * is_piece[:, None] * (source > EOS)  # (T, S)
             if weights.any():
-                best = (normalized(weights, 0) * normalized(weights, 1)).argmax(1)
-                yield np.stack([sources[best], targets])[:, targets > EOS]
+                best = (normalized(weights, 0) * normalized(weights, 1)).argmax(1)  # (T,)
+                yield np.stack([source[best], target])[:, is_piece]
 
 
 def lines_of(tokenizers: Tokenizers, links: NDArray[np.int64]) -> list[str]:
     """Return the lines of a vocabulary map, given all links (2, N); see `vocabulary_map`."""
+    sources, targets = links
     n_target = len(tokenizers.target)
-    frequent = np.argsort(-np.bincount(links[1], minlength=n_target), kind="stable")[:N_FREQUENT]
-    distinct, counts = np.unique(links[0] * n_target + links[1], return_counts=True)
-    linked: dict[int, list[int]] = {}
-    for link in distinct[np.argsort(-counts, kind="stable")].tolist():
-        of_source = linked.setdefault(link // n_target, [])
-        if len(of_source) < N_LINKED:
-            of_source.append(link % n_target)
-    if tokenizers.joint:
-        for source, of_source in linked.items():
-            of_source.append(source)  # names are copied
-    sources = ["", *tokenizers.source.pieces(linked)]
-    targets = map(tokenizers.target.pieces, [frequent.tolist(), *linked.values()])
-    return [
-        f"{source}\t{' '.join(filter(is_plain, pieces))}"
-        for source, pieces in zip(sources, targets, strict=True)
-        if is_plain(source)
-    ]
+    # 1. The candidates of every sentence.
+    frequencies = np.bincount(targets, minlength=n_target)
+    frequent = np.argsort(-frequencies, kind="stable")[:N_FREQUENT]
+    lines = [f"\t{plain_pieces(tokenizers.target, frequent.tolist())}"]
+
+    # 2. The target pieces of each source piece, most frequent links first.
+    distinct, counts = np.unique(sources * n_target + targets, return_counts=True)
+    by_count = distinct[np.argsort(-counts, kind="stable")]
+    linked: defaultdict[int, list[int]] = defaultdict(list)
+    for link in by_count.tolist():
+        source, target = divmod(link, n_target)
+        if len(linked[source]) < N_LINKED:
+            linked[source].append(target)
+    for source, linked_targets in linked.items():
+        if tokenizers.joint:
+            linked_targets.append(source)  # names are copied
+        (piece,) = tokenizers.source.pieces([source])
+        if is_plain(piece):
+            lines.append(f"{piece}\t{plain_pieces(tokenizers.target, linked_targets)}")
+    return lines
+
+
+def plain_pieces(tokenizer: Tokenizer, tokens: list[int]) -> str:
+    return " ".join(filter(is_plain, tokenizer.pieces(tokens)))
 
 
 def is_plain(piece: str) -> bool:
     """Whether a vocabulary map can contain a piece: it separates pieces by spaces, and lists by tabs."""
-    return not set(piece) & set(" \t\r\n")
+    return set(piece).isdisjoint(" \t\r\n")

@@ -1,0 +1,88 @@
+"""Tables for a terminal, and the text that `nmt compare` prints."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import astuple
+from string import ascii_uppercase
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nmt.insight.compare import ComparedLine, Comparison, Group
+
+
+def columns(names: Sequence[str], rows: Iterable[Sequence[object]], numbers: Collection[str] = ()) -> list[str]:
+    """Format a table as lines of text. Columns named in `numbers` are aligned to the right, others to the left."""
+    table = [names, *(tuple(map(str, row)) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for cells in table:
+        padded = []
+        for name, cell, width in zip(names, cells, widths, strict=True):
+            padded.append(cell.rjust(width) if name in numbers else cell.ljust(width))
+        lines.append("  ".join(padded).rstrip())
+    return lines
+
+
+def comparison_text(comparison: "Comparison") -> list[str]:
+    """Return the lines that tell a comparison; each system has a letter, the baseline A."""
+    letters = ascii_uppercase[: len(comparison.systems)]
+    lines = [f"{letter}  {name}" for letter, name in zip(letters, comparison.systems, strict=True)]
+    lines[0] += "  (baseline)"
+    lines.append(f"{comparison.n_lines} lines of {comparison.corpus}")
+    lines += ["", *score_table(comparison, letters)]
+    for title, groups in comparison.groups.items():
+        lines += ["", *group_table(title, groups, letters)]
+    # The baseline is not compared with itself.
+    for letter, differing in zip(letters[1:], comparison.differing, strict=True):
+        for name, compared_lines in differing.items():
+            if compared_lines:
+                lines += ["", f"Lines in which {letter} is {name} than A by most (sentence chrF):"]
+            for line in compared_lines:
+                lines += translations_of(line, letters)
+    return lines
+
+
+def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
+    """Yield the table of scores and, for all systems but the baseline, differences; below it, how to read it."""
+    rows = []
+    for paired in comparison.scores:
+        for letter, system in zip(letters, paired.systems, strict=True):
+            row = [paired.name, letter, f"{system.value:.2f}"]
+            difference = system.difference
+            if difference is None:
+                row += ["", "", ""]
+            else:
+                interval = f"{difference.low:+.2f} to {difference.high:+.2f}"
+                row += [f"{difference.value:+.2f}", interval, f"{difference.p_value:.4f}"]
+            rows.append(row)
+    yield from columns(["score", "", "", "difference", "95 % interval", "p"], rows)
+    if comparison.left_out:
+        yield comparison.left_out
+    yield "p by paired bootstrap, as sacreBLEU computes it, but ties count: 1 for equal systems; intervals by bootstrap"
+    for paired in comparison.scores:
+        yield f"{paired.name}: {paired.signature}"
+
+
+def group_table(title: str, groups: "Sequence[Group]", letters: str) -> list[str]:
+    """Return the table of BLEU and wins in each group of lines."""
+    names = [title, "lines", *(f"BLEU {letter}" for letter in letters)]
+    for letter in letters[1:]:
+        names += [f"{letter} better", "equal", "worse"]
+    rows = []
+    for group in groups:
+        row = [group.name, str(group.n_lines), *(f"{bleu:.2f}" for bleu in group.bleu)]
+        for wins in group.wins:
+            row += map(str, astuple(wins))
+        rows.append(row)
+    return columns(names, rows)
+
+
+def translations_of(line: "ComparedLine", letters: str) -> Iterator[str]:
+    """Yield source, reference and translations of a line; its number is before the first of them."""
+    number = f"{line.number:>6}"
+    no_number = " " * len(number)
+    if line.source:
+        yield f"{number}  source     {line.source}"
+        number = no_number
+    yield f"{number}  reference  {line.reference}"
+    for letter, text, chrf in zip(letters, line.translations, line.chrf, strict=True):
+        yield f"{no_number}  {letter} {chrf:7.1f}  {text}"
