@@ -37,11 +37,12 @@ def align(
         raise InputError("--ref needs --src", hint="nmt align --src test.de --ref test.en")
     if ref is not None and beam is not None:
         raise InputError("--beam has no effect with --ref", hint="leave out one of them")
-    _, translator = options.load_translator(model, device, languages=languages)
+    translator = options.load_translator(model, device, languages=languages)
     from nmt.translate.align import align
 
-    pairs, given = tee(word_pairs(translator, src, ref, beam))
-    aligned = zip(given, align(translator, pairs), strict=True)
+    # Each pair is read twice: by `align`, a window ahead, and here.
+    to_align, to_print = tee(word_pairs(translator, src, ref, beam))
+    aligned = zip(to_print, align(translator, to_align), strict=True)
     with streams.open_output(output) as out:
         for (source, target), links in streams.with_bar(aligned, streams.bar_length(src, output)):
             if json_lines:
@@ -49,7 +50,8 @@ def align(
                 line = json.dumps({"source": source.text, "target": target.text, **words}, ensure_ascii=False)
             else:
                 line = " ".join(f"{s}-{t}" for s, t in links)  # the format of Moses
-                line = line if ref is not None else f"{target.text}\t{line}"
+                if ref is None:
+                    line = f"{target.text}\t{line}"
             out.write(line.encode() + b"\n")
 
 
@@ -62,5 +64,5 @@ def word_pairs(translator: "Translator", src: Path | None, ref: Path | None, bea
             yield WordText.split(pair.source), WordText.split(pair.target)
         return
     chosen = translator.with_options(**options.search_options(beam=beam))
-    for found in translator.translate_lines(streams.open_input(src), chosen):
-        yield WordText.split(found.source), WordText.split(found.text)
+    for translation in translator.translate_lines(streams.open_input(src), chosen):
+        yield WordText.split(translation.source), WordText.split(translation.text)

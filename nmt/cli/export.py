@@ -43,8 +43,10 @@ def export(
         raise InputError(f"--quantization does not apply to {to}", hint=f"it is for {', '.join(QUANTIZED)}")
     if shortlist and to != "ctranslate2":
         raise InputError(f"--shortlist does not apply to {to}", hint="it is for ctranslate2")
-    _, translator = options.load_translator(model, engine="torch", languages=languages or None)
-    chosen: dict[str, Any] = {"quantization": quantization} if quantization else {}
+    translator = options.load_translator(model, engine="torch", languages=languages or None)
+    chosen: dict[str, Any] = {}
+    if quantization:
+        chosen["quantization"] = quantization
     if shortlist:
         from nmt.insight.shortlist import vocabulary_map
 

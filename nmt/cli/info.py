@@ -24,8 +24,8 @@ def info(
     prepare_torch()
     from nmt.insight.info import as_text, information
 
-    found = information(model or options.newest_run())
+    facts = information(model or options.newest_run())
     if as_json:
-        print(json.dumps(found, ensure_ascii=False))
+        print(json.dumps(facts, ensure_ascii=False))
     else:
-        print(as_text(found), end="")
+        print(as_text(facts), end="")

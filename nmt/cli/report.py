@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmt.cli import options, streams
+from nmt.cli.testset import translate_all, warn_if_tokenized
 
 if TYPE_CHECKING:
     from nmt.run.directory import RunDirectory
@@ -29,37 +30,39 @@ def report(
     from nmt.run.directory import RunDirectory
 
     runs = runs or [options.newest_run()]
-    file = output or (RunDirectory(runs[0]).report_file if len(runs) == 1 else Path("report.html"))
-    found = []
+    page = Path("report.html") if len(runs) > 1 else RunDirectory(runs[0]).report_file
+    page = output or page
+    reports = []
     for run in runs:
         directory = RunDirectory(run)
-        is_evaluated = evaluate and directory.model_file.is_file()
-        evaluation = evaluation_of(directory, languages, beam, device) if is_evaluated else None
-        found.append(read_report(run, evaluation, file))
-    streams.write_text(file, as_page(found), show=open_page)
+        evaluation = None
+        if evaluate and directory.model_file.is_file():
+            evaluation = evaluation_of(directory, languages, beam, device)
+        reports.append(read_report(run, evaluation, page))
+    streams.write_text(page, as_page(reports), show=open_page)
 
 
 def evaluation_of(run: "RunDirectory", languages: str, beam: int | None, device: str) -> dict[str, Any] | None:
     """Translate and score the run's test set, else its dev set; None if its config has neither."""
     from nmt.config import corpora_of, directed, directions
-    from nmt.evaluate import DEFAULT_TOKENIZER, tokenized_warning
     from nmt.insight.report import evaluated
     from nmt.text.lines import iter_pairs
     from nmt.train.corpora import corpus_paths
 
+    # 1. Read the test set.
     config = run.read_config()
     if directions(config.data):
         config = directed(config, languages)
-    name, corpora = ("test", config.data.test) if config.data.test else ("dev", config.data.dev)
+    name = "test" if config.data.test else "dev"
+    corpora = corpora_of(config.data.test or config.data.dev)
     if not corpora:
         return None
-    (files,) = corpora_of(corpora)
-    pairs = list(iter_pairs(*corpus_paths(config, files)))
-    _, translator = options.load_translator(run.path, device, languages=languages)
-    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    pairs = list(iter_pairs(*corpus_paths(config, corpora[0])))
+    sources = [pair.source for pair in pairs]
+    references = [pair.target for pair in pairs]
+    # 2. Translate and score it.
+    translator = options.load_translator(run.path, device, languages=languages)
     search = translator.with_options(**options.search_options(beam=beam))
-    translations = streams.with_bar(translator.translate_lines(sources, search), len(sources))
-    texts = [translation.text for translation in translations]
-    if warning := tokenized_warning(texts, "translations", DEFAULT_TOKENIZER):
-        streams.log.warning("%s", warning)
-    return evaluated(name, sources, references, texts, config)
+    hypotheses = translate_all(translator, sources, search)
+    warn_if_tokenized(hypotheses)
+    return evaluated(name, sources, references, hypotheses, config)

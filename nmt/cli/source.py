@@ -28,6 +28,16 @@ class Source(NamedTuple):
     def is_document(self) -> bool:
         return self.kind in ("document", "folder")
 
+    @property
+    def suffix(self) -> str:
+        """The suffix of a document, such as .docx; the empty text for everything else."""
+        return self.path.suffix.lower() if self.path and self.kind == "document" else ""
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether this is a .csv file, or a folder, which may have such files."""
+        return self.kind == "folder" or self.suffix == ".csv"
+
 
 def source_of(text: str | None, input_file: Path | None, output: Path | None) -> Source:
     """Return what the argument TEXT, or without it the option -i, names. Bad UTF-8 of a text is replaced.

@@ -38,7 +38,8 @@ def set_up_logging(quiet: bool, verbose: bool) -> None:
     """Log to stderr; ranks other than the first log only warnings."""
     log.handlers = [StderrHandler()]
     log.propagate = False
-    log.setLevel(logging.WARNING if quiet or launched().rank else logging.DEBUG if verbose else logging.INFO)
+    level = logging.DEBUG if verbose else logging.INFO
+    log.setLevel(logging.WARNING if quiet or launched().rank else level)
 
 
 def is_quiet() -> bool:
@@ -46,8 +47,9 @@ def is_quiet() -> bool:
 
 
 def printable(line: str) -> str:
-    """A line with control characters escaped: a file name from a stranger must not control the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    """Escape the control characters of a line: a file name from a stranger must not control the terminal."""
+    escaped = [c if c.isprintable() else c.encode("unicode_escape").decode() for c in line]
+    return "".join(escaped)
 
 
 def with_bar(items: Iterable[Item], n_lines: int | None, n_done: int = 0) -> Iterable[Item]:

@@ -10,7 +10,7 @@ import pytest
 from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_lines, run_nmt
 from sacrebleu.metrics.bleu import BLEU
 
-from nmt.cli.evaluate import evaluate, of_directions
+from nmt.cli.evaluate import evaluate, table_of_directions
 from nmt.files import atomic_write, hash_file
 from nmt.run.directory import RunDirectory
 from nmt.translate.translator import Translator
@@ -139,7 +139,7 @@ def test_tokenized_text_is_warned_of_once(tmp_path: Path) -> None:
 
 def test_directions_without_ter_have_none_in_the_table() -> None:
     bleu, ter = {"name": "BLEU", "value": 20.0}, {"name": "TER", "value": 60.0}
-    found = of_directions({"en-de": {"scores": [bleu, ter]}, "en-th": {"scores": [bleu]}})
+    found = table_of_directions({"en-de": {"scores": [bleu, ter]}, "en-th": {"scores": [bleu]}})
     assert [line.split() for line in found] == [
         ["direction", "BLEU", "TER"],
         ["en-de", "20.00", "60.00"],

@@ -8,8 +8,9 @@ import pytest
 from conftest import SOURCE, FiveRun, run_nmt
 
 from nmt.cli import resumable
+from nmt.cli.rendering import as_json
 from nmt.cli.resumable import resumed_output, rewrite
-from nmt.cli.translate import as_json, of_markup
+from nmt.cli.translate import of_markup
 from nmt.errors import InputError, OutputError
 from nmt.translate.segments import Translation
 from nmt.translate.translator import Translator
