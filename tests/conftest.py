@@ -7,6 +7,7 @@ import logging
 import multiprocessing
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -162,6 +163,11 @@ def as_command(words: Sequence[str], cwd: Path, streams: Sequence[int]) -> Itera
             log.handlers, log.propagate = handlers, propagate
             for number, handler in signals.items():
                 signal.signal(number, handler)
+
+
+def run_in(folder: Path, command: str, input: bytes | None = None) -> Done:  # noqa: A002
+    """Run a command line in a folder: `run_in(tmp_path, "check a.de a.en")`."""
+    return run_nmt(*shlex.split(command), input=input, cwd=folder)
 
 
 def run_together(*commands: Sequence[object], input: bytes | None = None, cwd: Path | None = None) -> list[Done]:  # noqa: A002

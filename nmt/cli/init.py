@@ -49,13 +49,9 @@ def init(
     # 1. Choose names that nothing has yet.
     languages = languages_of_files((source, source_lang), (target, target_lang))
     output = output or Path(f"{'-'.join(languages)}.yaml")
-    if output.suffix not in (".yaml", ".yml"):
-        raise InputError(f"{output} does not end in .yaml", hint="the name without it is the directory of the split")
     data = output.with_suffix("")
     run = Path("runs", output.stem)
-    for path in (output, data, run):
-        if path.exists():
-            raise InputError(f"{path} exists already", hint="give another name with -o")
+    check_names(output, data, run)
     with contextlib.ExitStack() as unfinished:
         # 2. Split the text.
         unfinished.callback(shutil.rmtree, data, ignore_errors=True)
@@ -87,6 +83,15 @@ def init(
         atomic_write(output, header + text_of(plan))
         unfinished.pop_all()
     streams.log.info("written to %s: expected to take %s; next: nmt train %s", output, cost, output)
+
+
+def check_names(output: Path, data: Path, run: Path) -> None:
+    """Raise InputError if the config has no suffix, or something would be overwritten."""
+    if output.suffix not in (".yaml", ".yml"):
+        raise InputError(f"{output} does not end in .yaml", hint="the name without it is the directory of the split")
+    for path in (output, data, run):
+        if path.exists():
+            raise InputError(f"{path} exists already", hint="give another name with -o")
 
 
 def languages_of_files(*sides: tuple[Path, str]) -> tuple[str, str]:
