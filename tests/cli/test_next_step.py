@@ -2,37 +2,50 @@
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from conftest import run_nmt
+from conftest import run_in
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({}, None),
-        ({"a.de": "ja\n", "a.en": "yes\n"}, "nmt check a.de a.en, then nmt init a.de a.en -o mine.yaml"),
-        ({"a b.de": "ja\n", "a b.en": "yes\n"}, "nmt check 'a b.de' 'a b.en', then nmt init 'a b.de' 'a b.en' -o "),
-        ({"dev.de": "a", "dev.en": "b", "train.de": "a a a", "train.en": "b b b"}, "nmt check train.de train.en, "),
-        ({"text.de": "ja\n", "other.en": "yes\n"}, None),
-        ({"text.de": "ja\n", "text.en": ""}, None),
-        ({"text.de": "ja\n", "text.py": "yes\n" * 9}, None),
-        ({"page.png": "\0", "page.pdf": "%PDF"}, None),
-        ({"text.de": "ja\n", "text.en": "yes\n", "mine.yaml": "# mine\nrun: runs/mine\n"}, "nmt train mine.yaml"),
-        ({"settings.yaml": "train: 1\n"}, None),
-        ({"a.yaml": "run: runs/a\n", "runs/a/model.safetensors": "?"}, 'nmt translate "A sentence."  (with runs/a)'),
-    ],
-)
-def test_a_plain_nmt_says_what_to_do_next(tmp_path: Path, files: dict[str, str], expected: str | None) -> None:
-    for name, text in files.items():
-        file = tmp_path / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    (tmp_path / "huge.yaml").touch()
-    os.truncate(tmp_path / "huge.yaml", 10**12)  # is not read
-    done = run_nmt(cwd=tmp_path)
-    shown, _, suggestion = done.stderr.decode().partition("\nNext: ")
-    assert (done.returncode, done.stdout) == (2, b"")
+class Folder(NamedTuple):
+    files: dict[str, str]
+    suggestion: str  # its beginning
+
+
+FOLDERS = {
+    "nothing": Folder({}, ""),
+    "texts": Folder({"a.de": "ja", "a.en": "yes"}, "nmt check a.de a.en, then nmt init a.de a.en -o mine.yaml"),
+    "spaces": Folder({"a b.de": "ja", "a b.en": "yes"}, "nmt check 'a b.de' 'a b.en', then nmt init 'a b.de' "),
+    "largest": Folder(
+        {"dev.de": "a", "dev.en": "b", "train.de": "a a", "train.en": "b b"}, "nmt check train.de train.en, "
+    ),
+    "other names": Folder({"text.de": "ja", "other.en": "yes"}, ""),
+    "empty": Folder({"text.de": "ja", "text.en": ""}, ""),
+    "other sizes": Folder({"text.de": "ja", "text.py": "yes" * 9}, ""),
+    "binary": Folder({"page.png": "\0", "page.pdf": "%PDF"}, ""),
+    "config": Folder({"a.de": "ja", "a.en": "yes", "mine.yaml": "# mine\nrun: runs/mine\n"}, "nmt train mine.yaml"),
+    "other yaml": Folder({"settings.yaml": "train: 1\n"}, ""),
+    "run": Folder({"a.yaml": "run: runs/a\n", "runs/a/model.safetensors": "?"}, 'nmt translate "A sentence."'),
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_plain_nmt_says_what_to_do_next(tmp_path: Path, name: str) -> None:
+    files, suggestion = FOLDERS[name]
+    for file, text in files.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+    done = run_in(tmp_path, "")
+    shown, _, said = done.stderr.decode().partition("\nNext: ")
+    assert done.returncode == 2
+    assert done.stdout == b""
     assert shown.startswith("Usage: nmt ")
-    assert suggestion.startswith(expected or "")
-    assert bool(suggestion) == (expected is not None)
+    assert said.startswith(suggestion)
+    assert bool(said) == bool(suggestion)
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "huge.yaml").open("w") as file:
+        os.truncate(file.fileno(), 10**12)
+    assert run_in(tmp_path, "").stderr.startswith(b"Usage: nmt ")
