@@ -241,6 +241,16 @@ def one_clear_error(done: Done, exit_code: int, *fragments: str, n_errors: int =
     return stderr
 
 
+def refused(folder: Path, command: str, message: str) -> str:
+    """Check that a command line is refused with one clear error that has the message; return stderr."""
+    return one_clear_error(run_in(folder, command), 2, message)
+
+
+def imported_modules(done: Done) -> set[str]:
+    """Return the modules that a command with PYTHONPROFILEIMPORTTIME has imported."""
+    return {line.rpartition("|")[2].strip() for line in err_lines(done)}
+
+
 def file_bytes(directory: Path) -> dict[str, bytes]:
     return {str(f.relative_to(directory)): f.read_bytes() for f in directory.rglob("*") if f.is_file()}
 
@@ -391,6 +401,12 @@ def five_corpus(tmp_path: Path) -> FiveCorpus:
 def five_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FiveRun]:
     """A run trained on the five pairs, once for all tests: change only copies of it."""
     yield from kept(trained_once(tmp_path_factory, "five"))
+
+
+@pytest.fixture
+def five_home(five_run: FiveRun) -> Path:
+    """The folder of the five pairs, train.zh and train.en, with the run in runs/five: write no files there."""
+    return five_run.home
 
 
 @pytest.fixture(scope="module")

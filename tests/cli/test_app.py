@@ -4,7 +4,7 @@ import re
 
 import pytest
 import typer
-from conftest import PATIENCE_S, FiveCorpus, err_lines, one_clear_error, out_lines, run_nmt, started_nmt
+from conftest import PATIENCE_S, FiveCorpus, imported_modules, one_clear_error, out_lines, run_nmt, started_nmt
 
 import nmt
 from nmt.cli.app import app
@@ -15,7 +15,7 @@ SLOW_IMPORTS = {"torch", "numpy", "sacrebleu", "sentencepiece", "yaml", "nmt.con
 @pytest.mark.parametrize("command", ["", "check", "train", "translate", "config"])
 def test_help_imports_nothing_slow(command: str) -> None:
     done = run_nmt(*command.split(), "--help", env={"PYTHONPROFILEIMPORTTIME": "1"})
-    imported = {line.rpartition("|")[2].strip() for line in err_lines(done)}
+    imported = imported_modules(done)
     assert "nmt.cli" in imported
     assert not imported & SLOW_IMPORTS
 

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from conftest import Done, data_of_page, err_lines, one_clear_error, out_lines, run_in
+from conftest import Done, data_of_page, err_lines, out_lines, refused, run_in
 
 DATA = Path(__file__).parents[2] / "data" / "zh-en"
 
@@ -76,7 +76,7 @@ def test_what_cannot_be_checked_is_refused(tmp_path: Path, arguments: str) -> No
     (tmp_path / "a.yaml").write_text(
         "run: x\ndata: {train: {source: a.de, target: a.de}, mix: {b: {source: a.de, target: a.de, weight: 0.1}}}\n"
     )
-    one_clear_error(run_in(tmp_path, f"check {arguments}"), 2, UNSUITABLE[arguments])
+    refused(tmp_path, f"check {arguments}", UNSUITABLE[arguments])
 
 
 def test_a_folder_with_files_gets_no_copies(tmp_path: Path) -> None:

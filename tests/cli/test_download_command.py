@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE_S, err_lines, one_clear_error, out_lines, run_in, run_nmt, started_nmt, wait_until
+from conftest import (
+    PATIENCE_S,
+    err_lines,
+    one_clear_error,
+    out_lines,
+    refused,
+    run_in,
+    run_nmt,
+    started_nmt,
+    wait_until,
+)
 from mirror import Mirror, serving
 
 from nmt.corpus.catalog import CORPORA
@@ -76,7 +86,7 @@ def test_a_config_gets_the_files_that_it_names(home: Path, mirror: Mirror) -> No
 
 @pytest.mark.parametrize("command", ["train x.yaml", "tokenize x.yaml", "train x.yaml --dry-run"])
 def test_without_the_corpus_the_error_names_the_command(home: Path, command: str) -> None:
-    stderr = one_clear_error(run_in(home, command), 2, "cannot read multi30k-tok/train.fr.gz")
+    stderr = refused(home, command, "cannot read multi30k-tok/train.fr.gz")
     assert "hint: `nmt download multi30k-tok -l fr-cs` gets this corpus; or set data.root" in stderr
     assert not (home / "runs").exists()
 
@@ -113,7 +123,7 @@ def test_what_cannot_be_downloaded_is_refused(home: Path, arguments: str) -> Non
     (home / "other.yaml").write_text(CONFIG.replace("multi30k-tok", "mine"))
     (home / "dutch.yaml").write_text(CONFIG.replace("train.cs", "train.nl"))
     (home / "plain.yaml").write_text(CONFIG.replace("train.cs.gz", "train.cs"))
-    one_clear_error(run_in(home, f"download {arguments}"), 2, UNSUITABLE[arguments])
+    refused(home, f"download {arguments}", UNSUITABLE[arguments])
 
 
 def test_another_text_is_refused(home: Path, mirror: Mirror) -> None:

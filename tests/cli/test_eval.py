@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_lines, run_in, run_nmt
+from conftest import SOURCE, TARGET, FiveRun, err_lines, imported_modules, out_lines, refused, run_in, run_nmt
 
 from nmt.cli.evaluate import evaluate, table_of_directions
 from nmt.files import atomic_write, hash_file
@@ -14,8 +14,8 @@ from nmt.run.directory import RunDirectory
 from nmt.translate.translator import Translator
 
 
-def test_eval_scores_the_newest_run_on_its_test_set(five_run: FiveRun) -> None:
-    done = run_in(five_run.home, "eval")
+def test_eval_scores_the_newest_run_on_its_test_set(five_home: Path) -> None:
+    done = run_in(five_home, "eval")
     assert err_lines(done) == ["model: runs/five"]
     bleu, chrf, ter, engine, perplexity = out_lines(done)
     bs = "bs:1000|seed:12345"
@@ -29,15 +29,15 @@ def test_eval_scores_the_newest_run_on_its_test_set(five_run: FiveRun) -> None:
     assert perplexity.startswith("perplexity of the references = 1.")
 
 
-def test_examples_are_from_all_over_the_test_set(five_run: FiveRun) -> None:
-    lines = out_lines(run_in(five_run.home, "eval --show 2 --bootstrap 0"))
+def test_examples_are_from_all_over_the_test_set(five_home: Path) -> None:
+    lines = out_lines(run_in(five_home, "eval --show 2 --bootstrap 0"))
     assert lines[:3] == [f"source       {SOURCE[0]}", f"reference    {TARGET[0]}", f"translation  {TARGET[0]}"]
     assert lines[4:7] == [f"source       {SOURCE[2]}", f"reference    {TARGET[2]}", f"translation  {TARGET[2]}"]
     assert lines[8].startswith("BLEU = ")
 
 
-def test_an_ensemble_is_named(five_run: FiveRun) -> None:
-    done = run_in(five_run.home, "eval -m runs/five -m runs/five --json")
+def test_an_ensemble_is_named(five_home: Path) -> None:
+    done = run_in(five_home, "eval -m runs/five -m runs/five --json")
     assert err_lines(done) == ["ensemble: runs/five and runs/five"]
     assert json.loads(done.stdout)["models"] == ["runs/five", "runs/five"]
 
@@ -85,7 +85,7 @@ def chinese(tmp_path: Path) -> Path:
 def test_given_translations_are_scored_without_torch(chinese: Path) -> None:
     arguments = ["--hyp", "hyp", "--ref", "one.zh", "--ref", "two.zh"]
     done = run_nmt("eval", *arguments, cwd=chinese, env={"PYTHONPROFILEIMPORTTIME": "1"})
-    imported = {line.rpartition("|")[2].strip() for line in err_lines(done)}
+    imported = imported_modules(done)
     assert "nmt.evaluate" in imported
     assert "torch" not in imported
     lines = out_lines(done)
@@ -115,11 +115,11 @@ UNSUITABLE = {  # arguments -> part of the error message
 
 @pytest.mark.parametrize("arguments", UNSUITABLE)
 def test_test_sets_that_are_unclear_incomplete_or_unequal_are_refused(
-    five_run: FiveRun, tmp_path: Path, arguments: str
+    five_home: Path, tmp_path: Path, arguments: str
 ) -> None:
     (tmp_path / "short").write_text("one line\n")
     command = f"eval {arguments}".replace("short", f"{tmp_path}/short")
-    one_clear_error(run_in(five_run.home, command), 2, UNSUITABLE[arguments])
+    refused(five_home, command, UNSUITABLE[arguments])
 
 
 def test_intervals_lie_within_the_scale(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_lines, run_in
+from conftest import SOURCE, TARGET, FiveRun, err_lines, out_lines, refused, run_in
 
 
 def test_explain_writes_a_page(five_run: FiveRun, tmp_path: Path) -> None:
@@ -21,8 +21,8 @@ def test_the_page_has_a_default_name(five_run: FiveRun, tmp_path: Path) -> None:
     assert TARGET[1] in (tmp_path / "explanation.html").read_text()
 
 
-def test_explain_prints_json(five_run: FiveRun) -> None:
-    done = run_in(five_run.home, f"explain '{SOURCE[0]}' --json --sample --seed 4")
+def test_explain_prints_json(five_home: Path) -> None:
+    done = run_in(five_home, f"explain '{SOURCE[0]}' --json --sample --seed 4")
     options = json.loads(done.stdout)["options"]
     assert options["sample"] is True
     assert options["seed"] == 4
@@ -38,6 +38,6 @@ UNSUITABLE = {  # arguments -> part of the error message
 
 
 @pytest.mark.parametrize("arguments", UNSUITABLE)
-def test_explain_refuses_what_it_cannot_do(five_run: FiveRun, arguments: str) -> None:
-    one_clear_error(run_in(five_run.home, f"explain {arguments}"), 2, UNSUITABLE[arguments])
-    assert not (five_run.home / "explanation.html").exists()
+def test_explain_refuses_what_it_cannot_do(five_home: Path, arguments: str) -> None:
+    refused(five_home, f"explain {arguments}", UNSUITABLE[arguments])
+    assert not (five_home / "explanation.html").exists()

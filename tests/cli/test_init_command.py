@@ -1,11 +1,12 @@
 """`nmt init`: writes a config for two text files; `nmt train` trains with it."""
 
 import os
+from itertools import islice
 from pathlib import Path
 from random import Random
 
 import pytest
-from conftest import err_lines, one_clear_error, run_in, run_nmt
+from conftest import err_lines, one_clear_error, refused, run_in, run_nmt
 
 from nmt.config import load_config
 
@@ -15,8 +16,9 @@ TEXT = os.fsdecode(b"te\nrun: xt\xff")  # goes into a comment of the config
 
 def test_a_config_is_written_that_trains(tmp_path: Path) -> None:
     for language in ("zh", "en"):
-        lines = (DATA / f"train.{language}").read_text(encoding="utf-8").splitlines(keepends=True)
-        (tmp_path / f"{TEXT}.{language}").write_text("".join(lines[:300]), encoding="utf-8")
+        with (DATA / f"train.{language}").open("rb") as file:
+            lines = list(islice(file, 300))
+        (tmp_path / f"{TEXT}.{language}").write_bytes(b"".join(lines))
     done = run_nmt("init", f"{TEXT}.zh", f"{TEXT}.en", "--minutes", 0.05, cwd=tmp_path)
     assert "240 pairs to train on" in err_lines(done)[0]
     config = load_config(tmp_path / "zh-en.yaml")
@@ -51,14 +53,15 @@ UNSUITABLE = {  # arguments -> part of the error message
 def texts(tmp_path: Path) -> Path:
     (tmp_path / "a.txt").write_text("x\n")
     (tmp_path / "a.de").write_text("x\n")
-    lines = ["x" * n for n in range(1, 301)]
-    (tmp_path / "b.de").write_text("\n".join(lines))
+    with (tmp_path / "b.de").open("w") as file:
+        for n in range(1, 301):
+            print("x" * n, file=file)
     return tmp_path
 
 
 @pytest.mark.parametrize("arguments", UNSUITABLE)
 def test_wrong_arguments_are_told(texts: Path, arguments: str) -> None:
-    one_clear_error(run_in(texts, f"init {arguments}"), 2, UNSUITABLE[arguments])
+    refused(texts, f"init {arguments}", UNSUITABLE[arguments])
     assert sorted(path.name for path in texts.iterdir()) == ["a.de", "a.txt", "b.de"]
 
 
@@ -71,9 +74,10 @@ def test_lines_that_are_all_too_long_are_told_with_what_to_do(tmp_path: Path) ->
     """`nmt init` takes no settings."""
     letters = Random(1)
     for language in ("th", "en"):
-        lines = [" ".join(letters.choices("abcdefgh", k=450)) for _ in range(60)]
-        (tmp_path / f"l.{language}").write_text("\n".join(lines))
-    done = run_in(tmp_path, "init l.th l.en -o c.yaml")
-    one_clear_error(done, 2, "none of the 48 training pairs is left: 48 over 200 pieces (data.max_length)")
-    assert b"hint: split the lines into sentences" in done.stderr
+        with (tmp_path / f"l.{language}").open("w") as file:
+            for _ in range(60):
+                print(*letters.choices("abcdefgh", k=450), file=file)
+    message = "none of the 48 training pairs is left: 48 over 200 pieces (data.max_length)"
+    stderr = refused(tmp_path, "init l.th l.en -o c.yaml", message)
+    assert "hint: split the lines into sentences" in stderr
     assert not (tmp_path / "c.yaml").exists()

@@ -2,50 +2,57 @@
 
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from conftest import run_in
 
-
-class Folder(NamedTuple):
-    files: dict[str, str]
-    suggestion: str  # its beginning
-
-
-FOLDERS = {
-    "nothing": Folder({}, ""),
-    "texts": Folder({"a.de": "ja", "a.en": "yes"}, "nmt check a.de a.en, then nmt init a.de a.en -o mine.yaml"),
-    "spaces": Folder({"a b.de": "ja", "a b.en": "yes"}, "nmt check 'a b.de' 'a b.en', then nmt init 'a b.de' "),
-    "largest": Folder(
-        {"dev.de": "a", "dev.en": "b", "train.de": "a a", "train.en": "b b"}, "nmt check train.de train.en, "
-    ),
-    "other names": Folder({"text.de": "ja", "other.en": "yes"}, ""),
-    "empty": Folder({"text.de": "ja", "text.en": ""}, ""),
-    "other sizes": Folder({"text.de": "ja", "text.py": "yes" * 9}, ""),
-    "binary": Folder({"page.png": "\0", "page.pdf": "%PDF"}, ""),
-    "config": Folder({"a.de": "ja", "a.en": "yes", "mine.yaml": "# mine\nrun: runs/mine\n"}, "nmt train mine.yaml"),
-    "other yaml": Folder({"settings.yaml": "train: 1\n"}, ""),
-    "run": Folder({"a.yaml": "run: runs/a\n", "runs/a/model.safetensors": "?"}, 'nmt translate "A sentence."'),
+FOLDERS = {  # files, some with a number of lines -> how the suggestion begins
+    "": "",
+    "a.de a.en": "nmt check a.de a.en, then nmt init a.de a.en -o mine.yaml",
+    "dev.de dev.en train.de:2 train.en:2": "nmt check train.de train.en, ",
+    "text.de other.en": "",
+    "text.de text.en:0": "",
+    "text.de text.py:9": "",
+    "a.de a.en mine.yaml": "nmt train mine.yaml",
+    "settings.yaml:0": "",
+    "a.yaml runs/a/model.safetensors": 'nmt translate "A sentence."  (with runs/a)',
 }
 
 
-@pytest.mark.parametrize("name", FOLDERS)
-def test_a_plain_nmt_says_what_to_do_next(tmp_path: Path, name: str) -> None:
-    files, suggestion = FOLDERS[name]
-    for file, text in files.items():
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).write_text(text)
-    done = run_in(tmp_path, "")
-    shown, _, said = done.stderr.decode().partition("\nNext: ")
+def suggestion(folder: Path) -> str:
+    done = run_in(folder, "")
     assert done.returncode == 2
     assert done.stdout == b""
+    shown, _, suggested = done.stderr.decode().partition("\nNext: ")
     assert shown.startswith("Usage: nmt ")
-    assert said.startswith(suggestion)
-    assert bool(said) == bool(suggestion)
+    return suggested
+
+
+@pytest.mark.parametrize("files", FOLDERS)
+def test_a_plain_nmt_says_what_to_do_next(tmp_path: Path, files: str) -> None:
+    for description in files.split():
+        name, _, n_lines = description.partition(":")
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("run: mine\n" * int(n_lines or 1))
+    suggested = suggestion(tmp_path)
+    assert suggested.startswith(FOLDERS[files])
+    assert bool(suggested) == bool(FOLDERS[files])
+
+
+def test_names_are_quoted(tmp_path: Path) -> None:
+    (tmp_path / "a b.de").write_text("ja")
+    (tmp_path / "a b.en").write_text("yes")
+    assert suggestion(tmp_path).startswith("nmt check 'a b.de' 'a b.en', then nmt init 'a b.de' 'a b.en' -o ")
+
+
+def test_files_that_are_not_text_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "page.png").write_text("\0")
+    (tmp_path / "page.pdf").write_text("%PDF")
+    assert suggestion(tmp_path) == ""
 
 
 def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
-    with (tmp_path / "huge.yaml").open("w") as file:
-        os.truncate(file.fileno(), 10**12)
-    assert run_in(tmp_path, "").stderr.startswith(b"Usage: nmt ")
+    (tmp_path / "huge.yaml").touch()
+    os.truncate(tmp_path / "huge.yaml", 10**12)
+    assert suggestion(tmp_path) == ""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import FiveRun, err_lines, file_bytes, one_clear_error, run_in
+from conftest import FiveRun, err_lines, file_bytes, refused, run_in
 
 from nmt.run.directory import RunDirectory
 
@@ -51,5 +51,5 @@ def test_prune_says_what_it_deletes(run: Path) -> None:
 
 @pytest.mark.parametrize("command", ["info", "prune", "report"])
 def test_what_is_no_run_is_refused(command: str, tmp_path: Path) -> None:
-    one_clear_error(run_in(tmp_path, f"{command} ."), 2, "is not a run")
+    refused(tmp_path, f"{command} .", "is not a run")
     assert list(tmp_path.iterdir()) == []

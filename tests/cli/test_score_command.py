@@ -2,30 +2,31 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun, one_clear_error, out_lines, run_in
+from conftest import SOURCE, TARGET, out_lines, refused, run_in
 
 SCORE = "score --src train.zh --ref train.en"  # in the folder of the five pairs
 
 
-def test_a_line_has_the_log_probabilities_of_the_translation_and_of_its_pieces(five_run: FiveRun) -> None:
+def test_a_line_has_the_log_probabilities_of_the_translation_and_of_its_pieces(five_home: Path) -> None:
     total = 0.0
     n_pieces = 0
-    for line in out_lines(run_in(five_run.home, SCORE)):
+    for line in out_lines(run_in(five_home, SCORE)):
         log_prob, of_pieces = line.split("\t")
         log_probs = list(map(float, of_pieces.split(" ")))
         assert float(log_prob) == pytest.approx(sum(log_probs), abs=1e-3)
         total += float(log_prob)
         n_pieces += len(log_probs)
-    evaluation = run_in(five_run.home, "eval --beam 1 --json --bootstrap 0")
+    evaluation = run_in(five_home, "eval --beam 1 --json --bootstrap 0")
     perplexity = json.loads(evaluation.stdout)["perplexity"]
     assert math.exp(-total / n_pieces) == pytest.approx(perplexity, rel=1e-3)
 
 
-def test_json_adds_scores_with_the_length_penalty(five_run: FiveRun) -> None:
-    plain = out_lines(run_in(five_run.home, SCORE))
-    lines = out_lines(run_in(five_run.home, f"{SCORE} --json --alpha 0.6"))
+def test_json_adds_scores_with_the_length_penalty(five_home: Path) -> None:
+    plain = out_lines(run_in(five_home, SCORE))
+    lines = out_lines(run_in(five_home, f"{SCORE} --json --alpha 0.6"))
     for i, tree in enumerate(map(json.loads, lines)):
         (hypothesis,) = tree["hypotheses"]
         assert tree["source"] == SOURCE[i]
@@ -35,6 +36,5 @@ def test_json_adds_scores_with_the_length_penalty(five_run: FiveRun) -> None:
         assert plain[i] == f"{hypothesis['log_prob']:.4f}\t{' '.join(f'{x:.4f}' for x in log_probs)}"
 
 
-def test_files_of_different_lengths_are_refused(five_run: FiveRun) -> None:
-    done = run_in(five_run.home, "score --src train.zh --ref five.yaml")
-    one_clear_error(done, 2, "has 5 lines but five.yaml has")
+def test_files_of_different_lengths_are_refused(five_home: Path) -> None:
+    refused(five_home, "score --src train.zh --ref five.yaml", "has 5 lines but five.yaml has")

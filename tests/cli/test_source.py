@@ -4,7 +4,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from conftest import one_clear_error, run_in
+from conftest import refused
 
 from nmt.cli.source import Source, is_path, source_of
 from nmt.documents import SUFFIXES
@@ -58,7 +58,7 @@ NOTHING = [  # arguments that name no file
 def test_a_path_to_nothing_is_an_error_and_nothing_is_written(tmp_path: Path, arguments: str) -> None:
     (tmp_path / "dangling.po").symlink_to("nowhere")
     name = arguments.split()[0]
-    stderr = one_clear_error(run_in(tmp_path, f"translate {arguments}"), 2, f"no such file or folder: {name}")
+    stderr = refused(tmp_path, f"translate {arguments}", f"no such file or folder: {name}")
     assert f"as a text: echo {name} | nmt translate" in stderr
     assert [path.name for path in tmp_path.iterdir()] == ["dangling.po"]
 
@@ -130,10 +130,10 @@ def test_inputs_outputs_and_options_that_do_not_go_together(tmp_path: Path, argu
     (tmp_path / "in.zh").write_text("我")
     (tmp_path / "link").symlink_to("in.zh")
     (tmp_path / "a.docx").touch()
-    one_clear_error(run_in(tmp_path, f"translate {arguments}"), 2, UNSUITABLE[arguments])
+    refused(tmp_path, f"translate {arguments}", UNSUITABLE[arguments])
     assert (tmp_path / "in.zh").read_text() == "我"
 
 
 def test_several_arguments_are_a_sentence_without_quotes_or_documents(tmp_path: Path) -> None:
-    stderr = one_clear_error(run_in(tmp_path, "translate a.docx b.docx"), 2, "unexpected extra argument")
+    stderr = refused(tmp_path, "translate a.docx b.docx", "unexpected extra argument")
     assert "hint: put a sentence in quotes; to translate several documents, give their folder" in stderr

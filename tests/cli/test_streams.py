@@ -24,6 +24,7 @@ from conftest import (
     FiveRun,
     environment,
     one_clear_error,
+    refused,
     run_in,
     run_nmt,
     started_nmt,
@@ -96,7 +97,7 @@ UNUSABLE = {  # arguments -> part of the error message
 @pytest.mark.parametrize("arguments", UNUSABLE)
 def test_input_that_cannot_be_read_is_one_clear_error(five_run: FiveRun, tmp_path: Path, arguments: str) -> None:
     (tmp_path / "cut.gz").write_bytes(gzip.compress(five_run.source_file.read_bytes())[:-20])
-    stderr = one_clear_error(run_in(tmp_path, f"translate -m {five_run.run} {arguments}"), 2, UNUSABLE[arguments])
+    stderr = refused(tmp_path, f"translate -m {five_run.run} {arguments}", UNUSABLE[arguments])
     assert "data.root" not in stderr
 
 
@@ -120,9 +121,9 @@ def test_a_run_that_cannot_be_written_is_one_clear_error(five_corpus: FiveCorpus
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
 @pytest.mark.parametrize("command", ["translate TEXT", "config", "--help"])
-def test_a_full_disk_is_one_clear_error(five_run: FiveRun, command: str) -> None:
+def test_a_full_disk_is_one_clear_error(five_home: Path, command: str) -> None:
     with Path("/dev/full").open("wb") as out:
-        done = run_nmt(*command.split(), cwd=five_run.home, stdout=out)
+        done = run_nmt(*command.split(), cwd=five_home, stdout=out)
     stderr = done.stderr.decode().replace("model: runs/five\n", "")
     assert stderr.startswith("nmt: error: cannot write the output: No space left on device\nhint: ")
     assert done.returncode == 1
@@ -134,18 +135,18 @@ def in_shell(line: str, cwd: Path, *, stdin: bytes = b"") -> Done:
     return subprocess.run(command, input=stdin, cwd=cwd, env=environment(), capture_output=True, check=False)
 
 
-def test_a_closed_pipe_ends_quietly(five_run: FiveRun) -> None:
+def test_a_closed_pipe_ends_quietly(five_home: Path) -> None:
     lines = f"{SOURCE[0]}\n".encode() * 1000  # their JSON is larger than a pipe's buffer
     command = "nmt translate -q -m runs/five --beam 1 --json | head -n 1; exit ${PIPESTATUS[0]}"
-    done = in_shell(command, five_run.home, stdin=lines)
+    done = in_shell(command, five_home, stdin=lines)
     assert done.stderr == b""
     assert json.loads(done.stdout)["hypotheses"][0]["text"] == TARGET[0]
     assert done.returncode == 0, "the reader closed the pipe; nothing failed"
 
 
 @pytest.mark.parametrize("arguments", ["<&-", ">&- TEXT"])
-def test_a_closed_stdin_or_stdout_causes_no_traceback(five_run: FiveRun, arguments: str) -> None:
-    done = in_shell(f"nmt translate -q -m runs/five {arguments}", five_run.home)
+def test_a_closed_stdin_or_stdout_causes_no_traceback(five_home: Path, arguments: str) -> None:
+    done = in_shell(f"nmt translate -q -m runs/five {arguments}", five_home)
     for line in done.stderr.splitlines():
         assert line.startswith((b"nmt: error: ", b"hint: "))
 

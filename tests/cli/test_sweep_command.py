@@ -7,7 +7,7 @@ import subprocess
 from typing import Any
 
 import pytest
-from conftest import SOAK, FiveCorpus, err_lines, one_clear_error, out_lines, run_in, run_nmt, started_nmt, wait_until
+from conftest import SOAK, FiveCorpus, err_lines, out_lines, refused, run_in, run_nmt, started_nmt, wait_until
 
 from nmt.cli.sweep import split_values
 from nmt.config import load_config
@@ -53,7 +53,7 @@ UNSUITABLE = {  # arguments -> part of the error message
 
 @pytest.mark.parametrize("arguments", UNSUITABLE, ids=UNSUITABLE.get)
 def test_wrong_arguments_are_refused(five_corpus: FiveCorpus, arguments: str) -> None:
-    one_clear_error(run_in(five_corpus.home, f"sweep five.yaml {arguments}"), 2, UNSUITABLE[arguments])
+    refused(five_corpus.home, f"sweep five.yaml {arguments}", UNSUITABLE[arguments])
     assert not (five_corpus.home / "runs").exists()
 
 
@@ -76,7 +76,7 @@ def result(corpus: FiveCorpus, directory: str) -> tuple[list[str], Any]:
     return lines[1].split()[1:3], json.loads((corpus.home / directory / "sweep.json").read_text())["results"]
 
 
-CODES = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 143, signal.SIGINT: 130}
+CODES: dict[int, int] = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 143, signal.SIGINT: 130}
 
 
 @pytest.mark.skipif(not SOAK, reason="starts several trainings: NMT_SOAK=1")

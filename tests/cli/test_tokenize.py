@@ -1,7 +1,7 @@
 """`nmt tokenize`."""
 
 import pytest
-from conftest import TARGET, FiveCorpus, err_lines, file_bytes, one_clear_error, out_lines, run_in, run_nmt
+from conftest import TARGET, FiveCorpus, err_lines, file_bytes, out_lines, refused, run_in, run_nmt
 
 from nmt.text.tokenizer import Tokenizer
 
@@ -59,12 +59,12 @@ def test_an_unusable_corpus_is_refused_before_anything_is_written(five_corpus: F
     (five_corpus.home / "short.en").write_text("a\nb\nc\nd\n")
     (five_corpus.home / "empty").write_text("")
     before = file_bytes(five_corpus.home)
-    one_clear_error(run_in(five_corpus.home, f"tokenize five.yaml {settings}"), 2, UNUSABLE[settings])
+    refused(five_corpus.home, f"tokenize five.yaml {settings}", UNUSABLE[settings])
     assert file_bytes(five_corpus.home) == before
 
 
 def test_a_training_without_its_test_set_is_refused_before_anything_is_written(five_corpus: FiveCorpus) -> None:
     before = file_bytes(five_corpus.home)
-    stderr = one_clear_error(run_in(five_corpus.home, "train five.yaml data.test.source=none.zh"), 2, "cannot read")
+    stderr = refused(five_corpus.home, "train five.yaml data.test.source=none.zh", "cannot read")
     assert f"hint: check the path; it is relative to data.root, {five_corpus.home}" in stderr
     assert file_bytes(five_corpus.home) == before

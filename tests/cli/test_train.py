@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import NO_PROCESS, TARGET, FiveCorpus, FiveRun, err_lines, file_bytes, one_clear_error, out_lines, run_in
+from conftest import NO_PROCESS, TARGET, FiveCorpus, FiveRun, err_lines, file_bytes, out_lines, refused, run_in
 from safetensors import safe_open
 
 import nmt
@@ -121,8 +121,7 @@ def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus
 
 
 def test_too_many_replicas_are_refused(five_corpus: FiveCorpus) -> None:
-    done = run_in(five_corpus.home, "train five.yaml model.d_model=32 --dry-run --replicas 99")
-    one_clear_error(done, 2, "--replicas 99 on")
+    refused(five_corpus.home, "train five.yaml model.d_model=32 --dry-run --replicas 99", "--replicas 99 on")
 
 
 @pytest.mark.parametrize("command", ["train --fresh", "tokenize"])
@@ -132,6 +131,6 @@ def test_a_refused_command_leaves_a_training_unchanged(five_run: FiveRun, tmp_pa
     with (run / "lock").open("a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         before = sorted(tmp_path.rglob("*"))
-        done = run_in(tmp_path, f"{command} {five_run.config} run=run train.max_steps=300")
-        one_clear_error(done, 2, "run is in use by another training")
+        command = f"{command} {five_run.config} run=run train.max_steps=300"
+        refused(tmp_path, command, "run is in use by another training")
         assert sorted(tmp_path.rglob("*")) == before
