@@ -46,10 +46,12 @@ USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's UsageError; typer 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
+# Typer has panels only with rich.
 class Group(typer.core.TyperGroup):
     """The commands of `nmt`, listed by panel."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as in the base class
+        # The second columns of all panels begin alike.
         width = max(map(len, self.commands))
         for panel, functions in PANELS.items():
             rows = []
@@ -69,8 +71,10 @@ def with_shared_options(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def command(*, threads: int = 0, quiet: bool, verbose: bool, **options: Any) -> None:
+        # Before torch is imported, which reads the number of threads from the environment.
         set_up_logging(quiet, verbose)
         set_environment_variables(threads)
+        # All ranks would write the same output.
         if launched().n_ranks > 1 and function is not train:
             raise InputError("torchrun is for nmt train only", hint="start a command for each part of a file instead")
         function(**options)
@@ -97,7 +101,6 @@ def print_version(wanted: bool) -> None:
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 keeps torch's default.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")]
-Version = Annotated[bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")]
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {  # the groups of `nmt --help`, in its order
     "Learn": (train, translate, evaluate, explain),
     "Data": (download, check, init, tokenize),
@@ -121,7 +124,11 @@ for commands in PANELS.values():
 
 
 @app.callback()
-def nmt(version: Version = False) -> None:
+def nmt(
+    version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Train translation models and translate with them.
 
     A run: nmt train CONFIG, then nmt translate < in > out, then nmt eval. All settings of CONFIG: nmt config.
@@ -134,10 +141,12 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
     try:  # app() would handle closed pipes, usage errors and EOFError itself
+        # 1. Run the command.
         with typer.main.get_command(app).make_context("nmt", sys.argv[1:]) as context:
             context.command.invoke(context)
         if sys.stdout is not None:
             sys.stdout.flush()
+    # 2. Exit with its code, or that of the error.
     except typer.Exit as end:
         sys.exit(end.exit_code)
     except USAGE_ERROR as error:
@@ -147,6 +156,7 @@ def main() -> None:
     except NmtError as error:
         fail(error)
     except OSError as error:
+        # An OSError of Python code, not of the system, is a bug.
         if error.errno is None:
             raise
         # For example, the name is too long, or there is no access.
@@ -158,12 +168,14 @@ def main() -> None:
 def fail_usage(error: Any) -> NoReturn:
     """Print what is wrong with the arguments, and what to do; of `nmt` without arguments, its help."""
     message = " ".join(error.format_message().split())
+    # `nmt` alone
     if message.startswith("Usage: "):
         error.show()
         suggestion = next_step()
         if suggestion:
             print(f"\nNext: {printable(suggestion)}", file=sys.stderr)
         sys.exit(2)
+    # A command with wrong arguments
     command = error.ctx.command_path if error.ctx else "nmt"
     hint = f"`{command} --help` lists what is allowed"
     # The TEXT of `nmt translate` is easily mistaken.
@@ -182,6 +194,7 @@ def fail(error: NmtError) -> NoReturn:
     # All ranks raise these errors; the first one prints them.
     if rank and isinstance(error, (DivergedError, LostRankError, StoppedError)):
         sys.exit(error.exit_code)
+    # In one call, so that the lines of several ranks do not mix.
     prefix = f"nmt: error: rank {rank}: " if rank else "nmt: error: "
     lines = [prefix + line for line in error.lines]
     if error.hint:
@@ -196,5 +209,6 @@ def close_stdout() -> None:
     if sys.stdout is not None:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
+        # The descriptor stays valid, so that nothing else gets its number.
         with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -1,6 +1,5 @@
 """`nmt check`."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,10 +45,9 @@ def check(
     report = check(corpora, declared, quiet=streams.is_quiet())
     # 2. Print the report.
     if json_lines:
-        print(json.dumps(render.as_plain(report), ensure_ascii=False))
+        streams.print_json(render.as_plain(report))
     else:
-        for line in render.as_text(report, show):
-            print(streams.printable(line))
+        streams.print_lines(render.as_text(report, show))
     # 3. Write the page.
     if html is not None:
         from nmt.insight import pages
@@ -60,6 +58,7 @@ def check(
     # 4. Write the cleaned copies.
     if fix is not None:
         write_copies(report, corpora, fix)
+    # The exit code is for scripts.
     if any(finding.severity == "error" for finding in report.findings):
         raise typer.Exit(1)
 
@@ -91,6 +90,7 @@ def corpora_of_config(
     if is_fixed and config.data.mix:
         message = "--fix would join data.mix with the training files, and its shares would no longer apply"
         raise InputError(message, hint="clean each corpus by itself: nmt check SRC TGT --fix DIR")
+    # A config of several languages is checked in one direction.
     direction = chosen_direction(config.data, targets_of(config.data), languages)
     # Files that are used together are checked together: data.mix is part of train.
     joined: dict[str, CorpusFiles] = {}
@@ -103,6 +103,7 @@ def corpora_of_config(
             corpus.target.extend(target)
     if "train" not in joined:
         raise InputError(f"{file} has no training pairs for {direction}", hint="name another direction with -l")
+    # The languages are those of the config, or of the chosen direction.
     declared = language(config.data, "source"), language(config.data, "target")
     if direction:
         source_language, _, target_language = direction.rpartition("-")

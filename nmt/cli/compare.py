@@ -1,6 +1,5 @@
 """`nmt compare`."""
 
-import json
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -45,6 +44,7 @@ def compare(
         raise InputError(f"systems to compare: {len(systems)}", hint=f"give 2 to {comparing.MAX_SYSTEMS}")
     # 1. Read the test set: that of the runs, or the given one.
     configs = [RunDirectory(path).read_config() for path in systems if path.is_dir()]
+    # Runs of several languages are compared in one direction.
     if any(directions(config.data) for config in configs):
         if not languages:
             raise InputError("a model translates in several directions", hint="choose one with -l")
@@ -52,6 +52,7 @@ def compare(
     test_set = read_test_set(src, ref, configs)
     if not test_set.references[0]:
         raise DataError(f"nothing to compare: {test_set.reference_names[0]} is empty", hint="give at least one line")
+    # Files of translations need no sources.
     if not test_set.sources and any(map(is_model, systems)):
         raise InputError("a model needs the source lines", hint="add --src FILE")
     # 2. Read or make the translations of each system.
@@ -81,10 +82,9 @@ def compare(
     if html is not None:
         streams.write_text(html, comparing.as_page(comparison))
     if json_object:
-        print(json.dumps(asdict(comparison), ensure_ascii=False))
+        streams.print_json(asdict(comparison))
     else:
-        for line in comparing.as_text(comparison):
-            print(streams.printable(line))
+        streams.print_lines(comparing.as_text(comparison))
 
 
 def is_model(path: Path) -> bool:

@@ -30,6 +30,7 @@ def download(
     if not what:
         print(*table(), sep="\n")
         return
+    # 1. Find out which files are wanted.
     from nmt.config import downloads_directory
     from nmt.corpus.catalog import CORPORA
     from nmt.corpus.download import download
@@ -39,6 +40,7 @@ def download(
         wanted = {what: corpus.files(languages_of_corpus(corpus, lang_pair))}
     else:
         wanted = files_of_config(what, lang_pair)
+    # 2. Fetch those that are missing.
     for name, files in wanted.items():
         corpus = CORPORA[name]
         path = downloads_directory() / name
@@ -52,6 +54,7 @@ def languages_of_corpus(corpus: "Corpus", lang_pair: str | None) -> Sequence[str
     if lang_pair is None:
         return corpus.languages[:2]
     languages = lang_pair.split("-")
+    # Two different languages, both of the corpus.
     if len(set(languages)) != 2 or not set(languages) <= set(corpus.languages):
         hint = f"two of {' '.join(corpus.languages)}, as in -l {'-'.join(corpus.languages[:2])}"
         raise InputError(f"{corpus.name} is not in '{lang_pair}'", hint=hint)
@@ -71,10 +74,12 @@ def files_of_config(config_file: str, lang_pair: str | None) -> dict[str, list[s
     config = load_config(Path(config_file))
     wanted: dict[str, list[str]] = {}
     for files in all_corpora(config).values():
+        # The directory of a corpus has its name.
         corpus = CORPORA.get(Path(root_of(config, files)).name)
         if corpus is None:
             hint = f"data.root of a corpus that can be downloaded is one of: {', '.join(CORPORA)}"
             raise InputError(f"{config_file} uses no corpus that can be downloaded", hint=hint)
+        # Only files of the corpus can be downloaded.
         offered = corpus.files(corpus.languages)
         names = wanted.setdefault(corpus.name, [])
         for file in (*files.source, *files.target):

@@ -1,6 +1,5 @@
 """`nmt eval`."""
 
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -115,6 +114,7 @@ def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) 
     config = loaded.run.read_config() if loaded.run else None
     if config is None or not directions(config.data):
         return [Tested("", loaded.to(languages), [config] if config else [])]
+    # A given test set has one direction.
     known = [] if is_given else [corpus.languages for corpus in corpora_of(config.data.test)]
     chosen = [direction for direction in known if not languages or is_meant(direction, languages)]
     chosen = list(dict.fromkeys(chosen)) or [languages]
@@ -126,6 +126,7 @@ def model_figures(translator: "Translator", test_set: TestSet, search: "SearchOp
     from nmt.evaluate import perplexity
 
     log_probs = translator.reference_log_probs(test_set.sources, test_set.references[0])
+    # The perplexity is that of the first reference.
     per_piece = perplexity(log_probs)
     finite = per_piece if math.isfinite(per_piece) else None  # JSON has no infinity
     return {"beam": search.beam, "engine": translator.engine_for(search).name, "perplexity": finite}
@@ -135,6 +136,7 @@ def print_scores(title: str, scores: "Sequence[Score]", figures: Figures) -> Non
     """Print the scores of a direction, and the figures that need a model if there is one."""
     from nmt.evaluate import readable
 
+    # the direction, if there are several
     if title:
         print(f"{title}:")
     print(*scores, sep="\n")
@@ -151,7 +153,7 @@ def print_all(figures_by_direction: dict[str, Figures], *, as_json: bool) -> Non
     if as_json:
         (*_, figures) = figures_by_direction.values()
         tree = {"directions": figures_by_direction} if has_several else figures
-        print(json.dumps(tree, ensure_ascii=False))
+        streams.print_json(tree)
     elif has_several:
         print("", *table_of_directions(figures_by_direction), sep="\n")
 
@@ -175,15 +177,18 @@ def table_of_directions(figures_by_direction: Mapping[str, Figures]) -> list[str
     """
     from nmt.insight.tables import columns
 
+    # 1. Arrange the scores.
     scores: dict[str, dict[str, float]] = {}  # by direction and metric
     for direction, figures in figures_by_direction.items():
         scores[direction] = {score["name"]: score["value"] for score in figures["scores"]}
     metrics = max(scores.values(), key=len)  # all lists of metrics begin alike
+    # 2. Take the means.
     means = {}
     for metric in metrics:
         values = [by_metric[metric] for by_metric in scores.values() if metric in by_metric]
         if len(values) == len(scores):
             means[metric] = sum(values) / len(values)
+    # 3. Format the table.
     rows = []
     for title, by_metric in {**scores, "mean": means}.items():
         cells = [f"{by_metric[metric]:.2f}" if metric in by_metric else "–" for metric in metrics]
@@ -193,15 +198,15 @@ def table_of_directions(figures_by_direction: Mapping[str, Figures]) -> list[str
 
 def keep_scores(run: "RunDirectory", model_hash: str, test_set: TestSet, figures: Figures) -> None:
     """Add the scores of a run's model to its scores.jsonl, which `nmt info` shows, if the run can be written to."""
-    line = {
+    # The names of the files may stay while their lines change: hashes tell what was scored.
+    line: Figures = {
         "source": test_set.source_name,
         "references": test_set.reference_names,
         "source_sha256": hash_lines(test_set.sources),
         "references_sha256": list(map(hash_lines, test_set.references)),
-        "time": round(time.time(), 3),
-        "model_sha256": model_hash,
-        "search": {"beam": figures["beam"], "engine": figures["engine"]},
     }
+    search = {"beam": figures["beam"], "engine": figures["engine"]}
+    line |= {"time": round(time.time(), 3), "model_sha256": model_hash, "search": search}
     line |= {key: figures[key] for key in ("n_lines", "perplexity", "scores")}
     try:
         run.append_scores(line)

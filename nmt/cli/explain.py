@@ -58,6 +58,7 @@ def explain(
     translator = options.load_translator(models, device, languages=languages)
     from nmt.insight import explain as explaining
 
+    # The page shows all hypotheses of the beam.
     search["n_best"] = beam or translator.options.beam
     explanation = explaining.explain(translator, text, reference=reference, **search)
     if as_json:

@@ -1,12 +1,11 @@
 """`nmt info`."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nmt.cli import options
+from nmt.cli import options, streams
 from nmt.processes import prepare_torch
 
 
@@ -26,6 +25,6 @@ def info(
 
     facts = information(model or options.newest_run())
     if as_json:
-        print(json.dumps(facts, ensure_ascii=False))
+        streams.print_json(facts)
     else:
         print(as_text(facts), end="")

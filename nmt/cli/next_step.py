@@ -17,12 +17,15 @@ def next_step() -> str:
     from nmt.run.directory import newest_model
 
     with contextlib.suppress(OSError):
+        # 1. A trained model.
         model = newest_model()
         if model is not None:
             return f'nmt translate "A sentence."  (with {shlex.quote(str(model.parent))})'
+        # 2. A config.
         for file in sorted(Path().glob("*.y*ml"), key=lambda file: -file.stat().st_mtime_ns):
             if is_config(file):
                 return shlex.join(["nmt", "train", file.name])
+        # 3. Two parallel texts.
         for pair in combinations(texts(), 2):
             if are_parallel(*pair):
                 names = shlex.join(sorted(file.name for file in pair))

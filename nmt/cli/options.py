@@ -76,10 +76,12 @@ def search_options(**given: Any) -> dict[str, Any]:
     """Return the given fields of `SearchOptions` that are not None. Refuses those of sampling without `sample`."""
     from nmt.decode.options import SearchOptions
 
+    # None is an option that was not given.
     chosen = {name: value for name, value in given.items() if value is not None}
     if chosen.get("sample"):
         return chosen
     for name in SAMPLING:
+        # An option that was given its default changes nothing.
         default = SearchOptions.model_fields[name].default
         if chosen.get(name, default) != default:
             raise InputError(f"{option_name(name)} applies only to sampling", hint="add --sample")
@@ -90,6 +92,7 @@ def terms_of(glossary: Path | None, translator: "Translator", engine: EngineName
     """Return the terms of --glossary. Raises InputError if the file is invalid, or --engine cannot use it."""
     if glossary is None:
         return {}
+    # Other models need the torch engine, which constrains its search.
     if engine == "ctranslate2" and not translator.config.data.glossary:
         message = "CTranslate2 uses a --glossary only with models that were trained with data.glossary=true"
         raise InputError(message, hint="leave out --engine")
@@ -110,10 +113,12 @@ def newest_run() -> Path:
 
 def model_paths(named: Path | list[Path] | None, *, always_log: bool = False) -> list[Path]:
     """Return the paths of -m, else of $NMT_MODEL, else the newest run, which is logged."""
+    # 1. Find the models.
     from_environment = os.environ.get("NMT_MODEL")
     if not named and from_environment:
         named = Path(from_environment)
     paths = [named] if isinstance(named, Path) else named or [newest_run()]
+    # 2. Say which were found, if the user has not named them.
     if always_log or not named:
         log.info("%s: %s", "model" if len(paths) == 1 else "ensemble", " and ".join(map(str, paths)))
     return paths

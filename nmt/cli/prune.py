@@ -25,6 +25,7 @@ def prune(
     done = "would delete" if dry_run else "deleted"
     for run in runs:
         pruned = upkeep.prune(run, dry_run=dry_run)
+        # With -v, each file is named.
         for file in pruned.files:
             streams.log.debug("%s %s", done, file)
         n_files = len(pruned.files)

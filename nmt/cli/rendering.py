@@ -17,11 +17,13 @@ def renderer(
     """Return a function that formats a translation as a line; with `min_confidence`, it logs doubtful lines."""
 
     def render(translation: "Translation") -> str:
+        # 1. Find out whether the line is doubtful.
         reasons = None
         if min_confidence is not None:
             from nmt.translate.confidence import doubts
 
             reasons = doubts(translator, translation, min_confidence)
+        # 2. Format it.
         if json_lines:
             return as_json(translation, translator, reasons)
         best = translation.hypotheses[0]
@@ -44,6 +46,7 @@ def as_json(
 
 def hypothesis_tree(hypothesis: "TextHypothesis", translator: "Translator | None") -> dict[str, Any]:
     """Return a hypothesis as a JSON object, see `as_json`."""
+    # 1. What every model knows.
     pieces = []
     for piece, log_prob in zip(hypothesis.pieces, hypothesis.log_probs, strict=True):
         pieces.append({"piece": piece, "log_prob": log_prob})
@@ -51,6 +54,7 @@ def hypothesis_tree(hypothesis: "TextHypothesis", translator: "Translator | None
     # The key is absent from a translation that the model ended by itself.
     if hypothesis.is_cut:
         tree["cut"] = True
+    # 2. What needs the model: words, and how sure it is of them.
     if translator:
         from nmt.translate.confidence import confidence_of, words_of
 

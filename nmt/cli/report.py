@@ -29,16 +29,20 @@ def report(
     from nmt.insight.report import as_page, read_report
     from nmt.run.directory import RunDirectory
 
+    # 1. Choose the page.
     runs = runs or [options.newest_run()]
     page = Path("report.html") if len(runs) > 1 else RunDirectory(runs[0]).report_file
     page = output or page
+    # 2. Read the runs, and translate their test sets.
     reports = []
     for run in runs:
         directory = RunDirectory(run)
         evaluation = None
+        # A run that has just begun has no model.
         if evaluate and directory.model_file.is_file():
             evaluation = evaluation_of(directory, languages, beam, device)
         reports.append(read_report(run, evaluation, page))
+    # 3. Write the page.
     streams.write_text(page, as_page(reports), show=open_page)
 
 

@@ -28,6 +28,7 @@ def score(
     translator = options.load_translator(model, device, languages=languages)
     from nmt.translate.scoring import score_pairs
 
+    # Only the length penalty affects a score.
     chosen = translator.with_options(**options.search_options(alpha=alpha))
     scored = score_pairs(translator, iter_pairs([src], [ref]), chosen)
     with streams.open_output(output) as out:
@@ -35,6 +36,7 @@ def score(
             if json_lines:
                 line = as_json(translation)
             else:
+                # The given translation is the only hypothesis.
                 (hypothesis,) = translation.hypotheses
                 of_pieces = " ".join(f"{log_prob:.4f}" for log_prob in hypothesis.log_probs)
                 line = f"{hypothesis.log_prob:.4f}\t{of_pieces}"

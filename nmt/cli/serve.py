@@ -53,10 +53,12 @@ def serve(
     Needs the extra: pip install 'nmt-trainer[serve]'. /docs lists the API. On SIGHUP, it loads its models, keys and
     glossary anew, while it answers.
     """
+    # 1. Check what needs no model.
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise InputError(f"nmt serve needs {', '.join(missing)}", hint="pip install 'nmt-trainer[serve]'")
     keys = read_keys(api_keys) if api_keys else []
+    # 2. Load the models, in all their directions.
     paths = options.model_paths(model)
     from nmt.serve.api import Api
     from nmt.serve.app import create_app
@@ -65,6 +67,7 @@ def serve(
     from nmt.translate.translator import load
 
     def load_directions(path: Path) -> list["Translator"]:
+        # Terms apply in every direction.
         directions = load(path, device, precision, engine).directions()
         for translator in directions:
             translator.options = translator.with_options(glossary=options.terms_of(glossary, translator, engine))
@@ -76,6 +79,7 @@ def serve(
     ignore_hangups()
     api = Api(list(map(load_one, paths)), Limits(), keys)
     gc.freeze()  # excludes the many objects of torch from garbage collection
+    # 3. Answer requests; the files that were named are read again on SIGHUP.
     reloader = Reloader(api, paths, load_one, partial(read_keys, api_keys) if api_keys else None)
     run_server(create_app(api, allow_host or ()), host, port, reloader, watch=watch)
 
@@ -87,6 +91,7 @@ def run_server(app: "Guard", host: str, port: int, reloader: "Reloader", *, watc
     from nmt.serve.server import bind, new_server
 
     with bind(host, port) as listening:
+        # An IPv6 address is in brackets in a URL.
         name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{listening.getsockname()[1]}"
 
@@ -111,6 +116,7 @@ def reload_on_hangup(loop: "AbstractEventLoop", server: "Server", reloader: "Rel
     """Load everything anew on SIGHUP; but stop if the terminal has been closed, which sends the same signal."""
     if not hasattr(signal, "SIGHUP"):
         return
+    # A server that was started by a service manager never had one.
     had_terminal = has_terminal()
 
     def on_hangup() -> None:
@@ -137,12 +143,15 @@ def read_keys(path: Path) -> list[str]:
     White space around a key does not count. A comment begins with `#` at the beginning of a line or after white space.
     """
     with os_errors_as(InputError, f"read {path}", hint="check the path, and that you may read it"):
+        # 1. Read the file.
         content = read_capped(path, MAX_KEYS_BYTES)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        # The error names the line, not its content, which is secret.
         n_before = content.count(b"\n", 0, error.start)
         raise InputError(f"{path} is not UTF-8 in line {n_before + 1}", hint="save it as UTF-8") from error
+    # 2. Drop comments and blank lines.
     keys = list(filter(None, (COMMENT.sub("", line).strip() for line in text.split("\n"))))
     if not keys:
         raise InputError(f"{path} has no keys", hint="write one key per line, or leave out --api-keys")

@@ -36,6 +36,7 @@ def sweep(
     Trains every combination of the values for a few steps, then the better half for twice as many steps, until one is
     left. Repeat the command to resume. Prints a table, and writes the winner's config to DIR/winner.yaml.
     """
+    # 1. Check the arguments.
     if (minutes is None) == (steps is None):
         raise InputError("a sweep needs --minutes or --steps, and not both", hint="--minutes 60")
     candidates = candidates_of(config, grid)
@@ -44,6 +45,7 @@ def sweep(
     from nmt.train.halving import Budget
     from nmt.train.sweep import Sweep
 
+    # 2. Train the candidates.
     directory = output or Path(f"{candidates[0].config.run}-sweep")
 
     def train(settings: "Config") -> None:
@@ -55,11 +57,12 @@ def sweep(
             to_stderr.setLevel(logging.NOTSET)
 
     standings = Sweep(directory, candidates, Budget(minutes, steps), train, device).run()
+    # 3. Write the winner's config, and print the table.
     winner = candidates[standings[0].number - 1]
     comment = streams.printable(f"# {winner}: the best of {len(candidates)} candidates in {directory}")
     file = directory / "winner.yaml"
     atomic_write(file, f"{comment}\n{dump_config(winner.config, only_set=True)}")
-    print(*map(streams.printable, table(standings)), sep="\n")
+    streams.print_lines(table(standings))
     streams.log.info("the winner's config is written to %s", file)
 
 
@@ -76,6 +79,7 @@ def candidates_of(config: Path, grid: Sequence[str]) -> "list[Candidate]":
             reason = "is given twice" if key in choices else "is not KEY=VALUE,VALUE"
             raise ConfigError(f"'{text}' {reason}", hint="for example train.lr=1e-3,2e-3")
         choices[key] = split_values(listed)
+    # Loading so many configs would already take minutes.
     n_candidates = math.prod(map(len, choices.values()))
     if n_candidates > MAX_CANDIDATES:
         raise ConfigError(f"{n_candidates:,} candidates are too many", hint="give fewer values")
@@ -104,6 +108,7 @@ def table(standings: "Sequence[Standing]") -> list[str]:
     rows = []
     for rank, standing in enumerate(standings, 1):
         figures = standing.figures[standing.steps]
+        # A candidate that diverged has no figures.
         bleu = f"{figures['dev_bleu']:.2f}" if figures else "diverged"
         nll = f"{figures['dev_nll']:.3f}" if figures else ""
         rows.append([rank, *standing.settings.values(), f"{standing.steps:,}", bleu, nll, standing.run])

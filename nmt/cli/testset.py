@@ -29,13 +29,16 @@ def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[C
 
     if src and not ref:
         raise InputError("--src needs --ref", hint="give both, or neither for the run's data.test")
+    # 1. Read the lines.
     if ref:
         sources = list(iter_lines([src])) if src else []
         references = [list(iter_lines([path])) for path in ref]
         test_set = TestSet(str(src), list(map(str, ref)), sources, references)
     else:
         test_set = configured_test_set(configs)
+    # 2. Compare the numbers of lines.
     check_references(test_set.references, test_set.references[0], "lines in reference 1")
+    # A file of translations can be scored without the sources.
     if src or not ref:
         check_references(test_set.references, test_set.sources, "source lines")
     return test_set
@@ -55,9 +58,11 @@ def configured_test_set(configs: "Sequence[Config]") -> TestSet:
             paths.append(corpus_paths(config, corpus))
     if not corpora:
         raise InputError("--ref is missing, and no run names a data.test", hint="for models, give --src, too")
+    # Scores of different test sets cannot be compared.
     if any(other != paths[0] for other in paths):
         raise InputError("the runs name different test sets", hint="give --src and --ref")
     names = " ".join(corpora[0].source), [" ".join(corpora[0].target)]
+    # The names are as in the config, without data.root.
     source_files, target_files = paths[0]
     return TestSet(*names, list(iter_lines(source_files)), [list(iter_lines(target_files))])
 

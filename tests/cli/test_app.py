@@ -1,10 +1,11 @@
 """The command: help, version, imports, unsuitable arguments, and Ctrl-C while a library catches exceptions."""
 
 import re
+from pathlib import Path
 
 import pytest
 import typer
-from conftest import PATIENCE_S, FiveCorpus, imported_modules, one_clear_error, out_lines, run_nmt, started_nmt
+from conftest import PATIENCE_S, FiveCorpus, imported_modules, out_lines, refused, run_nmt, started_nmt
 
 import nmt
 from nmt.cli.app import app
@@ -29,13 +30,13 @@ def test_help_has_a_short_name() -> None:
 
 
 def test_help_groups_all_commands_and_begins_with_the_four_of_the_mission() -> None:
-    lines = out_lines(run_nmt("--help"))
-    lines = lines[lines.index("Learn:") :]
-    groups = [line for line in lines if re.fullmatch(r"\w+:", line)]
-    assert groups == ["Learn:", "Data:", "Models:", "Runs:", "Formats:", "Serve:"]
-    commands = [line.split()[0] for line in lines if re.match(r"  \w", line)]
+    _, _, text = run_nmt("--help").stdout.decode().partition("\nLearn:\n")
+    groups = re.findall(r"^(\w+):$", text, re.MULTILINE)
+    assert groups == ["Data", "Models", "Runs", "Formats", "Serve"]
+    commands = re.findall(r"^  (\w+)", text, re.MULTILINE)
     assert commands[:4] == ["train", "translate", "eval", "explain"]
-    assert set(commands) == set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    registered = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert set(commands) == set(registered)
 
 
 UNSUITABLE = {  # command -> part of the error message
@@ -54,8 +55,8 @@ UNSUITABLE = {  # command -> part of the error message
 
 
 @pytest.mark.parametrize("command", UNSUITABLE)
-def test_unsuitable_arguments_are_refused(command: str) -> None:
-    one_clear_error(run_nmt(*command.split()), 2, UNSUITABLE[command])
+def test_unsuitable_arguments_are_refused(tmp_path: Path, command: str) -> None:
+    refused(tmp_path, command, UNSUITABLE[command])
 
 
 # sitecustomize: raises SIGINT while MODULE is imported, and catches the exception, as torch does with numpy.

@@ -20,8 +20,10 @@ def test_a_config_without_errors(tmp_path: Path) -> None:
     assert lines[0] == f"train: 200 lines of {DATA}/dev.zh and {DATA}/dev.en"
     assert lines[1].startswith("test: ")
     assert re.fullmatch(r".* in \d+ s", lines[-1])
+    # Settings can be overridden, for example to leave out the test set.
     report = json.loads(run_in(tmp_path, "check mine.yaml data.test=null --json").stdout)
-    assert [corpus["name"] for corpus in report["corpora"]] == ["train"]
+    (corpus,) = report["corpora"]
+    assert corpus["name"] == "train"
     assert report["languages"] == ["zh", "en"]
 
 
@@ -48,13 +50,14 @@ def test_errors_are_reported(shifted: Done) -> None:
 def test_the_page_has_the_first_lines_of_each_finding(shifted: Done, folder: Path) -> None:
     assert b"written to page.html\n" in shifted.stderr
     data = data_of_page((folder / "page.html").read_text())
-    (finding,) = [finding for finding in data["findings"] if finding["kind"] == "shifted"]
-    assert finding["count"] > 790
-    assert len(finding["lines"]) <= 1000
+    findings = {finding["kind"]: finding for finding in data["findings"]}
+    assert findings["shifted"]["count"] > 790
+    assert len(findings["shifted"]["lines"]) <= 1000
 
 
 def test_the_cleaned_files_are_aligned_and_have_no_errors(shifted: Done, folder: Path) -> None:
     assert b"check the copies, too: some faults show only in lines that belong together\n" in shifted.stderr
+    # Three lines around the missing one may go.
     n_source = (folder / "fixed/corpus.zh").read_text().count("\n")
     n_target = (folder / "fixed/corpus.en").read_text().count("\n")
     assert n_source == n_target >= 1497

@@ -12,7 +12,6 @@ from conftest import (
     data_of_page,
     err_lines,
     imported_modules,
-    one_clear_error,
     out_lines,
     refused,
     run_in,
@@ -47,7 +46,8 @@ def test_translations_are_compared_without_torch(systems: Path) -> None:
 def worse(tmp_path: Path) -> Path:
     """Translations of the five sentences, the last of which is wrong."""
     file = tmp_path / "worse.en"
-    file.write_text("\n".join([*TARGET[:4], TARGET[0]]), encoding="utf-8")
+    lines = [*TARGET[:4], TARGET[0]]
+    file.write_text("\n".join(lines))
     return file
 
 
@@ -56,8 +56,11 @@ def test_a_run_is_compared_on_its_test_set(five_run: FiveRun, worse: Path) -> No
     assert err_lines(done) == [f"model: {five_run.run}", "written to page.html"]
     comparison = json.loads(done.stdout)
     bleu, chrf, _ = comparison["scores"]
-    assert chrf["systems"][0]["value"] == pytest.approx(100)
-    assert bleu["systems"][1]["difference"]["value"] < 0
+    baseline, _ = chrf["systems"]
+    assert baseline["value"] == pytest.approx(100)
+    _, other = bleu["systems"]
+    assert other["difference"]["value"] < 0
+    # The line that differs is named.
     (line,) = comparison["differing"][0]["worse"]
     assert line["number"] == 5
     assert line["source"] == SOURCE[4]
@@ -73,15 +76,16 @@ def test_a_model_file_is_compared_on_a_given_test_set(five_home: Path, worse: Pa
     assert err_lines(done) == []
     bleu, chrf, _ = json.loads(done.stdout)["scores"]
     assert "|case:lc|eff:no|tok:char|" in bleu["signature"]
-    assert chrf["systems"][1]["difference"]["value"] > 0
+    _, model = chrf["systems"]
+    assert model["difference"]["value"] > 0
 
 
 def test_runs_with_different_test_sets_are_refused(five_run: FiveRun, five_home: Path, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "other")
     config = run / "config.yaml"
-    text = config.read_text().replace(str(five_home), str(tmp_path))
-    config.write_text(text)
-    one_clear_error(run_nmt("compare", five_run.run, run), 2, "the runs name different test sets")
+    text = config.read_text()
+    config.write_text(text.replace(str(five_home), str(tmp_path)))
+    refused(five_home, f"compare runs/five {run}", "the runs name different test sets")
 
 
 UNSUITABLE = {  # arguments -> part of the error message

@@ -10,7 +10,6 @@ import pytest
 from conftest import (
     PATIENCE_S,
     err_lines,
-    one_clear_error,
     out_lines,
     refused,
     run_in,
@@ -51,8 +50,8 @@ def home(tmp_path: Path) -> Path:
 def test_the_list(home: Path) -> None:
     names, *rows = out_lines(run_in(home, "download"))
     assert names.split() == ["name", "languages", "train", "dev", "test", "MB", "license"]
-    assert [row.split()[0] for row in rows] == list(CORPORA)
     for row, corpus in zip(rows, CORPORA.values(), strict=True):
+        assert row.startswith(f"{corpus.name} ")
         assert " ".join(corpus.languages) in row
         assert f"{corpus.n_pairs[0]:,}" in row
         assert corpus.license in row
@@ -67,10 +66,12 @@ def test_a_corpus_by_name_and_languages(home: Path, mirror: Mirror) -> None:
     assert lines[0] == f"multi30k-tok: license: research, education; see {path}/LICENSE.txt"
     assert lines[-1] == f"written to {path}"
     for name, text in TEXTS.items():
-        assert gzip.decompress((home / path / f"{name}.gz").read_bytes()) == text
+        file = home / path / f"{name}.gz"
+        assert gzip.decompress(file.read_bytes()) == text
     assert "Flickr30k" in (home / path / "LICENSE.txt").read_text()
     # A second time, nothing is missing.
-    assert err_lines(run_in(home, command))[-1] == f"{path} is complete"
+    lines = err_lines(run_in(home, command))
+    assert lines[-1] == f"{path} is complete"
     assert err_lines(run_in(home, f"{command} -q")) == []
 
 
@@ -78,8 +79,8 @@ def test_a_config_gets_the_files_that_it_names(home: Path, mirror: Mirror) -> No
     env = {"NMT_MIRROR": mirror.url, "NMT_DATA": str(home / "corpora")}
     done = run_nmt("download", "x.yaml", cwd=home, env=env)
     assert err_lines(done)[-1] == f"written to {home}/corpora/multi30k-tok"
-    files = (home / "corpora/multi30k-tok").glob("*.gz")
-    assert sorted(file.name for file in files) == ["train.cs.gz", "train.fr.gz"]
+    names = [file.name for file in home.rglob("*.gz")]
+    assert sorted(names) == ["train.cs.gz", "train.fr.gz"]
     used = run_nmt("config", "data.train.source", "--of", "x.yaml", cwd=home, env=env)
     assert out_lines(used) == [f"{home}/corpora/multi30k-tok/train.fr.gz"]
 
@@ -124,11 +125,3 @@ def test_what_cannot_be_downloaded_is_refused(home: Path, arguments: str) -> Non
     (home / "dutch.yaml").write_text(CONFIG.replace("train.cs", "train.nl"))
     (home / "plain.yaml").write_text(CONFIG.replace("train.cs.gz", "train.cs"))
     refused(home, f"download {arguments}", UNSUITABLE[arguments])
-
-
-def test_another_text_is_refused(home: Path, mirror: Mirror) -> None:
-    mirror.add(TOK.url_of("train.en"), b"another text\n")
-    (home / "english.yaml").write_text(CONFIG.replace("train.fr", "train.en"))
-    done = run_in(home, f"download english.yaml --mirror {mirror.url}")
-    one_clear_error(done, 1, "train.en has SHA-256")
-    assert not list(home.rglob("*.gz"))

@@ -8,8 +8,7 @@ from conftest import SOURCE, TARGET, FiveRun, err_lines, out_lines, refused, run
 
 
 def test_explain_writes_a_page(five_run: FiveRun, tmp_path: Path) -> None:
-    command = f"explain '{SOURCE[0]}' -m {five_run.run} -o page.html --reference '{TARGET[0]}'"
-    done = run_in(tmp_path, command)
+    done = run_in(tmp_path, f"explain 'tea' -m {five_run.run} -o page.html --reference '{TARGET[0]}'")
     assert out_lines(done) == []
     assert err_lines(done) == ["written to page.html"]
     assert TARGET[0] in (tmp_path / "page.html").read_text()

@@ -62,11 +62,13 @@ def texts(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("arguments", UNSUITABLE)
 def test_wrong_arguments_are_told(texts: Path, arguments: str) -> None:
     refused(texts, f"init {arguments}", UNSUITABLE[arguments])
-    assert sorted(path.name for path in texts.iterdir()) == ["a.de", "a.txt", "b.de"]
+    names = [path.name for path in texts.iterdir()]
+    assert sorted(names) == ["a.de", "a.txt", "b.de"]
 
 
 def test_a_name_that_is_not_utf_8_is_refused(texts: Path) -> None:
-    done = run_nmt("init", "b.de", "b.de", "--target-lang", "en", "-o", os.fsdecode(b"\xff.yaml"), cwd=texts)
+    output = os.fsdecode(b"\xff.yaml")
+    done = run_in(texts, f"init b.de b.de --target-lang en -o {output}")
     one_clear_error(done, 2, "'data.root': input should be a path without NUL and lone surrogates", n_errors=2)
 
 

@@ -94,6 +94,7 @@ def test_a_resumed_output_has_the_bytes_of_an_unbroken_one(
         rewrite(source, output, [five_run.run], writer, 0, arguments, {}, stopping_after(n_lines))
         return output.read_bytes()
 
+    # Interrupted at the start, within a window, at its end, and before the last line.
     unbroken = run(tmp_path / "unbroken", len(LINES))
     assert unbroken.count(b"\n") == len(LINES)
     for n_lines in (0, 1, 4, 6, len(LINES) - 1):

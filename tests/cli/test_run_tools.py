@@ -20,6 +20,7 @@ def run(five_run: FiveRun, tmp_path: Path) -> Path:
 
 def test_info_after_eval_shows_the_scores_with_their_signatures(run: Path) -> None:
     evaluated = json.loads(run_in(run.parent, "eval -m run --json --bootstrap 0").stdout)
+    # As JSON, then as text, which is YAML.
     facts = json.loads(run_in(run.parent, "info run --json").stdout)
     (line,) = facts["scores"]
     assert line["scores"] == evaluated["scores"]
@@ -41,6 +42,7 @@ def test_eval_of_a_model_file_keeps_nothing(five_run: FiveRun, run: Path) -> Non
 
 
 def test_prune_says_what_it_deletes(run: Path) -> None:
+    # A dry run deletes nothing.
     (would_delete,) = err_lines(run_in(run.parent, "prune run --dry-run"))
     assert RunDirectory(run).checkpoint_steps() == [100, 200]
     (deleted,) = err_lines(run_in(run.parent, "prune run"))

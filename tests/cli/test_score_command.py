@@ -19,6 +19,7 @@ def test_a_line_has_the_log_probabilities_of_the_translation_and_of_its_pieces(f
         assert float(log_prob) == pytest.approx(sum(log_probs), abs=1e-3)
         total += float(log_prob)
         n_pieces += len(log_probs)
+    # The perplexity of `nmt eval` is of the same log-probabilities.
     evaluation = run_in(five_home, "eval --beam 1 --json --bootstrap 0")
     perplexity = json.loads(evaluation.stdout)["perplexity"]
     assert math.exp(-total / n_pieces) == pytest.approx(perplexity, rel=1e-3)
@@ -32,8 +33,10 @@ def test_json_adds_scores_with_the_length_penalty(five_home: Path) -> None:
         assert tree["source"] == SOURCE[i]
         assert hypothesis["text"] == TARGET[i]
         log_probs = [piece["log_prob"] for piece in hypothesis["pieces"]]
-        assert hypothesis["score"] == pytest.approx(hypothesis["log_prob"] / len(log_probs) ** 0.6)
-        assert plain[i] == f"{hypothesis['log_prob']:.4f}\t{' '.join(f'{x:.4f}' for x in log_probs)}"
+        score = hypothesis["log_prob"] / len(log_probs) ** 0.6
+        assert hypothesis["score"] == pytest.approx(score)
+        of_pieces = " ".join(f"{x:.4f}" for x in log_probs)
+        assert plain[i] == f"{hypothesis['log_prob']:.4f}\t{of_pieces}"
 
 
 def test_files_of_different_lengths_are_refused(five_home: Path) -> None:

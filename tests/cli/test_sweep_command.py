@@ -32,6 +32,7 @@ def test_a_table_and_the_winner_s_config(five_corpus: FiveCorpus, monkeypatch: p
     assert second.split() == ["2", "1e-2", "3", "diverged", "runs/a"]
     (line,) = err_lines(done)
     assert line.endswith(r"a\nrun: b\udcff/winner.yaml")
+    # The comment has not become a setting.
     winner = load_config(directory / "winner.yaml")
     assert winner.train.lr == 1e-5
     assert winner.run == str(five_corpus.run)
@@ -72,8 +73,10 @@ SWEEP = (
 
 def result(corpus: FiveCorpus, directory: str) -> tuple[list[str], Any]:
     """Run or resume a sweep; return the winner, and the figures of each trial by its steps."""
-    lines = out_lines(run_in(corpus.home, f"{SWEEP} {directory}"))
-    return lines[1].split()[1:3], json.loads((corpus.home / directory / "sweep.json").read_text())["results"]
+    _, first, *_ = out_lines(run_in(corpus.home, f"{SWEEP} {directory}"))
+    _, *winner, _, _, _ = first.split()
+    kept = json.loads((corpus.home / directory / "sweep.json").read_text())
+    return winner, kept["results"]
 
 
 CODES: dict[int, int] = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 143, signal.SIGINT: 130}

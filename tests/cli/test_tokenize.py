@@ -24,6 +24,7 @@ def test_tokenize_logs_statistics(five_corpus: FiveCorpus) -> None:
     cut, source, target, written = log[-4:]
     assert cut == f"the text gives {len(tokenizer)} pieces at most: tokenizer.vocab_size=600 was cut"
     assert source.startswith(f"source: {len(tokenizer)} pieces")
+    # Dev is the same text as train.
     per_word = f"on dev {n_pieces / n_words:.2f} pieces per word"
     assert target == f"target: {len(tokenizer)} pieces in the vocabulary; {per_word}"
     assert written == f"written to {five_corpus.run}"
@@ -35,9 +36,11 @@ def test_each_side_may_have_its_own_tokenizer(five_corpus: FiveCorpus) -> None:
     assert not (five_corpus.run / "tokenizer.model").exists()
     source = Tokenizer((five_corpus.run / "tokenizer.src.model").read_bytes())
     target = Tokenizer((five_corpus.run / "tokenizer.tgt.model").read_bytes())
-    assert len(source.encode("学校")) < len(target.encode("学校")), "each has the words of its side"
+    # Each has the words of its side.
+    assert len(source.encode("学校")) < len(target.encode("学校"))
     assert len(target.encode("Beijing")) < len(source.encode("Beijing"))
-    assert out_lines(done) == [" ".join(source.pieces(source.encode("我 Beijing")))]
+    pieces = source.pieces(source.encode("我 Beijing"))
+    assert out_lines(done) == [" ".join(pieces)]
 
 
 def test_tokenize_is_quiet_and_imports_no_torch(five_corpus: FiveCorpus) -> None:

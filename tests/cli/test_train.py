@@ -1,7 +1,6 @@
 """`nmt train`: a run from start to end, resuming, starting anew, signals, refused settings."""
 
 import fcntl
-import json
 import re
 import shutil
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from conftest import NO_PROCESS, TARGET, FiveCorpus, FiveRun, err_lines, file_bytes, out_lines, refused, run_in
 from safetensors import safe_open
 
-import nmt
 from nmt.config import load_config
 from nmt.run.directory import RunDirectory
 
@@ -29,7 +27,9 @@ FILES = {
 
 
 def test_train_writes_the_files_of_a_run(five_run: FiveRun) -> None:
-    assert set(file_bytes(five_run.run)) - {"scores.jsonl"} == FILES, "other tests may have evaluated the run"
+    files = set(file_bytes(five_run.run))
+    files.discard("scores.jsonl")  # other tests may have evaluated the run
+    assert files == FILES
 
 
 def test_train_logs_what_it_does(five_run: FiveRun) -> None:
@@ -41,20 +41,6 @@ def test_train_logs_what_it_does(five_run: FiveRun) -> None:
     assert "step 200: dev loss" in log
     assert f"reference    {TARGET[0]}" in log, "samples of dev are logged"
     assert re.search(rf"\ndone: 200 steps in .*; the model is {five_run.model_file}\n", log)
-
-
-def test_the_manifest_says_what_the_run_was_made_of(five_run: FiveRun) -> None:
-    manifest = json.loads((five_run.run / "manifest.json").read_text())
-    assert list(manifest["data"]) == [
-        "train.source",
-        "train.target",
-        "dev.source",
-        "dev.target",
-        "test.source",
-        "test.target",
-    ]
-    assert manifest["command"][-1] == str(five_run.config)
-    assert manifest["versions"]["nmt"] == nmt.__version__
 
 
 def test_the_config_of_a_run_has_the_fitted_values(five_run: FiveRun) -> None:
@@ -83,7 +69,8 @@ def test_train_fresh_moves_the_old_run_aside_and_keeps_a_link(five_run: FiveRun,
     assert file_bytes(aside) == before
     assert link.is_symlink()
     assert RunDirectory(run).newest_step() == 2
-    assert json.loads((run / "manifest.json").read_text())["seed"] == 7
+    manifest = RunDirectory(run).read_manifest()
+    assert manifest["seed"] == 7
 
 
 def test_train_resumes_with_the_tokenizer_of_its_checkpoint(
