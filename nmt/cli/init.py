@@ -14,6 +14,10 @@ from nmt.errors import InputError
 if TYPE_CHECKING:
     from nmt.config import Config
 
+SPLIT = (
+    "{data}: {facts.n_train:,} pairs to train on, {facts.n_dev:,} for dev, {facts.n_test:,} for test; left out: "
+    "{facts.n_blank:,} blank on a side, {facts.n_leaking:,} with a sentence of dev or test"
+)
 HEADER = """\
 # {languages}, written by `nmt init` for {files}.
 #
@@ -56,9 +60,7 @@ def init(
         # 2. Split the text.
         unfinished.callback(shutil.rmtree, data, ignore_errors=True)
         facts = split_corpus([source], [target], data, languages)
-        parts = f"{facts.n_train:,} pairs to train on, {facts.n_dev:,} for dev, {facts.n_test:,} for test"
-        left_out = f"{facts.n_blank:,} blank on a side, {facts.n_leaking:,} with a sentence of dev or test"
-        streams.log.info("%s: %s; left out: %s", data, parts, left_out)
+        streams.log.info(SPLIT.format(data=data, facts=facts))
 
         # 3. Choose the sizes.
         prepare_torch()
