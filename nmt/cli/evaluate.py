@@ -165,9 +165,8 @@ def print_examples(test_set: TestSet, hypotheses: list[str], n_examples: int) ->
         # Equally spaced, the first line included.
         i = k * len(hypotheses) // n_examples
         source = test_set.sources[i] if test_set.sources else ""
-        print(f"source       {source}")
-        print(f"reference    {test_set.references[0][i]}")
-        print(f"translation  {hypotheses[i]}\n")
+        reference = test_set.references[0][i]
+        print(f"source       {source}\nreference    {reference}\ntranslation  {hypotheses[i]}\n")
 
 
 def table_of_directions(figures_by_direction: Mapping[str, Figures]) -> list[str]:
@@ -177,23 +176,22 @@ def table_of_directions(figures_by_direction: Mapping[str, Figures]) -> list[str
     """
     from nmt.insight.tables import columns
 
-    # 1. Arrange the scores.
-    scores: dict[str, dict[str, float]] = {}  # by direction and metric
+    # 1. Arrange the scores by direction and metric.
+    scores: dict[str, dict[str, float]] = {}
     for direction, figures in figures_by_direction.items():
         scores[direction] = {score["name"]: score["value"] for score in figures["scores"]}
-    metrics = max(scores.values(), key=len)  # all lists of metrics begin alike
-    # 2. Take the means.
-    means = {}
-    for metric in metrics:
-        values = [by_metric[metric] for by_metric in scores.values() if metric in by_metric]
-        if len(values) == len(scores):
-            means[metric] = sum(values) / len(values)
+    metrics = max(scores.values(), key=len)
+    # 2. A score that is missing is NaN, and makes the mean NaN.
+    rows = {}
+    for direction, by_metric in scores.items():
+        rows[direction] = [by_metric.get(metric, math.nan) for metric in metrics]
+    rows["mean"] = [sum(column) / len(column) for column in zip(*rows.values(), strict=True)]
     # 3. Format the table.
-    rows = []
-    for title, by_metric in {**scores, "mean": means}.items():
-        cells = [f"{by_metric[metric]:.2f}" if metric in by_metric else "–" for metric in metrics]
-        rows.append([title, *cells])
-    return columns(["direction", *metrics], rows, numbers=metrics)
+    table = []
+    for title, values in rows.items():
+        cells = ["–" if math.isnan(value) else f"{value:.2f}" for value in values]
+        table.append([title, *cells])
+    return columns(["direction", *metrics], table, numbers=metrics)
 
 
 def keep_scores(run: "RunDirectory", model_hash: str, test_set: TestSet, figures: Figures) -> None:

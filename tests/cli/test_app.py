@@ -51,6 +51,8 @@ UNSUITABLE = {  # command -> part of the error message
     "eval --hyp test.hyp --beam 2": "--hyp uses no model",
     "trian five.yaml": "trian",
     "config modle": "no key begins with 'modle'",
+    "config run run=x": "overrides change the values of a file",
+    "serve -m none": "no model at",
 }
 
 

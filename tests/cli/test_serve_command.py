@@ -12,10 +12,6 @@ def test_a_file_without_keys_is_refused(five_run: FiveRun, tmp_path: Path) -> No
     refused(tmp_path, f"serve -m {five_run.run} --api-keys keys", "keys has no keys")
 
 
-def test_a_missing_model_is_refused(tmp_path: Path) -> None:
-    refused(tmp_path, "serve -m none", "no model at")
-
-
 def test_two_models_of_the_same_languages_are_refused(five_home: Path) -> None:
     refused(five_home, "serve -m runs/five -m runs/five", "two models translate zh to en")
 

@@ -19,7 +19,7 @@ def test_tokenize_writes_a_tokenizer_and_shows_pieces(five_corpus: FiveCorpus) -
 def test_tokenize_logs_statistics(five_corpus: FiveCorpus) -> None:
     log = err_lines(run_in(five_corpus.home, "tokenize five.yaml"))
     tokenizer = Tokenizer((five_corpus.run / "tokenizer.model").read_bytes())
-    n_words = sum(len(line.split()) for line in TARGET)
+    n_words = len(" ".join(TARGET).split())
     n_pieces = sum(map(len, tokenizer.encode_all(TARGET)))
     cut, source, target, written = log[-4:]
     assert cut == f"the text gives {len(tokenizer)} pieces at most: tokenizer.vocab_size=600 was cut"
@@ -36,10 +36,11 @@ def test_each_side_may_have_its_own_tokenizer(five_corpus: FiveCorpus) -> None:
     assert not (five_corpus.run / "tokenizer.model").exists()
     source = Tokenizer((five_corpus.run / "tokenizer.src.model").read_bytes())
     target = Tokenizer((five_corpus.run / "tokenizer.tgt.model").read_bytes())
-    # Each has the words of its side.
-    assert len(source.encode("学校")) < len(target.encode("学校"))
-    assert len(target.encode("Beijing")) < len(source.encode("Beijing"))
+    # Each has the words of its side; the pieces that are shown are of the source.
+    assert "▁学校" in source.pieces(source.encode("学校"))
+    assert "▁Beijing" in target.pieces(target.encode("Beijing"))
     pieces = source.pieces(source.encode("我 Beijing"))
+    assert "▁Beijing" not in pieces
     assert out_lines(done) == [" ".join(pieces)]
 
 
