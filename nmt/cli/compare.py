@@ -88,5 +88,5 @@ def compare(
 
 
 def is_model(path: Path) -> bool:
-    """Whether this is a run, an export or a model file, not a file of translations."""
+    """Return whether this is a run, an export or a model file, not a file of translations."""
     return path.is_dir() or path.suffix == ".safetensors"

@@ -28,7 +28,7 @@ def download(
     splits it as the recipes need it.
     """
     if not what:
-        print(*table(), sep="\n")
+        print(*table_of_corpora(), sep="\n")
         return
     # 1. Find out which files are wanted.
     from nmt.config import downloads_directory
@@ -92,7 +92,7 @@ def files_of_config(config_file: str, lang_pair: str | None) -> dict[str, list[s
     return wanted
 
 
-def table() -> list[str]:
+def table_of_corpora() -> list[str]:
     """Return a line with column names, then one line per corpus of the catalog."""
     from nmt.corpus.catalog import CORPORA
     from nmt.insight.tables import columns

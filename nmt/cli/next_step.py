@@ -10,7 +10,7 @@ MAX_CONFIG_BYTES = 100_000
 
 
 def next_step() -> str:
-    """The command to run next in the working directory, or an empty string.
+    """Return the command to run next in the working directory, or an empty string.
 
     A run suggests `nmt translate`, else a config `nmt train`, else two parallel texts `nmt check` and `nmt init`.
     """
@@ -34,7 +34,7 @@ def next_step() -> str:
 
 
 def is_config(file: Path) -> bool:
-    """Whether a file has the setting `run`; large files are not read."""
+    """Return whether a file has the setting `run`; large files are not read."""
     return file.is_file() and file.stat().st_size < MAX_CONFIG_BYTES and b"\nrun:" in b"\n" + file.read_bytes()
 
 
@@ -52,7 +52,7 @@ def is_binary(file: Path) -> bool:
 
 
 def are_parallel(large: Path, small: Path) -> bool:
-    """Whether two files are named alike, and neither is much larger than the other."""
+    """Return whether two files are named alike, and neither is much larger than the other."""
     is_similar = large.stat().st_size <= MAX_SIZE_RATIO * small.stat().st_size
     return is_similar and stem(large) == stem(small)
 

@@ -129,7 +129,7 @@ def reload_on_hangup(loop: "AbstractEventLoop", server: "Server", reloader: "Rel
 
 
 def has_terminal() -> bool:
-    """Whether this process can be controlled from a terminal."""
+    """Return whether this process can be controlled from a terminal."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:

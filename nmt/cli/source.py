@@ -35,7 +35,7 @@ class Source(NamedTuple):
 
     @property
     def has_columns(self) -> bool:
-        """Whether this is a .csv file, or a folder, which may have such files."""
+        """Return whether this is a .csv file, or a folder, which may have such files."""
         return self.kind == "folder" or self.suffix == ".csv"
 
 
@@ -69,7 +69,7 @@ def source_of(text: str | None, input_file: Path | None, output: Path | None) ->
 
 
 def is_path(text: str, output: Path | None = None) -> bool:
-    """Whether a TEXT of which there is no file is a mistyped path, not a sentence or a word.
+    """Return whether a TEXT of which there is no file is a mistyped path, not a sentence or a word.
 
     A path has no white space, and begins as paths do, ends in a slash or the suffix of a format, or is to be written to
     a folder. With white space, it is one if the output has the same suffix: 'my report.docx' -o new.docx.
@@ -90,7 +90,7 @@ def check_sentence(text: str) -> None:
 
 
 def not_a_document(path: Path) -> InputError:
-    """The error for a TEXT that names a file which is no document: it may be lines of text, or of a format unknown."""
+    """Return the error for a TEXT that names a file which is no document, but lines of text or of an unknown format."""
     # Lines of text are for -i.
     if is_text(path):
         hint = f"nmt translate -i {quote(str(path))}; to translate the name itself, pipe it in"
@@ -101,7 +101,7 @@ def not_a_document(path: Path) -> InputError:
 
 
 def is_text(path: Path) -> bool:
-    """Whether a file may be lines of text: pipes, files that cannot be read and .gz may be."""
+    """Return whether a file may be lines of text: pipes, files that cannot be read and .gz may be."""
     if not path.is_file() or path.suffix == ".gz":
         return True
     try:

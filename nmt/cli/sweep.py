@@ -62,7 +62,7 @@ def sweep(
     comment = streams.printable(f"# {winner}: the best of {len(candidates)} candidates in {directory}")
     file = directory / "winner.yaml"
     atomic_write(file, f"{comment}\n{dump_config(winner.config, only_set=True)}")
-    streams.print_lines(table(standings))
+    streams.print_lines(table_of_candidates(standings))
     streams.log.info("the winner's config is written to %s", file)
 
 
@@ -100,7 +100,7 @@ def split_values(text: str) -> list[str]:
     return list(dict.fromkeys(values)) or [""]
 
 
-def table(standings: "Sequence[Standing]") -> list[str]:
+def table_of_candidates(standings: "Sequence[Standing]") -> list[str]:
     """Return the candidates as lines, the best first."""
     from nmt.insight.tables import columns
 

@@ -48,7 +48,7 @@ class LineOptions:
 
     @property
     def is_for_plain_text(self) -> bool:
-        """Whether there is an option that lines with markup cannot have."""
+        """Return whether there is an option that lines with markup cannot have."""
         return self.needs_scores or self.prefix != ""
 
 

@@ -26,6 +26,7 @@ def systems(folder: Path) -> Path:
     """A folder with 60 references and the translations of two systems."""
     with TEST.open(encoding="utf-8") as file:
         text = "".join(islice(file, 60))
+    (folder / "empty").touch()
     (folder / "ref.en").write_text(text)
     (folder / "a.en").write_text(text.replace("the", "a").lower())
     (folder / "b.en").write_text(text.replace("a", "the"))
@@ -91,6 +92,7 @@ def test_runs_with_different_test_sets_are_refused(five_run: FiveRun, five_home:
 UNSUITABLE = {  # arguments -> part of the error message
     "a.en": "systems to compare: 1",
     "a.en b.en": "no run names a data.test",
+    "empty empty --ref empty": "nothing to compare: empty is empty",
     "a.en HOME/runs/five --ref ref.en": "a model needs the source lines",
     "a.en b.en --ref HOME/train.en": "lines in a.en but 5 lines in reference 1",
 }
