@@ -7,27 +7,26 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_jsonable_python
 
 if TYPE_CHECKING:
+    from nmt.cli.translate import LineOptions
     from nmt.translate.segments import TextHypothesis, Translation
     from nmt.translate.translator import Translator
 
 
-def renderer(
-    translator: "Translator", *, json_lines: bool, scores: bool, min_confidence: float | None
-) -> "Callable[[Translation], str]":
-    """Return a function that formats a translation as a line; with `min_confidence`, it logs doubtful lines."""
+def renderer(translator: "Translator", line_options: "LineOptions") -> "Callable[[Translation], str]":
+    """Return a function that formats a translation as a line; with --min-confidence, it logs doubtful lines."""
 
     def render(translation: "Translation") -> str:
         # 1. Find out whether the line is doubtful.
         reasons = None
-        if min_confidence is not None:
+        if line_options.min_confidence is not None:
             from nmt.translate.confidence import doubts
 
-            reasons = doubts(translator, translation, min_confidence)
+            reasons = doubts(translator, translation, line_options.min_confidence)
         # 2. Format it.
-        if json_lines:
+        if line_options.json:
             return as_json(translation, translator, reasons)
         best = translation.hypotheses[0]
-        return f"{best.score:.4f}\t{best.text}" if scores else best.text
+        return f"{best.score:.4f}\t{best.text}" if line_options.scores else best.text
 
     return render
 

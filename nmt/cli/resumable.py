@@ -26,15 +26,9 @@ if TYPE_CHECKING:
 WINDOW = 250  # lines that are translated together, and anew if the command is interrupted among them
 
 
-def checked_files(source: Path | None, output: Path | None) -> tuple[Path, Path]:
-    """Return input and output. Raises InputError if one is no file: it could not be resumed."""
-    if source is None or output is None or not (is_named_file(source) and is_named_file(output)):
-        raise InputError("--resume needs input and output files", hint="nmt translate --resume -i FILE -o FILE")
-    return source, output
-
-
-def is_named_file(path: Path) -> bool:
-    return path != streams.DASH and not is_special(path)
+def is_named_file(path: Path | None) -> bool:
+    """Return whether a path is a file or may become one, so that its lines can be read again."""
+    return path is not None and path != streams.DASH and not is_special(path)
 
 
 def rewrite(

@@ -10,7 +10,7 @@ import typer
 
 from nmt.cli import options, streams
 from nmt.cli.rendering import renderer
-from nmt.cli.resumable import checked_files, rewrite
+from nmt.cli.resumable import is_named_file, rewrite
 from nmt.cli.source import Source, source_of
 from nmt.documents import ZIPPED
 from nmt.errors import InputError
@@ -66,8 +66,13 @@ class Request(NamedTuple):
     source: Source
     output: Path | None
     resume: bool
-    of_lines: LineOptions
-    of_documents: DocumentOptions
+    line_options: LineOptions
+    document_options: DocumentOptions
+
+    @property
+    def has_files(self) -> bool:
+        """Whether lines of a file are written to another."""
+        return is_named_file(self.source.path) and is_named_file(self.output)
 
 
 class Exclusion(NamedTuple):
@@ -80,13 +85,13 @@ class Exclusion(NamedTuple):
 
 EXCLUSIONS = [
     Exclusion(
-        lambda request: request.of_lines.n_best > 1 and not request.of_lines.json,
+        lambda request: request.line_options.n_best > 1 and not request.line_options.json,
         "several hypotheses do not fit on one line",
         "add --json",
     ),
     Exclusion(
-        lambda request: request.of_lines.format != "text" and request.of_lines.is_for_plain_text,
-        "--format {request.of_lines.format} goes with none of --json, --scores, --min-confidence and --prefix",
+        lambda request: request.line_options.format != "text" and request.line_options.is_for_plain_text,
+        "--format {request.line_options.format} goes with none of --json, --scores, --min-confidence and --prefix",
         "leave them out",
     ),
     Exclusion(
@@ -100,24 +105,29 @@ EXCLUSIONS = [
         "nmt translate FILE{request.output.suffix} -o NEW{request.output.suffix}",
     ),
     Exclusion(
-        lambda request: request.of_documents.bilingual and request.source.kind != "document",
+        lambda request: request.document_options.bilingual and request.source.kind != "document",
         "--bilingual is for a document",
         "nmt translate FILE.docx -o FILE.tmx --bilingual",
     ),
     Exclusion(
-        lambda request: request.of_documents.column and not request.source.has_columns,
+        lambda request: request.document_options.column and not request.source.has_columns,
         "--column is for a .csv file",
         "nmt translate FILE.csv --column NAME -o NEW.csv",
     ),
     Exclusion(
-        lambda request: request.source.is_document and request.of_lines.given,
-        "{request.source.path} is a {request.source.kind}: {request.of_lines.given} would have no effect",
+        lambda request: request.source.is_document and request.line_options.given,
+        "{request.source.path} is a {request.source.kind}: {request.line_options.given} would have no effect",
         "leave it out; to translate the lines of a file: -i FILE",
     ),
     Exclusion(
         lambda request: request.resume and request.source.kind == "document",
         "--resume is for lines and folders, and {request.source.path} is a document",
         "leave it out: a document is translated as a whole",
+    ),
+    Exclusion(
+        lambda request: request.resume and not request.source.is_document and not request.has_files,
+        "--resume needs input and output files",
+        "nmt translate --resume -i FILE -o FILE",
     ),
 ]
 
@@ -187,7 +197,7 @@ def translate(
     """
     # 1. Check the arguments.
     source = source_of(text, input_file, output)
-    of_lines = LineOptions(
+    line_options = LineOptions(
         format=markup,
         prefix=prefix,
         n_best=n_best,
@@ -196,17 +206,15 @@ def translate(
         min_confidence=min_confidence,
         stream=stream,
     )
-    of_documents = DocumentOptions(column=column, bilingual=bilingual)
-    check_request(Request(source, output, resume, of_lines, of_documents))
-    # Only a folder or a file of lines can be resumed.
-    resumed_files = checked_files(input_file, output) if resume and not source.is_document else None
+    document_options = DocumentOptions(column=column, bilingual=bilingual)
+    check_request(Request(source, output, resume, line_options, document_options))
     protected = patterns_to_protect(protect or [], protect_placeholders)
     if sample and beam is None:
         beam = n_best
     search = options.search_options(
         beam=beam, alpha=alpha, sample=sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
     )
-    search |= {"n_best": n_best, "scores": of_lines.needs_scores}
+    search |= {"n_best": n_best, "scores": line_options.needs_scores}
     if max_length is not None:
         search |= {"max_length_a": 0.0, "max_length_b": max_length}
 
@@ -214,7 +222,8 @@ def translate(
     paths = options.model_paths(model)
     translator = options.load_translator(paths, device, precision, engine, languages=languages)
     translator.encode_prefix(prefix)  # an invalid prefix raises before output is written
-    translator.protected = protected or translator.protected
+    if protected:
+        translator.protected = protected
     search["glossary"] = options.terms_of(glossary, translator, engine)
     arguments: dict[str, Any] = {"batch_size": batch_size, "options": translator.with_options(**search)}
 
@@ -222,7 +231,7 @@ def translate(
     if source.path is not None and output is not None and source.is_document:
         from nmt.translate.documents import translate_path
 
-        arguments |= {"watch": streams.with_bar, **asdict(of_documents)}
+        arguments |= {"watch": streams.with_bar, **asdict(document_options)}
         translate_path(translator, source.path, output, resume=resume, **arguments)
         return
 
@@ -231,13 +240,14 @@ def translate(
     if stream:
         arguments["window"] = 1
     writer = translator if markup == "text" else of_markup(translator, markup)
-    render = renderer(translator, json_lines=json_lines, scores=scores, min_confidence=min_confidence)
-    if resumed_files:
+    render = renderer(translator, line_options)
+    if resume and source.path is not None and output is not None:
         # What the output depends on besides files, models and search options.
         patterns = [pattern.pattern for pattern in protected]
         settings = {"precision": precision, "engine": engine, "protect": patterns, "languages": languages}
-        settings |= asdict(of_lines)
-        rewrite(*resumed_files, paths, writer, translator.config.data.context, arguments, settings, render)
+        settings |= asdict(line_options)
+        n_before = translator.config.data.context
+        rewrite(source.path, output, paths, writer, n_before, arguments, settings, render)
     else:
         write_lines(writer, source, output, arguments, render)
 
