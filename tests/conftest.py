@@ -7,6 +7,7 @@ import logging
 import multiprocessing
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -164,6 +165,11 @@ def as_command(words: Sequence[str], cwd: Path, streams: Sequence[int]) -> Itera
                 signal.signal(number, handler)
 
 
+def run_in(folder: Path, command: str, input: bytes | None = None) -> Done:  # noqa: A002
+    """Run a command line in a folder: `run_in(tmp_path, "check a.de a.en")`."""
+    return run_nmt(*shlex.split(command), input=input, cwd=folder)
+
+
 def run_together(*commands: Sequence[object], input: bytes | None = None, cwd: Path | None = None) -> list[Done]:  # noqa: A002
     return [run_nmt(*args, input=input, cwd=cwd) for args in commands]
 
@@ -233,6 +239,16 @@ def one_clear_error(done: Done, exit_code: int, *fragments: str, n_errors: int =
     assert len(hints) == 1, stderr
     assert hints[0] != "hint: "
     return stderr
+
+
+def refused(folder: Path, command: str, message: str) -> str:
+    """Check that a command line is refused with one clear error that has the message; return stderr."""
+    return one_clear_error(run_in(folder, command), 2, message)
+
+
+def imported_modules(done: Done) -> set[str]:
+    """Return the modules that a command with PYTHONPROFILEIMPORTTIME has imported."""
+    return {line.rpartition("|")[2].strip() for line in err_lines(done)}
 
 
 def file_bytes(directory: Path) -> dict[str, bytes]:
@@ -385,6 +401,12 @@ def five_corpus(tmp_path: Path) -> FiveCorpus:
 def five_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FiveRun]:
     """A run trained on the five pairs, once for all tests: change only copies of it."""
     yield from kept(trained_once(tmp_path_factory, "five"))
+
+
+@pytest.fixture
+def five_home(five_run: FiveRun) -> Path:
+    """The folder of the five pairs, train.zh and train.en, with the run in runs/five: write no files there."""
+    return five_run.home
 
 
 @pytest.fixture(scope="module")

@@ -33,15 +33,19 @@ def align(
     White space separates words; in a text without any, each character of an unspaced script is a word. With --ref, the
     given pairs are aligned. Without it, each line is the model's translation, TAB, and the links.
     """
+    # 1. Check the arguments.
     if ref is not None and src is None:
         raise InputError("--ref needs --src", hint="nmt align --src test.de --ref test.en")
     if ref is not None and beam is not None:
         raise InputError("--beam has no effect with --ref", hint="leave out one of them")
-    _, translator = options.load_translator(model, device, languages=languages)
+    # 2. Align.
+    translator = options.load_translator(model, device, languages=languages)
     from nmt.translate.align import align
 
-    pairs, given = tee(word_pairs(translator, src, ref, beam))
-    aligned = zip(given, align(translator.engine, translator.tokenizers, pairs), strict=True)
+    # Each pair is read twice: by `align`, a window ahead, and here.
+    to_align, to_print = tee(word_pairs(translator, src, ref, beam))
+    aligned = zip(to_print, align(translator.engine, translator.tokenizers, to_align), strict=True)
+    # 3. Print.
     with streams.open_output(output) as out:
         for (source, target), links in streams.with_bar(aligned, streams.bar_length(src, output)):
             if json_lines:
@@ -49,7 +53,8 @@ def align(
                 line = json.dumps({"source": source.text, "target": target.text, **words}, ensure_ascii=False)
             else:
                 line = " ".join(f"{s}-{t}" for s, t in links)  # the format of Moses
-                line = line if ref is not None else f"{target.text}\t{line}"
+                if ref is None:
+                    line = f"{target.text}\t{line}"
             out.write(line.encode() + b"\n")
 
 
@@ -57,10 +62,12 @@ def word_pairs(translator: "Translator", src: Path | None, ref: Path | None, bea
     """Yield the given pairs, or source lines with the model's translations, as words."""
     from nmt.text.words import WordText
 
+    # given translations
     if src is not None and ref is not None:
         for pair in iter_pairs([src], [ref]):
             yield WordText.split(pair.source), WordText.split(pair.target)
         return
+    # the model's translations
     chosen = translator.with_options(**options.search_options(beam=beam))
-    for found in translator.translate_lines(streams.open_input(src), chosen):
-        yield WordText.split(found.source), WordText.split(found.text)
+    for translation in translator.translate_lines(streams.open_input(src), chosen):
+        yield WordText.split(translation.source), WordText.split(translation.text)

@@ -46,35 +46,49 @@ USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's UsageError; typer 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
+# Typer has panels only with rich.
 class Group(typer.core.TyperGroup):
     """The commands of `nmt`, listed by panel."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as in the base class
+        # The second columns of all panels begin alike.
         width = max(map(len, self.commands))
         for panel, functions in PANELS.items():
-            commands = [self.commands[name_of(function)] for function in functions]
-            helps = [command.get_short_help_str(formatter.width - width - 4) for command in commands]
+            rows = []
+            for function in functions:
+                name = name_of(function)
+                help_text = self.commands[name].get_short_help_str(formatter.width - width - 4)
+                rows.append((name.ljust(width), help_text))
             with formatter.section(panel):
-                formatter.write_dl([(str(c.name).ljust(width), text) for c, text in zip(commands, helps, strict=True)])
+                formatter.write_dl(rows)
 
 
 def with_shared_options(function: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options -q and -v, and --threads if it has a --device; they take effect before it runs."""
+    """Return a command with the options -q and -v, and --threads if it has a --device.
+
+    They take effect before the command runs.
+    """
 
     @functools.wraps(function)
     def command(*, threads: int = 0, quiet: bool, verbose: bool, **options: Any) -> None:
+        # Before torch is imported, which reads the number of threads from the environment.
         set_up_logging(quiet, verbose)
         set_environment_variables(threads)
+        # All ranks would write the same output.
         if launched().n_ranks > 1 and function is not train:
             raise InputError("torchrun is for nmt train only", hint="start a command for each part of a file instead")
         function(**options)
 
-    signature, kind = inspect.signature(function), inspect.Parameter.KEYWORD_ONLY
-    flags: dict[str, Any] = {"threads": Threads} if "device" in signature.parameters else {}
-    flags |= {"quiet": Quiet, "verbose": Verbose}
-    added = [inspect.Parameter(name, kind, default=0, annotation=flag) for name, flag in flags.items()]
-    command.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])  # type: ignore[attr-defined]
-    command.__annotations__ = {**function.__annotations__, **flags}
+    # Typer reads the options of a command from the signature and the annotations of its function.
+    signature = inspect.signature(function)
+    added: dict[str, Any] = {"quiet": Quiet, "verbose": Verbose}
+    if "device" in signature.parameters:
+        added = {"threads": Threads, **added}
+    parameters = list(signature.parameters.values())
+    for name, annotation in added.items():
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=0, annotation=annotation))
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = function.__annotations__ | added
     return command
 
 
@@ -87,7 +101,6 @@ def print_version(wanted: bool) -> None:
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 keeps torch's default.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")]
-Version = Annotated[bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")]
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {  # the groups of `nmt --help`, in its order
     "Learn": (train, translate, evaluate, explain),
     "Data": (download, check, init, tokenize),
@@ -99,7 +112,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {  # the groups of `nmt --h
 
 
 def name_of(function: Callable[..., None]) -> str:
-    """The name of a command, which cannot be that of a function if that is a keyword or a builtin of Python."""
+    """Return the name of a command; its function has another name if Python has a keyword or a builtin of that name."""
     return {evaluate: "eval", import_: "import"}.get(function, function.__name__)
 
 
@@ -111,7 +124,11 @@ for commands in PANELS.values():
 
 
 @app.callback()
-def nmt(version: Version = False) -> None:
+def nmt(
+    version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Train translation models and translate with them.
 
     A run: nmt train CONFIG, then nmt translate < in > out, then nmt eval. All settings of CONFIG: nmt config.
@@ -119,43 +136,54 @@ def nmt(version: Version = False) -> None:
 
 
 def main() -> None:
+    """Run the command of the arguments, and exit with its code."""
     for stream in (sys.stdout, sys.stderr):  # UTF-8 and \n on every system
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
     try:  # app() would handle closed pipes, usage errors and EOFError itself
+        # 1. Run the command.
         with typer.main.get_command(app).make_context("nmt", sys.argv[1:]) as context:
             context.command.invoke(context)
         if sys.stdout is not None:
             sys.stdout.flush()
+    # 2. Exit with its code, or that of the error.
     except typer.Exit as end:
         sys.exit(end.exit_code)
     except USAGE_ERROR as error:
-        if error.format_message().startswith("Usage: "):  # `nmt` without arguments prints its help
-            error.show()
-            if suggestion := next_step():
-                print(f"\nNext: {printable(suggestion)}", file=sys.stderr)
-            sys.exit(2)
-        path = error.ctx.command_path if error.ctx else "nmt"
-        message = " ".join(error.format_message().split())
-        fail(InputError(message, hint=usage_hint(path, message)))
+        fail_usage(error)
     except BrokenPipeError:
         close_stdout()
     except NmtError as error:
         fail(error)
     except OSError as error:
+        # An OSError of Python code, not of the system, is a bug.
         if error.errno is None:
             raise
-        if error.filename is not None:  # for example a name that is too long, or no access
+        # For example, the name is too long, or there is no access.
+        if error.filename is not None:
             fail(InputError(f"cannot use {error.filename}: {error.strerror}", hint="check the path and permissions"))
         fail(OutputError(f"cannot write the output: {error.strerror}", hint="check that the disk is not full"))
 
 
-def usage_hint(path: str, message: str) -> str:
-    """What to do about wrong arguments of a command, such as `nmt translate`, whose TEXT is easily mistaken."""
-    if path == "nmt translate" and "extra argument" in message:
-        return "put a sentence in quotes; to translate several documents, give their folder"
-    dash = "; put -- before a TEXT that begins with a dash" if path == "nmt translate" else ""
-    return f"`{path} --help` lists what is allowed{dash}"
+def fail_usage(error: Any) -> NoReturn:
+    """Print what is wrong with the arguments, and what to do; of `nmt` without arguments, its help."""
+    message = " ".join(error.format_message().split())
+    # `nmt` alone
+    if message.startswith("Usage: "):
+        error.show()
+        suggestion = next_step()
+        if suggestion:
+            print(f"\nNext: {printable(suggestion)}", file=sys.stderr)
+        sys.exit(2)
+    # A command with wrong arguments
+    command = error.ctx.command_path if error.ctx else "nmt"
+    hint = f"`{command} --help` lists what is allowed"
+    # The TEXT of `nmt translate` is easily mistaken.
+    if command == "nmt translate":
+        hint += "; put -- before a TEXT that begins with a dash"
+        if "extra argument" in message:
+            hint = "put a sentence in quotes; to translate several documents, give their folder"
+    fail(InputError(message, hint=hint))
 
 
 def fail(error: NmtError) -> NoReturn:
@@ -163,11 +191,16 @@ def fail(error: NmtError) -> NoReturn:
     rank = 0
     with contextlib.suppress(ConfigError):  # `error` may be the ConfigError that launched() raises
         rank = launched().rank
-    if rank == 0 or not isinstance(error, (DivergedError, LostRankError, StoppedError)):  # all ranks raise these
-        prefix = f"nmt: error: rank {rank}: " if rank else "nmt: error: "
-        lines = [prefix + line for line in error.lines] + [f"hint: {error.hint}"] * bool(error.hint)
-        print(*map(printable, lines), sep="\n", file=sys.stderr)
-        close_stdout()
+    # All ranks raise these errors; the first one prints them.
+    if rank and isinstance(error, (DivergedError, LostRankError, StoppedError)):
+        sys.exit(error.exit_code)
+    # In one call, so that the lines of several ranks do not mix.
+    prefix = f"nmt: error: rank {rank}: " if rank else "nmt: error: "
+    lines = [prefix + line for line in error.lines]
+    if error.hint:
+        lines.append(f"hint: {error.hint}")
+    print(*map(printable, lines), sep="\n", file=sys.stderr)
+    close_stdout()
     sys.exit(error.exit_code)
 
 
@@ -176,5 +209,6 @@ def close_stdout() -> None:
     if sys.stdout is not None:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
+        # The descriptor stays valid, so that nothing else gets its number.
         with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())

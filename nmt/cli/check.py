@@ -1,6 +1,5 @@
 """`nmt check`."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,22 +9,23 @@ from nmt.cli import options, streams
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
+    from nmt.corpus.check import Report
     from nmt.corpus.reading import CorpusFiles
 
 MAX_LINES_IN_PAGE = 1_000  # line numbers listed per finding in the HTML page
-What = Annotated[list[str], typer.Argument(metavar="CONFIG [KEY=VALUE]... | SRC TGT", help="A config, or two files.")]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with all findings.")]
-Fix = Annotated[
-    Path | None, typer.Option("--fix", metavar="DIR", help="Write cleaned copies of the files, and a list of changes.")
-]
 
 
 def check(
-    what: What,
+    what: Annotated[
+        list[str], typer.Argument(metavar="CONFIG [KEY=VALUE]... | SRC TGT", help="A config, or two files.")
+    ],
     show: Annotated[int, typer.Option(min=0, max=5, help="Examples of each finding.")] = 2,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object with all line numbers.")] = False,
-    html: Html = None,
-    fix: Fix = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with all findings.")] = None,
+    fix: Annotated[
+        Path | None,
+        typer.Option("--fix", metavar="DIR", help="Write cleaned copies of the files, and a list of changes."),
+    ] = None,
     languages: options.Languages = "",
 ) -> None:
     """Look for faults in parallel text before training on it.
@@ -37,62 +37,89 @@ def check(
     from nmt.corpus import render
     from nmt.corpus.check import check
 
-    corpora, declared = corpora_of(what, languages, is_fixed=fix is not None)
-    report = check(corpora, declared, quiet=streams.is_quiet())
-    if json_lines:
-        print(json.dumps(render.as_plain(report), ensure_ascii=False))
+    # 1. Check.
+    if Path(what[0]).suffix in (".yaml", ".yml"):
+        corpora, declared = corpora_of_config(Path(what[0]), what[1:], languages, is_fixed=fix is not None)
     else:
-        for line in render.as_text(report, show):
-            print(streams.printable(line))
+        corpora, declared = corpus_of_files(what, languages)
+    report = check(corpora, declared, quiet=streams.is_quiet())
+    # 2. Print the report.
+    if json_lines:
+        streams.print_json(render.as_plain(report))
+    else:
+        streams.print_lines(render.as_text(report, show))
+    # 3. Write the page.
     if html is not None:
         from nmt.insight import pages
 
-        title = " and ".join(str(path) for side in corpora[0].sides for path in side)
+        files = " and ".join(map(str, corpora[0].source + corpora[0].target))
         data = render.as_plain(report, MAX_LINES_IN_PAGE)
-        streams.write_text(html, pages.page("check", f"{title} – nmt check", data))
+        streams.write_text(html, pages.page("check", f"{files} – nmt check", data))
+    # 4. Write the cleaned copies.
     if fix is not None:
-        from nmt.corpus import repair
-
-        for one in repair.fix(report, corpora, fix):
-            counts = f"{one.n_pairs:,} pairs, {one.n_changed:,} of them changed; {one.n_dropped:,} dropped"
-            if one.n_realigned:
-                counts += f"; {one.n_realigned:,} are of lines with different numbers"
-            streams.log.info("%s: %s -> %s and %s", one.files.name, counts, *one.paths)
-            if one.n_realigned:
-                streams.log.info("check the copies, too: some faults show only in lines that belong together")
-        streams.log.info("%s names all changed and dropped lines; the originals are as they were", fix / repair.CHANGES)
+        write_copies(report, corpora, fix)
+    # The exit code is for scripts.
     if any(finding.severity == "error" for finding in report.findings):
         raise typer.Exit(1)
 
 
-def corpora_of(what: list[str], languages: str, *, is_fixed: bool) -> tuple[list["CorpusFiles"], tuple[str, str]]:
-    """Return the named corpora of one direction, train first, and their declared languages."""
-    from nmt.config import chosen_direction, language, language_of, load_config
+def write_copies(report: "Report", corpora: "list[CorpusFiles]", directory: Path) -> None:
+    """Write cleaned copies of the files, and log what was changed."""
+    from nmt.corpus import repair
+
+    for mended in repair.fix(report, corpora, directory):
+        counts = f"{mended.n_pairs:,} pairs, {mended.n_changed:,} of them changed; {mended.n_dropped:,} dropped"
+        if mended.n_realigned:
+            counts += f"; {mended.n_realigned:,} are of lines with different numbers"
+        streams.log.info("%s: %s -> %s and %s", mended.files.name, counts, *mended.paths)
+        if mended.n_realigned:
+            streams.log.info("check the copies, too: some faults show only in lines that belong together")
+    changes = directory / repair.CHANGES
+    streams.log.info("%s names all changed and dropped lines; the originals are as they were", changes)
+
+
+def corpora_of_config(
+    file: Path, overrides: list[str], languages: str, *, is_fixed: bool
+) -> tuple[list["CorpusFiles"], tuple[str, str]]:
+    """Return the corpora of one direction, train first, and their declared languages."""
+    from nmt.config import chosen_direction, language, load_config
     from nmt.corpus.reading import CorpusFiles
     from nmt.train.corpora import all_corpora, corpus_paths
 
-    if Path(what[0]).suffix in (".yaml", ".yml"):
-        config = load_config(Path(what[0]), what[1:])
-        if is_fixed and config.data.mix:
-            message = "--fix would join data.mix with the training files, and its shares would no longer apply"
-            raise InputError(message, hint="clean each corpus by itself: nmt check SRC TGT --fix DIR")
-        direction = chosen_direction(config.data, config.data.targets, languages)
-        joined: dict[str, CorpusFiles] = {}
-        for name, files in all_corpora(config).items():
-            if direction in ("", files.languages):
-                part = name.partition(".")[0].replace("mix", "train")
-                corpus = joined.setdefault(part, CorpusFiles(part, [], []))
-                for side, paths in zip(corpus.sides, corpus_paths(config, files), strict=True):
-                    side.extend(paths)
-        if "train" not in joined:
-            raise InputError(f"{what[0]} has no training pairs for {direction}", hint="name another direction with -l")
-        of_source, _, of_target = direction.rpartition("-")
-        known = language(config.data, "source"), language(config.data, "target")
-        return [*joined.values()], (of_source, of_target) if direction else known
+    config = load_config(file, overrides)
+    if is_fixed and config.data.mix:
+        message = "--fix would join data.mix with the training files, and its shares would no longer apply"
+        raise InputError(message, hint="clean each corpus by itself: nmt check SRC TGT --fix DIR")
+    # A config of several languages is checked in one direction.
+    direction = chosen_direction(config.data, config.data.targets, languages)
+    # Files that are used together are checked together: data.mix is part of train.
+    joined: dict[str, CorpusFiles] = {}
+    for name, files in all_corpora(config).items():
+        if direction in ("", files.languages):
+            part = name.partition(".")[0].replace("mix", "train")
+            corpus = joined.setdefault(part, CorpusFiles(part, [], []))
+            source, target = corpus_paths(config, files)
+            corpus.source.extend(source)
+            corpus.target.extend(target)
+    if "train" not in joined:
+        raise InputError(f"{file} has no training pairs for {direction}", hint="name another direction with -l")
+    # The languages are those of the config, or of the chosen direction.
+    declared = language(config.data, "source"), language(config.data, "target")
+    if direction:
+        source_language, _, target_language = direction.rpartition("-")
+        declared = source_language, target_language
+    return list(joined.values()), declared
+
+
+def corpus_of_files(names: list[str], languages: str) -> tuple[list["CorpusFiles"], tuple[str, str]]:
+    """Return the corpus of two files, and the languages that their names declare."""
+    from nmt.config import language_of
+    from nmt.corpus.reading import CorpusFiles
+
     if languages:
         raise InputError("-l chooses a direction of a config", hint="leave it out")
-    if len(what) != 2:
-        message = f"a config (.yaml) or two files are needed, not {' '.join(what)}"
+    if len(names) != 2:
+        message = f"a config (.yaml) or two files are needed, not {' '.join(names)}"
         raise InputError(message, hint="nmt check mine.yaml, or nmt check train.de train.en")
-    source, target = map(Path, what)
+    source, target = map(Path, names)
     return [CorpusFiles("corpus", [source], [target])], (language_of(source), language_of(target))

@@ -19,19 +19,25 @@ def config(
     Prints key, allowed values, default and meaning. [fitted]: unless set, chosen by the size of the corpus; `nmt train
     --dry-run` says how.
     """
+    from nmt.cli.tables import columns
     from nmt.config import chosen_by_training, load_config, settings, values
 
+    # Without a file: the settings and their meanings.
     rows = [row for row in settings() if row[0].startswith(key)]
     if not rows:
         raise ConfigError(f"no key begins with '{key}'", hint="`nmt config` lists all keys")
     if of is None:
         if overrides:
             raise ConfigError("overrides change the values of a file", hint="name it with --of CONFIG")
-        widths = [max(len(row[column]) for row in rows) for column in range(3)]
-        for name, allowed, default, meaning in rows:
-            print(f"{name:<{widths[0]}}  {allowed:<{widths[1]}}  {default:<{widths[2]}}  {meaning}")
+        _, *lines = columns(["", "", "", ""], rows)
+        print(*lines, sep="\n")
         return
+    # With a file: its values, or if the whole key is given, one value.
     config = load_config(of, overrides or [])
-    found = {**dict(values(config)), **chosen_by_training(config)}
-    found = {name: value for name, value in found.items() if name.startswith(key)}
-    print(found[key] if key in found else "\n".join(f"{name}={value}" for name, value in found.items()))
+    known = dict(values(config)) | chosen_by_training(config)
+    if key in known:
+        print(known[key])
+        return
+    for name, value in known.items():
+        if name.startswith(key):
+            print(f"{name}={value}")

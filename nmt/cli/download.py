@@ -12,11 +12,9 @@ from nmt.errors import InputError
 if TYPE_CHECKING:
     from nmt.corpus.catalog import Corpus
 
-What = Annotated[str, typer.Argument(metavar="[NAME|CONFIG]", help="A corpus, or a recipe that uses it.")]
-
 
 def download(
-    what: What = "",
+    what: Annotated[str, typer.Argument(metavar="[NAME|CONFIG]", help="A corpus, or a recipe that uses it.")] = "",
     lang_pair: Annotated[
         str | None, typer.Option("--lang-pair", "-l", metavar="L1-L2", help="Languages of Multi30k. [default: en-de]")
     ] = None,
@@ -30,60 +28,79 @@ def download(
     splits it as the recipes need it.
     """
     if not what:
-        print(*table(), sep="\n")
+        print(*table_of_corpora(), sep="\n")
         return
+    # 1. Find out which files are wanted.
     from nmt.config import downloads_directory
-    from nmt.corpus import download as corpora
-
-    for corpus, names in chosen(what, lang_pair):
-        path = downloads_directory() / corpus.name
-        streams.log.info("%s: license: %s; see %s", corpus.name, corpus.license, path / "LICENSE.txt")
-        is_new = bool(corpora.download(corpus, path, names, mirror=mirror, quiet=streams.is_quiet()))
-        streams.log.info("written to %s" if is_new else "%s is complete", path)
-
-
-def chosen(what: str, lang_pair: str | None) -> "list[tuple[Corpus, Sequence[str]]]":
-    """Return the corpora to download, each with its file names: the named corpus, or the corpora of a config."""
     from nmt.corpus.catalog import CORPORA
+    from nmt.corpus.download import download
 
-    if named := CORPORA.get(what):
-        languages = lang_pair.split("-") if lang_pair else named.languages[:2]
-        if len(set(languages)) != 2 or not set(languages) <= set(named.languages):
-            hint = f"two of {' '.join(named.languages)}, as in -l {'-'.join(named.languages[:2])}"
-            raise InputError(f"{what} is not in '{lang_pair}'", hint=hint)
-        return [(named, named.files(languages))]
-    path = Path(what)
-    if path.suffix not in (".yaml", ".yml"):
-        raise InputError(f"no corpus '{what}'", hint="`nmt download` lists them; or name a recipe")
-    if lang_pair:
-        raise InputError(f"{what} says which files it needs", hint="leave out --lang-pair")
+    if what in CORPORA:
+        corpus = CORPORA[what]
+        wanted = {what: corpus.files(languages_of_corpus(corpus, lang_pair))}
+    else:
+        wanted = files_of_config(what, lang_pair)
+    # 2. Fetch those that are missing.
+    for name, files in wanted.items():
+        corpus = CORPORA[name]
+        path = downloads_directory() / name
+        streams.log.info("%s: license: %s; see %s", name, corpus.license, path / "LICENSE.txt")
+        written = download(corpus, path, files, mirror=mirror, quiet=streams.is_quiet())
+        streams.log.info("written to %s" if written else "%s is complete", path)
+
+
+def languages_of_corpus(corpus: "Corpus", lang_pair: str | None) -> Sequence[str]:
+    """Return the two languages of -l, else the first two of the corpus."""
+    if lang_pair is None:
+        return corpus.languages[:2]
+    languages = lang_pair.split("-")
+    # Two different languages, both of the corpus.
+    if len(set(languages)) != 2 or not set(languages) <= set(corpus.languages):
+        hint = f"two of {' '.join(corpus.languages)}, as in -l {'-'.join(corpus.languages[:2])}"
+        raise InputError(f"{corpus.name} is not in '{lang_pair}'", hint=hint)
+    return languages
+
+
+def files_of_config(config_file: str, lang_pair: str | None) -> dict[str, list[str]]:
+    """Return the names of the files that a config uses, without .gz, by corpus."""
     from nmt.config import load_config
+    from nmt.corpus.catalog import CORPORA
     from nmt.train.corpora import all_corpora, root_of
 
-    config = load_config(path)
-    names: dict[str, list[str]] = {}  # corpus -> its files, without .gz
+    if Path(config_file).suffix not in (".yaml", ".yml"):
+        raise InputError(f"no corpus '{config_file}'", hint="`nmt download` lists them; or name a recipe")
+    if lang_pair:
+        raise InputError(f"{config_file} says which files it needs", hint="leave out --lang-pair")
+    config = load_config(Path(config_file))
+    wanted: dict[str, list[str]] = {}
     for files in all_corpora(config).values():
+        # The directory of a corpus has its name.
         corpus = CORPORA.get(Path(root_of(config, files)).name)
         if corpus is None:
             hint = f"data.root of a corpus that can be downloaded is one of: {', '.join(CORPORA)}"
-            raise InputError(f"{what} uses no corpus that can be downloaded", hint=hint)
-        known = {f"{name}.gz": name for name in corpus.files(corpus.languages)}
+            raise InputError(f"{config_file} uses no corpus that can be downloaded", hint=hint)
+        # Only files of the corpus can be downloaded.
+        offered = corpus.files(corpus.languages)
+        names = wanted.setdefault(corpus.name, [])
         for file in (*files.source, *files.target):
-            if file not in known:
-                message = f"{what} names {file}, which {corpus.name} does not have"
+            name = file.removesuffix(".gz")
+            if name == file or name not in offered:
+                message = f"{config_file} names {file}, which {corpus.name} does not have"
                 raise InputError(message, hint="check data in the config")
-            names.setdefault(corpus.name, []).append(known[file])
-    return [(CORPORA[corpus], [*dict.fromkeys(files)]) for corpus, files in names.items()]
+            if name not in names:
+                names.append(name)
+    return wanted
 
 
-def table() -> list[str]:
+def table_of_corpora() -> list[str]:
     """Return a line with column names, then one line per corpus of the catalog."""
     from nmt.cli.tables import columns
     from nmt.corpus.catalog import CORPORA
 
-    rows = [
-        [one.name, " ".join(one.languages), *(f"{n:,}" for n in one.n_pairs), f"{one.size_mb:g}", one.license, one.note]
-        for one in CORPORA.values()
-    ]
+    rows = []
+    for corpus in CORPORA.values():
+        numbers = [f"{n:,}" for n in corpus.n_pairs]
+        languages = " ".join(corpus.languages)
+        rows.append([corpus.name, languages, *numbers, f"{corpus.size_mb:g}", corpus.license, corpus.note])
     names = ["name", "languages", "train", "dev", "test", "MB", "license", ""]
-    return columns(names, rows, numbers={"train", "dev", "test", "MB"})
+    return columns(names, rows, numbers=names[2:6])

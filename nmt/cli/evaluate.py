@@ -1,17 +1,16 @@
 """`nmt eval`."""
 
-import json
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from itertools import chain
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from nmt.cli import options, streams
+from nmt.cli.testset import TestSet, read_test_set, translate_all, warn_if_tokenized
 from nmt.errors import InputError, NmtError
 from nmt.files import hash_file, sha256
 from nmt.text.lines import iter_lines
@@ -23,16 +22,16 @@ if TYPE_CHECKING:
     from nmt.translate.options import TranslationOptions
     from nmt.translate.translator import Translator
 
-    Tested = dict[str, tuple[Translator | None, list[Config]]]  # by direction; of one direction, by an empty text
+METRICS = ("bleu", "chrf", "ter")
+Figures = dict[str, Any]  # what --json prints of a direction
 
 
-@dataclass(frozen=True)
-class ScoreOptions:
-    """The options of scoring."""
+class Tested(NamedTuple):
+    """What is tested in one direction; given translations have no translator."""
 
-    tokenize: str | None  # sacreBLEU's tokenizer; None: by language and script
-    lowercase: bool
-    n_bootstrap: int
+    direction: str  # empty if there is only one
+    translator: "Translator | None"
+    configs: "list[Config]"  # at most one, which names the test set
 
 
 def evaluate(
@@ -61,96 +60,83 @@ def evaluate(
     -m names another model. --src and --ref name another test set. --hyp scores a file of translations without a model.
     """
     from nmt.config import language_of
-    from nmt.evaluate import DEFAULT_TOKENIZER, tokenized_warning
+    from nmt.evaluate import choose_settings, score
 
-    # What to test: a file of translations, or a model in one or several directions.
-    tested: Tested = {"": (None, [])}
+    # 1. Find out what to test: given translations, or a model in one or several directions.
     if hyp is not None:
-        refuse_with_hyp({"-m": model, "-l": languages, "--beam": beam})
+        if model or languages or beam:
+            raise InputError("--hyp uses no model, but -m, -l and --beam need one", hint="leave them out")
+        tested = [Tested("", None, [])]
     else:
-        paths, loaded = options.load_translator(model, device, precision, engine, languages=None, always_log=True)
+        paths = options.model_paths(model, always_log=True)
+        loaded = options.load_translator(paths, device, precision, engine, languages=None)
         model_hash = hash_file(loaded.run.model_file) if loaded.run else ""  # a training may replace the file
         if ref and not src:
             raise InputError("--ref needs --src", hint="give both, or neither for the run's data.test")
         tested = directions_to_test(loaded, languages, is_given=src is not None)
-    score_options = ScoreOptions(tokenize, lowercase, bootstrap)
     all_hypotheses: list[str] = []
-    found: dict[str, dict[str, Any]] = {}  # figures by direction
-    for direction, (translator, configs) in tested.items():
-        # 1) Read or make the translations.
-        test = options.read_test_set(src, ref, configs)
-        about: dict[str, Any] = {}
+    figures_by_direction: dict[str, Figures] = {}
+    for direction, translator, configs in tested:
+        # 2. Read or make the translations.
+        test_set = read_test_set(src, ref, configs)
+        figures: Figures = {}
         if hyp is not None:
             hypotheses = list(iter_lines([hyp]))
-            language = language_of(Path(test.reference_names[0]))
+            language = language_of(Path(test_set.reference_names[0]))
         elif translator is not None:
-            chosen = translator.with_options(**options.search_options(beam=beam, scores=False, whole_lines=True))
-            hypotheses, about = translated(translator, test, chosen, batch_size)
-            about["models"] = [str(path) for path in paths]
+            search = translator.with_options(**options.search_options(beam=beam, scores=False, whole_lines=True))
+            hypotheses = translate_all(translator, test_set.sources, search, batch_size)
             language = translator.target_language
-        # 2) Score them.
-        scores = scored(hypotheses, test.references, language, score_options, direction)
-        all_hypotheses += hypotheses
-        figures = {"n_lines": len(hypotheses), **about, "scores": [asdict(score) for score in scores]}
-        found[direction] = figures
-        # 3) Keep the scores of a run's model, not those of an ensemble; print them.
+            figures = {**model_figures(translator, test_set, search), "models": list(map(str, paths))}
+        # 3. Score them.
+        settings = choose_settings(language, test_set.references, tokenize=tokenize, lowercase=lowercase)
+        if settings.left_out:
+            streams.log.info("%s%s", f"{direction}: " if direction else "", settings.left_out)
+        scores = score(hypotheses, test_set.references, METRICS, **asdict(settings), n_bootstrap=bootstrap)
+        figures = {"n_lines": len(hypotheses), **figures, "scores": [asdict(metric) for metric in scores]}
+        # 4. Keep the scores of a run's model, not those of an ensemble.
         if translator is not None and translator.run is not None and len(paths) == 1:
-            keep_scores(translator.run, model_hash, test, figures)
+            keep_scores(translator.run, model_hash, test_set, figures)
+        # 5. Print them.
         if not json_lines:
-            print_examples(test, hypotheses, show)
+            print_examples(test_set, hypotheses, show)
             print_scores(direction if len(tested) > 1 else "", scores, figures)
-    if warning := tokenized_warning(all_hypotheses, "translations", tokenize or DEFAULT_TOKENIZER):
-        streams.log.warning("%s", warning)
-    if json_lines:
-        print(json.dumps({"directions": found} if len(tested) > 1 else figures, ensure_ascii=False))
-    elif len(tested) > 1:
-        print("", *of_directions(found), sep="\n")
+        all_hypotheses += hypotheses
+        figures_by_direction[direction] = figures
+    warn_if_tokenized(all_hypotheses, tokenize)
+    print_all(figures_by_direction, as_json=json_lines)
 
 
-def refuse_with_hyp(of_model: dict[str, Any]) -> None:
-    """Raise InputError if an option that needs a model is given together with --hyp."""
-    for name, value in of_model.items():
-        if value:
-            raise InputError(f"--hyp uses no model, but {name} needs one", hint="leave out one of them")
+def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) -> list[Tested]:
+    """Return the directions of data.test that `languages` means; with a given test set, the direction `languages`."""
+    from nmt.config import is_meant
+
+    config = loaded.run.read_config() if loaded.run else None
+    if config is None or not config.data.directions:
+        return [Tested("", loaded.to(languages), [config] if config else [])]
+    # A given test set has one direction.
+    known = [] if is_given else [corpus.languages for corpus in config.data.test]
+    chosen = [direction for direction in known if not languages or is_meant(direction, languages)]
+    chosen = list(dict.fromkeys(chosen)) or [languages]
+    return [Tested(direction, loaded.to(direction), [config.direction(direction)]) for direction in chosen]
 
 
-def scored(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    language: str,
-    score_options: ScoreOptions,
-    direction: str,
-) -> "list[Score]":
-    """Score the translations of a direction; log it if TER is left out."""
-    from nmt.evaluate import choose_settings, score
-
-    settings = choose_settings(language, references, tokenize=score_options.tokenize, lowercase=score_options.lowercase)
-    if settings.left_out:
-        where = f"{direction}: " if direction else ""
-        streams.log.info("%s%s", where, settings.left_out)
-    metrics = ("bleu", "chrf", "ter")
-    return score(hypotheses, references, metrics, **asdict(settings), n_bootstrap=score_options.n_bootstrap)
-
-
-def translated(
-    translator: "Translator", test: options.TestSet, search: "TranslationOptions", batch_size: int | None
-) -> tuple[list[str], dict[str, Any]]:
-    """Translate a test set; return the translations, and figures that need the model."""
+def model_figures(translator: "Translator", test_set: TestSet, search: "TranslationOptions") -> Figures:
+    """Return the figures that need the model."""
     from nmt.evaluate import perplexity
 
-    translations = translator.translate_lines(test.sources, search, batch_size=batch_size)
-    hypotheses = [found.text for found in streams.with_bar(translations, len(test.sources))]
-    log_probs = translator.reference_log_probs(test.sources, test.references[0])
-    engine = translator.engine_for(search).name
+    log_probs = translator.reference_log_probs(test_set.sources, test_set.references[0])
+    # The perplexity is that of the first reference.
     per_piece = perplexity(log_probs)
     finite = per_piece if math.isfinite(per_piece) else None  # JSON has no infinity
-    return hypotheses, {"beam": search.beam, "engine": engine, "perplexity": finite}
+    return {"beam": search.beam, "engine": translator.engine_for(search).name, "perplexity": finite}
 
 
-def print_scores(title: str, scores: "Sequence[Score]", figures: dict[str, Any]) -> None:
+def print_scores(title: str, scores: "Sequence[Score]", figures: Figures) -> None:
     """Print the scores of a direction, and the figures that need a model if there is one."""
     from nmt.evaluate import readable
 
+    # the direction, if there are several
     if title:
         print(f"{title}:")
     print(*scores, sep="\n")
@@ -161,69 +147,70 @@ def print_scores(title: str, scores: "Sequence[Score]", figures: dict[str, Any])
         print(f"perplexity of the references = {shown} per piece")
 
 
-def print_examples(test: options.TestSet, hypotheses: list[str], n: int) -> None:
-    """Print n translations from all over the test set."""
-    for k in range(min(n, len(hypotheses))):
+def print_all(figures_by_direction: dict[str, Figures], *, as_json: bool) -> None:
+    """Print what comes after the scores of each direction: a table, or everything as JSON."""
+    has_several = len(figures_by_direction) > 1
+    if as_json:
+        (*_, figures) = figures_by_direction.values()
+        tree = {"directions": figures_by_direction} if has_several else figures
+        streams.print_json(tree)
+    elif has_several:
+        print("", *table_of_directions(figures_by_direction), sep="\n")
+
+
+def print_examples(test_set: TestSet, hypotheses: list[str], n_examples: int) -> None:
+    """Print translations from all over the test set."""
+    n_examples = min(n_examples, len(hypotheses))
+    for k in range(n_examples):
         # Equally spaced, the first line included.
-        i = k * len(hypotheses) // n
-        source = test.sources[i] if test.sources else ""
-        print(f"source       {source}")
-        print(f"reference    {test.references[0][i]}")
-        print(f"translation  {hypotheses[i]}\n")
+        i = k * len(hypotheses) // n_examples
+        source = test_set.sources[i] if test_set.sources else ""
+        reference = test_set.references[0][i]
+        print(f"source       {source}\nreference    {reference}\ntranslation  {hypotheses[i]}\n")
 
 
-def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) -> "Tested":
-    """Return the directions to test: those of data.test that `languages` means; with a given test set, `languages`."""
-    from nmt.config import is_meant
-
-    config = loaded.run.read_config() if loaded.run else None
-    if config is None or not config.data.directions:
-        return {"": (loaded.to(languages), [config] if config else [])}
-    known = [] if is_given else [files.languages for files in config.data.test]
-    chosen = [one for one in known if not languages or is_meant(one, languages)] or [languages]
-    return {one: (loaded.to(one), [config.direction(one)]) for one in chosen}
-
-
-def of_directions(found: dict[str, dict[str, Any]]) -> list[str]:
+def table_of_directions(figures_by_direction: Mapping[str, Figures]) -> list[str]:
     """Return a table of the scores of each direction, and their means.
 
     A direction may lack TER; then the mean, which would be that of other directions, is left out, too.
     """
     from nmt.cli.tables import columns
 
-    values: dict[str, dict[str, float]] = {}
-    for direction, figures in found.items():
-        values[direction] = {score["name"]: score["value"] for score in figures["scores"]}
-    names = list(dict.fromkeys(chain.from_iterable(values.values())))  # without repetitions, in order
-    means = {}
-    for name in names:
-        known = [scores[name] for scores in values.values() if name in scores]
-        if len(known) == len(values):
-            means[name] = sum(known) / len(known)
-    rows = []
-    for title, scores in {**values, "mean": means}.items():
-        cells = [f"{scores[name]:.2f}" if name in scores else "–" for name in names]
-        rows.append([title, *cells])
-    return columns(["direction", *names], rows, numbers=names)
+    # 1. Arrange the scores by direction and metric.
+    scores: dict[str, dict[str, float]] = {}
+    for direction, figures in figures_by_direction.items():
+        scores[direction] = {score["name"]: score["value"] for score in figures["scores"]}
+    metrics = max(scores.values(), key=len)
+    # 2. A score that is missing is NaN, and makes the mean NaN.
+    rows = {}
+    for direction, by_metric in scores.items():
+        rows[direction] = [by_metric.get(metric, math.nan) for metric in metrics]
+    rows["mean"] = [sum(column) / len(column) for column in zip(*rows.values(), strict=True)]
+    # 3. Format the table.
+    table = []
+    for title, values in rows.items():
+        cells = ["–" if math.isnan(value) else f"{value:.2f}" for value in values]
+        table.append([title, *cells])
+    return columns(["direction", *metrics], table, numbers=metrics)
 
 
-def keep_scores(run: "RunDirectory", model_hash: str, test: options.TestSet, figures: dict[str, Any]) -> None:
+def keep_scores(run: "RunDirectory", model_hash: str, test_set: TestSet, figures: Figures) -> None:
     """Add the scores of a run's model to its scores.jsonl, which `nmt info` shows, if the run can be written to."""
-    sides = [test.sources, *test.references]
-    source_hash, *reference_hashes = (sha256("\n".join(side).encode()) for side in sides)
-    line = {
-        "source": test.source_name,
-        "references": test.reference_names,
-        "source_sha256": source_hash,
-        "references_sha256": reference_hashes,
-        "time": round(time.time(), 3),
-        "model_sha256": model_hash,
-        "search": {"beam": figures["beam"], "engine": figures["engine"]},
-        "n_lines": figures["n_lines"],
-        "perplexity": figures["perplexity"],
-        "scores": figures["scores"],
+    # The names of the files may stay while their lines change: hashes tell what was scored.
+    line: Figures = {
+        "source": test_set.source_name,
+        "references": test_set.reference_names,
+        "source_sha256": hash_lines(test_set.sources),
+        "references_sha256": list(map(hash_lines, test_set.references)),
     }
+    search = {"beam": figures["beam"], "engine": figures["engine"]}
+    line |= {"time": round(time.time(), 3), "model_sha256": model_hash, "search": search}
+    line |= {key: figures[key] for key in ("n_lines", "perplexity", "scores")}
     try:
         run.append_scores(line)
     except (NmtError, OSError) as error:
         streams.log.debug("%s; the scores are not kept in the run", error)
+
+
+def hash_lines(lines: list[str]) -> str:
+    return sha256("\n".join(lines).encode())

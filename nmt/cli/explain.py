@@ -37,6 +37,7 @@ def explain(
     check_sentence(text)
     if as_json and open_page:
         raise InputError("--open shows the page, which --json does not write", hint="leave out one of them")
+    # 1. A page of the sentence along the training of one or several runs.
     if growth:
         if as_json or sample or beam:
             raise InputError("--growth writes one page, of greedy translations", hint="leave out the other options")
@@ -47,18 +48,20 @@ def explain(
         from nmt.run.directory import RunDirectory
 
         along = [snapshots.growth(run, text, reference=reference, languages=languages, device=device) for run in runs]
-        file = output or (RunDirectory(runs[0]).growth_file if len(runs) == 1 else Path("growth.html"))
-        streams.write_text(file, snapshots.as_page(along), show=open_page)
+        page = Path("growth.html") if len(runs) > 1 else RunDirectory(runs[0]).growth_file
+        streams.write_text(output or page, snapshots.as_page(along), show=open_page)
         return
-    if len(models or []) > 1:
+    # 2. Or a page of one translation.
+    if models and len(models) > 1:
         raise InputError("one translation is explained by one model", hint="leave out a -m, or add --growth")
     search = options.search_options(seed=seed, sample=sample, beam=beam)
-    _, translator = options.load_translator(models, device, languages=languages)
+    translator = options.load_translator(models, device, languages=languages)
     from nmt.insight import explain as explaining
 
+    # The page shows all hypotheses of the beam.
     search["n_best"] = beam or translator.options.beam
-    found = explaining.explain(translator, text, reference=reference, **search)
+    explanation = explaining.explain(translator, text, reference=reference, **search)
     if as_json:
-        print(explaining.as_json(found))
+        print(explaining.as_json(explanation))
     else:
-        streams.write_text(output or Path("explanation.html"), explaining.as_page(found), show=open_page)
+        streams.write_text(output or Path("explanation.html"), explaining.as_page(explanation), show=open_page)

@@ -39,15 +39,21 @@ def export(
     export includes the tokenizer. Its probabilities on a few sentences must agree with nmt's (huggingface: compared if
     transformers is installed).
     """
+    # 1. Check the options of the formats.
     if quantization and to not in QUANTIZED:
         raise InputError(f"--quantization does not apply to {to}", hint=f"it is for {', '.join(QUANTIZED)}")
     if shortlist and to != "ctranslate2":
         raise InputError(f"--shortlist does not apply to {to}", hint="it is for ctranslate2")
-    _, translator = options.load_translator(model, engine="torch", languages=languages or None)
-    chosen: dict[str, Any] = {"quantization": quantization} if quantization else {}
+    # 2. Load the model; exports begin with torch's weights.
+    translator = options.load_translator(model, engine="torch", languages=languages or None)
+    chosen: dict[str, Any] = {}
+    if quantization:
+        chosen["quantization"] = quantization
+    # Learned from the training text, which the run's config names.
     if shortlist:
         from nmt.interchange.shortlist import vocabulary_map
 
         chosen["shortlist"] = vocabulary_map(translator)
+    # 3. Write it.
     resolve_name(EXPORTS[to])(translator, output, **chosen)
     streams.log.info("written to %s", output)

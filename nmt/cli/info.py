@@ -1,12 +1,11 @@
 """`nmt info`."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nmt.cli import options
+from nmt.cli import options, streams
 from nmt.processes import prepare_torch
 
 
@@ -24,8 +23,8 @@ def info(
     prepare_torch()
     from nmt.insight.info import as_text, information
 
-    found = information(model or options.newest_run())
+    facts = information(model or options.newest_run())
     if as_json:
-        print(json.dumps(found, ensure_ascii=False))
+        streams.print_json(facts)
     else:
-        print(as_text(found), end="")
+        print(as_text(facts), end="")

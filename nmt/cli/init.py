@@ -14,6 +14,17 @@ from nmt.errors import InputError
 if TYPE_CHECKING:
     from nmt.config import Config
 
+SPLIT = (
+    "{data}: {facts.n_train:,} pairs to train on, {facts.n_dev:,} for dev, {facts.n_test:,} for test; left out: "
+    "{facts.n_blank:,} blank on a side, {facts.n_leaking:,} with a sentence of dev or test"
+)
+HEADER = """\
+# {languages}, written by `nmt init` for {files}.
+#
+# data      {facts.n_train:,} / {facts.n_dev:,} / {facts.n_test:,} pairs
+# expected  {cost}, by a step measured on this machine
+"""
+
 
 def init(
     source: Annotated[Path, typer.Argument(metavar="SRC", help="Text in the source language, a sentence per line.")],
@@ -39,51 +50,64 @@ def init(
     from nmt.processes import prepare_torch
     from nmt.train import plan as planning
 
-    languages = languages_of((source, source_lang), (target, target_lang))
+    # 1. Choose names that nothing has yet.
+    languages = languages_of_files((source, source_lang), (target, target_lang))
     output = output or Path(f"{'-'.join(languages)}.yaml")
-    if output.suffix not in (".yaml", ".yml"):
-        raise InputError(f"{output} does not end in .yaml", hint="the name without it is the directory of the split")
-    data, run = output.with_suffix(""), Path("runs", output.stem)
-    for path in (output, data, run):
-        if path.exists():
-            raise InputError(f"{path} exists already", hint="give another name with -o")
+    data = output.with_suffix("")
+    run = Path("runs", output.stem)
+    check_names(output, data, run)
     with contextlib.ExitStack() as unfinished:
+        # 2. Split the text.
         unfinished.callback(shutil.rmtree, data, ignore_errors=True)
         facts = split_corpus([source], [target], data, languages)
-        streams.log.info(
-            f"{data}: {facts.n_train:,} pairs to train on, {facts.n_dev:,} for dev, {facts.n_test:,} for test; left "
-            f"out: {facts.n_blank:,} blank on a side, {facts.n_leaking:,} with a sentence of dev or test"
-        )
+        streams.log.info(SPLIT.format(data=data, facts=facts))
+
+        # 3. Choose the sizes.
         prepare_torch()
 
-        def text(plan: planning.Plan) -> str:
+        def text_of(plan: planning.Plan) -> str:
             return planning.config_text(plan, facts, str(run), str(data), languages)
 
         def measure(plan: planning.Plan) -> tuple[float, int]:
-            return measured(check_config(yaml.safe_load(text(plan)), {}, str(output)), device)
+            settings = yaml.safe_load(text_of(plan))
+            return measured(check_config(settings, {}, str(output)), device)
 
         plan = planning.fit_machine(planning.size_of(facts), minutes, measure)
+
+        # 4. Write the config.
         cost = f"{plan.expected_minutes:,.0f} minutes and {plan.memory / 1e9:.1f} GB of memory"
-        header = f"""\
-# {languages[0]} to {languages[1]}, written by `nmt init` for {streams.printable(f"{source.name} and {target.name}")}.
-#
-# data      {facts.n_train:,} / {facts.n_dev:,} / {facts.n_test:,} pairs
-# expected  {cost}, by a step measured on this machine
-"""
-        atomic_write(output, header + text(plan))
+        header = HEADER.format(
+            languages=" to ".join(languages),
+            files=streams.printable(f"{source.name} and {target.name}"),
+            facts=facts,
+            cost=cost,
+        )
+        atomic_write(output, header + text_of(plan))
         unfinished.pop_all()
     streams.log.info("written to %s: expected to take %s; next: nmt train %s", output, cost, output)
 
 
-def languages_of(*sides: tuple[Path, str]) -> tuple[str, str]:
+def check_names(output: Path, data: Path, run: Path) -> None:
+    """Raise InputError if the config has no suffix, or something would be overwritten."""
+    if output.suffix not in (".yaml", ".yml"):
+        raise InputError(f"{output} does not end in .yaml", hint="the name without it is the directory of the split")
+    for path in (output, data, run):
+        if path.exists():
+            raise InputError(f"{path} exists already", hint="give another name with -o")
+
+
+def languages_of_files(*sides: tuple[Path, str]) -> tuple[str, str]:
     """Return the languages of source and target, as given, else from the file names; they become suffixes of files."""
     from nmt.config import language_of
 
-    source, target = (given or language_of(file) for file, given in sides)
-    for (file, _), code in zip(sides, (source, target), strict=True):
+    codes = []
+    for file, given in sides:
+        code = given or language_of(file)
         if not code or language_of(Path(f"x.{code}")) != code:
             hint = "give --source-lang or --target-lang in small letters, as de or zh_Hans"
             raise InputError(f"{file}: '{code}' is not a language code for the names of files", hint=hint)
+        codes.append(code)
+    source, target = codes
     if source == target:
         raise InputError(f"both sides are in '{source}'", hint="give --source-lang and --target-lang")
     return source, target
@@ -94,12 +118,13 @@ def measured(config: "Config", device: str) -> tuple[float, int]:
     from nmt.train.dry_run import measure
     from nmt.train.session import prepare
 
+    # The log of a training would hide what is chosen.
     level = streams.log.level
     streams.log.setLevel(logging.WARNING)
     try:
-        found = measure(prepare(config, device=device, fresh=True))
+        measurement = measure(prepare(config, device=device, fresh=True))
     finally:
         streams.log.setLevel(level)
-    model = config.model
-    streams.log.info(f"width {model.d_model}, {model.n_encoder_layers} layers: {found.epoch_s:.0f} s an epoch")
-    return found.epoch_s, found.memory
+    message = "width %d, %d layers: %.0f s an epoch"
+    streams.log.info(message, config.model.d_model, config.model.n_encoder_layers, measurement.epoch_s)
+    return measurement.epoch_s, measurement.memory

@@ -6,37 +6,56 @@ from itertools import combinations
 from pathlib import Path
 
 MAX_SIZE_RATIO = 4  # of two parallel texts, in bytes
+MAX_CONFIG_BYTES = 100_000
 
 
 def next_step() -> str:
-    """The command to run next in the working directory, or an empty string.
+    """Return the command to run next in the working directory, or an empty string.
 
     A run suggests `nmt translate`, else a config `nmt train`, else two parallel texts `nmt check` and `nmt init`.
     """
     from nmt.run.directory import newest_model
 
     with contextlib.suppress(OSError):
-        if model := newest_model():
+        # 1. A trained model.
+        model = newest_model()
+        if model is not None:
             return f'nmt translate "A sentence."  (with {shlex.quote(str(model.parent))})'
+        # 2. A config.
         for file in sorted(Path().glob("*.y*ml"), key=lambda file: -file.stat().st_mtime_ns):
-            if file.is_file() and file.stat().st_size < 100_000 and b"\nrun:" in b"\n" + file.read_bytes():
+            if is_config(file):
                 return shlex.join(["nmt", "train", file.name])
+        # 3. Two parallel texts.
         for pair in combinations(texts(), 2):
-            small, large = sorted(file.stat().st_size for file in pair)
-            stems = {Path(file.name.removesuffix(".gz")).stem for file in pair}
-            if len(stems) == 1 and large <= MAX_SIZE_RATIO * small:
+            if are_parallel(*pair):
                 names = shlex.join(sorted(file.name for file in pair))
                 return f"nmt check {names}, then nmt init {names} -o mine.yaml"
     return ""
 
 
+def is_config(file: Path) -> bool:
+    """Return whether a file has the setting `run`; large files are not read."""
+    return file.is_file() and file.stat().st_size < MAX_CONFIG_BYTES and b"\nrun:" in b"\n" + file.read_bytes()
+
+
 def texts() -> list[Path]:
-    """Files whose names end in the code of a language, such as text.de; the largest first."""
+    """Return the files whose names end in the code of a language, such as text.de; the largest first."""
     from nmt.config import language_of
 
-    def is_text(file: Path) -> bool:
-        with file.open("rb") as stream:
-            return file.suffix == ".gz" or b"\0" not in stream.read(4096)
+    files = [file for file in Path().iterdir() if file.is_file() and language_of(file) and not is_binary(file)]
+    return sorted(files, key=lambda file: -file.stat().st_size)
 
-    found = (file for file in Path().iterdir() if file.is_file() and language_of(file) and is_text(file))
-    return sorted(found, key=lambda file: -file.stat().st_size)
+
+def is_binary(file: Path) -> bool:
+    with file.open("rb") as stream:
+        return file.suffix != ".gz" and b"\0" in stream.read(4096)
+
+
+def are_parallel(large: Path, small: Path) -> bool:
+    """Return whether two files are named alike, and neither is much larger than the other."""
+    is_similar = large.stat().st_size <= MAX_SIZE_RATIO * small.stat().st_size
+    return is_similar and stem(large) == stem(small)
+
+
+def stem(file: Path) -> str:
+    return Path(file.name.removesuffix(".gz")).stem

@@ -22,11 +22,13 @@ def prune(
     prepare_torch()
     from nmt.train import upkeep
 
+    done = "would delete" if dry_run else "deleted"
     for run in runs:
-        found = upkeep.prune(run, dry_run=dry_run)
-        done = "would delete" if dry_run else "deleted"
-        for file in found.files:
+        pruned = upkeep.prune(run, dry_run=dry_run)
+        # With -v, each file is named.
+        for file in pruned.files:
             streams.log.debug("%s %s", done, file)
-        n_files = f"{len(found.files)} checkpoint{'s' * (len(found.files) != 1)}"
+        n_files = len(pruned.files)
+        what = "1 checkpoint" if n_files == 1 else f"{n_files} checkpoints"
         message = "%s: %s %s, %.1f MB; the model and step %d stay"
-        streams.log.info(message, run, done, n_files, found.n_bytes / 1e6, found.kept)
+        streams.log.info(message, run, done, what, pruned.n_bytes / 1e6, pruned.kept)

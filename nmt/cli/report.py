@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmt.cli import options, streams
+from nmt.cli.testset import translate_all, warn_if_tokenized
 
 if TYPE_CHECKING:
     from nmt.run.directory import RunDirectory
@@ -28,37 +29,43 @@ def report(
     from nmt.insight.report import as_page, read_report
     from nmt.run.directory import RunDirectory
 
+    # 1. Choose the page.
     runs = runs or [options.newest_run()]
-    file = output or (RunDirectory(runs[0]).report_file if len(runs) == 1 else Path("report.html"))
-    found = []
+    page = Path("report.html") if len(runs) > 1 else RunDirectory(runs[0]).report_file
+    page = output or page
+    # 2. Read the runs, and translate their test sets.
+    reports = []
     for run in runs:
         directory = RunDirectory(run)
-        is_evaluated = evaluate and directory.model_file.is_file()
-        evaluation = evaluation_of(directory, languages, beam, device) if is_evaluated else None
-        found.append(read_report(run, evaluation, file))
-    streams.write_text(file, as_page(found), show=open_page)
+        evaluation = None
+        # A run that has just begun has no model.
+        if evaluate and directory.model_file.is_file():
+            evaluation = evaluation_of(directory, languages, beam, device)
+        reports.append(read_report(run, evaluation, page))
+    # 3. Write the page.
+    streams.write_text(page, as_page(reports), show=open_page)
 
 
 def evaluation_of(run: "RunDirectory", languages: str, beam: int | None, device: str) -> dict[str, Any] | None:
     """Translate and score the run's test set, else its dev set; None if its config has neither."""
-    from nmt.evaluate import DEFAULT_TOKENIZER, tokenized_warning
     from nmt.insight.report import evaluated
     from nmt.text.lines import iter_pairs
     from nmt.train.corpora import corpus_paths
 
+    # 1. Read the test set.
     config = run.read_config()
     if config.data.directions:
         config = config.direction(languages)
-    name, corpora = ("test", config.data.test) if config.data.test else ("dev", config.data.dev)
+    name = "test" if config.data.test else "dev"
+    corpora = config.data.test or config.data.dev
     if not corpora:
         return None
-    (files,) = corpora
-    pairs = list(iter_pairs(*corpus_paths(config, files)))
-    _, translator = options.load_translator(run.path, device, languages=languages)
-    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    search = translator.with_options(**options.search_options(beam=beam))
-    translations = streams.with_bar(translator.translate_lines(sources, search), len(sources))
-    texts = [translation.text for translation in translations]
-    if warning := tokenized_warning(texts, "translations", DEFAULT_TOKENIZER):
-        streams.log.warning("%s", warning)
-    return evaluated(name, sources, references, texts, config)
+    pairs = list(iter_pairs(*corpus_paths(config, corpora[0])))
+    sources = [pair.source for pair in pairs]
+    references = [pair.target for pair in pairs]
+    # 2. Translate and score it.
+    translator = options.load_translator(run.path, device, languages=languages)
+    search = translator.with_options(**options.search_options(beam=beam, whole_lines=True))
+    hypotheses = translate_all(translator, sources, search)
+    warn_if_tokenized(hypotheses)
+    return evaluated(name, sources, references, hypotheses, config)

@@ -1,4 +1,4 @@
-"""Translates a file of lines into another file, resumably: lines go to `FILE.part`, which becomes `FILE` at the end.
+"""Translation of a file of lines that can be resumed: lines go to `FILE.part`, which becomes `FILE` at the end.
 
 The first line of the part file, its header, is the origin of the output: input, model and options. A command resumes
 only a part file with the same origin.
@@ -26,11 +26,9 @@ if TYPE_CHECKING:
 WINDOW = 250  # lines that are translated together, and anew if the command is interrupted among them
 
 
-def checked_files(source: Path | None, output: Path | None) -> tuple[Path, Path]:
-    """Return input and output. Raises InputError if one is no file: it could not be resumed."""
-    if source is None or output is None or any(path == streams.DASH or is_special(path) for path in (source, output)):
-        raise InputError("--resume needs input and output files", hint="nmt translate --resume -i FILE -o FILE")
-    return source, output
+def is_named_file(path: Path | None) -> bool:
+    """Return whether a path is a file or may become one, so that its lines can be read again."""
+    return path is not None and path != streams.DASH and not is_special(path)
 
 
 def rewrite(
@@ -50,15 +48,22 @@ def rewrite(
     from nmt.decode.engines.ctranslate2_engine import contents
     from nmt.translate.loading import is_export, model_file
 
+    # 1. Describe the origin of the output.
+    hashes = [sha256(contents(path)) if is_export(path) else hash_file(model_file(path)) for path in models]
+    settings = {**arguments["options"].model_dump(), **settings}
+    origin = {
+        "input": hash_file(source),
+        "model": " ".join(hashes),
+        "option": sha256(json.dumps(settings).encode()),  # hashed, because a glossary is long
+    }
     n_lines = streams.count_lines(source)
-    of_models = [sha256(contents(path)) if is_export(path) else hash_file(model_file(path)) for path in models]
-    option = sha256(json.dumps({**arguments["options"].model_dump(), **settings}).encode())  # a glossary is long
-    origin = {"input": hash_file(source), "model": " ".join(of_models), "option": option}
     with resumed_output(output, origin) as (out, n_done):
-        # The window that was interrupted is translated as a whole, because scores and bf16 depend on a line's batch.
+        # 2. Find the line to begin with. The window that was interrupted is translated as a whole, because scores and
+        # bf16 depend on a line's batch.
         window = arguments.get("window", WINDOW)
         n_skipped = n_done // window * window
         lines = islice(iter_lines([source]), n_skipped, None)
+        # 3. Translate, and write what is not in the part file.
         arguments = {**arguments, "window": window, "fixed_windows": True, "first": n_skipped + 1}
         translations = islice(translator.translate_lines(lines, **arguments), n_done - n_skipped, None)
         for translation in streams.with_bar(translations, n_lines, n_done):
@@ -76,6 +81,7 @@ def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[Bina
     part = path.with_name(f"{path.name}.part")
     header = json.dumps(origin).encode() + b"\n"
     with contextlib.ExitStack() as stack:
+        # 1. Open and lock the part file.
         try:
             part.open("a+b").close()  # unlike `touch`, it leaves the time of another program's file as it is
             file = stack.enter_context(part.open("rb+"))
@@ -85,21 +91,25 @@ def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[Bina
             raise OutputError(f"cannot write {part}: {error.strerror or error}", hint=hint) from error
         except InputError as error:
             raise InputError(f"another command is writing {part}", hint="wait for it to end") from error
-        first = file.readline()
-        if not header.startswith(first):  # a writer that was killed at the start has left a part of the header
+        # 2. Compare the header. A writer that was killed at the start has left a part of it.
+        if not header.startswith(file.readline()):
             hint = "restore it, or delete the part file to start over"
             raise InputError(f"{part} was started with another input, model or option", hint=hint)
         file.seek(0)
         file.write(header)
-        n_lines, end = 0, file.tell()
+        # 3. Count the lines, and cut off the last one if it is incomplete.
+        n_lines = 0
+        end = len(header)
         for line in file:
             if line.endswith(b"\n"):
-                n_lines, end = n_lines + 1, end + len(line)
+                n_lines += 1
+                end += len(line)
         file.seek(end)
         file.truncate()
         if n_lines:
             streams.log.info("%s: resuming after %d lines", part, n_lines)
         yield file, n_lines
+        # 4. Copy the lines without the header to the output.
         file.seek(len(header))
         with atomic_writer(path) as whole:
             shutil.copyfileobj(file, whole)

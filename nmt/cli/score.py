@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from nmt.cli import options, streams
-from nmt.cli.translate import as_json
+from nmt.cli.rendering import as_json
 from nmt.text.lines import iter_pairs
 
 
@@ -25,13 +25,19 @@ def score(
     Prints one line per pair: the log-probability of the translation, TAB, and the log-probabilities of its pieces, the
     last of which is EOS. --json adds scores with the length penalty.
     """
-    _, translator = options.load_translator(model, device, languages=languages)
+    translator = options.load_translator(model, device, languages=languages)
     from nmt.translate.scoring import score_pairs
 
+    # Only the length penalty affects a score.
     chosen = translator.with_options(**options.search_options(alpha=alpha))
     scored = score_pairs(translator, iter_pairs([src], [ref]), chosen)
     with streams.open_output(output) as out:
-        for found in streams.with_bar(scored, streams.bar_length(src, output)):
-            (hypothesis,) = found.hypotheses
-            plain = f"{hypothesis.log_prob:.4f}\t{' '.join(f'{x:.4f}' for x in hypothesis.log_probs)}"
-            out.write((as_json(found) if json_lines else plain).encode() + b"\n")
+        for translation in streams.with_bar(scored, streams.bar_length(src, output)):
+            if json_lines:
+                line = as_json(translation)
+            else:
+                # The given translation is the only hypothesis.
+                (hypothesis,) = translation.hypotheses
+                of_pieces = " ".join(f"{log_prob:.4f}" for log_prob in hypothesis.log_probs)
+                line = f"{hypothesis.log_prob:.4f}\t{of_pieces}"
+            out.write(line.encode() + b"\n")

@@ -4,6 +4,7 @@ import gc
 import os
 import re
 import signal
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,25 +26,24 @@ if TYPE_CHECKING:
 PACKAGES = ("fastapi", "langcodes", "language_data", "markdown_it", "prometheus_client", "python_multipart", "uvicorn")
 MAX_KEYS_BYTES = 10_000_000
 COMMENT = re.compile(r"(?:^|\s)#.*")
-Models = Annotated[
-    list[Path] | None, typer.Option("--model", "-m", help=f"{options.MODEL_HELP} Several: one per pair of languages.")
-]
-Hosts = Annotated[
-    list[str] | None, typer.Option(metavar="NAME", help="A name that clients call this server by, besides localhost.")
-]
 
 
 def serve(
-    model: Models = None,
+    model: Annotated[
+        list[Path] | None,
+        typer.Option("--model", "-m", help=f"{options.MODEL_HELP} Several: one per pair of languages."),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is every network.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 is any free one.")] = 5000,
-    allow_host: Hosts = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name that clients call this server by, besides localhost."),
+    ] = None,
     api_keys: Annotated[
         Path | None, typer.Option(help="File of API keys, one a line; clients need one of them, also for /metrics.")
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Load a model anew when its file has changed.")] = False,
     glossary: options.GlossaryFile = None,
-    max_waiting: Annotated[int, typer.Option(min=1, help="Waiting requests; further ones get status 429.")] = 256,
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
     device: options.Device = "auto",
@@ -53,14 +53,13 @@ def serve(
     Needs the extra: pip install 'nmt-trainer[serve]'. /docs lists the API. On SIGHUP, it loads its models, keys and
     glossary anew, while it answers.
     """
+    # 1. Check what needs no model.
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise InputError(f"nmt serve needs {', '.join(missing)}", hint="pip install 'nmt-trainer[serve]'")
     keys = read_keys(api_keys) if api_keys else []
-    paths: list[Path] = []
-    for named in model or ():
-        paths += options.model_paths(named)
-    paths = paths or options.model_paths(None)
+    # 2. Load the models, in all their directions.
+    paths = options.model_paths(model)
     from nmt.serve.api import Api
     from nmt.serve.app import create_app
     from nmt.serve.guard import Limits
@@ -68,6 +67,7 @@ def serve(
     from nmt.translate.loading import load
 
     def load_directions(path: Path) -> list["Translator"]:
+        # Terms apply in every direction.
         directions = load(path, device, precision, engine).directions()
         for translator in directions:
             translator.options = translator.with_options(glossary=options.terms_of(glossary, translator, engine))
@@ -77,9 +77,10 @@ def serve(
         return load_model(path, load_directions)
 
     ignore_hangups()
-    api = Api([load_one(path) for path in paths], Limits(n_waiting=max_waiting), keys)
+    api = Api(list(map(load_one, paths)), Limits(), keys)
     gc.freeze()  # excludes the many objects of torch from garbage collection
-    reloader = Reloader(api, paths, load_one, (lambda: read_keys(api_keys)) if api_keys else None)
+    # 3. Answer requests; the files that were named are read again on SIGHUP.
+    reloader = Reloader(api, paths, load_one, partial(read_keys, api_keys) if api_keys else None)
     run_server(create_app(api, allow_host or ()), host, port, reloader, watch=watch)
 
 
@@ -90,6 +91,7 @@ def run_server(app: "Guard", host: str, port: int, reloader: "Reloader", *, watc
     from nmt.serve.server import bind, new_server
 
     with bind(host, port) as listening:
+        # An IPv6 address is in brackets in a URL.
         name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{listening.getsockname()[1]}"
 
@@ -105,15 +107,16 @@ def run_server(app: "Guard", host: str, port: int, reloader: "Reloader", *, watc
 
 
 def ignore_hangups() -> None:
-    """Until the server can reload, SIGHUP does not end it; Windows has no SIGHUP."""
+    """Ignore SIGHUP until the server can reload; Windows has no SIGHUP."""
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def reload_on_hangup(loop: "AbstractEventLoop", server: "Server", reloader: "Reloader") -> None:
-    """On SIGHUP, load everything anew; but stop if the terminal has been closed, which sends the same signal."""
+    """Load everything anew on SIGHUP; but stop if the terminal has been closed, which sends the same signal."""
     if not hasattr(signal, "SIGHUP"):
         return
+    # A server that was started by a service manager never had one.
     had_terminal = has_terminal()
 
     def on_hangup() -> None:
@@ -126,7 +129,7 @@ def reload_on_hangup(loop: "AbstractEventLoop", server: "Server", reloader: "Rel
 
 
 def has_terminal() -> bool:
-    """Whether this process can be controlled from a terminal."""
+    """Return whether this process can be controlled from a terminal."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:
@@ -135,20 +138,21 @@ def has_terminal() -> bool:
 
 
 def read_keys(path: Path) -> list[str]:
-    """Return the keys of a file, one a line. Raises InputError if there are none, or it cannot be read.
+    """Return the keys of a file, one a line. Raises InputError if there are none, or the file cannot be read.
 
-    White space around a key does not count. From `#` at the beginning of a line or after white space on, it is a
-    comment.
+    White space around a key does not count. A comment begins with `#` at the beginning of a line or after white space.
     """
     with os_errors_as(InputError, f"read {path}", hint="check the path, and that you may read it"):
+        # 1. Read the file.
         content = read_capped(path, MAX_KEYS_BYTES)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        # The error names the line, not its content, which is secret.
         n_before = content.count(b"\n", 0, error.start)
         raise InputError(f"{path} is not UTF-8 in line {n_before + 1}", hint="save it as UTF-8") from error
-    lines = [COMMENT.sub("", line).strip() for line in text.split("\n")]
-    keys = [line for line in lines if line]
+    # 2. Drop comments and blank lines.
+    keys = list(filter(None, (COMMENT.sub("", line).strip() for line in text.split("\n"))))
     if not keys:
         raise InputError(f"{path} has no keys", hint="write one key per line, or leave out --api-keys")
     return keys

@@ -28,6 +28,16 @@ class Source(NamedTuple):
     def is_document(self) -> bool:
         return self.kind in ("document", "folder")
 
+    @property
+    def suffix(self) -> str:
+        """The suffix of a document, such as .docx; the empty text for everything else."""
+        return self.path.suffix.lower() if self.path and self.kind == "document" else ""
+
+    @property
+    def has_columns(self) -> bool:
+        """Return whether this is a .csv file, or a folder, which may have such files."""
+        return self.kind == "folder" or self.suffix == ".csv"
+
 
 def source_of(text: str | None, input_file: Path | None, output: Path | None) -> Source:
     """Return what the argument TEXT, or without it the option -i, names. Bad UTF-8 of a text is replaced.
@@ -59,17 +69,18 @@ def source_of(text: str | None, input_file: Path | None, output: Path | None) ->
 
 
 def is_path(text: str, output: Path | None = None) -> bool:
-    """Whether a TEXT of which there is no file is a mistyped path, not a sentence or a word.
+    """Return whether a TEXT of which there is no file is a mistyped path, not a sentence or a word.
 
     A path has no white space, and begins as paths do, ends in a slash or the suffix of a format, or is to be written to
     a folder. With white space, it is one if the output has the same suffix: 'my report.docx' -o new.docx.
     """
-    suffix = next((known for known in KNOWN_SUFFIXES if text.lower().endswith(known)), "")
-    if any(character.isspace() for character in text):
+    suffix = Path(text).suffix.lower()
+    is_file_name = suffix in KNOWN_SUFFIXES
+    if any(map(str.isspace, text)):
         # A sentence may well end in the name of a file; but its translation is not written to another such file.
-        return suffix != "" and output is not None and output.suffix.lower() == suffix
+        return is_file_name and output is not None and output.suffix.lower() == suffix
     is_into_folder = output is not None and output.is_dir()
-    return suffix != "" or is_into_folder or text.endswith("/") or PATH_START.match(text) is not None
+    return is_file_name or is_into_folder or text.endswith("/") or PATH_START.match(text) is not None
 
 
 def check_sentence(text: str) -> None:
@@ -79,16 +90,18 @@ def check_sentence(text: str) -> None:
 
 
 def not_a_document(path: Path) -> InputError:
-    """The error for a TEXT that names a file which is no document: it may be lines of text, or of a format unknown."""
+    """Return the error for a TEXT that names a file which is no document, but lines of text or of an unknown format."""
+    # Lines of text are for -i.
     if is_text(path):
         hint = f"nmt translate -i {quote(str(path))}; to translate the name itself, pipe it in"
         return InputError(f"'{path}' is a file, not a text", hint=hint)
+    # Others are of a format, or an encoding, that cannot be read.
     message = f"'{path}' is a file, but neither text in UTF-8 nor a document that nmt reads"
     return InputError(message, hint=f"save it as one of {', '.join(SUFFIXES)}; other encodings: iconv -t utf-8")
 
 
 def is_text(path: Path) -> bool:
-    """Whether a file may be lines of text: pipes, files that cannot be read and .gz may be."""
+    """Return whether a file may be lines of text: pipes, files that cannot be read and .gz may be."""
     if not path.is_file() or path.suffix == ".gz":
         return True
     try:
@@ -107,11 +120,14 @@ def check_lines(input_file: Path | None, output: Path | None) -> None:
     if input_file is None or input_file == DASH:
         return
     name = quote(str(input_file))
+    # a folder
     if input_file.is_dir():
         hint = f"for the documents in it: nmt translate {name} -o NEW"
         raise InputError(f"{input_file} is a folder, not lines of text", hint=hint)
+    # a document
     if input_file.suffix.lower() in ZIPPED:
         hint = f"nmt translate {name} -o NEW{input_file.suffix}"
         raise InputError(f"{input_file} is a document, not lines of text", hint=hint)
+    # the output, which is opened before all lines are read
     if output is not None and input_file.is_file() and output.is_file() and output.samefile(input_file):
         raise InputError(f"{input_file} would be overwritten", hint="give another name after -o")

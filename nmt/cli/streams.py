@@ -1,6 +1,7 @@
 """Standard streams of the commands: lines in, data to stdout, everything else (log, progress bar) to stderr."""
 
 import contextlib
+import json
 import logging
 import os
 import stat
@@ -26,9 +27,11 @@ class StderrHandler(logging.Handler):
     """Prints log lines above the progress bar; warnings and errors with their level."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        # 1. Format the record.
         message = printable(record.getMessage())
         if record.levelno >= logging.WARNING:
             message = f"nmt: {record.levelname.lower()}: {message}"
+        # 2. Print it above the bar.
         tqdm = sys.modules.get("tqdm")  # imported only if there is a progress bar
         write = tqdm.tqdm.write if tqdm else print
         write(message, file=sys.stderr)
@@ -37,8 +40,10 @@ class StderrHandler(logging.Handler):
 def set_up_logging(quiet: bool, verbose: bool) -> None:
     """Log to stderr; ranks other than the first log only warnings."""
     log.handlers = [StderrHandler()]
+    # The root logger would print the line again.
     log.propagate = False
-    log.setLevel(logging.WARNING if quiet or launched().rank else logging.DEBUG if verbose else logging.INFO)
+    level = logging.DEBUG if verbose else logging.INFO
+    log.setLevel(logging.WARNING if quiet or launched().rank else level)
 
 
 def is_quiet() -> bool:
@@ -46,8 +51,9 @@ def is_quiet() -> bool:
 
 
 def printable(line: str) -> str:
-    """A line with control characters escaped: a file name from a stranger must not control the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    """Escape the control characters of a line: a file name from a stranger must not control the terminal."""
+    escaped = [c if c.isprintable() else c.encode("unicode_escape").decode() for c in line]
+    return "".join(escaped)
 
 
 def with_bar(items: Iterable[Item], n_lines: int | None, n_done: int = 0) -> Iterable[Item]:
@@ -60,12 +66,24 @@ def with_bar(items: Iterable[Item], n_lines: int | None, n_done: int = 0) -> Ite
     return tqdm(items, total=n_lines, initial=n_done, unit=" lines", smoothing=0, disable=None)
 
 
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines for people."""
+    for line in lines:
+        print(printable(line))
+
+
+def print_json(tree: object) -> None:
+    """Print one JSON object."""
+    print(json.dumps(tree, ensure_ascii=False))
+
+
 @contextlib.contextmanager
 def open_output(path: Path | None) -> Iterator[BinaryIO]:
     """Yield stdout, or a file that is written atomically."""
     if path and path != DASH:
         with atomic_writer(path) as out:
             yield out
+    # stdout is closed: `nmt translate >&-`
     elif sys.stdout is None:
         raise OutputError("stdout is closed", hint="write to a file with -o")
     else:
@@ -86,10 +104,13 @@ def open_input(path: Path | None) -> Iterator[str | Pause]:
     """Return the lines of a file, of stdin or of a prompt."""
     if path and path != DASH:
         return iter_lines([path])
+    # stdin is closed: `nmt translate <&-`
     if sys.stdin is None:
         return iter(())
+    # a keyboard
     if sys.stdin.isatty():
         return prompt()
+    # a file, of which all lines are there
     if is_file_on_stdin():
         return decode_lines(raw_lines(sys.stdin.buffer, "stdin"), "stdin")
     # A separate descriptor: at exit, Python locks sys.stdin, which the thread of with_pauses may still be reading.
@@ -114,6 +135,7 @@ def prompt() -> Iterator[str | Pause]:
 
 def bar_length(path: Path | None, output: Path | None) -> int | None:
     """Return the number of lines for a progress bar; None if there is no bar or the input is not a file."""
+    # A bar would tear the lines that are printed to the same terminal.
     to_terminal = output in (None, DASH) and sys.stdout is not None and sys.stdout.isatty()
     if to_terminal or not sys.stderr.isatty():
         return None

@@ -36,6 +36,7 @@ def sweep(
     Trains every combination of the values for a few steps, then the better half for twice as many steps, until one is
     left. Repeat the command to resume. Prints a table, and writes the winner's config to DIR/winner.yaml.
     """
+    # 1. Check the arguments.
     if (minutes is None) == (steps is None):
         raise InputError("a sweep needs --minutes or --steps, and not both", hint="--minutes 60")
     candidates = candidates_of(config, grid)
@@ -44,6 +45,7 @@ def sweep(
     from nmt.train.halving import Budget
     from nmt.train.sweep import Sweep
 
+    # 2. Train the candidates.
     directory = output or Path(f"{candidates[0].config.run}-sweep")
 
     def train(settings: "Config") -> None:
@@ -54,13 +56,14 @@ def sweep(
         finally:
             to_stderr.setLevel(logging.NOTSET)
 
-    halving = Sweep(directory, candidates, Budget(minutes, steps), train, device)
-    standings = halving.run()
+    standings = Sweep(directory, candidates, Budget(minutes, steps), train, device).run()
+    # 3. Write the winner's config, and print the table.
     winner = candidates[standings[0].number - 1]
     comment = streams.printable(f"# {winner}: the best of {len(candidates)} candidates in {directory}")
-    atomic_write(directory / "winner.yaml", f"{comment}\n{dump_config(winner.config, only_set=True)}")
-    print(*map(streams.printable, table(standings)), sep="\n")
-    streams.log.info("the winner's config is written to %s", directory / "winner.yaml")
+    file = directory / "winner.yaml"
+    atomic_write(file, f"{comment}\n{dump_config(winner.config, only_set=True)}")
+    streams.print_lines(table_of_candidates(standings))
+    streams.log.info("the winner's config is written to %s", file)
 
 
 def candidates_of(config: Path, grid: Sequence[str]) -> "list[Candidate]":
@@ -68,24 +71,27 @@ def candidates_of(config: Path, grid: Sequence[str]) -> "list[Candidate]":
     from nmt.config import load_config
     from nmt.train.halving import Candidate, check_candidates
 
-    choices: dict[str, list[str]] = {}
+    # 1. Parse the arguments.
+    choices: dict[str, list[str]] = {}  # values of each key
     for text in grid:
-        key, separator, listed = text.partition("=")
-        if not separator or not key or key in choices:
+        key, _, listed = text.partition("=")
+        if not key or "=" not in text or key in choices:
             reason = "is given twice" if key in choices else "is not KEY=VALUE,VALUE"
             raise ConfigError(f"'{text}' {reason}", hint="for example train.lr=1e-3,2e-3")
         choices[key] = split_values(listed)
-    varied = [key for key, values in choices.items() if len(values) > 1]
+    # Loading so many configs would already take minutes.
     n_candidates = math.prod(map(len, choices.values()))
     if n_candidates > MAX_CANDIDATES:
         raise ConfigError(f"{n_candidates:,} candidates are too many", hint="give fewer values")
-    found = []
+    # 2. Combine the values. A key with one value is not varied, so that no table shows it.
+    candidates = []
     for combination in product(*choices.values()):
         settings = dict(zip(choices, combination, strict=True))
         loaded = load_config(config, [f"{key}={value}" for key, value in settings.items()])
-        found.append(Candidate({key: settings[key] for key in varied}, loaded))
-    check_candidates(found)
-    return found
+        varied = {key: value for key, value in settings.items() if len(choices[key]) > 1}
+        candidates.append(Candidate(varied, loaded))
+    check_candidates(candidates)
+    return candidates
 
 
 def split_values(text: str) -> list[str]:
@@ -94,13 +100,16 @@ def split_values(text: str) -> list[str]:
     return list(dict.fromkeys(values)) or [""]
 
 
-def table(standings: "Sequence[Standing]") -> list[str]:
+def table_of_candidates(standings: "Sequence[Standing]") -> list[str]:
     """Return the candidates as lines, the best first."""
     from nmt.cli.tables import columns
 
+    names = ["rank", *standings[0].settings, "steps", "dev BLEU", "dev nll", "run"]
     rows = []
     for rank, standing in enumerate(standings, 1):
         figures = standing.figures[standing.steps]
-        shown = [f"{figures['dev_bleu']:.2f}", f"{figures['dev_nll']:.3f}"] if figures else ["diverged", ""]
-        rows.append([str(rank), *standing.settings.values(), f"{standing.steps:,}", *shown, standing.run])
-    return columns(["rank", *standings[0].settings, "steps", "dev BLEU", "dev nll", "run"], rows)
+        # A candidate that diverged has no figures.
+        bleu = f"{figures['dev_bleu']:.2f}" if figures else "diverged"
+        nll = f"{figures['dev_nll']:.3f}" if figures else ""
+        rows.append([rank, *standing.settings.values(), f"{standing.steps:,}", bleu, nll, standing.run])
+    return columns(names, rows)

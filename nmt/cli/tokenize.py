@@ -21,9 +21,11 @@ def tokenize(
     from nmt.train.encoding import tokenize
 
     run, tokenizers, figures = tokenize(load_config(config, overrides or []))
-    for side, found in figures.items():
-        message = "%s: %d pieces in the vocabulary; on dev %.2f pieces per word"
-        streams.log.info(message, side, len(getattr(tokenizers, side)), found)
+    # The fewer pieces per word, the shorter the sequences.
+    message = "%s: %d pieces in the vocabulary; on dev %.2f pieces per word"
+    for side, per_word in figures.items():
+        streams.log.info(message, side, len(getattr(tokenizers, side)), per_word)
     streams.log.info("written to %s", run.path)
     for text in show or []:
-        print(" ".join(tokenizers.source.pieces(tokenizers.source.encode(text))))
+        tokens = tokenizers.source.encode(text)
+        print(*tokenizers.source.pieces(tokens))

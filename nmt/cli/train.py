@@ -40,6 +40,7 @@ def train(
     from nmt.train import dry_run as measurement
     from nmt.train import session
 
+    # Other ranks follow the first one, which writes all files.
     if launched().rank > 0:
         if not dry_run:
             session.train_along(settings, device=device)
@@ -47,7 +48,7 @@ def train(
     if dry_run:
         prepared = session.prepare(settings, device=device, fresh=fresh)
         session.check_replicas(replicas, prepared.model.device)
-        print(*map(streams.printable, measurement.dry_run(prepared, replicas or None)), sep="\n")
+        streams.print_lines(measurement.dry_run(prepared, replicas or None))
         return
     run_training(settings, device=device, fresh=fresh, replicas=replicas, quiet=streams.is_quiet())
 
@@ -62,7 +63,9 @@ def run_training(
     with kept_log(RunDirectory(settings.run).log_file) as open_log:
         prepared = session.prepare(settings, device=device, fresh=fresh)
         session.check_replicas(replicas, prepared.model.device)
+        # The log is opened once the run is locked.
         prepared.on_start = open_log
+        # The report is written anew after each validation.
         if settings.train.report:
             prepared.on_validation = partial(write_report, Path(settings.run))
         session.train(prepared, quiet=quiet, n_replicas=replicas or None)
@@ -92,10 +95,12 @@ class RunLog(logging.Handler):
         self.lines = ""
 
     def open(self) -> None:
+        # Lines from before the lock was taken are written now.
         self.is_open = True
         self.write()
 
     def emit(self, record: logging.LogRecord) -> None:
+        # 2026-11-22T10:00:05+0000 INFO message
         start = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z', time.localtime(record.created))} {record.levelname}"
         self.lines += f"{start} {streams.printable(record.getMessage())}\n"
         if self.is_open:

@@ -1,16 +1,15 @@
 """`nmt translate`."""
 
-import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
-from pydantic_core import to_jsonable_python
 
 from nmt.cli import options, streams
-from nmt.cli.resumable import checked_files, rewrite
+from nmt.cli.rendering import renderer
+from nmt.cli.resumable import is_named_file, rewrite
 from nmt.cli.source import Source, source_of
 from nmt.documents import ZIPPED
 from nmt.errors import InputError
@@ -19,49 +18,125 @@ if TYPE_CHECKING:
     from nmt.text.lines import Pause
     from nmt.translate.markup import MarkupTranslator
     from nmt.translate.translator import Translator
-    from nmt.translate.units import TextHypothesis, Translation
+    from nmt.translate.units import Translation
 
 Markup = Literal["text", "html", "markdown"]
 
 
 @dataclass(frozen=True)
 class LineOptions:
-    """The options that lines and texts have, but documents have not; the fields are as in `translate`."""
+    """The options that only lines and texts have, by their names on the command line."""
 
-    markup: Markup
-    prefix: str
-    n_best: int
-    json_lines: bool
-    scores: bool
-    min_confidence: float | None
-    stream: bool
+    format: Markup = "text"
+    prefix: str = ""
+    n_best: int = 1
+    json: bool = False
+    scores: bool = False
+    min_confidence: float | None = None
+    stream: bool = False
 
     @property
-    def given(self) -> list[str]:
-        """The names of the options that are not as by default."""
-        is_given = {
-            "--format": self.markup != "text",
-            "--prefix": self.prefix != "",
-            "--n-best": self.n_best > 1,
-            "--json": self.json_lines,
-            "--scores": self.scores,
-            "--min-confidence": self.min_confidence is not None,
-            "--stream": self.stream,
-        }
-        return [name for name, given in is_given.items() if given]
+    def given(self) -> str:
+        """The options that do not have their defaults, for a message."""
+        changed = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+        return ", ".join(map(options.option_name, changed))
 
     @property
     def needs_scores(self) -> bool:
-        return self.scores or self.json_lines or self.min_confidence is not None
+        return self.scores or self.json or self.min_confidence is not None
 
-    def check(self) -> None:
-        """Raise InputError if they do not go together."""
-        if self.n_best > 1 and not self.json_lines:
-            raise InputError("several hypotheses do not fit on one line", hint="add --json")
-        plain_only = {"--json", "--scores", "--min-confidence", "--prefix"}
-        if self.markup != "text" and plain_only.intersection(self.given):
-            names = "--json, --scores, --min-confidence and --prefix"
-            raise InputError(f"--format {self.markup} goes with none of {names}", hint="leave them out")
+    @property
+    def is_for_plain_text(self) -> bool:
+        """Return whether there is an option that lines with markup cannot have."""
+        return self.needs_scores or self.prefix != ""
+
+
+@dataclass(frozen=True)
+class DocumentOptions:
+    """The options that only documents have."""
+
+    column: str = ""
+    bilingual: bool = False
+
+
+class Request(NamedTuple):
+    """What is to be translated, where to, and how."""
+
+    source: Source
+    output: Path | None
+    resume: bool
+    line_options: LineOptions
+    document_options: DocumentOptions
+
+    @property
+    def has_files(self) -> bool:
+        """Whether lines of a file are written to another."""
+        return is_named_file(self.source.path) and is_named_file(self.output)
+
+
+class Exclusion(NamedTuple):
+    """Arguments that do not go together."""
+
+    applies: Callable[[Request], object]
+    message: str  # format strings, given the request
+    hint: str
+
+
+EXCLUSIONS = [
+    Exclusion(
+        lambda request: request.line_options.n_best > 1 and not request.line_options.json,
+        "several hypotheses do not fit on one line",
+        "add --json",
+    ),
+    Exclusion(
+        lambda request: request.line_options.format != "text" and request.line_options.is_for_plain_text,
+        "--format {request.line_options.format} goes with none of --json, --scores, --min-confidence and --prefix",
+        "leave them out",
+    ),
+    Exclusion(
+        lambda request: request.source.is_document and request.output in (None, streams.DASH),
+        "the translation of {request.source.path} needs a file or a folder",
+        "add -o NEW{request.source.suffix}; to translate the name itself, pipe it in",
+    ),
+    Exclusion(
+        lambda request: not request.source.is_document and request.output and request.output.suffix.lower() in ZIPPED,
+        "{request.output} is named as a document, but lines of text would be written to it",
+        "nmt translate FILE{request.output.suffix} -o NEW{request.output.suffix}",
+    ),
+    Exclusion(
+        lambda request: request.document_options.bilingual and request.source.kind != "document",
+        "--bilingual is for a document",
+        "nmt translate FILE.docx -o FILE.tmx --bilingual",
+    ),
+    Exclusion(
+        lambda request: request.document_options.column and not request.source.has_columns,
+        "--column is for a .csv file",
+        "nmt translate FILE.csv --column NAME -o NEW.csv",
+    ),
+    Exclusion(
+        lambda request: request.source.is_document and request.line_options.given,
+        "{request.source.path} is a {request.source.kind}: {request.line_options.given} would have no effect",
+        "leave it out; to translate the lines of a file: -i FILE",
+    ),
+    Exclusion(
+        lambda request: request.resume and request.source.kind == "document",
+        "--resume is for lines and folders, and {request.source.path} is a document",
+        "leave it out: a document is translated as a whole",
+    ),
+    Exclusion(
+        lambda request: request.resume and not request.source.is_document and not request.has_files,
+        "--resume needs input and output files",
+        "nmt translate --resume -i FILE -o FILE",
+    ),
+]
+
+
+def check_request(request: Request) -> None:
+    """Raise InputError if the arguments do not go together."""
+    for exclusion in EXCLUSIONS:
+        if exclusion.applies(request):
+            message = exclusion.message.format(request=request)
+            raise InputError(message, hint=exclusion.hint.format(request=request))
 
 
 def translate(
@@ -95,9 +170,11 @@ def translate(
     ] = None,
     prefix: Annotated[str, typer.Option(help="Text that every translation begins with.")] = "",
     sample: options.Sample = False,
-    temperature: options.Temperature = 1.0,
-    top_k: options.TopK = 0,
-    top_p: options.TopP = 1.0,
+    temperature: Annotated[
+        float, typer.Option(help="Sampling: divide logits by this; below 1 is more conservative.")
+    ] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Sampling: only the k most probable pieces; 0 is all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="Sampling: only the most probable pieces that together reach p.")] = 1.0,
     seed: options.Seed = 1,
     scores: Annotated[bool, typer.Option(help="Print score TAB translation.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: hypotheses, scores, words, pieces.")] = False,
@@ -118,95 +195,60 @@ def translate(
     .md, .html, .txt, subtitles (.srt, .vtt), or a table of strings (.csv, .json, .po, .xliff); of a folder, those in it
     and below. On a terminal, nmt translate shows a prompt.
     """
-    # What the arguments mean, and whether they go together.
+    # 1. Check the arguments.
     source = source_of(text, input_file, output)
-    of_lines = LineOptions(
-        markup=markup,
+    line_options = LineOptions(
+        format=markup,
         prefix=prefix,
         n_best=n_best,
-        json_lines=json_lines,
+        json=json_lines,
         scores=scores,
         min_confidence=min_confidence,
         stream=stream,
     )
-    of_lines.check()
-    check_output(source, output)
-    check_documents(source, of_lines.given, column=column, bilingual=bilingual, resume=resume)
-    # Only a folder or a file of lines can be resumed.
-    resumed_files = checked_files(input_file, output) if resume and not source.is_document else None
+    document_options = DocumentOptions(column=column, bilingual=bilingual)
+    check_request(Request(source, output, resume, line_options, document_options))
     check_patterns(protect or [])
+    if sample and beam is None:
+        beam = n_best
     search = options.search_options(
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        seed=seed,
-        beam=n_best if sample and beam is None else beam,
-        sample=sample,
-        n_best=n_best,
-        scores=of_lines.needs_scores,
-        alpha=alpha,
-        max_length_a=None if max_length is None else 0.0,
-        max_length_b=max_length,
-        whole_lines=whole_lines,
-        protect=protect,
-        protect_placeholders=protect_placeholders or None,
+        beam=beam, alpha=alpha, sample=sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
     )
+    search |= options.search_options(
+        whole_lines=whole_lines, protect=protect, protect_placeholders=protect_placeholders or None
+    )
+    search |= {"n_best": n_best, "scores": line_options.needs_scores}
+    if max_length is not None:
+        search |= {"max_length_a": 0.0, "max_length_b": max_length}
 
-    # The model, and the options that only a loaded model can check.
-    paths, translator = options.load_translator(model, device, precision, engine, languages=languages)
+    # 2. Load the model, and check what only a model can tell.
+    paths = options.model_paths(model)
+    translator = options.load_translator(paths, device, precision, engine, languages=languages)
     translator.encode_prefix(prefix)  # an invalid prefix raises before output is written
-    terms = options.terms_of(glossary, translator, engine)
-    arguments: dict[str, Any] = {"batch_size": batch_size, "options": translator.with_options(**search, glossary=terms)}
+    search["glossary"] = options.terms_of(glossary, translator, engine)
+    arguments: dict[str, Any] = {"batch_size": batch_size, "options": translator.with_options(**search)}
 
-    # A document or a folder: its reader and writer take over.
+    # 3. Translate a document or a folder: its reader and writer take over.
     if source.path is not None and output is not None and source.is_document:
         from nmt.translate.documents import translate_path
 
-        arguments |= {"watch": streams.with_bar, "column": column, "bilingual": bilingual}
+        arguments |= {"watch": streams.with_bar, **asdict(document_options)}
         translate_path(translator, source.path, output, resume=resume, **arguments)
         return
 
-    # Lines: each is translated, rendered and written.
+    # 4. Or translate lines: each is translated, rendered and written.
     if markup == "text":
         arguments["prefix"] = prefix
     if stream:
         arguments["window"] = 1
     writer = translator if markup == "text" else of_markup(translator, markup)
-    render = renderer(translator, of_lines)
-    if resumed_files:
+    render = renderer(translator, line_options)
+    if resume and source.path is not None and output is not None:
         # What the output depends on besides files, models and search options.
-        settings = {"prefix": prefix, "json": json_lines, "scores": scores, "format": markup}
-        settings |= {"precision": precision, "engine": engine, "min_confidence": min_confidence}
-        settings |= {"languages": languages}
-        rewrite(*resumed_files, paths, writer, arguments, settings, render)
+        settings = {"precision": precision, "engine": engine, "languages": languages, **asdict(line_options)}
+        rewrite(source.path, output, paths, writer, arguments, settings, render)
     else:
         write_lines(writer, source, output, arguments, render)
-
-
-def check_output(source: Source, output: Path | None) -> None:
-    """Raise InputError if a document has no output file, or if lines would be written to a document."""
-    if source.is_document and output in (None, streams.DASH):
-        name = f"FILE{source.path.suffix}" if source.path and source.kind == "document" else "FOLDER"
-        message = f"the translation of {source.path} needs a file or a folder"
-        raise InputError(message, hint=f"add -o {name}; to translate the name itself, pipe it in")
-    if not source.is_document and output is not None and output.suffix.lower() in ZIPPED:
-        message = f"{output} is named as a document, but lines of text would be written to it"
-        raise InputError(message, hint=f"nmt translate FILE{output.suffix} -o NEW{output.suffix}")
-
-
-def check_documents(source: Source, of_lines: list[str], *, column: str, bilingual: bool, resume: bool) -> None:
-    """Raise InputError for an option of documents without one, or for one `of_lines`, or --resume, with a document."""
-    is_csv = source.kind == "document" and source.path is not None and source.path.suffix.lower() == ".csv"
-    if bilingual and source.kind != "document":
-        raise InputError("--bilingual is for a document", hint="nmt translate FILE.docx -o FILE.tmx --bilingual")
-    if column and not is_csv and source.kind != "folder":
-        raise InputError("--column is for a .csv file", hint="nmt translate FILE.csv --column NAME -o NEW.csv")
-    if source.is_document and of_lines:
-        message = f"{source.path} is a {source.kind}: {', '.join(of_lines)} would have no effect"
-        raise InputError(message, hint="leave it out; to translate the lines of a file: -i FILE")
-    if source.kind == "document" and resume:
-        message = f"--resume is for lines and folders, and {source.path} is a document"
-        raise InputError(message, hint="leave it out: a document is translated as a whole")
 
 
 def check_patterns(protect: list[str]) -> None:
@@ -225,33 +267,16 @@ def write_lines(
     render: "Callable[[Translation], str]",
 ) -> None:
     """Translate the lines of a text, of a file or of stdin; see `resumable.rewrite` for the arguments."""
-    lines: Iterable[str | Pause]
-    if source.kind == "text":
-        lines, n_lines = source.text.split("\n"), None
-    else:
-        lines, n_lines = streams.open_input(source.path), streams.bar_length(source.path, output)
+    lines: Iterable[str | Pause] = source.text.split("\n")
+    n_lines = None
+    if source.kind == "lines":
+        lines = streams.open_input(source.path)
+        n_lines = streams.bar_length(source.path, output)
     with streams.open_output(output) as out:
         # Flushed after each window, so that a pipe's reader gets the lines as soon as they are translated.
         translations = writer.translate_lines(lines, **arguments, after_window=out.flush)
         for translation in streams.with_bar(translations, n_lines):
             out.write(render(translation).encode() + b"\n")
-
-
-def renderer(translator: "Translator", of_lines: LineOptions) -> "Callable[[Translation], str]":
-    """Return a function that formats a translation as a line; with --min-confidence, it logs doubtful lines."""
-
-    def render(translation: "Translation") -> str:
-        reasons = None
-        if of_lines.min_confidence is not None:
-            from nmt.translate.confidence import doubts
-
-            reasons = doubts(translator, translation, of_lines.min_confidence)
-        if of_lines.json_lines:
-            return as_json(translation, translator, reasons)
-        best = translation.hypotheses[0]
-        return f"{best.score:.4f}\t{best.text}" if of_lines.scores else best.text
-
-    return render
 
 
 def of_markup(translator: "Translator", markup: Markup) -> "MarkupTranslator":
@@ -261,33 +286,3 @@ def of_markup(translator: "Translator", markup: Markup) -> "MarkupTranslator":
     from nmt.translate.markup import MarkupTranslator
 
     return MarkupTranslator(translator, HTML if markup == "html" else MARKDOWN)
-
-
-def as_json(
-    translation: "Translation", translator: "Translator | None" = None, reasons: list[str] | None = None
-) -> str:
-    """Format all hypotheses with scores and pieces as JSON; with a translator, also with words and confidences."""
-    hypotheses = [hypothesis_tree(hypothesis, translator) for hypothesis in translation.hypotheses]
-    tree: dict[str, Any] = {"source": translation.source, "hypotheses": hypotheses}
-    if reasons is not None:
-        tree |= {"doubtful": bool(reasons), "reasons": reasons}
-    # JSON has no infinity, which a log-probability may be.
-    return json.dumps(to_jsonable_python(tree, inf_nan_mode="null"), ensure_ascii=False)
-
-
-def hypothesis_tree(hypothesis: "TextHypothesis", translator: "Translator | None") -> dict[str, Any]:
-    """A hypothesis as a JSON object, see `as_json`."""
-    pieces = []
-    for piece, log_prob in zip(hypothesis.pieces, hypothesis.log_probs, strict=True):
-        pieces.append({"piece": piece, "log_prob": log_prob})
-    tree: dict[str, Any] = {"text": hypothesis.text, "score": hypothesis.score, "log_prob": hypothesis.log_prob}
-    tree["pieces"] = pieces
-    if hypothesis.is_cut:
-        tree["cut"] = True  # at the length limit
-    if translator:
-        from nmt.translate.confidence import confidence_of, words_of
-
-        words = words_of(translator, hypothesis)
-        tree["confidence"] = confidence_of(words)
-        tree["words"] = [word._asdict() for word in words]
-    return tree

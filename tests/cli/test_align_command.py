@@ -1,43 +1,48 @@
 """`nmt align`."""
 
 import json
-import re
 from pathlib import Path
 
-from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
+from conftest import SOURCE, TARGET, out_lines, refused, run_in
+
+PAIRS = "align --src train.zh --ref train.en"  # in the folder of the five pairs
 
 
-def test_pairs_and_translations_are_aligned_line_by_line(five_run: FiveRun, tmp_path: Path) -> None:
-    model = ["-m", five_run.run]
-    files = ["--src", five_run.source_file, "--ref", five_run.target_file]
-    given, as_json, own = run_together(
-        ["align", *model, *files],
-        ["align", *model, *files, "--json", "-o", "aligned.jsonl"],
-        ["align", *model, "--beam", 1],
-        input="".join(f"{line}\n" for line in [SOURCE[0], "", *SOURCE[1:]]).encode(),
-        cwd=tmp_path,
-    )
-    lines = out_lines(given)
-    assert len(lines) == 5
+def test_links_join_words_of_the_given_pairs(five_home: Path) -> None:
+    lines = out_lines(run_in(five_home, PAIRS))
     for line, source, target in zip(lines, SOURCE, TARGET, strict=True):
-        assert re.fullmatch(r"\d+-\d+( \d+-\d+)*", line)
-        links = [tuple(map(int, link.split("-"))) for link in line.split()]
+        links = line.split(" ")
         assert links == sorted(set(links))
-        assert all(s < len(source.split()) and t < len(target.split()) for s, t in links)
-    assert (out_lines(as_json), err_lines(as_json)) == ([], [])
-    trees = [json.loads(line) for line in (tmp_path / "aligned.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [" ".join(f"{s}-{t}" for s, t in tree["links"]) for tree in trees] == lines
-    assert [tree["source_words"] for tree in trees] == [line.split() for line in SOURCE]
-    assert [tree["target"] for tree in trees] == TARGET
-    expected = [f"{target}\t{line}" for target, line in zip(TARGET, lines, strict=True)]
-    assert out_lines(own) == [expected[0], "\t", *expected[1:]]
+        for link in links:
+            source_word, target_word = link.split("-")
+            assert int(source_word) < len(source.split())
+            assert int(target_word) < len(target.split())
 
 
-def test_what_cannot_be_aligned_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
-    model = ["-m", five_run.run]
-    (tmp_path / "short").write_text("a\n")
-    one_clear_error(run_nmt("align", *model, "--ref", five_run.target_file), 2, "--ref needs --src")
-    files = ["--src", five_run.source_file, "--ref", five_run.target_file]
-    one_clear_error(run_nmt("align", *model, *files, "--beam", 2), 2, "--beam has no effect with --ref")
-    unequal = run_nmt("align", *model, "--src", five_run.source_file, "--ref", tmp_path / "short")
-    one_clear_error(unequal, 2, "has 5 lines but")
+def test_json_has_words_and_the_same_links(five_home: Path, tmp_path: Path) -> None:
+    links = out_lines(run_in(five_home, PAIRS))
+    file = tmp_path / "aligned.jsonl"
+    assert out_lines(run_in(five_home, f"{PAIRS} --json -o {file}")) == []
+    for i, line in enumerate(file.read_text().splitlines()):
+        tree = json.loads(line)
+        assert tree["source_words"] == SOURCE[i].split()
+        assert tree["target"] == TARGET[i]
+        moses = [f"{s}-{t}" for s, t in tree["links"]]
+        assert moses == links[i].split()
+    assert i == 4
+
+
+def test_without_references_the_model_translates(five_home: Path) -> None:
+    links = out_lines(run_in(five_home, PAIRS))
+    text = f"{SOURCE[0]}\n\n{SOURCE[1]}\n"
+    lines = out_lines(run_in(five_home, "align --beam 1", text.encode()))
+    first, blank, second = lines
+    assert first == f"{TARGET[0]}\t{links[0]}"
+    assert blank == "\t"
+    assert second == f"{TARGET[1]}\t{links[1]}"
+
+
+def test_what_cannot_be_aligned_is_refused(five_home: Path) -> None:
+    refused(five_home, "align --ref train.en", "--ref needs --src")
+    refused(five_home, f"{PAIRS} --beam 2", "--beam has no effect with --ref")
+    refused(five_home, "align --src train.zh --ref five.yaml", "has 5 lines but")

@@ -1,77 +1,104 @@
 """`nmt compare`: models and files as systems, the HTML page."""
 
 import json
+from itertools import islice
 from pathlib import Path
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun, data_of_page, err_lines, one_clear_error, out_lines, run_nmt, run_together
+from conftest import (
+    SOURCE,
+    TARGET,
+    FiveRun,
+    data_of_page,
+    err_lines,
+    imported_modules,
+    out_lines,
+    refused,
+    run_in,
+    run_nmt,
+)
 
-ROOT = Path(__file__).parents[2]
+TEST = Path(__file__).parents[2] / "data" / "zh-en" / "test.en"
 
 
 @pytest.fixture(scope="module")
 def systems(folder: Path) -> Path:
-    references = (ROOT / "data" / "zh-en" / "test.en").read_text(encoding="utf-8").splitlines()[:60]
-    baseline = [line.replace("the", "a").lower() for line in references]  # sacreBLEU's TER ignores case
-    other = [line.replace("last ", "") if i % 3 else line.rpartition(" ")[0] for i, line in enumerate(references)]
-    for name, lines in (("ref.en", references), ("a.en", baseline), ("b.en", other)):
-        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    """A folder with 60 references and the translations of two systems."""
+    with TEST.open(encoding="utf-8") as file:
+        text = "".join(islice(file, 60))
+    (folder / "empty").touch()
+    (folder / "ref.en").write_text(text)
+    (folder / "a.en").write_text(text.replace("the", "a").lower())
+    (folder / "b.en").write_text(text.replace("a", "the"))
     return folder
 
 
 def test_translations_are_compared_without_torch(systems: Path) -> None:
-    done = run_nmt("compare", "a.en", "b.en", "--ref", "ref.en", cwd=systems, env={"PYTHONPROFILEIMPORTTIME": "1"})
-    assert not any(line.split("|")[-1].strip() == "torch" for line in err_lines(done))
-    lines = out_lines(done)
-    assert lines[:3] == ["A  a.en  (baseline)", "B  b.en", "60 lines of ref.en"]
-    assert any(line.startswith("BLEU: nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|") for line in lines)
+    arguments = ["a.en", "b.en", "--ref", "ref.en"]
+    done = run_nmt("compare", *arguments, cwd=systems, env={"PYTHONPROFILEIMPORTTIME": "1"})
+    imported = imported_modules(done)
+    assert "nmt.evaluate" in imported
+    assert "torch" not in imported
+    assert out_lines(done)[:3] == ["A  a.en  (baseline)", "B  b.en", "60 lines of ref.en"]
+    assert b"\nBLEU: nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|" in done.stdout
 
 
-def test_runs_are_compared_on_their_test_set(five_run: FiveRun, tmp_path: Path) -> None:
-    other = tmp_path / "other.en"
-    other.write_text("".join(f"{line}\n" for line in [*TARGET[:4], TARGET[0]]), encoding="utf-8")
-    files = ["--src", five_run.source_file, "--ref", five_run.target_file]
-    named, given = run_together(
-        ["compare", five_run.run, other, "--html", "page.html", "--json"],
-        ["compare", other, five_run.model_file, *files, "--json", "--lowercase", "--tokenize", "char", "-q"],
-        cwd=tmp_path,
-    )
-    assert err_lines(named) == [f"model: {five_run.run}", "written to page.html"]
-    assert err_lines(given) == []
-    found, turned = json.loads(named.stdout), json.loads(given.stdout)
-    bleu, chrf, _ = found["scores"]
-    assert chrf["systems"][0]["value"] == pytest.approx(100)
-    assert bleu["systems"][1]["difference"]["value"] < 0
-    assert "|case:lc|eff:no|tok:char|" in turned["scores"][0]["signature"]
-    assert turned["scores"][1]["systems"][1]["difference"]["value"] > 0
-    (worse,) = found["differing"][0]["worse"]
-    assert (worse["number"], worse["source"], worse["translations"]) == (5, SOURCE[4], [TARGET[4], TARGET[0]])
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert TARGET[4] in page
+@pytest.fixture
+def worse(tmp_path: Path) -> Path:
+    """Translations of the five sentences, the last of which is wrong."""
+    file = tmp_path / "worse.en"
+    lines = [*TARGET[:4], TARGET[0]]
+    file.write_text("\n".join(lines))
+    return file
+
+
+def test_a_run_is_compared_on_its_test_set(five_run: FiveRun, worse: Path) -> None:
+    done = run_in(worse.parent, f"compare {five_run.run} worse.en --html page.html --json")
+    assert err_lines(done) == [f"model: {five_run.run}", "written to page.html"]
+    comparison = json.loads(done.stdout)
+    bleu, chrf, _ = comparison["scores"]
+    baseline, _ = chrf["systems"]
+    assert baseline["value"] == pytest.approx(100)
+    _, other = bleu["systems"]
+    assert other["difference"]["value"] < 0
+    # The line that differs is named.
+    (line,) = comparison["differing"][0]["worse"]
+    assert line["number"] == 5
+    assert line["source"] == SOURCE[4]
+    assert line["translations"] == [TARGET[4], TARGET[0]]
+    page = (worse.parent / "page.html").read_text(encoding="utf-8")
     assert data_of_page(page)
+    assert TARGET[4] in page
 
 
-def test_what_cannot_be_compared_is_refused(five_run: FiveRun, systems: Path, tmp_path: Path) -> None:
-    other_test = five_run.copy_run(tmp_path / "other")
-    config = other_test / "config.yaml"
-    config.write_text(config.read_text(encoding="utf-8").replace(str(five_run.home), str(tmp_path)), encoding="utf-8")
-    refused: dict[str, list[object]] = {
-        "systems to compare: 1": ["a.en"],
-        "no run names a data.test": ["a.en", "b.en"],
-        "a model needs the source lines": ["a.en", five_run.run, "--ref", "ref.en"],
-        "lines in a.en but 5 lines in reference 1": ["a.en", "b.en", "--ref", five_run.target_file],
-        "the runs name different test sets": [five_run.run, other_test],
-    }
-    done = run_together(*(["compare", *words] for words in refused.values()), cwd=systems)
-    for message, one in zip(refused, done, strict=True):
-        one_clear_error(one, 2, message)
+def test_a_model_file_is_compared_on_a_given_test_set(five_home: Path, worse: Path) -> None:
+    test_set = "--src train.zh --ref train.en --lowercase --tokenize char"
+    done = run_in(five_home, f"compare {worse} runs/five/model.safetensors {test_set} --json -q")
+    assert err_lines(done) == []
+    bleu, chrf, _ = json.loads(done.stdout)["scores"]
+    assert "|case:lc|eff:no|tok:char|" in bleu["signature"]
+    _, model = chrf["systems"]
+    assert model["difference"]["value"] > 0
 
 
-def test_equal_translations_show_no_difference(systems: Path) -> None:
-    (systems / "capitals.en").write_text((systems / "a.en").read_text(encoding="utf-8").upper(), encoding="utf-8")
-    done = run_nmt("compare", "a.en", "a.en", "capitals.en", "--ref", "ref.en", cwd=systems)
-    rows = [line.split() for line in out_lines(done) if line.startswith(("BLEU   ", "chrF2  ", "TER    "))]
-    p_values = {(name, system): float(cells[-1]) for name, system, *cells in rows if system != "A"}
-    assert {p_values[name, "B"] for name in ("BLEU", "chrF2", "TER")} == {1.0}
-    assert p_values["TER", "C"] == 1.0, "TER ignores case"
-    assert p_values["BLEU", "C"] < 0.01
+def test_runs_with_different_test_sets_are_refused(five_run: FiveRun, five_home: Path, tmp_path: Path) -> None:
+    run = five_run.copy_run(tmp_path / "other")
+    config = run / "config.yaml"
+    text = config.read_text()
+    config.write_text(text.replace(str(five_home), str(tmp_path)))
+    refused(five_home, f"compare runs/five {run}", "the runs name different test sets")
+
+
+UNSUITABLE = {  # arguments -> part of the error message
+    "a.en": "systems to compare: 1",
+    "a.en b.en": "no run names a data.test",
+    "empty empty --ref empty": "nothing to compare: empty is empty",
+    "a.en HOME/runs/five --ref ref.en": "a model needs the source lines",
+    "a.en b.en --ref HOME/train.en": "lines in a.en but 5 lines in reference 1",
+}
+
+
+@pytest.mark.parametrize("arguments", UNSUITABLE)
+def test_what_cannot_be_compared_is_refused(five_home: Path, systems: Path, arguments: str) -> None:
+    command = f"compare {arguments}".replace("HOME", str(five_home))
+    refused(systems, command, UNSUITABLE[arguments])

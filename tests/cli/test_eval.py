@@ -2,66 +2,70 @@
 
 import gzip
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_lines, run_nmt
-from sacrebleu.metrics.bleu import BLEU
+from conftest import SOURCE, TARGET, FiveRun, err_lines, imported_modules, out_lines, refused, run_in, run_nmt
 
-from nmt.cli.evaluate import evaluate, of_directions
+from nmt.cli.evaluate import evaluate, table_of_directions
 from nmt.files import atomic_write, hash_file
 from nmt.run.directory import RunDirectory
 from nmt.translate.translator import Translator
 
-SIGNATURES = {
-    "BLEU": "nrefs:{n}|{bs}case:{case}|eff:no|tok:{tok}|smooth:exp|version:",
-    "chrF2": "nrefs:{n}|{bs}case:{case}|eff:yes|nc:6|nw:0|space:no|version:",
-    "TER": "nrefs:{n}|{bs}case:lc|tok:tercom|norm:{han}|punct:yes|asian:{han}|version:",
-}
 
-
-def test_eval_scores_the_newest_run_on_its_test_set(five_run: FiveRun) -> None:
-    done = run_nmt("eval", "--show", 2, cwd=five_run.home)
+def test_eval_scores_the_newest_run_on_its_test_set(five_home: Path) -> None:
+    done = run_in(five_home, "eval")
     assert err_lines(done) == ["model: runs/five"]
-    shown = [(SOURCE[i], TARGET[i]) for i in (0, 2)]
-    expected = [[f"source       {s}", f"reference    {t}", f"translation  {t}", ""] for s, t in shown]
-    lines = out_lines(done)
-    assert lines[:8] == [*expected[0], *expected[1]]
-    lines = lines[8:]
-    perfect = {"BLEU": ("100.00", "100.0"), "chrF2": ("100.00", "100.0"), "TER": ("0.00", "0.0")}
-    for line, (name, signature) in zip(lines[:3], SIGNATURES.items(), strict=True):
-        value, bound = perfect[name]
-        recipe = signature.format(n=1, bs="bs:1000|seed:12345|", case="mixed", tok="13a", han="no")
-        assert line.startswith(f"{name} = {value}  (95 %: {bound} to {bound})  {recipe}")
-    assert lines[3].startswith("engine = CTranslate2 4.")
-    assert lines[4].startswith("perplexity of the references = 1.")
-    assert len(lines) == 5
-    two = run_nmt("eval", "--json", *["-m", five_run.run] * 2, cwd=five_run.home)
-    assert err_lines(two) == [f"ensemble: {five_run.run} and {five_run.run}"]
-    assert json.loads(two.stdout)["models"] == [str(five_run.run)] * 2
+    bleu, chrf, ter, engine, perplexity = out_lines(done)
+    bs = "bs:1000|seed:12345"
+    bleu_signature = f"nrefs:1|{bs}|case:mixed|eff:no|tok:13a|smooth:exp|version:"
+    chrf_signature = f"nrefs:1|{bs}|case:mixed|eff:yes|nc:6|nw:0|space:no|version:"
+    ter_signature = f"nrefs:1|{bs}|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:"
+    assert bleu.startswith(f"BLEU = 100.00  (95 %: 100.0 to 100.0)  {bleu_signature}")
+    assert chrf.startswith(f"chrF2 = 100.00  (95 %: 100.0 to 100.0)  {chrf_signature}")
+    assert ter.startswith(f"TER = 0.00  (95 %: 0.0 to 0.0)  {ter_signature}")
+    assert engine.startswith("engine = CTranslate2 4.")
+    assert perplexity.startswith("perplexity of the references = 1.")
+
+
+def test_examples_are_from_all_over_the_test_set(five_home: Path) -> None:
+    text = run_in(five_home, "eval --show 2 --bootstrap 0").stdout.decode()
+    first, second, scores = text.split("\n\n")
+    assert first == f"source       {SOURCE[0]}\nreference    {TARGET[0]}\ntranslation  {TARGET[0]}"
+    assert second == f"source       {SOURCE[2]}\nreference    {TARGET[2]}\ntranslation  {TARGET[2]}"
+    assert scores.startswith("BLEU = ")
+
+
+def test_an_ensemble_is_named(five_home: Path) -> None:
+    done = run_in(five_home, "eval -m runs/five -m runs/five --json")
+    assert err_lines(done) == ["ensemble: runs/five and runs/five"]
+    assert json.loads(done.stdout)["models"] == ["runs/five", "runs/five"]
 
 
 def test_eval_json_with_several_references(five_run: FiveRun, tmp_path: Path) -> None:
-    reference, other = tmp_path / "ref.en.gz", tmp_path / "other.en"
-    reference.write_bytes(gzip.compress(five_run.target_file.read_bytes()))
-    other.write_text("".join(f"{line}\n" for line in reversed(TARGET)))
-    common = ["-m", five_run.model_file, "--beam", 1]
-    files = ["--src", five_run.source_file, "--ref", reference, "--ref", other]
-    figures = json.loads(run_nmt("eval", *common, *files, "--json").stdout)
+    with gzip.open(tmp_path / "ref.en.gz", "wb") as file:
+        file.write(five_run.target_file.read_bytes())
+    (tmp_path / "other.en").write_text("\n".join(reversed(TARGET)))
+    test_set = f"--src {five_run.source_file} --ref ref.en.gz --ref other.en"
+    done = run_in(tmp_path, f"eval -m {five_run.model_file} --beam 1 {test_set} --json")
+    figures = json.loads(done.stdout)
     assert figures["n_lines"] == 5
     assert figures["beam"] == 1
-    assert [score["name"] for score in figures["scores"]] == list(SIGNATURES)
-    assert [round(score["value"], 6) for score in figures["scores"]] == [100, 100, 0]
-    assert all(score["signature"].startswith("nrefs:2|bs:1000|") for score in figures["scores"])
-    assert all(score["low"] <= score["value"] + 1e-9 <= score["high"] + 1e-6 for score in figures["scores"])
+    bleu, chrf, ter = figures["scores"]
+    assert bleu["name"] == "BLEU"
+    assert bleu["value"] == pytest.approx(100)
+    assert chrf["name"] == "chrF2"
+    assert chrf["value"] == pytest.approx(100)
+    assert ter["name"] == "TER"
+    assert ter["value"] == 0
 
 
 def test_scores_keep_the_hash_of_the_model(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A training may replace the model file during an evaluation."""
-    run, translate_lines = RunDirectory(five_run.copy_run(tmp_path / "run")), Translator.translate_lines
+    run = RunDirectory(five_run.copy_run(tmp_path / "run"))
     loaded = hash_file(run.model_file)
+    translate_lines = Translator.translate_lines
 
     def replaced_first(*args: Any, **options: Any) -> Any:
         atomic_write(run.model_file, run.checkpoint_file(100).read_bytes())
@@ -73,55 +77,60 @@ def test_scores_keep_the_hash_of_the_model(five_run: FiveRun, tmp_path: Path, mo
     assert run.read_scores()[-1]["model_sha256"] == loaded
 
 
-def test_eval_of_given_translations_imports_no_torch(tmp_path: Path) -> None:
-    hypotheses = ["a Cat sat on the mat .", "it is raining today", "他今天在学校。"]
-    references = [
-        ["A cat sat on the mat .", "it rained a lot today", "他今天在家。"],
-        ["the cat sat on a mat .", "today it is raining", "今天他在学校。"],
-    ]
-    (tmp_path / "hyp").write_text("\n".join(hypotheses))
-    for name, lines in zip(("one.zh", "two.zh"), references, strict=True):
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
-    given_files = ["eval", "--hyp", "hyp", "--ref", "one.zh", "--ref", "two.zh"]
+@pytest.fixture
+def chinese(tmp_path: Path) -> Path:
+    """A folder with translations into Chinese and two references."""
+    (tmp_path / "hyp").write_text("it is raining today\n他今天在学校。\n")
+    (tmp_path / "one.zh").write_text("it rained a lot today\n他今天在家。\n")
+    (tmp_path / "two.zh").write_text("today it is raining\n今天他在学校。\n")
+    return tmp_path
 
-    done = run_nmt(*given_files, cwd=tmp_path, env={"PYTHONPROFILEIMPORTTIME": "1"})
-    assert not any(line.split("|")[-1].strip() == "torch" for line in err_lines(done))
-    default = out_lines(done)
-    assert len(default) == 3, "no perplexity without a model"
-    assert default[0].startswith(f"BLEU = {BLEU(tokenize='zh').corpus_score(hypotheses, references).score:.2f}  (")
-    assert SIGNATURES["BLEU"].format(n=2, bs="bs:1000|seed:12345|", case="mixed", tok="zh") in default[0]
 
-    done = run_nmt(*given_files, "--lowercase", "--tokenize", "char", "--bootstrap", 0, cwd=tmp_path)
+def test_given_translations_are_scored_without_torch(chinese: Path) -> None:
+    arguments = ["--hyp", "hyp", "--ref", "one.zh", "--ref", "two.zh"]
+    done = run_nmt("eval", *arguments, cwd=chinese, env={"PYTHONPROFILEIMPORTTIME": "1"})
+    imported = imported_modules(done)
+    assert "nmt.evaluate" in imported
+    assert "torch" not in imported
+    lines = out_lines(done)
+    assert "nrefs:2|bs:1000|seed:12345|case:mixed|eff:no|tok:zh|" in lines[0], "the name of the reference tells it"
+    assert len(lines) == 3, "no perplexity without a model"
+
+
+def test_tokenizer_and_case_can_be_chosen(chinese: Path) -> None:
+    options = "--lowercase --tokenize char --bootstrap 0"
+    done = run_in(chinese, f"eval --hyp hyp --ref one.zh --ref two.zh {options}")
     assert err_lines(done) == []
-    for line, (name, signature) in zip(out_lines(done), SIGNATURES.items(), strict=True):
-        assert re.match(rf"{name} = [\d.]+  ", line)
-        assert signature.format(n=2, bs="", case="lc", tok="char", han="yes") in line
+    bleu, chrf, ter = out_lines(done)
+    assert "  nrefs:2|case:lc|eff:no|tok:char|" in bleu
+    assert "  nrefs:2|case:lc|eff:yes|" in chrf
+    assert "  nrefs:2|case:lc|tok:tercom|norm:yes|punct:yes|asian:yes|" in ter
 
 
-def test_test_sets_that_are_unclear_incomplete_or_unequal_are_refused(five_run: FiveRun, tmp_path: Path) -> None:
-    for name, lines in (("hyp", TARGET), ("ref", TARGET), ("short", TARGET[:4]), ("src", SOURCE)):
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
-    model = ["-m", str(five_run.model_file)]
-    for args, fragments in (
-        (["--hyp", "hyp"], ["no run names a data.test"]),
-        (["--hyp", "hyp", "--ref", "short"], ["5 hypotheses", "4 lines in reference 1"]),
-        (["--hyp", "hyp", "--ref", "ref", "--src", "short", "--show", "5"], ["4", "5"]),
-        ([*model, "--src", "src"], ["--src needs --ref"]),
-        ([*model, "--ref", "ref"], ["--ref needs --src"]),
-        (model, ["no run names a data.test"]),
-    ):
-        one_clear_error(run_nmt("eval", *args, cwd=tmp_path), 2, *fragments)
+UNSUITABLE = {  # arguments -> part of the error message
+    "--hyp train.en": "no run names a data.test",
+    "--hyp train.en --ref short": "5 hypotheses but 1 lines in reference 1",
+    "--hyp train.en --ref train.en --src short --show 5": "1 source lines but 5 lines in reference 1",
+    "-m runs/five --src train.zh": "--src needs --ref",
+    "-m runs/five --ref train.en": "--ref needs --src",
+    "-m runs/five/model.safetensors": "no run names a data.test",
+}
 
 
-def write_lines(file: Path, lines: list[str]) -> Path:
-    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return file
+@pytest.mark.parametrize("arguments", UNSUITABLE)
+def test_test_sets_that_are_unclear_incomplete_or_unequal_are_refused(
+    five_home: Path, tmp_path: Path, arguments: str
+) -> None:
+    (tmp_path / "short").write_text("one line\n")
+    command = f"eval {arguments}".replace("short", f"{tmp_path}/short")
+    refused(five_home, command, UNSUITABLE[arguments])
 
 
 def test_intervals_lie_within_the_scale(tmp_path: Path) -> None:
-    references = [f"line {n} has a few more words than the others" for n in range(60)]
-    nearly = write_lines(tmp_path / "nearly", ["no word of it", *references[1:]])
-    done = run_nmt("eval", "--hyp", nearly, "--ref", write_lines(tmp_path / "ref", references), "--json")
+    text = "".join(f"line {n} has a few more words than the others\n" for n in range(59))
+    (tmp_path / "ref").write_text(f"this line is the one that differs\n{text}")
+    (tmp_path / "nearly").write_text(f"no word of it\n{text}")
+    done = run_in(tmp_path, "eval --hyp nearly --ref ref --json")
     bleu, chrf, ter = json.loads(done.stdout)["scores"]
     assert 90 < bleu["low"] < bleu["value"] < bleu["high"] == 100, "a resample without the first line is perfect"
     assert 90 < chrf["low"] < chrf["value"] < chrf["high"] == 100
@@ -129,20 +138,19 @@ def test_intervals_lie_within_the_scale(tmp_path: Path) -> None:
 
 
 def test_tokenized_text_is_warned_of_once(tmp_path: Path) -> None:
-    lines = write_lines(tmp_path / "lines", [f"it is number {n} ." for n in range(120)])
-    files = ["eval", "--hyp", lines, "--ref", lines, "--bootstrap", 0]
-    (warning,) = err_lines(run_nmt(*files))
+    (tmp_path / "lines").write_text("it is a number .\n" * 120)
+    (warning,) = err_lines(run_in(tmp_path, "eval --hyp lines --ref lines --bootstrap 0"))
     assert warning.startswith("nmt: warning: 120 of 120 translations end in ' .', as in tokenized text: ")
     assert "--tokenize none" in warning
-    assert err_lines(run_nmt(*files, "--tokenize", "none")) == []
+    assert err_lines(run_in(tmp_path, "eval --hyp lines --ref lines --bootstrap 0 --tokenize none")) == []
 
 
 def test_directions_without_ter_have_none_in_the_table() -> None:
-    bleu, ter = {"name": "BLEU", "value": 20.0}, {"name": "TER", "value": 60.0}
-    found = of_directions({"en-de": {"scores": [bleu, ter]}, "en-th": {"scores": [bleu]}})
-    assert [line.split() for line in found] == [
-        ["direction", "BLEU", "TER"],
-        ["en-de", "20.00", "60.00"],
-        ["en-th", "20.00", "–"],
-        ["mean", "20.00", "–"],
-    ]
+    bleu = {"name": "BLEU", "value": 20.0}
+    ter = {"name": "TER", "value": 60.0}
+    lines = table_of_directions({"en-de": {"scores": [bleu, ter]}, "en-th": {"scores": [bleu]}})
+    names, both, without_ter, mean = lines
+    assert names.split() == ["direction", "BLEU", "TER"]
+    assert both.split() == ["en-de", "20.00", "60.00"]
+    assert without_ter.split() == ["en-th", "20.00", "–"]
+    assert mean.split() == ["mean", "20.00", "–"]

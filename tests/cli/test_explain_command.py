@@ -3,29 +3,40 @@
 import json
 from pathlib import Path
 
-from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
+import pytest
+from conftest import SOURCE, TARGET, FiveRun, err_lines, out_lines, refused, run_in
 
 
-def test_explain_writes_a_page_or_prints_json(five_run: FiveRun, tmp_path: Path) -> None:
-    model = ("-m", five_run.run)
-    page, default, as_json = run_together(
-        ["explain", SOURCE[0], *model, "-o", "page.html", "--reference", TARGET[0]],
-        ["explain", SOURCE[1], *model, "-q"],
-        ["explain", SOURCE[0], *model, "--json", "--sample", "--seed", 4],
-        cwd=tmp_path,
-    )
-    assert (out_lines(page), err_lines(page)) == ([], ["written to page.html"])
-    assert (out_lines(default), err_lines(default)) == ([], [])
+def test_explain_writes_a_page(five_run: FiveRun, tmp_path: Path) -> None:
+    done = run_in(tmp_path, f"explain tea -m {five_run.run} -o page.html --reference coffee")
+    assert out_lines(done) == []
+    assert err_lines(done) == ["written to page.html"]
+    assert '"coffee"' in (tmp_path / "page.html").read_text()
+
+
+def test_the_page_has_a_default_name(five_run: FiveRun, tmp_path: Path) -> None:
+    done = run_in(tmp_path, f"explain '{SOURCE[1]}' -m {five_run.run} -q")
+    assert err_lines(done) == []
     assert TARGET[1] in (tmp_path / "explanation.html").read_text()
-    found = json.loads(as_json.stdout)
-    assert (found["options"]["sample"], found["options"]["seed"]) == (True, 4)
 
 
-def test_explain_refuses_what_it_cannot_do(five_run: FiveRun, tmp_path: Path) -> None:
-    model = ("-m", five_run.run)
-    one_clear_error(run_nmt("explain", "a", *model, "--json", "--open", cwd=tmp_path), 2, "--open shows the page")
-    one_clear_error(run_nmt("explain", "a", *model, "--seed", 3, cwd=tmp_path), 2, "--seed applies only to sampling")
-    one_clear_error(run_nmt("explain", "", *model, cwd=tmp_path), 2, "the sentence is blank")
-    one_clear_error(run_nmt("explain", "none.docx", *model, cwd=tmp_path), 2, "one sentence is needed, not the name of")
-    one_clear_error(run_nmt("explain", five_run.source_file, *model, cwd=tmp_path), 2, "one sentence is needed")
-    assert not list(tmp_path.iterdir())
+def test_explain_prints_json(five_home: Path) -> None:
+    done = run_in(five_home, f"explain '{SOURCE[0]}' --json --sample --seed 4")
+    options = json.loads(done.stdout)["options"]
+    assert options["sample"] is True
+    assert options["seed"] == 4
+
+
+UNSUITABLE = {  # arguments -> part of the error message
+    "a --json --open": "--open shows the page",
+    "a --seed 3": "--seed applies only to sampling",
+    "''": "the sentence is blank",
+    "none.docx": "one sentence is needed, not the name of",
+    "train.zh": "one sentence is needed",
+}
+
+
+@pytest.mark.parametrize("arguments", UNSUITABLE)
+def test_explain_refuses_what_it_cannot_do(five_home: Path, arguments: str) -> None:
+    refused(five_home, f"explain {arguments}", UNSUITABLE[arguments])
+    assert not (five_home / "explanation.html").exists()

@@ -1,15 +1,17 @@
 """Resumable output; tests/reliability/test_lines.py kills a command."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from conftest import SOURCE, FiveRun, run_nmt
+from conftest import SOURCE, FiveRun, run_in
 
 from nmt.cli import resumable
+from nmt.cli.rendering import as_json
 from nmt.cli.resumable import resumed_output, rewrite
-from nmt.cli.translate import as_json, of_markup
+from nmt.cli.translate import of_markup
 from nmt.errors import InputError, OutputError
 from nmt.translate.translator import Translator
 from nmt.translate.units import Translation
@@ -17,27 +19,58 @@ from nmt.translate.units import Translation
 ORIGIN = {"input": "a", "model": "b"}
 
 
-def test_a_part_file_that_is_in_use_or_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "out"
-    first, again = resumed_output(path, ORIGIN), resumed_output(path, ORIGIN)
-    with first, pytest.raises(InputError, match=r"another command is writing .*out\.part"), again:
+def write(path: Path) -> None:
+    with resumed_output(path, ORIGIN):
         pass
-    absent = resumed_output(tmp_path / "absent" / "out", ORIGIN)
-    with pytest.raises(OutputError, match=r"cannot write .*out\.part: No such file") as caught, absent:
-        pass
+
+
+def test_a_part_file_that_is_in_use_is_an_error(tmp_path: Path) -> None:
+    with resumed_output(tmp_path / "out", ORIGIN), pytest.raises(InputError, match=r"is writing .*out\.part"):
+        write(tmp_path / "out")
+
+
+def test_a_folder_that_is_absent_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"cannot write .*out\.part: No such file") as caught:
+        write(tmp_path / "absent" / "out")
     assert caught.value.hint
-    path.unlink()
-    (tmp_path / "out.part").write_bytes(b"a line of another program, without an end")
-    with pytest.raises(InputError, match="was started with another input"), resumed_output(path, ORIGIN):
-        pass
-    (tmp_path / "out.part").unlink()
+
+
+def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    part = tmp_path / "out.part"
+    part.write_bytes(b"a line without an end")
+    with pytest.raises(InputError, match="was started with another input"):
+        write(tmp_path / "out")
+    assert part.read_bytes() == b"a line without an end"
+
+
+def test_a_pipe_is_an_error(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "out.part")
-    blocked = pytest.raises(OutputError, match=r"cannot write .*out\.part: File or stream is not seekable")
-    with blocked, resumed_output(path, ORIGIN):
-        pass
+    with pytest.raises(OutputError, match=r"cannot write .*out\.part: File or stream is not seekable"):
+        write(tmp_path / "out")
 
 
-LINES = [SOURCE[0], "", f"<p>{SOURCE[1]}</p><p>{SOURCE[1]}</p>", "<br>", f"{SOURCE[2]} **{SOURCE[3]}**", SOURCE[0]] * 2
+SOME_LINES = [
+    SOURCE[0],
+    "",
+    f"<p>{SOURCE[1]}</p><p>{SOURCE[1]}</p>",
+    "<br>",
+    f"{SOURCE[2]} **{SOURCE[3]}**",
+    SOURCE[0],
+]
+LINES = SOME_LINES * 2
+
+
+def stopping_after(n_lines: int) -> Callable[[Translation], str]:
+    """Return a function that renders so many lines, then stops as if interrupted."""
+    rendered: list[str] = []
+
+    def render(translation: Translation) -> str:
+        if len(rendered) == n_lines:
+            raise InterruptedError
+        rendered.append(as_json(translation))
+        return rendered[-1]
+
+    return render
 
 
 @pytest.mark.parametrize("markup", ["text", "html", "markdown"])
@@ -47,43 +80,36 @@ def test_a_resumed_output_has_the_bytes_of_an_unbroken_one(
     five_run: FiveRun,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    markup: Any,
+    markup: Literal["text", "html", "markdown"],
     options: dict[str, Any],
 ) -> None:
     """Scores to the last digit, seeds of sampling, and whatever line it was interrupted at."""
     monkeypatch.setattr(resumable, "WINDOW", 4)
-    source, output = tmp_path / "in", tmp_path / "out"
+    source = tmp_path / "in"
     source.write_text("\n".join(LINES))
     writer = translator if markup == "text" else of_markup(translator, markup)
     arguments = {"options": translator.with_options(max_length_b=8, **options), "batch_size": 3}
 
-    def run(n_lines: int) -> bytes:
-        """Write so many lines, then stop as if interrupted."""
-        written = iter(range(n_lines))
-
-        def render(translation: Translation) -> str:
-            if next(written, None) is None:
-                raise InterruptedError
-            return as_json(translation)
-
-        rewrite(source, output, [five_run.run], writer, arguments, {}, render)
+    def run(output: Path, n_lines: int) -> bytes:
+        rewrite(source, output, [five_run.run], writer, arguments, {}, stopping_after(n_lines))
         return output.read_bytes()
 
-    unbroken = run(len(LINES))
+    # Interrupted at the start, within a window, at its end, and before the last line.
+    unbroken = run(tmp_path / "unbroken", len(LINES))
     assert unbroken.count(b"\n") == len(LINES)
     for n_lines in (0, 1, 4, 6, len(LINES) - 1):
-        output.unlink()
+        output = tmp_path / f"broken-{n_lines}"
         with pytest.raises(InterruptedError):
-            run(n_lines)
-        with (tmp_path / "out.part").open("ab") as part:
+            run(output, n_lines)
+        with (tmp_path / f"broken-{n_lines}.part").open("ab") as part:
             part.write(b"half a li")
-        assert run(len(LINES)) == unbroken
+        assert run(output, len(LINES)) == unbroken
 
 
 @pytest.mark.parametrize("markup", ["html", "markdown"])
-def test_lines_with_markup_are_resumed(five_run: FiveRun, tmp_path: Path, markup: str) -> None:
+def test_lines_with_markup_can_be_resumed(five_run: FiveRun, tmp_path: Path, markup: str) -> None:
     (tmp_path / "in").write_text("\n".join(LINES))
-    common = ["translate", "-m", five_run.run, "--format", markup, "-i", tmp_path / "in", "-o"]
-    assert run_nmt(*common, tmp_path / "whole").returncode == 0
-    assert run_nmt(*common, tmp_path / "out", "--resume").returncode == 0
+    command = f"translate -m {five_run.run} --format {markup} -i in"
+    assert run_in(tmp_path, f"{command} -o whole").returncode == 0
+    assert run_in(tmp_path, f"{command} -o out --resume").returncode == 0
     assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()

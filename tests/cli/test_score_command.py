@@ -1,31 +1,43 @@
 """`nmt score`: scores pairs of text."""
 
 import json
+import math
+from pathlib import Path
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun, one_clear_error, out_lines, run_nmt, run_together
+from conftest import SOURCE, TARGET, out_lines, refused, run_in
+
+SCORE = "score --src train.zh --ref train.en"  # in the folder of the five pairs
 
 
-def test_pairs_are_scored_line_by_line(five_run: FiveRun) -> None:
-    score = ["score", "--src", five_run.source_file, "--ref", five_run.target_file]
-    plain, as_json, evaluation = run_together(
-        score, [*score, "--json", "--alpha", 0.6], ["eval", "--beam", 1, "--json", "--bootstrap", 0], cwd=five_run.home
-    )
-    n_pieces, total = 0, 0.0
-    for n, (line, tree) in enumerate(zip(out_lines(plain), map(json.loads, out_lines(as_json)), strict=True)):
-        log_prob, _, of_pieces = line.partition("\t")
-        values = [float(value) for value in of_pieces.split(" ")]
-        assert float(log_prob) == pytest.approx(sum(values), abs=1e-3)
-        (found,) = tree["hypotheses"]
-        assert (tree["source"], found["text"]) == (SOURCE[n], TARGET[n])
-        assert found["log_prob"] == pytest.approx(float(log_prob), abs=1e-3)
-        assert found["score"] == pytest.approx(found["log_prob"] / len(values) ** 0.6)
-        assert [piece["log_prob"] for piece in found["pieces"]] == pytest.approx(values, abs=1e-3)
-        n_pieces, total = n_pieces + len(values), total + float(log_prob)
+def test_a_line_has_the_log_probabilities_of_the_translation_and_of_its_pieces(five_home: Path) -> None:
+    total = 0.0
+    n_pieces = 0
+    for line in out_lines(run_in(five_home, SCORE)):
+        log_prob, of_pieces = line.split("\t")
+        log_probs = list(map(float, of_pieces.split(" ")))
+        assert float(log_prob) == pytest.approx(sum(log_probs), abs=1e-3)
+        total += float(log_prob)
+        n_pieces += len(log_probs)
+    # The perplexity of `nmt eval` is of the same log-probabilities.
+    evaluation = run_in(five_home, "eval --beam 1 --json --bootstrap 0")
     perplexity = json.loads(evaluation.stdout)["perplexity"]
-    assert 2.718281828 ** (-total / n_pieces) == pytest.approx(perplexity, rel=1e-3)
+    assert math.exp(-total / n_pieces) == pytest.approx(perplexity, rel=1e-3)
 
 
-def test_files_of_different_lengths_are_refused(five_run: FiveRun) -> None:
-    scored = run_nmt("score", "-m", five_run.run, "--src", "train.zh", "--ref", "five.yaml", cwd=five_run.home)
-    one_clear_error(scored, 2, "has 5 lines but five.yaml has")
+def test_json_adds_scores_with_the_length_penalty(five_home: Path) -> None:
+    plain = out_lines(run_in(five_home, SCORE))
+    lines = out_lines(run_in(five_home, f"{SCORE} --json --alpha 0.6"))
+    for i, tree in enumerate(map(json.loads, lines)):
+        (hypothesis,) = tree["hypotheses"]
+        assert tree["source"] == SOURCE[i]
+        assert hypothesis["text"] == TARGET[i]
+        log_probs = [piece["log_prob"] for piece in hypothesis["pieces"]]
+        score = hypothesis["log_prob"] / len(log_probs) ** 0.6
+        assert hypothesis["score"] == pytest.approx(score)
+        of_pieces = " ".join(f"{x:.4f}" for x in log_probs)
+        assert plain[i] == f"{hypothesis['log_prob']:.4f}\t{of_pieces}"
+
+
+def test_files_of_different_lengths_are_refused(five_home: Path) -> None:
+    refused(five_home, "score --src train.zh --ref five.yaml", "has 5 lines but five.yaml has")

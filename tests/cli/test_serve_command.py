@@ -4,19 +4,25 @@ import socket
 from pathlib import Path
 
 import pytest
-from conftest import FiveRun, one_clear_error, run_nmt
+from conftest import FiveRun, refused
 
 
-def test_what_is_wrong_is_said_at_the_start(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys, serve = tmp_path / "keys", ["serve", "-m", five_run.run]
-    keys.write_text("\n")
-    one_clear_error(run_nmt(*serve, "--api-keys", keys), 2, f"{keys} has no keys")
-    one_clear_error(run_nmt("serve", "-m", tmp_path / "none"), 2, "no model at")
-    one_clear_error(run_nmt(*serve, "-m", five_run.run), 2, "two models translate zh to en")
+def test_a_file_without_keys_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("\n")
+    refused(tmp_path, f"serve -m {five_run.run} --api-keys keys", "keys has no keys")
+
+
+def test_two_models_of_the_same_languages_are_refused(five_home: Path) -> None:
+    refused(five_home, "serve -m runs/five -m runs/five", "two models translate zh to en")
+
+
+def test_a_port_that_is_in_use_is_refused(five_home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        reason = f"cannot listen on 127.0.0.1 port {port}: Address already in use"
-        one_clear_error(run_nmt(*serve, "--port", port), 2, reason)
+        refused(five_home, f"serve --port {port}", f"cannot listen on 127.0.0.1 port {port}: Address already in use")
+
+
+def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.cli.serve.PACKAGES", ("no_such_package",))
-    stderr = one_clear_error(run_nmt("serve"), 2, "nmt serve needs no_such_package")
+    stderr = refused(tmp_path, "serve", "nmt serve needs no_such_package")
     assert "pip install 'nmt-trainer[serve]'" in stderr

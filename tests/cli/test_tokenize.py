@@ -1,57 +1,74 @@
 """`nmt tokenize`."""
 
-from conftest import TARGET, FiveCorpus, err_lines, one_clear_error, out_lines, run_nmt
+import pytest
+from conftest import TARGET, FiveCorpus, err_lines, file_bytes, out_lines, refused, run_in, run_nmt
 
 from nmt.text.tokenizer import Tokenizer
 
 
-def test_tokenize_writes_a_tokenizer_and_prints_statistics(five_corpus: FiveCorpus) -> None:
-    texts = ["我 昨天 买 了 茶 。", "tea  or €"]
-    done = run_nmt("tokenize", five_corpus.config, "--show", texts[0], "--show", texts[1], cwd=five_corpus.home)
-
+def test_tokenize_writes_a_tokenizer_and_shows_pieces(five_corpus: FiveCorpus) -> None:
+    done = run_in(five_corpus.home, "tokenize five.yaml --show '我 昨天 买 了 茶 。' --show 'tea  or €'")
     tokenizer = Tokenizer((five_corpus.run / "tokenizer.model").read_bytes())
-    shown = [line.split(" ") for line in out_lines(done)]
-    assert shown == [tokenizer.pieces(tokenizer.encode(text)) for text in texts]
-    assert "▁昨天" in shown[0]
-    assert shown[1][-3:] == ["<0xE2>", "<0x82>", "<0xAC>"], "characters that are not in the corpus are spelled in bytes"
+    chinese, english = (line.split(" ") for line in out_lines(done))
+    assert chinese == tokenizer.pieces(tokenizer.encode("我 昨天 买 了 茶 。"))
+    assert english == tokenizer.pieces(tokenizer.encode("tea  or €"))
+    assert "▁昨天" in chinese
+    assert english[-3:] == ["<0xE2>", "<0x82>", "<0xAC>"], "characters that are not in the corpus are spelled in bytes"
 
-    log = err_lines(done)
-    assert f"the text gives {len(tokenizer)} pieces at most: tokenizer.vocab_size=600 was cut" in log
-    n_words = sum(len(line.split()) for line in TARGET)
+
+def test_tokenize_logs_statistics(five_corpus: FiveCorpus) -> None:
+    log = err_lines(run_in(five_corpus.home, "tokenize five.yaml"))
+    tokenizer = Tokenizer((five_corpus.run / "tokenizer.model").read_bytes())
+    n_words = len(" ".join(TARGET).split())
     n_pieces = sum(map(len, tokenizer.encode_all(TARGET)))
-    target = f"target: {len(tokenizer)} pieces in the vocabulary; on dev {n_pieces / n_words:.2f} pieces per word"
-    assert target in log
-    assert any(line.startswith(f"source: {len(tokenizer)} pieces") for line in log)
-    assert f"written to {five_corpus.run}" in log
+    cut, source, target, written = log[-4:]
+    assert cut == f"the text gives {len(tokenizer)} pieces at most: tokenizer.vocab_size=600 was cut"
+    assert source.startswith(f"source: {len(tokenizer)} pieces")
+    # Dev is the same text as train.
+    per_word = f"on dev {n_pieces / n_words:.2f} pieces per word"
+    assert target == f"target: {len(tokenizer)} pieces in the vocabulary; {per_word}"
+    assert written == f"written to {five_corpus.run}"
 
 
-def test_tokenize_one_per_side_quietly_without_torch(five_corpus: FiveCorpus) -> None:
-    env, apart = {"PYTHONPROFILEIMPORTTIME": "1"}, ["tokenizer.joint=false", "model.tied_embeddings=none"]
-    done = run_nmt("tokenize", five_corpus.config, *apart, "-q", "--show", "我 Beijing", env=env)
+def test_each_side_may_have_its_own_tokenizer(five_corpus: FiveCorpus) -> None:
+    settings = "tokenizer.joint=false model.tied_embeddings=none"
+    done = run_in(five_corpus.home, f"tokenize five.yaml {settings} --show '我 Beijing'")
     assert not (five_corpus.run / "tokenizer.model").exists()
-    files = [five_corpus.run / f"tokenizer.{side}.model" for side in ("src", "tgt")]
-    source, target = (Tokenizer(file.read_bytes()) for file in files)
-    assert len(source.encode("学校")) < len(target.encode("学校")), "each has the words of its side"
-    assert len(target.encode("Beijing")) < len(source.encode("Beijing"))
-    assert out_lines(done) == [" ".join(source.pieces(source.encode("我 Beijing")))]
-    imports = [line for line in err_lines(done) if line.startswith("import time:")]
-    assert imports == err_lines(done), "-q prints nothing"
-    assert not any(line.split("|")[-1].strip() == "torch" for line in imports)
+    source = Tokenizer((five_corpus.run / "tokenizer.src.model").read_bytes())
+    target = Tokenizer((five_corpus.run / "tokenizer.tgt.model").read_bytes())
+    # Each has the words of its side; the pieces that are shown are of the source.
+    assert "▁学校" in source.pieces(source.encode("学校"))
+    assert "▁Beijing" in target.pieces(target.encode("Beijing"))
+    pieces = source.pieces(source.encode("我 Beijing"))
+    assert "▁Beijing" not in pieces
+    assert out_lines(done) == [" ".join(pieces)]
 
 
-def test_an_unusable_corpus_is_refused_before_anything_is_written(five_corpus: FiveCorpus) -> None:
-    home = five_corpus.home
-    (home / "short.en").write_text("".join(f"{line}\n" for line in TARGET[:4]))
-    (home / "empty").write_text("")
-    before = sorted(home.rglob("*"))
-    for changes, fragments in (
-        (["source=none.zh"], ["cannot read", "none.zh: No such file"]),
-        (["source=empty", "target=empty"], ["empty is empty"]),
-        (["source=[train.zh, short.en]"], ["train.zh + ", "short.en has 9 lines but", "train.en has 5"]),
-    ):
-        settings = [f"data.train.{change}" for change in changes]
-        one_clear_error(run_nmt("tokenize", five_corpus.config, *settings), 2, *fragments)
-    no_test = run_nmt("train", five_corpus.config, "data.test.source=none.zh")
-    stderr = one_clear_error(no_test, 2, "cannot read", "none.zh")
-    assert f"hint: check the path; it is relative to data.root, {home}" in stderr
-    assert sorted(home.rglob("*")) == before, "everything is checked before anything is written"
+def test_tokenize_is_quiet_and_imports_no_torch(five_corpus: FiveCorpus) -> None:
+    done = run_nmt("tokenize", five_corpus.config, "-q", env={"PYTHONPROFILEIMPORTTIME": "1"})
+    for line in err_lines(done):
+        assert line.startswith("import time:"), "-q prints nothing"
+        assert line.rpartition("|")[2].strip() != "torch"
+
+
+UNUSABLE = {  # settings -> part of the error message
+    "data.train.source=none.zh": "none.zh: No such file",
+    "data.train.source=empty data.train.target=empty": "empty is empty",
+    "data.train.source=[train.zh,short.en]": "short.en has 9 lines but",
+}
+
+
+@pytest.mark.parametrize("settings", UNUSABLE)
+def test_an_unusable_corpus_is_refused_before_anything_is_written(five_corpus: FiveCorpus, settings: str) -> None:
+    (five_corpus.home / "short.en").write_text("a\nb\nc\nd\n")
+    (five_corpus.home / "empty").write_text("")
+    before = file_bytes(five_corpus.home)
+    refused(five_corpus.home, f"tokenize five.yaml {settings}", UNUSABLE[settings])
+    assert file_bytes(five_corpus.home) == before
+
+
+def test_a_training_without_its_test_set_is_refused_before_anything_is_written(five_corpus: FiveCorpus) -> None:
+    before = file_bytes(five_corpus.home)
+    stderr = refused(five_corpus.home, "train five.yaml data.test.source=none.zh", "cannot read")
+    assert f"hint: check the path; it is relative to data.root, {five_corpus.home}" in stderr
+    assert file_bytes(five_corpus.home) == before

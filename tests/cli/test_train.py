@@ -1,24 +1,40 @@
 """`nmt train`: a run from start to end, resuming, starting anew, signals, refused settings."""
 
 import fcntl
-import json
 import re
 import shutil
 from pathlib import Path
 
 import pytest
-from conftest import NO_PROCESS, TARGET, FiveCorpus, FiveRun, err_lines, file_bytes, one_clear_error, out_lines, run_nmt
+from conftest import NO_PROCESS, TARGET, FiveCorpus, FiveRun, err_lines, file_bytes, out_lines, refused, run_in
 from safetensors import safe_open
 
-import nmt
 from nmt.config import load_config
 from nmt.run.directory import RunDirectory
 
+FILES = {
+    "config.yaml",
+    "manifest.json",
+    "tokenizer.model",
+    "model.safetensors",
+    "checkpoints/step-100.safetensors",
+    "checkpoints/step-200.safetensors",
+    "metrics.jsonl",
+    "train.log",
+    "report.html",
+    "lock",
+}
+
 
 def test_train_writes_the_files_of_a_run(five_run: FiveRun) -> None:
-    run, done = five_run.run, five_run.training
-    assert done.stdout == b"", "stdout carries data only"
-    log = done.stderr.decode()
+    files = set(file_bytes(five_run.run))
+    files.discard("scores.jsonl")  # other tests may have evaluated the run
+    assert files == FILES
+
+
+def test_train_logs_what_it_does(five_run: FiveRun) -> None:
+    assert five_run.training.stdout == b"", "stdout carries data only"
+    log = five_run.training.stderr.decode()
     assert "tokenizer.vocab_size=600 was cut" in log
     assert "5 of 5 pairs of dev have a side that is also in train" in log
     assert "\nchosen for 5 pairs: tokenizer.vocab_size=600 model.n_heads=4 model.d_ff=256 " in f"\n{log}"
@@ -26,69 +42,64 @@ def test_train_writes_the_files_of_a_run(five_run: FiveRun) -> None:
     assert f"reference    {TARGET[0]}" in log, "samples of dev are logged"
     assert re.search(rf"\ndone: 200 steps in .*; the model is {five_run.model_file}\n", log)
 
-    files = {
-        "config.yaml",
-        "manifest.json",
-        "tokenizer.model",
-        "model.safetensors",
-        "metrics.jsonl",
-        "train.log",
-        "lock",
-    }
-    files |= {"report.html", *(f"checkpoints/step-{step}.safetensors" for step in (100, 200))}
-    assert set(file_bytes(run)) - {"scores.jsonl"} == files, "other tests may have evaluated the run"
-    assert load_config(run / "config.yaml").model.d_ff == 256, "fitted values are filled in"
-    manifest = json.loads((run / "manifest.json").read_text())
-    assert set(manifest["data"]) == {f"{c}.{s}" for c in ("train", "dev", "test") for s in ("source", "target")}
-    assert manifest["command"][-1] == str(five_run.config)
-    assert manifest["versions"]["nmt"] == nmt.__version__
-    metrics = RunDirectory(run).read_metrics()
-    assert [line["step"] for line in metrics if "lr" in line] == list(range(1, 201))
-    validations = [line for line in metrics if "dev_bleu" in line]
-    assert [line["step"] for line in validations] == [100, 200]
-    assert all("tok:13a" in line["bleu_signature"] for line in validations)
-    assert metrics[0]["loss"] > 4 > 2 > validations[-1]["dev_loss"]
+
+def test_the_config_of_a_run_has_the_fitted_values(five_run: FiveRun) -> None:
+    assert load_config(five_run.run / "config.yaml").model.d_ff == 256
+
+
+def test_metrics_have_every_step_and_validation(five_run: FiveRun) -> None:
+    metrics = RunDirectory(five_run.run).read_metrics()
+    steps = [line["step"] for line in metrics if "lr" in line]
+    assert steps == list(range(1, 201))
+    first, last = (line for line in metrics if "dev_bleu" in line)
+    assert first["step"] == 100
+    assert last["step"] == 200
+    assert "tok:13a" in last["bleu_signature"]
+    assert metrics[0]["loss"] > 4 > 2 > last["dev_loss"]
 
 
 def test_train_fresh_moves_the_old_run_aside_and_keeps_a_link(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "disk" / "run")
-    before, named = file_bytes(run), tmp_path / "link"
-    named.symlink_to(run)
-    done = run_nmt("train", five_run.config, f"run={named}", "train.max_steps=2", "seed=7", "--fresh")
+    before = file_bytes(run)
+    link = tmp_path / "link"
+    link.symlink_to(run)
+    done = run_in(tmp_path, f"train {five_run.config} run={link} train.max_steps=2 seed=7 --fresh")
     aside = tmp_path / "disk" / "run.1"
     assert f"the old run is kept in {aside}" in err_lines(done)
     assert file_bytes(aside) == before
-    assert named.is_symlink()
+    assert link.is_symlink()
     assert RunDirectory(run).newest_step() == 2
-    assert json.loads((run / "manifest.json").read_text())["seed"] == 7
+    manifest = RunDirectory(run).read_manifest()
+    assert manifest["seed"] == 7
 
 
-def test_train_resumes_with_its_own_tokenizer(five_run: FiveRun, five_corpus: FiveCorpus) -> None:
-    """Another file in its place is not used, and it may be absent; the checkpoint contains the tokenizer."""
-    run = five_run.copy_run(five_corpus.home / "run")
+def test_train_resumes_with_the_tokenizer_of_its_checkpoint(
+    five_run: FiveRun, five_corpus: FiveCorpus, tmp_path: Path
+) -> None:
+    """Another file in its place is not used, and it may be absent."""
+    run = five_run.copy_run(tmp_path / "run")
     file = run / "tokenizer.model"
-    assert out_lines(run_nmt("tokenize", five_corpus.config, "tokenizer.vocab_size=400")) == []
-    own = file.read_bytes()
+    content = file.read_bytes()
+    # 1. Another tokenizer.
+    out_lines(run_in(tmp_path, "tokenize five.yaml tokenizer.vocab_size=400"))
     shutil.copy(five_corpus.run / "tokenizer.model", run)
-    assert out_lines(run_nmt("train", five_run.config, f"run={run}", "train.max_steps=201")) == []
+    out_lines(run_in(tmp_path, f"train {five_run.config} run=run train.max_steps=201"))
+    # 2. None.
     file.unlink()
-    assert out_lines(run_nmt("train", five_run.config, f"run={run}", "train.max_steps=202")) == []
+    out_lines(run_in(tmp_path, f"train {five_run.config} run=run train.max_steps=202"))
     for step in (201, 202):
-        with safe_open(run / "checkpoints" / f"step-{step}.safetensors", framework="numpy") as last:
-            assert last.get_tensor("tokenizer.source").tobytes() == own
+        with safe_open(run / "checkpoints" / f"step-{step}.safetensors", framework="numpy") as checkpoint:
+            assert checkpoint.get_tensor("tokenizer.source").tobytes() == content
 
 
 def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus) -> None:
     before = file_bytes(five_corpus.home)
-    words = ["train", five_corpus.config, "model.d_model=32", "--dry-run", "--replicas"]
-    assert "--replicas 99 on" in one_clear_error(run_nmt(*words, 99, cwd=five_corpus.home), 2)
-    done = run_nmt(*words, 1, cwd=five_corpus.home)
+    lines = out_lines(run_in(five_corpus.home, "train five.yaml model.d_model=32 --dry-run --replicas 1"))
     assert file_bytes(five_corpus.home) == before
-    assert not five_corpus.run.parent.exists()
-
-    lines = out_lines(done)
-    printed = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
-    assert set(printed) >= {"parameters", "batches", "speed", "memory", "time"}
+    printed = {}
+    for line in lines:
+        name, value = line.split(maxsplit=1)
+        printed[name] = value
     assert int(printed["parameters"].replace(",", "")) > 10_000
     assert printed["batches"].startswith("1 an epoch, ")
     assert re.search(r"target tokens a second, fp32 on .*, replicas: 1$", printed["speed"])
@@ -96,13 +107,17 @@ def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus
     assert printed["time"].endswith(" in all without validations")
 
 
-@pytest.mark.parametrize("command", [["train", "--fresh"], ["tokenize"]], ids=" ".join)
-def test_a_refused_command_leaves_a_training_unchanged(five_run: FiveRun, tmp_path: Path, command: list[str]) -> None:
+def test_too_many_replicas_are_refused(five_corpus: FiveCorpus) -> None:
+    refused(five_corpus.home, "train five.yaml model.d_model=32 --dry-run --replicas 99", "--replicas 99 on")
+
+
+@pytest.mark.parametrize("command", ["train --fresh", "tokenize"])
+def test_a_refused_command_leaves_a_training_unchanged(five_run: FiveRun, tmp_path: Path, command: str) -> None:
     run = five_run.copy_run(tmp_path / "run")
     (run / "checkpoints" / f"step-201.safetensors.tmp.{NO_PROCESS}").write_bytes(b"half of it")
     with (run / "lock").open("a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         before = sorted(tmp_path.rglob("*"))
-        done = run_nmt(*command, five_run.config, f"run={run}", "train.max_steps=300")
-        one_clear_error(done, 2, f"{run} is in use by another training")
+        command = f"{command} {five_run.config} run=run train.max_steps=300"
+        refused(tmp_path, command, "run is in use by another training")
         assert sorted(tmp_path.rglob("*")) == before

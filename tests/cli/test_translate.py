@@ -4,127 +4,188 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun, err_lines, one_clear_error, out_lines, run_nmt, run_together
+from conftest import SOURCE, TARGET, Done, FiveRun, err_lines, one_clear_error, out_lines, refused, run_in, run_nmt
 
 import nmt
 from nmt.translate.confidence import Calibration
 
-ODD_LINES = [  # input bytes, "source" in the output of --json
-    (b"\xef\xbb\xbf" + SOURCE[0].encode(), SOURCE[0]),  # a BOM at the start of the first line
-    (b"", ""),
-    (SOURCE[1].encode() + b"\r", SOURCE[1]),  # a line end from Windows
-    (b" \t\xe3\x80\x80", " \t\u3000"),
-    (b"\0", "\0"),
-    ("天气\0很".encode(), "天气\0很"),
-    ("好\u2028好\u0085\v\f\x1e茶".encode(), "好\u2028好\u0085\v\f\x1e茶"),  # line ends for str.splitlines
-    (b"tea \xff\xe4 or", "tea \ufffd\ufffd or"),
-    (b"a\rb\r", "a\rb"),
-    ("\ufeff".encode(), "\ufeff"),  # a BOM elsewhere is an ordinary character
-    ("😀👩‍👩‍👧\u202e▁<s></s><unk>".encode(), "😀👩‍👩‍👧\u202e▁<s></s><unk>"),
-    (SOURCE[4].encode(), SOURCE[4]),  # the last line has no line end
+
+def trees(done: Done) -> list[Any]:
+    """The lines of the output of --json."""
+    return list(map(json.loads, out_lines(done)))
+
+
+def best_hypotheses(done: Done) -> list[Any]:
+    return [tree["hypotheses"][0] for tree in trees(done)]
+
+
+ODD_SOURCES = [
+    SOURCE[0],
+    "",
+    SOURCE[1],
+    " \t\u3000",
+    "\0",
+    "天气\0很",
+    "好\u2028好\u0085\v\f\x1e茶",  # line ends for str.splitlines
+    "tea \ufffd\ufffd or",
+    "a\rb",
+    "\ufeff",  # a BOM elsewhere is an ordinary character
+    "😀👩‍👩‍👧\u202e▁<s></s><unk>",
+    SOURCE[4],  # the last line has no line end
 ]
+# What is read otherwise: a BOM at the start, a line end from Windows, bytes that are not UTF-8.
+ODD_LINES = "\n".join(ODD_SOURCES).replace("\n \t", "\r\n \t").encode()
+ODD_INPUT = b"\xef\xbb\xbf" + ODD_LINES.replace("\ufffd\ufffd".encode(), b"\xff\xe4")
 
 
-def test_as_many_lines_are_written_as_read(five_run: FiveRun, tmp_path: Path) -> None:
-    common, given_bytes = ["translate", "-m", five_run.run], b"\n".join(raw for raw, _ in ODD_LINES)
-    plain, as_json = run_together([*common, "--beam", 1], [*common, "--beam", 1, "--json"], input=given_bytes)
-    lines = out_lines(plain)
-    assert len(lines) == len(ODD_LINES)
-    assert [lines[0], lines[2], lines[11]] == [TARGET[0], TARGET[1], TARGET[4]]
-    assert [n for n, line in enumerate(lines) if not line] == [1, 3, 4, 9], "blank lines stay blank"
+def test_as_many_lines_are_written_as_read(five_home: Path) -> None:
+    done = run_in(five_home, "translate -m runs/five --beam 1", ODD_INPUT)
+    lines = out_lines(done)
+    assert len(lines) == 12
+    assert lines[0] == TARGET[0]
+    assert lines[2] == TARGET[1]
+    assert lines[11] == TARGET[4]
+    blank = [n for n, line in enumerate(lines) if not line]
+    assert blank == [1, 3, 4, 9], "blank lines stay blank"
     warning = "stdin is not UTF-8 in 1 of 12 lines (line 8 at byte 5); bad bytes are replaced by U+FFFD"
-    assert err_lines(plain) == [f"nmt: warning: {warning}"]
-    found = [json.loads(line) for line in out_lines(as_json)]
-    assert [one["source"] for one in found] == [text for _, text in ODD_LINES]
-    assert [one["hypotheses"][0]["text"] for one in found] == lines
-    assert out_lines(run_nmt(*common, "-i", five_run.source_file, "-o", tmp_path / "out.en")) == []
-    assert (tmp_path / "out.en").read_bytes() == five_run.target_file.read_bytes()
+    assert err_lines(done) == [f"nmt: warning: {warning}"]
 
 
-def test_placeholders_stay(five_run: FiveRun) -> None:
-    common = ["translate", "-m", five_run.run, "--json"]
-    for options, count in ((["--protect-placeholders"], 1), (["--protect", "A.", "--protect", "ß+"], 2)):
-        (line,) = out_lines(run_nmt(*common, *options, input="我 {a} A书 好 ß".encode()))
-        found = json.loads(line)
-        assert found["source"] == "我 {a} A书 好 ß"
-        text = found["hypotheses"][0]["text"]
-        assert sum(span in text for span in ("{a}", "A书")) == count
-    html = run_nmt(*common[:-1], "--protect-placeholders", "--format", "html", "<b>{a}</b>")
-    assert out_lines(html) == ["<b>{a}</b>"]
+def test_json_has_the_sources_and_the_same_translations(five_home: Path) -> None:
+    plain = run_in(five_home, "translate --beam 1", ODD_INPUT)
+    as_json = run_in(five_home, "translate --beam 1 --json", ODD_INPUT)
+    sources = [tree["source"] for tree in trees(as_json)]
+    assert sources == ODD_SOURCES
+    texts = [best["text"] for best in best_hypotheses(as_json)]
+    assert texts == out_lines(plain)
 
 
-def test_translations_have_the_terms_of_a_glossary(five_run: FiveRun, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "spans"),
+    [("--protect-placeholders", {"{a}"}), ("--protect A. --protect ß+", {"{a}", "A书"})],
+    ids=["placeholders", "own patterns"],
+)
+def test_placeholders_stay(five_home: Path, options: str, spans: set[str]) -> None:
+    done = run_in(five_home, f"translate --json {options}", "我 {a} A书 好 ß".encode())
+    (tree,) = trees(done)
+    assert tree["source"] == "我 {a} A书 好 ß"
+    text = tree["hypotheses"][0]["text"]
+    assert {span for span in ("{a}", "A书") if span in text} == spans
+
+
+def test_placeholders_in_markup_stay(five_home: Path) -> None:
+    done = run_in(five_home, "translate --protect-placeholders --format html '<b>{a}</b>'")
+    assert out_lines(done) == ["<b>{a}</b>"]
+
+
+def test_translations_have_the_terms_of_a_glossary(five_home: Path, tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("茶\tschool\n", encoding="utf-8")
-    common = ["translate", "-m", five_run.run, "--glossary", tmp_path / "terms.tsv"]
-    lines = out_lines(run_nmt(*common, "-i", five_run.source_file))
+    translate = f"translate --glossary {tmp_path}/terms.tsv"
+    lines = out_lines(run_in(five_home, f"{translate} -i train.zh"))
     assert "school" in lines.pop(3)
-    assert lines == [*TARGET[:3], *TARGET[4:]], "sentences without terms are as ever"
-    one_clear_error(run_nmt(*common, "--engine", "ctranslate2", "茶"), 2, "CTranslate2 uses a --glossary only with")
+    # Sentences without terms are as ever.
+    assert lines == [*TARGET[:3], *TARGET[4:]]
+    message = "CTranslate2 uses a --glossary only with"
+    refused(five_home, f"{translate} --engine ctranslate2 茶", message)
 
 
-def test_a_text_may_be_long_badly_encoded_or_begin_with_a_dash(five_run: FiveRun, tmp_path: Path) -> None:
-    common = ["translate", "-m", five_run.run, "--beam", 1]
-    assert len(out_lines(run_nmt(*common, "我们" * 60))) == 1, "longer than a file name can be"
-    (line,) = out_lines(run_nmt(*common, "--json", "tea \udcff"))  # \udcff is byte FF
-    assert json.loads(line)["source"] == "tea \ufffd", "bad bytes are replaced, as in a file"
-    assert len(out_lines(run_nmt(*common, "--", "- 我"))) == 1
-    stderr = one_clear_error(run_nmt("translate", "- 我"), 2, "No such option")
+def test_a_text_may_be_longer_than_a_file_name(five_home: Path) -> None:
+    done = run_in(five_home, f"translate {'我们' * 60}")
+    assert len(out_lines(done)) == 1
+
+
+def test_bad_bytes_of_a_text_are_replaced_as_in_a_file(five_home: Path) -> None:
+    (tree,) = trees(run_nmt("translate", "--json", "tea \udcff", cwd=five_home))  # \udcff is byte FF
+    assert tree["source"] == "tea \ufffd"
+
+
+def test_a_text_may_begin_with_a_dash(five_home: Path) -> None:
+    assert len(out_lines(run_in(five_home, "translate -- '- 我'"))) == 1
+    stderr = refused(five_home, "translate '- 我'", "No such option")
     assert "put -- before a TEXT that begins with a dash" in stderr
+
+
+def test_names_in_hints_are_quoted(tmp_path: Path) -> None:
     (tmp_path / "my demo.yaml").write_text("run: x\n")
-    stderr = one_clear_error(run_nmt("translate", "my demo.yaml", cwd=tmp_path), 2, "'my demo.yaml' is a file")
+    stderr = refused(tmp_path, "translate 'my demo.yaml'", "'my demo.yaml' is a file")
     assert "hint: nmt translate -i 'my demo.yaml'" in stderr
 
 
-def test_n_best_lists_with_scores_and_pieces(five_run: FiveRun) -> None:
-    common = ["translate", "-m", five_run.run, "-i", five_run.source_file, "--beam", 5]
-    as_json, scored = run_together([*common, "--json", "--n-best", 3], [*common, "--scores"])
-    found = [json.loads(line) for line in out_lines(as_json)]
-    assert [one["source"] for one in found] == SOURCE
-    for hypotheses in (one["hypotheses"] for one in found):
-        assert len({one["text"] for one in hypotheses}) == len(hypotheses) == 3
-        for one in hypotheses:
-            log_probs, pieces = ([piece[key] for piece in one["pieces"]] for key in ("log_prob", "piece"))
-            assert sum(log_probs) == pytest.approx(one["log_prob"])
-            assert "".join(pieces[:-1]).replace("▁", " ").removeprefix(" ") == one["text"]
-    best = [one["hypotheses"][0] for one in found]
-    assert [one["text"] for one in best] == TARGET
-    assert out_lines(scored) == [f"{one['score']:.4f}\t{one['text']}" for one in best]
-    too_many = run_nmt(*common, "--json", "--n-best", 6)
-    assert "hint: add --beam 6" in one_clear_error(too_many, 2, "n_best is 6, but there are 5 hypotheses")
-    one_clear_error(run_nmt(*common, "--device", "abacus"), 2, "no device 'abacus'")
+def test_n_best_lists_with_scores_and_pieces(five_home: Path) -> None:
+    done = run_in(five_home, "translate -i train.zh --beam 5 --json --n-best 3")
+    for i, tree in enumerate(trees(done)):
+        assert tree["source"] == SOURCE[i]
+        hypotheses = tree["hypotheses"]
+        texts = [hypothesis["text"] for hypothesis in hypotheses]
+        assert texts[0] == TARGET[i]
+        assert len(set(texts)) == 3
+        for hypothesis in hypotheses:
+            *pieces, eos = hypothesis["pieces"]
+            text = "".join(piece["piece"] for piece in pieces).replace("▁", " ")
+            assert text.strip() == hypothesis["text"]
+            log_prob = sum(piece["log_prob"] for piece in pieces) + eos["log_prob"]
+            assert log_prob == pytest.approx(hypothesis["log_prob"])
+    assert i == 4
 
 
-def test_prefix_and_length_limits(five_run: FiveRun, tmp_path: Path) -> None:
-    common = ["translate", "-m", five_run.run, "-i", five_run.source_file]
-    prefix = "They are tea"
-    prefixed, short = run_together([*common, "--json", "--prefix", prefix], [*common, "--json", "--max-length", 4])
+def test_scores_are_those_of_the_best_hypotheses(five_home: Path) -> None:
+    scored = run_in(five_home, "translate -i train.zh --scores")
+    as_json = run_in(five_home, "translate -i train.zh --json")
+    for line, best in zip(out_lines(scored), best_hypotheses(as_json), strict=True):
+        assert line == f"{best['score']:.4f}\t{best['text']}"
 
-    texts = [json.loads(line)["hypotheses"][0]["text"] for line in out_lines(prefixed)]
-    assert all(text.startswith(prefix) for text in texts)
-    assert len(set(texts)) > 1
-    n_pieces = [len(json.loads(line)["hypotheses"][0]["pieces"]) for line in out_lines(short)]
-    assert max(n_pieces) == 4, "EOS is counted"
-    done = run_nmt(*common, "--prefix", "book " * 1100, "-o", "out", "--resume", cwd=tmp_path)
+
+def test_translations_begin_with_the_prefix(five_home: Path) -> None:
+    best = best_hypotheses(run_in(five_home, "translate -i train.zh --json --prefix 'They are tea'"))
+    texts = {hypothesis["text"] for hypothesis in best}
+    assert all(text.startswith("They are tea") for text in texts)
+    assert len(texts) > 1
+
+
+def test_a_prefix_that_is_too_long_is_refused_before_any_output(five_run: FiveRun, tmp_path: Path) -> None:
+    options = ["-i", five_run.source_file, "-o", "out", "--resume", "--prefix", "book " * 1100]
+    done = run_nmt("translate", "-m", five_run.run, *options, cwd=tmp_path)
     one_clear_error(done, 2, "the prefix has 1101 pieces, the model takes at most 1023")
-    assert list(tmp_path.iterdir()) == [], "it is refused before any output"
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_the_model_is_that_of_m_or_nmt_model_or_the_newest_under_runs(five_run: FiveRun, tmp_path: Path) -> None:
-    """A model file needs no other file."""
-    away = tmp_path / "model.safetensors"
-    away.write_bytes(five_run.model_file.read_bytes())
-    home = tmp_path / "home"
-    for name, mtime in (("old", 1_000_000_000), ("deep/new", 2_000_000_000), ("older", 900_000_000)):
-        model = home / "runs" / name / "model.safetensors"
-        model.parent.mkdir(parents=True)
-        model.write_bytes(away.read_bytes() if name == "deep/new" else b"")
-        os.utime(model, (mtime, mtime))
-    named, newest = run_together(["translate", "-m", away, SOURCE[0]], ["translate", SOURCE[1]], cwd=home)
-    by_variable = run_nmt("translate", SOURCE[2], cwd=home, env={"NMT_MODEL": str(five_run.run)})
-    assert [out_lines(done) for done in (named, newest, by_variable)] == [[text] for text in TARGET[:3]]
-    assert [err_lines(done) for done in (named, newest, by_variable)] == [[], ["model: runs/deep/new"], []]
+def test_max_length_counts_eos(five_home: Path) -> None:
+    best = best_hypotheses(run_in(five_home, "translate -i train.zh --json --max-length 4"))
+    lengths = [len(hypothesis["pieces"]) for hypothesis in best]
+    assert max(lengths) == 4
+
+
+@pytest.fixture
+def home(five_run: FiveRun, tmp_path: Path) -> Path:
+    """A folder with three runs."""
+    model = five_run.model_file.read_bytes()
+    for time, name in enumerate(["older", "old", "deep/new"]):
+        file = tmp_path / "runs" / name / "model.safetensors"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(model)
+        os.utime(file, (time, time))
+    return tmp_path
+
+
+def test_the_model_is_the_newest_under_runs(home: Path) -> None:
+    done = run_in(home, f"translate '{SOURCE[1]}'")
+    assert out_lines(done) == [TARGET[1]]
+    assert err_lines(done) == ["model: runs/deep/new"]
+
+
+def test_the_model_may_be_a_file_without_others(home: Path) -> None:
+    done = run_in(home, f"translate -m runs/deep/new/model.safetensors '{SOURCE[0]}'")
+    assert out_lines(done) == [TARGET[0]]
+    assert err_lines(done) == []
+
+
+def test_the_model_may_be_named_by_nmt_model(five_run: FiveRun, home: Path) -> None:
+    done = run_nmt("translate", SOURCE[2], cwd=home, env={"NMT_MODEL": str(five_run.run)})
+    assert out_lines(done) == [TARGET[2]]
+    assert err_lines(done) == []
 
 
 def test_line_ends_and_control_characters_in_names_are_escaped(five_run: FiveRun, tmp_path: Path) -> None:
@@ -138,43 +199,47 @@ def test_line_ends_and_control_characters_in_names_are_escaped(five_run: FiveRun
     assert f"nmt tokenize '{tmp_path}/a b\\nnmt: error: \\x1b[31m$(reboot)/config.yaml'" in hint
 
 
-def test_doubtful_lines_are_named(five_run: FiveRun, tmp_path: Path) -> None:
-    file = tmp_path / "a.zh"
-    file.write_text(f"{SOURCE[0]}\n\n茶茶天们茶我", encoding="utf-8")
-    common = ["translate", "-m", five_run.run, "-i", file]
-    found = [json.loads(line)["hypotheses"][0] for line in out_lines(run_nmt(*common, "--json"))]
-    for best in found:
-        assert [best["text"][word["start"] : word["end"]] for word in best["words"]] == best["text"].split()
-    known, blank, unknown = (best["confidence"] for best in found)
+UNLIKELY = f"{SOURCE[0]}\n\n茶茶天们茶我".encode()  # a known line, a blank one, and one that makes no sense
+
+
+def test_doubtful_lines_are_named(five_home: Path, tmp_path: Path) -> None:
+    # 1. A threshold between a known line and one that makes no sense.
+    best = best_hypotheses(run_in(five_home, "translate --json", UNLIKELY))
+    known, blank, unknown = (hypothesis["confidence"] for hypothesis in best)
     assert unknown < known < blank == 1
-    checked_lines = [*common, "--min-confidence", (known + unknown) / 2]
-    plain, checked, whole, html = run_together(
-        common,
-        checked_lines,
-        [*checked_lines, "--json", "--resume", "-o", tmp_path / "a.en"],
-        [*checked_lines, "--format", "html"],
-    )
-    assert (checked.stdout, err_lines(plain)) == (plain.stdout, [])
-    (warning,) = err_lines(checked)
+    common = f"translate -m runs/five --min-confidence {(known + unknown) / 2}"
+    # 2. Lines
+    plain = run_in(five_home, common, UNLIKELY)
+    (warning,) = err_lines(plain)
     assert warning.startswith(f"nmt: warning: line 3 is doubtful: confidence {unknown:.2f}")
-    assert warning in err_lines(whole)
-    trees = [json.loads(line) for line in (tmp_path / "a.en").read_text().splitlines()]
-    reasons = warning.split(": ")[3].split(", ")
-    assert [(one["doubtful"], one["reasons"]) for one in trees] == [(False, []), (False, []), (True, reasons)]
-    one_clear_error(html, 2, "--format html goes with none of --json, --scores, --min-confidence")
+    assert out_lines(plain) == [hypothesis["text"] for hypothesis in best], "the output is as ever"
+    # 3. JSON has the reasons, also in a file that can be resumed.
+    (tmp_path / "in").write_bytes(UNLIKELY)
+    resumed = run_in(five_home, f"{common} --json -i {tmp_path}/in -o {tmp_path}/out --resume")
+    assert warning in err_lines(resumed)
+    lines = (tmp_path / "out").read_text().splitlines()
+    first, second, third = map(json.loads, lines)
+    assert first["doubtful"] is second["doubtful"] is False
+    assert first["reasons"] == second["reasons"] == []
+    assert third["doubtful"] is True
+    assert warning.endswith(": " + ", ".join(third["reasons"]))
 
 
 def test_the_best_model_keeps_its_calibration(five_run: FiveRun) -> None:
-    found = [Calibration.of(nmt.load(five_run.run, "cpu", engine=one).progress) for one in ("torch", "ctranslate2")]
-    assert found[0] == found[1] != Calibration()
+    by_torch = nmt.load(five_run.run, "cpu", engine="torch")
+    by_ctranslate2 = nmt.load(five_run.run, "cpu", engine="ctranslate2")
+    calibration = Calibration.of(by_torch.progress)
+    assert calibration == Calibration.of(by_ctranslate2.progress)
+    assert calibration != Calibration()
 
 
-def test_lines_that_are_cut_off_are_named_once(five_run: FiveRun) -> None:
-    common = ["translate", "-m", five_run.run, "--max-length", 3]
-    text = "\n".join([SOURCE[0], "", SOURCE[1]]).encode()
-    plain, as_json = run_together(common, [*common, "--json"], input=text)
-    message = "translation cut off at the length limit, before the model ended it: 2 lines (1, 3)"
-    for done in (plain, as_json):
-        assert [message in line for line in err_lines(done) if "cut off" in line] == [True]
-    hypotheses = [json.loads(line)["hypotheses"][0] for line in out_lines(as_json)]
-    assert [hypothesis.get("cut") for hypothesis in hypotheses] == [True, None, True]
+@pytest.mark.parametrize("options", ["", "--json"])
+def test_lines_that_are_cut_off_are_named_once(five_home: Path, options: str) -> None:
+    text = f"{SOURCE[0]}\n\n{SOURCE[1]}"
+    done = run_in(five_home, f"translate -m runs/five --max-length 3 {options}", text.encode())
+    (line,) = err_lines(done)
+    assert "translation cut off at the length limit, before the model ended it: 2 lines (1, 3)" in line
+    if options:
+        first, second, third = best_hypotheses(done)
+        assert first["cut"] is third["cut"] is True
+        assert "cut" not in second

@@ -1,0 +1,63 @@
+"""Translations as lines of output: plain, with scores, or as JSON."""
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_jsonable_python
+
+if TYPE_CHECKING:
+    from nmt.cli.translate import LineOptions
+    from nmt.translate.translator import Translator
+    from nmt.translate.units import TextHypothesis, Translation
+
+
+def renderer(translator: "Translator", line_options: "LineOptions") -> "Callable[[Translation], str]":
+    """Return a function that formats a translation as a line; with --min-confidence, it logs doubtful lines."""
+
+    def render(translation: "Translation") -> str:
+        # 1. Find out whether the line is doubtful.
+        reasons = None
+        if line_options.min_confidence is not None:
+            from nmt.translate.confidence import doubts
+
+            reasons = doubts(translator, translation, line_options.min_confidence)
+        # 2. Format it.
+        if line_options.json:
+            return as_json(translation, translator, reasons)
+        best = translation.hypotheses[0]
+        return f"{best.score:.4f}\t{best.text}" if line_options.scores else best.text
+
+    return render
+
+
+def as_json(
+    translation: "Translation", translator: "Translator | None" = None, reasons: list[str] | None = None
+) -> str:
+    """Format all hypotheses with scores and pieces as JSON; with a translator, also with words and confidences."""
+    hypotheses = [hypothesis_tree(hypothesis, translator) for hypothesis in translation.hypotheses]
+    tree: dict[str, Any] = {"source": translation.source, "hypotheses": hypotheses}
+    if reasons is not None:
+        tree |= {"doubtful": bool(reasons), "reasons": reasons}
+    # JSON has no infinity, which a log-probability may be.
+    return json.dumps(to_jsonable_python(tree, inf_nan_mode="null"), ensure_ascii=False)
+
+
+def hypothesis_tree(hypothesis: "TextHypothesis", translator: "Translator | None") -> dict[str, Any]:
+    """Return a hypothesis as a JSON object, see `as_json`."""
+    # 1. What every model knows.
+    pieces = []
+    for piece, log_prob in zip(hypothesis.pieces, hypothesis.log_probs, strict=True):
+        pieces.append({"piece": piece, "log_prob": log_prob})
+    tree = {"text": hypothesis.text, "score": hypothesis.score, "log_prob": hypothesis.log_prob, "pieces": pieces}
+    # The key is absent from a translation that the model ended by itself.
+    if hypothesis.is_cut:
+        tree["cut"] = True
+    # 2. What needs the model: words, and how sure it is of them.
+    if translator:
+        from nmt.translate.confidence import confidence_of, words_of
+
+        words = words_of(translator, hypothesis)
+        tree["confidence"] = confidence_of(words)
+        tree["words"] = [word._asdict() for word in words]
+    return tree

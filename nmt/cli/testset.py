@@ -1,0 +1,83 @@
+"""Test sets of the commands that score: their lines, and the translations of these by a model."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from nmt.cli import streams
+from nmt.errors import InputError
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.translate.options import TranslationOptions
+    from nmt.translate.translator import Translator
+
+
+class TestSet(NamedTuple):
+    """Source lines and their references; all lists have the same length."""
+
+    source_name: str  # the names are kept in the run's scores.jsonl
+    reference_names: list[str]
+    sources: list[str]  # empty if there is no --src
+    references: list[list[str]]
+
+
+def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[Config]") -> TestSet:
+    """Read the given files, else data.test of the configs. Raises DataError if numbers of lines differ, InputError."""
+    from nmt.evaluate import check_references
+    from nmt.text.lines import iter_lines
+
+    if src and not ref:
+        raise InputError("--src needs --ref", hint="give both, or neither for the run's data.test")
+    # 1. Read the lines.
+    if ref:
+        sources = list(iter_lines([src])) if src else []
+        references = [list(iter_lines([path])) for path in ref]
+        test_set = TestSet(str(src), list(map(str, ref)), sources, references)
+    else:
+        test_set = configured_test_set(configs)
+    # 2. Compare the numbers of lines.
+    check_references(test_set.references, test_set.references[0], "lines in reference 1")
+    # A file of translations can be scored without the sources.
+    if src or not ref:
+        check_references(test_set.references, test_set.sources, "source lines")
+    return test_set
+
+
+def configured_test_set(configs: "Sequence[Config]") -> TestSet:
+    """Read data.test of the configs, which must be the same files."""
+    from nmt.text.lines import iter_lines
+    from nmt.train.corpora import corpus_paths
+
+    corpora = []
+    paths = []
+    for config in configs:
+        for corpus in config.data.test:
+            corpora.append(corpus)
+            paths.append(corpus_paths(config, corpus))
+    if not corpora:
+        raise InputError("--ref is missing, and no run names a data.test", hint="for models, give --src, too")
+    # Scores of different test sets cannot be compared.
+    if any(other != paths[0] for other in paths):
+        raise InputError("the runs name different test sets", hint="give --src and --ref")
+    names = " ".join(corpora[0].source), [" ".join(corpora[0].target)]
+    # The names are as in the config, without data.root.
+    source_files, target_files = paths[0]
+    return TestSet(*names, list(iter_lines(source_files)), [list(iter_lines(target_files))])
+
+
+def translate_all(
+    translator: "Translator", sources: Sequence[str], search: "TranslationOptions", batch_size: int | None = None
+) -> list[str]:
+    """Translate all lines, with a progress bar."""
+    translations = translator.translate_lines(sources, search, batch_size=batch_size)
+    return [translation.text for translation in streams.with_bar(translations, len(sources))]
+
+
+def warn_if_tokenized(hypotheses: Sequence[str], tokenize: str | None = None) -> None:
+    """Log a warning if the translations seem tokenized, and `tokenize` expects other text."""
+    from nmt.evaluate import DEFAULT_TOKENIZER, tokenized_warning
+
+    warning = tokenized_warning(hypotheses, "translations", tokenize or DEFAULT_TOKENIZER)
+    if warning:
+        streams.log.warning("%s", warning)
