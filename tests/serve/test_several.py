@@ -49,7 +49,7 @@ def test_auto_is_the_language_of_the_text_if_several_fit_the_target(both: list[T
         assert ({one["source"] for one in found["models"]}, found["max_lines"]) == ({"zh", "deu"}, 2)
         assert client.post("/v1/translate", {"q": "狗", "source": "deu"}).json["source"] == "deu"
         for q, source in (("狗今天跑。", "zh"), (["Der Hund rennt.", "Eine Katze"], "deu")):
-            with mock.patch("nmt.corpus.language.probabilities", wraps=language.probabilities) as identified:
+            with mock.patch("nmt.serve.served_models.probabilities", wraps=language.probabilities) as identified:
                 answer = client.post("/translate", {"q": q, "source": "auto", "target": "en"}).json
             identified.assert_called_once()
             assert answer["detectedLanguage"]["language"] == source
