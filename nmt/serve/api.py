@@ -44,6 +44,8 @@ class Api:
     def set_keys(self, keys: Collection[str]) -> None:
         self.keys = [key.encode() for key in keys]
 
+    # --- what a request may do ----------------------------------------------------------------------------
+
     def check_key(self, request: Request, key: str) -> None:
         """Raise HTTPException 403 unless a key is given, in the header or as `key`, or none is needed."""
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
@@ -52,7 +54,7 @@ class Api:
             candidates = [bearer.encode("latin-1"), bearer.encode()]
         else:
             candidates = [key.encode(errors="surrogatepass")]
-        # Compare with all keys, each in constant time.
+        # Compare with all keys, in constant time: the time that it takes tells nothing about them.
         is_known = not self.keys
         for candidate in candidates:
             for known in self.keys:
@@ -64,6 +66,7 @@ class Api:
         """Check the key of a request and choose its model. Raises HTTPException 403 or 400."""
         self.check_key(request, body.api_key)
         detected: dict[str, float] = {}
+        # With one model, there is nothing to choose.
         if body.source == "auto" and len(self.served.models) > 1:
             detected = await asyncio.to_thread(self.served.detect, schema.as_list(body.q))
         model = self.served.pick(body.source, body.target, detected)
@@ -72,7 +75,7 @@ class Api:
     def split(self, texts: Sequence[str], prefix: Sequence[int] = ()) -> list[Line]:
         """Return the lines of all texts, numbered from 1. Raises HTTPException 413 if they are beyond the limits."""
         lines: list[Line] = []
-        before = ""
+        before = ""  # the line before, for models that read it
         for text in texts:
             for line in split_lines(text):
                 lines.append(Line(len(lines) + 1, line, prefix, before))
@@ -82,6 +85,8 @@ class Api:
         if prefix and len(lines) != 1:
             raise HTTPException(400, "prefix: is for a single line")
         return lines
+
+    # --- the model's answer -------------------------------------------------------------------------------
 
     async def translate(self, model: ServedModel, lines: Sequence[Line], options: SearchOptions) -> list[Translation]:
         """Translate lines, together with other requests. Raises HTTPException 504 as `time_limit`."""
@@ -103,7 +108,7 @@ class Api:
         loop = asyncio.get_running_loop()
         async with self.time_limit() as limit:
 
-            def after_turn() -> None:
+            def after_turn() -> None:  # begin anew
                 limit.reschedule(loop.time() + self.limits.answer_s)
 
             return await batcher.call(function, after_turn)

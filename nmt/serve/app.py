@@ -34,11 +34,13 @@ def create_app(api: Api, hosts: Collection[str] = ()) -> Guard:
     """Create the ASGI application of an API; `hosts` are names that it accepts besides localhost and IP addresses."""
     # FastAPI's own documentation page loads its scripts from a CDN.
     app = FastAPI(title="nmt", version=__version__, docs_url=None, redoc_url=None, responses=ERRORS)
+    # 1. What it answers.
     add_endpoints(app, api)
     for path, (package, name) in FILES.items():
         app.get(path, response_model=None, include_in_schema=False)(asset(package, name))
     add_error_handlers(app)
 
+    # 2. What it counts.
     # Prometheus keeps one time series per value of a label, so unknown paths share one.
     known = {route.path for route in app.routes if hasattr(route, "path")}
 
@@ -46,10 +48,12 @@ def create_app(api: Api, hosts: Collection[str] = ()) -> Guard:
         label = path if path in known else "other"
         api.metrics.seconds.labels(label, str(status)).observe(seconds)
 
+    # 3. What it refuses.
     return Guard(app, api.limits, hosts, observe)
 
 
 def add_endpoints(app: FastAPI, api: Api) -> None:
+    # LibreTranslate's endpoints.
     libre = LibreTranslate(api)
     app.get("/health")(libre.health)
     app.get("/languages")(libre.languages)
@@ -59,12 +63,14 @@ def add_endpoints(app: FastAPI, api: Api) -> None:
     app.post(FILE_PATH)(documents.translate_file)
     app.get("/download_file/{name}", response_class=Response)(documents.download_file)
     app.get("/frontend/settings")(documents.settings)
+    # Our own.
     v1 = V1(api)
     app.get("/v1/models")(v1.list_models)
     app.post("/v1/translate", response_model=schema.TranslateAnswer)(v1.translate)
     app.post("/v1/explain", response_model=None)(v1.explain)
     app.post("/explain", response_model=None, include_in_schema=False)(v1.explain_page)
 
+    # For operators.
     @app.get("/metrics", response_model=None)
     async def metrics(request: Request) -> Response:
         """Counts and times for Prometheus; needs the key of a client, as Authorization: Bearer KEY."""
@@ -74,6 +80,7 @@ def add_endpoints(app: FastAPI, api: Api) -> None:
 
 def asset(package: str, name: str) -> Any:
     """Return a handler that answers with a file from a package's folder `pages`."""
+    # Read once, when the server starts.
     file = files(f"{package}.pages") / name
     content = file.read_bytes()
     media_type = MEDIA_TYPES[name.rpartition(".")[2]]

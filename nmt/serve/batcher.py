@@ -103,6 +103,7 @@ class Batcher:
         job = ShortJob(loop.create_future(), translator, lines, options, show)
         if job.n_characters <= MAX_SHORT:
             return self._queue(job)
+        # A long text is a long job; its search is watched all the same.
 
         def search(check: Check) -> list[Translation]:
             alone = replace(job, translator=in_parts(translator, check))
@@ -121,6 +122,7 @@ class Batcher:
         return self._queue(LongJob(function, asyncio.get_running_loop().create_future(), after_turn))
 
     def _queue(self, job: ShortJob | LongJob) -> asyncio.Future[Any]:
+        # Canceled requests make room for others.
         self._drop_canceled()
         if len(self.waiting) >= self.max_waiting:
             raise QueueFullError(f"{len(self.waiting)} requests wait already", hint="try again later")
@@ -168,6 +170,11 @@ class Batcher:
 
     def _drop_canceled(self) -> None:
         self.waiting = [job for job in self.waiting if not job.done.cancelled()]
+        # A job that has started is in the middle of its work: wake it, so that it ends.
+        for job in list(self.started):
+            if job.done.cancelled():
+                self.started.remove(job)
+                job.abandon()
 
     def _startable(self) -> list[ShortJob | LongJob]:
         """Return the waiting jobs, without the long ones if too many have started."""
@@ -231,6 +238,7 @@ class Batcher:
         """Start a search for jobs; the returned function waits for their results and returns them."""
         translator = jobs[0].translator
         lines = list(chain.from_iterable(job.lines for job in jobs))
+        # To watch the steps shows them, or ends a search that nobody waits for. In the background, none can be watched.
         is_watched = jobs[0].show is not None or not self.engine.in_background
 
         def watch(text_of: Callable[[int], str]) -> None:
@@ -261,18 +269,14 @@ class Batcher:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.arrival.wait(), wait_s)
             return
-        canceled = [job for job in self.started if job.done.cancelled()]  # these end at once
-        job = canceled[0] if canceled else self.started[0]
-        self.started.remove(job)
+        # The job goes to the end of the queue, unless it ends.
         began = time.monotonic()
-        await self._turn(job)
+        await self._turn(self.started.pop(0))
         self.turn_ended = time.monotonic()
         self.turn_s = self.turn_ended - began
 
     def _wait_s(self) -> float:
         """How long the jobs that have started must still wait for a turn; not positive if it is due."""
-        if any(job.done.cancelled() for job in self.started):
-            return 0.0
         due = self.turn_ended + WAIT_BY_TURN * self.turn_s
         if not self._startable():
             due = min(due, self.short_ended + QUIET_S)
@@ -283,18 +287,18 @@ class Batcher:
     async def _turn(self, job: LongJob) -> None:
         """Let a job work for a turn, in which the model's thread waits; set its result if it has ended."""
         try:
-            await asyncio.get_running_loop().run_in_executor(self.thread, job.take_turn)
+            work = await asyncio.get_running_loop().run_in_executor(self.thread, job.take_turn)
         except asyncio.CancelledError:  # the server stops
             job.abandon()
             raise
         if not job.done.done():
             job.after_turn()
-        if not job.has_ended:
+        if not work.done():
             self.started.append(job)
-        elif job.error:
-            fail(job.done, job.error)
+        elif error := work.exception():
+            fail(job.done, error)
         elif not job.done.done():
-            job.done.set_result(job.result)
+            job.done.set_result(work.result())
 
 
 def grouped(items: Sequence[Item], sizes: Iterable[int]) -> list[list[Item]]:

@@ -38,18 +38,21 @@ class LibreTranslate:
         """Translate, as LibreTranslate does; takes forms too."""
         model, detected = await self.api.choose(request, body)
         translator = model.translator
+        # The beam must hold all hypotheses that are answered.
         n_best = 1 + body.alternatives
         beam = max(n_best, translator.options.beam)
         options = translator.with_options(n_best=n_best, beam=beam, scores=body.confidence)
         translate = self.translate_html if body.format == "html" else self.translate_text
         answers = await translate(model, schema.as_list(body.q), options)
 
+        # Each field has a value for each text. Fields that are left out are not in the answer.
         fields: dict[str, list[Any]] = {"translatedText": [text.variants[0] for text in answers]}
         if body.alternatives:
             fields["alternatives"] = [text.variants[1:] for text in answers]
         if body.confidence and body.format == "text" and answers:
             fields["confidence"] = [text.confidence for text in answers]
-        if isinstance(body.q, str):  # the answer to a list has lists
+        # The answer to a list has lists, that to a text has values.
+        if isinstance(body.q, str):
             fields = {name: values[0] for name, values in fields.items()}
         answer = schema.LibreAnswer(**fields)
         if body.source == "auto":
@@ -59,6 +62,7 @@ class LibreTranslate:
     async def translate_text(
         self, model: ServedModel, texts: Sequence[str], options: SearchOptions
     ) -> list[TextAnswer]:
+        # The lines of all texts are translated together.
         translations = await self.api.translate(model, self.api.split(texts), options)
         answers = []
         for of_text in grouped(translations, [len(split_lines(text)) for text in texts]):
@@ -71,7 +75,8 @@ class LibreTranslate:
         self, model: ServedModel, texts: Sequence[str], options: SearchOptions
     ) -> list[TextAnswer]:
         """Translate pieces of HTML; tags stay around the words that the tagged ones become."""
-        self.api.split(texts)  # checks the limits
+        self.api.split(texts)  # checks the limits of what was sent; below, those of its sentences
+
         # 1. Translate the sentences of all pieces together.
         documents = await asyncio.to_thread(lambda: [HTML.parse(text) for text in texts])
         sentences = [sentences_of(parts) for parts in documents]
@@ -104,6 +109,7 @@ class LibreTranslate:
 
     async def languages(self) -> list[schema.Language]:
         """The languages, and what each is translated to."""
+        # A language that is only translated to has no targets.
         targets: dict[str, list[str]] = {}
         for model in self.api.served.models:
             targets.setdefault(model.base_source, []).append(model.base_target)
@@ -116,6 +122,7 @@ class LibreTranslate:
 
 
 def confidence_of_text(translator: Translator, lines: Sequence[Translation]) -> float:
+    # The mean over all words of the text, not over lines.
     words = [words_of(translator, line.hypotheses[0]) for line in lines]
     return confidence_of(list(chain.from_iterable(words)))
 
@@ -126,9 +133,9 @@ def variants_of(lines: Sequence[Translation], n: int) -> list[list[str]]:
     A line with fewer hypotheses repeats its last one. No lines have one translation, which is empty.
     """
     n_most = max((len(line.hypotheses) for line in lines), default=1)
-    variants: list[list[str]] = [[] for _ in range(min(n, n_most))]
-    for line in lines:
-        texts = [hypothesis.text for hypothesis in line.hypotheses]
-        for rank, variant in enumerate(variants):
-            variant.append(texts[min(rank, len(texts) - 1)])
-    return variants
+    return [variant(lines, rank) for rank in range(min(n, n_most))]
+
+
+def variant(lines: Sequence[Translation], rank: int) -> list[str]:
+    # The hypothesis of this rank, or the last before it.
+    return [line.hypotheses[: rank + 1][-1].text for line in lines]

@@ -15,7 +15,7 @@ def without_surrogates(value: Any) -> Any:
 
 ENCODABLE = BeforeValidator(without_surrogates)
 
-# What requests have in common.
+# Types of fields that several requests have.
 Text = Annotated[str, ENCODABLE, Field(description="Text; each of its lines is translated by itself.")]
 Texts = Text | Annotated[list[Text], Field(description="Several texts.")]
 Code = Annotated[str, Field(max_length=20), ENCODABLE]
@@ -48,6 +48,7 @@ class LibreRequest(BaseModel):
     api_key: Key = ""
 
 
+# The body of /detect.
 class DetectRequest(BaseModel):
     q: Texts
     api_key: Key = ""
@@ -68,6 +69,7 @@ class LibreAnswer(BaseModel):
     detectedLanguage: DetectedLanguage | None = None  # noqa: N815
 
 
+# A part of the answer of /languages.
 class Language(BaseModel):
     code: str
     name: str
@@ -103,6 +105,7 @@ class Search(BaseModel):
     source: Source = "auto"
     target: Code | None = Field(None, description="Needed if several models are served.")
     api_key: Key = ""
+    # The options of `nmt.decode.options.SearchOptions`, where the ranges of the others are checked.
     prefix: PrefixText | PrefixTokens = Field(
         "", description="What the translation begins with, as text or tokens; for one line only."
     )
@@ -136,7 +139,7 @@ class HypothesisAnswer(BaseModel):
     text: str
     score: float = Field(description="Log-probability over the length penalty.")
     log_prob: float
-    pieces: list[str]
+    pieces: list[str]  # as the tokenizer writes them
     tokens: list[int] = Field(description="Token ids; a beginning of them can be a `prefix`.")
     log_probs: list[float] = Field(description="Of each token, given those before it.")
 
@@ -161,6 +164,7 @@ class ModelAnswer(BaseModel):
     target: str
     source_name: str
     target_name: str
+    # Its default search options, and what the page needs to know about it.
     explains: bool = Field(description="Whether /v1/explain can look into it.")
     beam: int
     length_penalty: str
@@ -168,8 +172,10 @@ class ModelAnswer(BaseModel):
     joiner: str = Field(description="Written between sentences of the target language.")
 
 
+# The page adapts to it.
 class ModelsAnswer(BaseModel):
     models: list[ModelAnswer]
+    # The limits of a request.
     max_characters: int
     max_lines: int
     max_file_bytes: int

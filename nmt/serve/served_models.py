@@ -37,10 +37,9 @@ class ServedModel:
 
     def options(self, request: schema.Search) -> SearchOptions:
         """Return the search options of a request. Raises ConfigError if they are inconsistent."""
-        names = set(SearchOptions.model_fields)
-        values = request.model_dump(include=names, exclude_none=True)
+        values = request.model_dump(include=set(SearchOptions.model_fields), exclude_none=True)
+        # Sampling draws as many translations as it returns.
         if values.get("sample"):
-            # Sampling draws as many translations as it returns.
             values.setdefault("beam", values.get("n_best", 1))
         return self.translator.with_options(**values)
 
@@ -51,17 +50,19 @@ class ServedModel:
         return source == "auto" or base_language(source) == self.base_source
 
     def as_answer(self) -> schema.ModelAnswer:
-        defaults = self.translator.options
+        translator = self.translator
+        defaults = translator.options
+        explains = translator.engine.explains
         return schema.ModelAnswer(
             source=self.source,
             target=self.target,
             source_name=name_of(self.source),
             target_name=name_of(self.target),
-            explains=self.translator.engine.explains,
+            explains=explains,
             beam=defaults.beam,
             length_penalty=defaults.length_penalty,
             alpha=defaults.alpha,
-            joiner=self.translator.joiner,
+            joiner=translator.joiner,
         )
 
     def health(self) -> schema.ModelHealth:
@@ -80,11 +81,13 @@ class ServedModels:
         # One per model. A reloaded model keeps it: in a new thread, torch would compile its kernels again.
         self.threads = [ThreadPoolExecutor(1, "nmt model") for _ in loaded]
         self.loaded = list(loaded)
+        # The directions of a model share its engine, and with it a queue.
         self.directions = list(map(self._serve, loaded, self.threads))  # of each loaded model
         self.models = list_all(self.directions)
 
     def replace(self, index: int, loaded: LoadedModel) -> None:
         """Answer new requests with another model; those in work go on with theirs. Raises InputError as `__init__`."""
+        # Nothing changes before the new models are known to fit together.
         directions = list(self.directions)
         directions[index] = self._serve(loaded, self.threads[index])
         self.models = list_all(directions)
@@ -107,12 +110,14 @@ class ServedModels:
         Raises HTTPException 400 unless exactly one model fits.
         """
         candidates = [model for model in self.models if model.translates(source, target)]
+        # Several models have the same target only if their sources differ.
         ranking = list(detected)
         if target is not None and ranking:
             candidates.sort(key=lambda model: ranking.index(model.base_source))
             del candidates[1:]
         if len(candidates) == 1:
             return candidates[0]
+        # Say what would fit.
         problem = "several models fit" if candidates else f"no model translates {source:.20} to {target or 'any'}"
         pairs = ", ".join(f"{model.source} to {model.target}" for model in self.models)
         raise HTTPException(400, f"{problem}; this server translates {pairs}")
@@ -122,11 +127,14 @@ class ServedModels:
 
         The most probable language comes first. The first call loads a model, which takes half a second.
         """
+        # 1. The probabilities of all languages that can be identified, whether a model has them or not.
         known = probabilities("\n".join(texts))
+        # 2. Those of the models; their sum is never 0.
         weights = {}
         for model in self.models:
             code = model.base_source
-            weights[code] = known.get(two_letters(code), 0.0) + 1e-9  # their sum is never 0
+            weights[code] = known.get(two_letters(code), 0.0) + 1e-9
+        # 3. Percentages.
         total = sum(weights.values())
         ranked = sorted(weights.items(), key=itemgetter(1), reverse=True)
         return {code: round(100 * weight / total, 1) for code, weight in ranked}
@@ -135,6 +143,7 @@ class ServedModels:
 def list_all(directions: Iterable[Sequence[ServedModel]]) -> list[ServedModel]:
     """Return the models of all directions. Raises InputError if two translate the same pair of languages."""
     models: list[ServedModel] = []
+    # Regions and scripts do not tell two models apart.
     for model in chain.from_iterable(directions):
         if any(other.translates(model.source, model.target) for other in models):
             raise InputError(f"two models translate {model.source} to {model.target}", hint="serve one of them")

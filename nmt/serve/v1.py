@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
@@ -17,13 +17,6 @@ from nmt.serve.api import Api
 from nmt.serve.served_models import ServedModel
 from nmt.serve.turns import Check
 from nmt.translate.segments import Line, Translation
-
-
-class Partial(NamedTuple):
-    """The translation of a line so far."""
-
-    line: int  # index
-    text: str
 
 
 class V1:
@@ -57,23 +50,23 @@ class V1:
 
         The request is queued at once, so that a full queue raises before the response starts.
         """
-        shown: asyncio.Queue[Partial | None] = asyncio.Queue()  # None: the translation has ended
+        shown: asyncio.Queue[str] = asyncio.Queue()  # events; an empty one after the last
+        texts = [""] * len(lines)  # the translation of each line so far
 
         def show(line: int, text: str) -> None:
-            shown.put_nowait(Partial(line, text))
+            if text != texts[line]:  # most steps of a search change few lines
+                texts[line] = text
+                shown.put_nowait(event("partial", {"line": line, "text": text}))
 
         future = model.batcher.translate(model.translator, lines, options, show)
-        future.add_done_callback(lambda _: shown.put_nowait(None))
+        # The queue ends with the search, also if it fails or is canceled.
+        future.add_done_callback(lambda _: shown.put_nowait(""))
 
         async def events() -> AsyncIterator[str]:
-            texts = [""] * len(lines)
             try:
                 async with self.api.time_limit():
-                    while (partial := await shown.get()) is not None:
-                        # Most steps of a search change few lines.
-                        if partial.text != texts[partial.line]:
-                            texts[partial.line] = partial.text
-                            yield event("partial", partial._asdict())
+                    while partial := await shown.get():
+                        yield partial
                     translations = await future
                 self.api.count(translations)
                 yield event("done", as_answer(model, translations).model_dump())
@@ -81,7 +74,7 @@ class V1:
                 yield event("error", {"error": error.detail})
             except NmtError as error:
                 yield event("error", {"error": str(error)})
-            finally:
+            finally:  # also if the client leaves
                 future.cancel()
 
         return events()
@@ -124,6 +117,7 @@ def page_answer(*args: Any, **settings: Any) -> Response:
 
 
 def as_answer(model: ServedModel, translations: list[Translation]) -> schema.TranslateAnswer:
+    # Pydantic reads the fields of the hypotheses.
     lines = [schema.LineAnswer.model_validate(line, from_attributes=True) for line in translations]
     return schema.TranslateAnswer(source=model.source, target=model.target, translations=lines)
 

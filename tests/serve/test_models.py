@@ -183,7 +183,7 @@ def test_a_request_in_work_ends_on_the_old_model_which_is_then_freed(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live = Live(run)
-    copies = set(Path(tempfile.gettempdir()).glob("nmt-serve-*"))
+    copies = set(Path(tempfile.gettempdir()).glob("nmt-serve.tmp.*"))
     engine = weakref.ref(live.api.served.loaded[0].translators[0].engine)
     searching, released = threading.Event(), threading.Event()
     search = CTranslate2Engine.start
@@ -202,16 +202,16 @@ def test_a_request_in_work_ends_on_the_old_model_which_is_then_freed(
         released.set()
         assert answer.result().json == {"translatedText": TARGET[0]}
         wait_until(lambda: gc.collect() >= 0 and engine() is None)
-        assert len(copies - set(Path(tempfile.gettempdir()).glob("nmt-serve-*"))) == 1, "the copy of the old file"
+        assert len(copies - set(Path(tempfile.gettempdir()).glob("nmt-serve.tmp.*"))) == 1, "the copy of the old file"
 
 
 def test_copies_of_killed_servers_are_removed(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for process in (NO_PROCESS, os.getpid()):
-        (tmp_path / f"nmt-serve-a.tmp.{process}").mkdir()
+        (tmp_path / f"nmt-serve.tmp.a.tmp.{process}").mkdir()
     live = Live(run)
     copy, kept = sorted(
-        tmp_path.glob("nmt-serve-*"), key=lambda folder: folder.name == f"nmt-serve-a.tmp.{os.getpid()}"
+        tmp_path.glob("nmt-serve.tmp.*"), key=lambda folder: folder.name == f"nmt-serve.tmp.a.tmp.{os.getpid()}"
     )
     assert [file.name for file in copy.iterdir()] == ["model.safetensors"]
     assert kept.exists()
