@@ -1,14 +1,15 @@
 """A running server for the tests, and a client."""
 
+import asyncio
 import contextlib
 import http.client
 import json
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from conftest import PATIENCE_S
+from conftest import PATIENCE_S, wait_until
 
 from nmt.serve.api import Api
 from nmt.serve.app import create_app
@@ -19,6 +20,7 @@ from nmt.translate.translator import Translator
 
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+PAIR = {"source": "zh", "target": "en"}
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Client:
 
     port: int
     connections: Collection[Any] = ()  # of the server
+    loop: asyncio.AbstractEventLoop | None = None  # of the server
 
     @property
     def url(self) -> str:
@@ -64,25 +67,35 @@ class Client:
     def post(self, path: str, body: Any, **headers: str) -> Answer:
         return self.send("POST", path, json.dumps(body), {**JSON, **headers})
 
+    def translate(self, q: str | list[str], **fields: Any) -> Answer:
+        """Translate as LibreTranslate's clients do, by default from Chinese to English."""
+        return self.post("/translate", {"q": q, **PAIR, **fields})
+
+    def status(self, q: str = "a", **fields: Any) -> int:
+        return self.post("/v1/translate", {"q": q, **fields}).status
+
 
 @contextlib.contextmanager
 def served(
     *translators: Translator, limits: Limits | None = None, hosts: Collection[str] = (), keys: Collection[str] = ()
 ) -> Iterator[Client]:
     """Serve translators on a free port, in a thread."""
-    api = Api([LoadedModel([translator]) for translator in translators], limits or Limits(), keys)
+    models = [LoadedModel([translator]) for translator in translators]
+    api = Api(models, limits or Limits(), keys)
     with running(create_app(api, hosts)) as client:
         yield client
 
 
 @contextlib.contextmanager
-def running(app: Guard, on_start: Callable[[], None] = lambda: None) -> Iterator[Client]:
+def running(app: Guard) -> Iterator[Client]:
+    loops: list[asyncio.AbstractEventLoop] = []
     with bind("127.0.0.1", 0) as listening:
-        server = new_server(app, on_start)
+        server = new_server(app, lambda: loops.append(asyncio.get_running_loop()))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
+        wait_until(lambda: loops)
         try:
-            yield Client(listening.getsockname()[1], server.server_state.connections)
+            yield Client(listening.getsockname()[1], server.server_state.connections, loops[0])
         finally:
             server.should_exit = True
             thread.join(PATIENCE_S)
@@ -90,7 +103,11 @@ def running(app: Guard, on_start: Callable[[], None] = lambda: None) -> Iterator
 
 
 def events_of(answer: Answer) -> list[tuple[str, Any]]:
+    """The kind and the data of each server-sent event."""
     *blocks, end = answer.body.decode().split("\n\n")
     assert not end
-    pairs = (block.removeprefix("event: ").split("\ndata: ") for block in blocks)
-    return [(kind, json.loads(data)) for kind, data in pairs]
+    events = []
+    for block in blocks:
+        kind, data = block.removeprefix("event: ").split("\ndata: ")
+        events.append((kind, json.loads(data)))
+    return events
