@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from conftest import PATIENCE_S, wait_until
 
@@ -40,6 +40,13 @@ class Answer:
         return str(self.json["error"])
 
 
+class Event(NamedTuple):
+    """A server-sent event."""
+
+    kind: str
+    data: Any
+
+
 @dataclass(frozen=True)
 class Client:
     """Sends each request on a new connection."""
@@ -68,11 +75,22 @@ class Client:
         return self.send("POST", path, json.dumps(body), {**JSON, **headers})
 
     def translate(self, q: str | list[str], **fields: Any) -> Answer:
-        """Translate as LibreTranslate's clients do, by default from Chinese to English."""
+        """Translate by LibreTranslate's endpoint, by default from Chinese to English."""
         return self.post("/translate", {"q": q, **PAIR, **fields})
 
-    def status(self, q: str = "a", **fields: Any) -> int:
-        return self.post("/v1/translate", {"q": q, **fields}).status
+    def text(self, q: str | list[str], **fields: Any) -> Any:
+        return self.translate(q, **fields).json["translatedText"]
+
+    def v1(self, q: str | list[str], **fields: Any) -> Answer:
+        """Translate by our own endpoint."""
+        return self.post("/v1/translate", {"q": q, **fields})
+
+    def stream(self, q: str | list[str], **fields: Any) -> list[Event]:
+        """The events of a translation by our own endpoint."""
+        return events_of(self.v1(q, stream=True, **fields))
+
+    def explain(self, q: str, **fields: Any) -> Answer:
+        return self.post("/v1/explain", {"q": q, **fields})
 
 
 @contextlib.contextmanager
@@ -102,12 +120,11 @@ def running(app: Guard) -> Iterator[Client]:
             assert not thread.is_alive()
 
 
-def events_of(answer: Answer) -> list[tuple[str, Any]]:
-    """The kind and the data of each server-sent event."""
+def events_of(answer: Answer) -> list[Event]:
     *blocks, end = answer.body.decode().split("\n\n")
     assert not end
     events = []
     for block in blocks:
         kind, data = block.removeprefix("event: ").split("\ndata: ")
-        events.append((kind, json.loads(data)))
+        events.append(Event(kind, json.loads(data)))
     return events

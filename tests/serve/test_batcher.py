@@ -2,10 +2,8 @@
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import repeat
 from typing import Any
 
 import pytest
@@ -66,13 +64,23 @@ def run(test: Callable[[Held], Any], **options: Any) -> Held:
 
 def test_what_waits_is_translated_together_if_its_options_are_equal() -> None:
     async def test(held: Held) -> None:
-        futures = [await held.first(), *(held.translate(f"a cat {i}", beam=1 + i % 2) for i in range(5))]
-        assert await held.release(*futures) == ["a cat sleeps", *(f"a cat {i}" for i in range(5))]
-        assert (await futures[2])[0].text == held.translator.translate(["a cat 1"], beam=2)[0]
+        first = await held.first()
+        waiting = [held.translate(f"a cat {i}", beam=1 + i % 2) for i in range(5)]
+        assert await held.release(first, *waiting) == ["a cat sleeps", *(f"a cat {i}" for i in range(5))]
 
     held = run(test)
+    assert held.texts == [["a cat sleeps"], ["a cat 0", "a cat 2", "a cat 4"], ["a cat 1", "a cat 3"]]
     assert held.batches == [1, 3, 2]
-    assert held.texts[1:3] == [["a cat 0", "a cat 2", "a cat 4"], ["a cat 1", "a cat 3"]]
+
+
+def test_a_translation_is_that_of_its_own_options() -> None:
+    async def test(held: Held) -> None:
+        first = await held.first()
+        greedy, wide = held.translate("a cat 1", beam=1), held.translate("a cat 1", beam=2)
+        await held.release(first, greedy, wide)
+        assert (await wide)[0].text == held.translator.translate(["a cat 1"], beam=2)[0]
+
+    run(test)
 
 
 @pytest.mark.parametrize(
@@ -85,14 +93,16 @@ def test_a_search_has_a_limited_size(texts: list[str], n_lines: list[int], monke
     monkeypatch.setattr(module, "MAX_CHARACTERS", 10)
 
     async def test(held: Held) -> None:
-        await held.release(await held.first(), *(held.translate(*texts) for _ in range(4)))
+        first = await held.first()
+        await held.release(first, *(held.translate(*texts) for _ in range(4)))
 
     assert run(test).batches == n_lines
 
 
 def test_a_request_that_fails_fails_alone() -> None:
     async def test(held: Held) -> None:
-        first, good, bad = await held.first(), held.translate("a dog"), held.translate("poison")
+        first = await held.first()
+        good, bad = held.translate("a dog"), held.translate("poison")
         assert await held.release(first, good) == ["a cat sleeps", "a dog"]
         with pytest.raises(NmtError, match="out of memory"):
             await bad
@@ -110,12 +120,18 @@ def test_canceled_requests_are_not_translated() -> None:
     assert run(test, max_waiting=2).texts == [["a cat sleeps"], ["a dog"]]
 
 
-def test_a_search_that_nobody_waits_for_ends() -> None:
-    async def test(held: Held) -> None:
-        def endless(*args: Any) -> Any:
-            return lambda: deque(map(args[-1], repeat(str)), maxlen=0)  # calls `watch` without end
+def test_a_search_that_nobody_waits_for_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(*arguments: Any) -> Any:
+        watch = arguments[-1]
 
-        held.translator.start = endless  # type: ignore[method-assign,assignment]
+        def finish() -> None:
+            while True:
+                watch(str)
+
+        return finish
+
+    async def test(held: Held) -> None:
+        monkeypatch.setattr(held.translator, "start", endless)
         (await held.first()).cancel()
         assert await held.batcher.call(lambda _: 7) == 7
 
@@ -125,25 +141,31 @@ def test_a_search_that_nobody_waits_for_ends() -> None:
 def test_functions_run_alone_and_their_errors_are_returned() -> None:
     async def test(held: Held) -> None:
         held.released.set()
-        call = held.batcher.call
-        found = await asyncio.gather(call(lambda _: 7), call(lambda _: 1 // 0), return_exceptions=True)
-        assert found[0] == 7
-        assert isinstance(found[1], ZeroDivisionError)
+        good, bad = held.batcher.call(lambda _: 7), held.batcher.call(lambda _: 1 // 0)
+        assert await good == 7
+        with pytest.raises(ZeroDivisionError):
+            await bad
 
     run(test)
 
 
-def test_a_full_queue_is_status_429_and_a_failure_503() -> None:
+def test_a_full_queue_is_status_429() -> None:
     held = Held()
     with served(held.translator, limits=Limits(n_waiting=1)) as client, ThreadPoolExecutor(8) as pool:
-        answers = [pool.submit(client.post, "/v1/translate", {"q": "a cat"})]
+        answers = [pool.submit(client.translate, "a cat", source="de")]
         wait_until(lambda: held.texts)  # it is being translated; together with another, there would be room for a third
-        answers += [pool.submit(client.post, "/v1/translate", {"q": "a cat"}) for _ in range(7)]
-        # of the other two, one is being translated and one waits
+        answers += [pool.submit(client.translate, "a cat", source="de") for _ in range(7)]
+        # Of the other two, one is being translated and one waits.
         wait_until(lambda: sum(answer.done() for answer in answers) == 6)
-        refused = [answer.result() for answer in answers if answer.done()]
-        assert {(answer.status, answer.headers["retry-after"]) for answer in refused} == {(429, "1")}
-        assert refused[0].error == "1 requests wait already"
+        for answer in [answer.result() for answer in answers if answer.done()]:
+            assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+            assert answer.error == "1 requests wait already"
         held.released.set()
         assert sorted(answer.result().status for answer in answers) == [200] * 2 + [429] * 6
-        assert client.post("/v1/translate", {"q": "poison"}).status == 503
+
+
+def test_a_failure_is_status_503() -> None:
+    held = Held()
+    held.released.set()
+    with served(held.translator) as client:
+        assert client.v1("poison").status == 503

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import PATIENCE_S, SOURCE, TARGET
-from served import FORM, JSON, Client, events_of, served
+from served import FORM, JSON, Client, served
 
 from nmt.insight.pages import content_security_policy, hash_source
 from nmt.interchange.ctranslate2 import to_ctranslate2
@@ -23,62 +23,68 @@ def client(translator: Translator) -> Iterator[Client]:
         yield client
 
 
+def best_texts(answer: Any) -> list[str]:
+    return [line["hypotheses"][0]["text"] for line in answer["translations"]]
+
+
 def test_the_answer_has_what_the_translator_finds(client: Client, translator: Translator) -> None:
-    answer = client.post("/v1/translate", {"q": SOURCE[0], "beam": 4, "n_best": 3}).json
-    options = translator.with_options(beam=4, n_best=3)
-    (expected,) = translator.translate_lines(SOURCE[:1], options)
+    answer = client.v1(SOURCE, beam=4, n_best=3).json
     assert (answer["source"], answer["target"]) == ("zh", "en")
-    (line,) = answer["translations"]
-    for answered, hypothesis in zip(line["hypotheses"], expected.hypotheses, strict=True):
-        assert answered["text"] == hypothesis.text
-        assert answered["pieces"] == hypothesis.pieces
-        assert answered["tokens"] == hypothesis.tokens
-        assert answered["score"] == pytest.approx(hypothesis.score, abs=1e-5)
-        assert answered["log_prob"] == pytest.approx(hypothesis.log_prob, abs=1e-5)
-        assert answered["log_probs"] == pytest.approx(hypothesis.log_probs, abs=1e-5)
+    expected = translator.translate_lines(SOURCE, translator.with_options(beam=4, n_best=3))
+    for line, translation in zip(answer["translations"], expected, strict=True):
+        assert line["source"] == translation.source
+        for answered, hypothesis in zip(line["hypotheses"], translation.hypotheses, strict=True):
+            for name in ("text", "pieces", "tokens"):
+                assert answered[name] == getattr(hypothesis, name)
+            for name in ("score", "log_prob", "log_probs"):
+                assert answered[name] == pytest.approx(getattr(hypothesis, name), abs=1e-5)
 
 
-def test_lines_are_answered_in_order(client: Client) -> None:
-    lines = client.post("/v1/translate", {"q": SOURCE}).json["translations"]
-    assert [line["source"] for line in lines] == SOURCE
-    assert [line["hypotheses"][0]["text"] for line in lines] == TARGET
+def test_a_stream_is_a_stream_of_events(client: Client) -> None:
+    assert client.v1("a", stream=True).headers["content-type"].startswith("text/event-stream")
 
 
 def test_a_stream_ends_with_the_translation(client: Client) -> None:
-    answer = client.post("/v1/translate", {"q": SOURCE[:2], "stream": True})
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    kind, last = events_of(answer)[-1]
-    assert kind == "done"
-    assert last == client.post("/v1/translate", {"q": SOURCE[:2]}).json | last
-    assert [line["hypotheses"][0]["text"] for line in last["translations"]] == TARGET[:2]
+    last = client.stream(SOURCE[:2])[-1]
+    assert last.kind == "done"
+    assert best_texts(last.data) == TARGET[:2]
 
 
 @pytest.mark.parametrize("line", [0, 1])
 def test_each_line_of_a_stream_grows_to_its_translation(client: Client, line: int) -> None:
-    *partial, _ = events_of(client.post("/v1/translate", {"q": SOURCE[:2], "stream": True}))
-    assert {kind for kind, _ in partial} == {"partial"}
-    texts = [data["text"] for _, data in partial if data["line"] == line]
+    *partial, _ = client.stream(SOURCE[:2])
+    assert {event.kind for event in partial} == {"partial"}
+    texts = [event.data["text"] for event in partial if event.data["line"] == line]
     assert texts[0] == TARGET[line].split()[0]
     assert texts[-1] == TARGET[line]
     assert texts == sorted(texts, key=len)
 
 
 def test_a_prefix_is_text_or_tokens(client: Client, translator: Translator) -> None:
-    for prefix in ("They", translator.encode_prefix("They")):
-        (line,) = client.post("/v1/translate", {"q": SOURCE[0], "prefix": prefix}).json["translations"]
-        assert line["hypotheses"][0]["text"].startswith("They")
+    tokens = translator.encode_prefix("They")
+    (text,) = best_texts(client.v1(SOURCE[0], prefix="They").json)
+    assert text.startswith("They")
+    assert [text] == best_texts(client.v1(SOURCE[0], prefix=tokens).json)
 
 
 def test_samples_are_drawn_by_the_seed(client: Client) -> None:
-    body = {"q": SOURCE[0], "sample": True, "temperature": 3.0, "n_best": 4}
-    first, same, different = (client.post("/v1/translate", {**body, "seed": seed}).json for seed in (1, 1, 2))
-    assert first == same != different
-    assert len(first["translations"][0]["hypotheses"]) == 4
+    def sampled(seed: int) -> Any:
+        return client.v1(SOURCE[0], sample=True, temperature=3.0, n_best=4, seed=seed).json["translations"]
+
+    (line,) = sampled(1)
+    assert [line] == sampled(1) != sampled(2)
+    assert len(line["hypotheses"]) == 4
 
 
 @pytest.fixture(scope="module")
 def explanation(client: Client) -> Any:
-    return client.post("/v1/explain", {"q": SOURCE[0], "beam": 3}).json
+    return client.explain(SOURCE[0], beam=3).json
+
+
+@pytest.fixture
+def tokens(explanation: Any) -> Any:
+    """The tokens of the best hypothesis."""
+    return explanation["hypotheses"][0]["tokens"]
 
 
 def test_an_explanation_has_all_hypotheses(explanation: Any) -> None:
@@ -86,21 +92,23 @@ def test_an_explanation_has_all_hypotheses(explanation: Any) -> None:
     assert explanation["hypotheses"][0]["text"] == TARGET[0]
 
 
-def test_an_explanation_has_attention_weights_of_each_token(explanation: Any) -> None:
-    n_tokens = len(explanation["hypotheses"][0]["tokens"])
-    assert [sum(row) for row in explanation["cross"]] == pytest.approx([1] * n_tokens, abs=1e-4)
+def test_an_explanation_has_attention_weights_of_each_token(explanation: Any, tokens: Any) -> None:
+    sums = [sum(weights) for weights in explanation["cross"]]
+    assert sums == pytest.approx([1] * len(tokens), abs=1e-4)
 
 
-def test_an_explanation_has_the_tree_of_the_search(explanation: Any) -> None:
+def test_an_explanation_has_the_tree_of_the_search(explanation: Any, tokens: Any) -> None:
     path = [node["token"] for node in explanation["tree"] if node["is_best"]]
-    assert path == [token["token"] for token in explanation["hypotheses"][0]["tokens"]]
+    assert path == [token["token"] for token in tokens]
 
 
-def test_an_alternative_of_an_explanation_can_be_a_prefix(client: Client, explanation: Any) -> None:
-    second = explanation["hypotheses"][0]["tokens"][0]["alternatives"][1]
-    prefixed = client.post("/v1/explain", {"q": SOURCE[0], "prefix": [second["token"]]}).json
+def test_an_alternative_of_an_explanation_can_be_a_prefix(client: Client, tokens: Any) -> None:
+    second = tokens[0]["alternatives"][1]
+    prefixed = client.explain(SOURCE[0], prefix=[second["token"]]).json
     first = prefixed["hypotheses"][0]["tokens"][0]
-    assert (first["token"], first["piece"], first["rank"]) == (second["token"], second["piece"], 2)
+    assert first["token"] == second["token"]
+    assert first["piece"] == second["piece"]
+    assert first["rank"] == 2
     assert first["log_prob"] == pytest.approx(second["log_prob"], abs=1e-4)  # rounding depends on the length
 
 
@@ -151,7 +159,7 @@ def test_work_that_nobody_waits_for_ends(
         assert endless.started.wait(PATIENCE_S)
         connection.close()
         assert endless.ended.wait(PATIENCE_S / 2)
-    assert client.status(SOURCE[0]) == 200
+    assert client.v1(SOURCE[0]).status == 200
 
 
 @pytest.fixture(scope="module")
@@ -163,17 +171,17 @@ def exported(translator: Translator, folder: Path) -> Iterator[Client]:
 
 
 def test_an_export_has_no_explanation(exported: Client) -> None:
-    assert exported.get("/v1/models").json["models"][0]["explains"] is False
-    assert exported.post("/v1/explain", {"q": SOURCE[0]}).error == "CTranslate2 has no attention weights"
+    (model,) = exported.get("/v1/models").json["models"]
+    assert model["explains"] is False
+    assert exported.explain(SOURCE[0]).error == "CTranslate2 has no attention weights"
 
 
 def test_an_export_has_no_steps_to_show(exported: Client) -> None:
-    ((kind, _),) = events_of(exported.post("/v1/translate", {"q": SOURCE[0], "stream": True}))
-    assert kind == "done"
+    (event,) = exported.stream(SOURCE[0])
+    assert event.kind == "done"
 
 
 def test_an_export_draws_no_samples(exported: Client) -> None:
-    body = {"q": "a", "sample": True}
     error = "CTranslate2 has no sampling with a seed for each line"
-    assert exported.post("/v1/translate", body).error == error
-    assert events_of(exported.post("/v1/translate", {**body, "stream": True})) == [("error", {"error": error})]
+    assert exported.v1("a", sample=True).error == error
+    assert exported.stream("a", sample=True) == [("error", {"error": error})]
