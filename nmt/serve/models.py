@@ -53,12 +53,15 @@ def load_model(path: Path, load: Callable[[Path], Sequence[Translator]]) -> Load
     if is_export(path):  # the engine reads all of it at once
         stamp = stamp_of(file)
         return LoadedModel(load(path), hash_file(file), stamp)
+    # 1. Copy the file. The name of the folder tells which process needs it.
     sweep_temps(Path(tempfile.gettempdir()), COPIES)  # those of servers that were killed
-    # The name tells which process needs the folder.
     folder = Path(tempfile.mkdtemp(prefix=f"{COPIES}{TEMP_MARK}", suffix=f"{TEMP_MARK}{os.getpid()}"))
+    copy = folder / file.name
     try:
-        copy = folder / file.name
-        stamp = copy_whole(file, copy)
+        with os_errors_as(OutputError, f"copy {file} to {folder}", hint="TMPDIR names a directory with more room"):
+            stamp = stamp_of(file)  # before, so that a later change is noticed
+            shutil.copyfile(file, copy)
+        # 2. Load the copy.
         translators = load(copy)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
@@ -66,7 +69,7 @@ def load_model(path: Path, load: Callable[[Path], Sequence[Translator]]) -> Load
             lines = [line.replace(str(copy), str(file)) for line in error.lines]
             raise type(error)(*lines, hint=error.hint) from error
         raise
-    # The copy is needed as long as the engine, which all directions share.
+    # 3. The copy is needed as long as the engine, which all directions share.
     weakref.finalize(translators[0].engine, shutil.rmtree, folder, ignore_errors=True)
     return LoadedModel(translators, hash_file(copy), stamp)
 
@@ -79,16 +82,6 @@ def weights_file(path: Path) -> Path:
 def stamp_of(file: Path) -> Stamp:
     status = file.stat()
     return status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def copy_whole(file: Path, copy: Path) -> Stamp:
-    """Copy a file; return its stamp. Raises NmtError if that fails, or if the file changes meanwhile."""
-    with os_errors_as(OutputError, f"copy {file} to {copy.parent}", hint="TMPDIR names a directory with more room"):
-        stamp = stamp_of(file)
-        shutil.copyfile(file, copy)
-        if stamp_of(file) != stamp:
-            raise ModelError(f"{file} has changed while it was read", hint="try again")
-    return stamp
 
 
 @dataclass(eq=False)

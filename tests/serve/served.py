@@ -5,7 +5,8 @@ import contextlib
 import http.client
 import json
 import threading
-from collections.abc import Collection, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -93,6 +94,23 @@ class Client:
         return self.post("/v1/explain", {"q": q, **fields})
 
 
+class Endless:
+    """Work that ends only if it is stopped at one of its checks."""
+
+    def __init__(self) -> None:
+        self.started = threading.Event()
+        self.ended = threading.Event()
+
+    def __call__(self, check: Callable[[], object]) -> None:
+        self.started.set()
+        try:
+            while True:
+                check()
+                time.sleep(0.001)
+        finally:
+            self.ended.set()
+
+
 @contextlib.contextmanager
 def served(
     *translators: Translator, limits: Limits | None = None, hosts: Collection[str] = (), keys: Collection[str] = ()
@@ -111,6 +129,7 @@ def running(app: Guard) -> Iterator[Client]:
         server = new_server(app, lambda: loops.append(asyncio.get_running_loop()))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
+        # The server has a loop as soon as it answers.
         wait_until(lambda: loops)
         try:
             yield Client(listening.getsockname()[1], server.server_state.connections, loops[0])
@@ -121,6 +140,7 @@ def running(app: Guard) -> Iterator[Client]:
 
 
 def events_of(answer: Answer) -> list[Event]:
+    # Each event ends with a blank line.
     *blocks, end = answer.body.decode().split("\n\n")
     assert not end
     events = []

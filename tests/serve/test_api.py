@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from conftest import SOURCE, TARGET
-from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
 from served import JSON, PAIR, Client, served
 
 from nmt.translate.translator import Translator
@@ -84,22 +83,26 @@ def test_a_wrong_request_is_told_the_reason(client: Client, path: str, body: Any
     assert not re.search(r"[<\[(]|function|validation|dictionary", answer.error), "internals of a library"
 
 
-@pytest.mark.parametrize("body", [b"", b'"\xff"', b"[" * 30_000, b'{"q": ' + b"9" * 10_000 + b"}"])
+NOT_JSON = [b"", b'"\xff"', b"[" * 30_000, b'{"q": ' + b"9" * 10_000 + b"}"]
+
+
+@pytest.mark.parametrize("body", NOT_JSON, ids=["empty", "not UTF-8", "nested too deeply", "a number of 10,000 digits"])
 def test_what_is_not_json_is_refused(client: Client, body: bytes) -> None:
     answer = client.send("POST", "/v1/translate", body, JSON)
     assert answer.status == 400
     assert answer.error
 
 
-@pytest.mark.parametrize(
-    ("key", "encoding"), [("schlüssel", "utf-8"), ("schlüssel", "latin-1"), ("鑰匙 🔑", "utf-8"), ("k" * 4096, "utf-8")]
-)
+KEYS = [("schlüssel", "utf-8"), ("schlüssel", "latin-1"), ("鑰匙 🔑", "utf-8"), ("k" * 4096, "utf-8")]
+
+
+@pytest.mark.parametrize(("key", "encoding"), KEYS)
 def test_every_key_works_in_every_place(translator: Translator, key: str, encoding: str) -> None:
     header = f"Bearer {key}".encode(encoding).decode("latin-1")  # http.client encodes it as Latin-1
     with served(translator, keys=["first", key]) as client:
         assert client.get("/metrics", Authorization=header).status == 200
         assert client.v1("a", api_key=key).status == 200
-        assert LibreTranslateAPI(client.url, key).translate(SOURCE[0], "zh", "en") == TARGET[0]
+        assert client.text(SOURCE[0], api_key=key) == TARGET[0]
 
 
 def test_wrong_keys_are_refused(translator: Translator) -> None:

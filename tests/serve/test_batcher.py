@@ -19,7 +19,7 @@ from nmt.translate.segments import Line
 
 
 class Held:
-    """A batcher whose searches wait until they are released."""
+    """A batcher whose searches wait until they are released; the text `poison` makes one fail."""
 
     def __init__(self, max_waiting: int = 10) -> None:
         self.translator = small_translator()
@@ -65,36 +65,40 @@ def run(test: Callable[[Held], Any], **options: Any) -> Held:
 def test_what_waits_is_translated_together_if_its_options_are_equal() -> None:
     async def test(held: Held) -> None:
         first = await held.first()
-        waiting = [held.translate(f"a cat {i}", beam=1 + i % 2) for i in range(5)]
-        assert await held.release(first, *waiting) == ["a cat sleeps", *(f"a cat {i}" for i in range(5))]
+        narrow = [held.translate("cat"), held.translate("dog")]
+        wide = [held.translate("fish", beam=2), held.translate("bird", beam=2)]
+        # Each gets its own result.
+        sources = await held.release(first, narrow[0], wide[0], wide[1], narrow[1])
+        assert sources == ["a cat sleeps", "cat", "fish", "bird", "dog"]
 
     held = run(test)
-    assert held.texts == [["a cat sleeps"], ["a cat 0", "a cat 2", "a cat 4"], ["a cat 1", "a cat 3"]]
-    assert held.batches == [1, 3, 2]
+    assert held.texts == [["a cat sleeps"], ["cat", "dog"], ["fish", "bird"]]
+    assert held.batches == [1, 2, 2]
 
 
 def test_a_translation_is_that_of_its_own_options() -> None:
     async def test(held: Held) -> None:
         first = await held.first()
-        greedy, wide = held.translate("a cat 1", beam=1), held.translate("a cat 1", beam=2)
-        await held.release(first, greedy, wide)
-        assert (await wide)[0].text == held.translator.translate(["a cat 1"], beam=2)[0]
+        wide = held.translate("a cat", beam=2)
+        await held.release(first, wide)
+        assert [line.text for line in await wide] == held.translator.translate(["a cat"], beam=2)
 
     run(test)
 
 
-@pytest.mark.parametrize(
-    ("texts", "n_lines"),
-    [(["a", "b"], [1, 4, 4]), (["a cat"], [1, 2, 2]), (["a cat and a dog"], [1, 1, 1, 1, 1])],
-    ids=["lines", "characters", "each has more"],
-)
+SIZES = [(["a", "b"], [1, 4, 4]), (["a cat"], [1, 2, 2]), (["a cat and a dog"], [1, 1, 1, 1, 1])]
+
+
+# Four equal requests wait for a first one of a line; a search may have four lines and ten characters.
+@pytest.mark.parametrize(("texts", "n_lines"), SIZES, ids=["lines", "characters", "each has more"])
 def test_a_search_has_a_limited_size(texts: list[str], n_lines: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_LINES", 4)
     monkeypatch.setattr(module, "MAX_CHARACTERS", 10)
 
     async def test(held: Held) -> None:
         first = await held.first()
-        await held.release(first, *(held.translate(*texts) for _ in range(4)))
+        waiting = [held.translate(*texts) for _ in range(4)]
+        await held.release(first, *waiting)
 
     assert run(test).batches == n_lines
 
@@ -141,8 +145,8 @@ def test_a_search_that_nobody_waits_for_ends(monkeypatch: pytest.MonkeyPatch) ->
 def test_functions_run_alone_and_their_errors_are_returned() -> None:
     async def test(held: Held) -> None:
         held.released.set()
-        good, bad = held.batcher.call(lambda _: 7), held.batcher.call(lambda _: 1 // 0)
-        assert await good == 7
+        bad = held.batcher.call(lambda _: 1 // 0)
+        assert await held.batcher.call(lambda _: 7) == 7
         with pytest.raises(ZeroDivisionError):
             await bad
 
@@ -151,17 +155,17 @@ def test_functions_run_alone_and_their_errors_are_returned() -> None:
 
 def test_a_full_queue_is_status_429() -> None:
     held = Held()
-    with served(held.translator, limits=Limits(n_waiting=1)) as client, ThreadPoolExecutor(8) as pool:
-        answers = [pool.submit(client.translate, "a cat", source="de")]
-        wait_until(lambda: held.texts)  # it is being translated; together with another, there would be room for a third
-        answers += [pool.submit(client.translate, "a cat", source="de") for _ in range(7)]
-        # Of the other two, one is being translated and one waits.
-        wait_until(lambda: sum(answer.done() for answer in answers) == 6)
-        for answer in [answer.result() for answer in answers if answer.done()]:
-            assert (answer.status, answer.headers["retry-after"]) == (429, "1")
-            assert answer.error == "1 requests wait already"
+    with served(held.translator, limits=Limits(n_waiting=1)) as client, ThreadPoolExecutor(2) as pool:
+        translating = pool.submit(client.v1, "a cat")
+        wait_until(lambda: held.texts)
+        waiting = pool.submit(client.v1, "a cat")
+        wait_until(lambda: client.get("/metrics").body.count(b"nmt_requests_waiting 1.0"))
+        refused = client.v1("a cat")
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        assert refused.error == "1 requests wait already"
         held.released.set()
-        assert sorted(answer.result().status for answer in answers) == [200] * 2 + [429] * 6
+        assert translating.result().status == 200
+        assert waiting.result().status == 200
 
 
 def test_a_failure_is_status_503() -> None:

@@ -70,15 +70,14 @@ def test_formats_are_listed(client: Client) -> None:
     assert suffixes == list(SUFFIXES) == sorted([*FORMATS, ".csv"])
 
 
-@pytest.mark.parametrize(
-    ("name", "charset", "told"),
-    [
-        (rf"../../etc/ä\";{'x' * 1500}.TXT", "utf-8", f"%C3%A4%22%3B{'x' * 97}_en.txt"),
-        ("\u202e\x0b.txt", "utf-8", "%E2%80%AE%0B_en.txt"),
-        (r"\ud800.txt", "unicode_escape", "%3F_en.txt"),
-    ],
-    ids=["path", "control characters", "lone surrogate"],
-)
+NAMES = [  # of an uploaded file, the charset of the form, and the name of its translation
+    (rf"../../etc/ä\";{'x' * 1500}.TXT", "utf-8", f"%C3%A4%22%3B{'x' * 97}_en.txt"),
+    ("\u202e\x0b.txt", "utf-8", "%E2%80%AE%0B_en.txt"),
+    (r"\ud800.txt", "unicode_escape", "%3F_en.txt"),
+]
+
+
+@pytest.mark.parametrize(("name", "charset", "told"), NAMES, ids=["path", "control characters", "lone surrogate"])
 def test_a_file_name_is_only_in_the_header_of_the_download(client: Client, name: str, charset: str, told: str) -> None:
     path = path_of(client, upload(client, name, LETTER, charset))
     assert re.fullmatch(r"/download_file/[\w-]{40,}\.txt", path)
@@ -137,7 +136,9 @@ def test_an_upload_needs_the_key_and_a_download_its_address(translator: Translat
 
 def test_the_oldest_translations_make_room(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "MAX_KEPT_BYTES", 3 * len(TARGET[0]) // 2)
-    first, second = (path_of(client, upload(client, "a.txt", LETTER)) for _ in range(2))
+    # There is room for one, not for two.
+    first = path_of(client, upload(client, "a.txt", LETTER))
+    second = path_of(client, upload(client, "a.txt", LETTER))
     assert client.get(first).error == GONE
     assert client.get(second).status == 200
 
@@ -162,6 +163,7 @@ def test_a_document_delays_little_and_is_given_up(translator: Translator, monkey
 
     monkeypatch.setattr(translator, "translate_lines", endless)
     monkeypatch.setattr(guard, "MAX_FILES", 1)
+    # The second document waits for the first, a request does not.
     with served(translator) as client, ThreadPoolExecutor(1) as pool:
         with contextlib.closing(client.connect()) as connection:
             connection.request("POST", "/translate_file", *form("a.txt", b"a", **PAIR))
@@ -171,5 +173,6 @@ def test_a_document_delays_little_and_is_given_up(translator: Translator, monkey
             time.sleep(0.3)
             assert not second.done()
         assert "damaged" in second.result(PATIENCE_S).error
+        # The generator of its sentences is closed.
         gc.collect()
         assert ended.wait(PATIENCE_S)

@@ -26,6 +26,7 @@ def client(translator: Translator) -> Iterator[Client]:
 def status_of(client: Client, data: bytes) -> bytes:
     """Send raw bytes; return the status in what is received until the server closes the connection."""
     received = b""
+    # The server may close the connection before it has read all.
     address = ("127.0.0.1", client.port)
     with socket.create_connection(address, PATIENCE_S) as connection, contextlib.suppress(OSError):
         connection.sendall(data)
@@ -39,6 +40,7 @@ def test_known_hosts_are_answered(client: Client, host: str) -> None:
     assert client.get("/health", Host=host).status == 200
 
 
+# Such a name may lead here, in an attack by DNS rebinding.
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "", "[", "a b"])
 def test_other_hosts_are_refused(client: Client, host: str) -> None:
     assert client.get("/health", Host=host).status == 421
@@ -65,6 +67,7 @@ def test_compressed_bodies_are_refused(client: Client) -> None:
     assert client.send("POST", "/translate", b"x", {**JSON, "Content-Encoding": "gzip"}).status == 415
 
 
+# The forms of LibreTranslate's clients.
 def test_forms_are_for_libretranslates_clients(client: Client) -> None:
     form = b"q=&source=zh&target=en&extra=1"
     assert client.send("POST", "/translate", form, FORM).json == {"translatedText": ""}

@@ -39,6 +39,7 @@ def test_a_model_that_names_no_languages() -> None:
 def test_a_list_is_answered_with_lists(client: Client) -> None:
     answer = client.translate(SOURCE, alternatives=2).json
     assert answer["translatedText"] == TARGET
+    # All three translations of each text differ.
     for best, alternatives in zip(TARGET, answer["alternatives"], strict=True):
         assert len({best, *alternatives}) == 3
 
@@ -87,6 +88,7 @@ def test_alternatives_of_html_have_its_tags(client: Client) -> None:
     tagged = SOURCE[3].replace("想", "<i>想</i>")
     answer = client.translate(tagged, format="html", alternatives=2).json
     texts = [answer["translatedText"], *answer["alternatives"]]
+    # Each has the tag once, around something.
     assert re.sub("</?i>", "", texts[0]) == TARGET[3]
     assert len(set(texts)) == 3
     assert all(re.fullmatch("[^<]*<i>[^<]*</i>[^<]*", text) for text in texts)

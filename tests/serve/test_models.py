@@ -15,6 +15,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -343,7 +344,7 @@ class Command:
         command = [*NMT, "serve", "--port", "0", "-m", str(run)]
         with log.open("w") as stderr:
             self.process = subprocess.Popen(command, stderr=stderr, env=environment())
-        wait_until(lambda: "serving on" in log.read_text() or self.process.poll() is not None)
+        wait_until(lambda: "serving on" in log.read_text(), running=self.process)
         (port,) = re.findall(r"serving on http://127.0.0.1:(\d+)", log.read_text())
         self.client = Client(int(port))
 
@@ -364,13 +365,14 @@ def command(run: Path, tmp_path: Path) -> Iterator[Command]:
     server.process.wait()
 
 
-class Asking(NamedTuple):
+@dataclass
+class Asking:
     """A client that sends the same request again and again, on one connection, until it is stopped."""
 
     path: str
     body: dict[str, Any]
     word: str  # of the answer
-    answers: list[str]
+    answers: list[str] = field(default_factory=list)
 
     def run(self, client: Client, stopped: threading.Event) -> None:
         with contextlib.closing(client.connect()) as connection:
@@ -384,6 +386,13 @@ class Asking(NamedTuple):
                 assert self.word in text
 
 
+REQUESTS: list[tuple[str, dict[str, Any], str]] = [  # path, body, a word of the answer
+    ("/translate", {"q": SOURCE[0], **PAIR}, "yesterday"),
+    ("/v1/translate", {"q": SOURCE[1], "stream": True}, "school"),
+    ("/v1/explain", {"q": SOURCE[2]}, "today"),
+]
+
+
 def wait_for_answers(asking: list[Asking]) -> None:
     """Wait until each client has got another answer."""
     for client in asking:
@@ -395,17 +404,15 @@ def test_no_request_fails_during_reloads(command: Command, file: Path, tmp_path:
     original = file.read_bytes()
     stopped = threading.Event()
     memory: list[float] = []
-    asking = [
-        Asking("/translate", {"q": SOURCE[0], **PAIR}, "yesterday", []),
-        Asking("/v1/translate", {"q": SOURCE[1], "stream": True}, "school", []),
-        Asking("/v1/explain", {"q": SOURCE[2]}, "today", []),
-    ]
+    asking = [Asking(*request) for request in REQUESTS]
     with ThreadPoolExecutor() as pool:
+        # 1. Three clients ask.
         ended = [pool.submit(client.run, command.client, stopped) for client in asking]
         wait_for_answers(asking)
+        # 2. The model is replaced again and again.
         for step in range(1, N_RELOADS + 1):
             new = with_step(original, step, tmp_path / "new")
-            # The file is replaced by a rename, or written in place.
+            # By a rename, or in place.
             if step % 2:
                 atomic_write(file, new)
             else:
@@ -415,6 +422,7 @@ def test_no_request_fails_during_reloads(command: Command, file: Path, tmp_path:
             wait_for_answers(asking)
             memory.append(command.memory_mb())
         stopped.set()
+    # 3. No request has failed, no memory was lost, and the server has nothing to complain of.
     for client in ended:
         client.result()  # raises what a client has raised
     first_third = memory[: len(memory) // 3]

@@ -108,6 +108,7 @@ def test_every_way_to_hold_a_connection_ends(translator: Translator, is_later: b
             held[name] = Holder(connection, way)
             if is_half_closed:
                 connection.shutdown(socket.SHUT_WR)
+        # Drip until the server has closed all connections.
         waiting = dict(held)
         deadline = time.monotonic() + CLOSED_WITHIN_S
         while waiting and time.monotonic() < deadline:
@@ -118,6 +119,7 @@ def test_every_way_to_hold_a_connection_ends(translator: Translator, is_later: b
                 holder.send()
         assert not waiting, "never closed"
         assert client.get("/health").status == 200
+        # The clients see the end, too.
         for holder in held.values():
             holder.read_to_the_end()
 
@@ -195,6 +197,7 @@ def test_an_answer_is_sent_for_as_long_as_the_client_reads(slow: socket.socket) 
 
 def test_an_answer_ends_if_the_client_does_not_read(slow: socket.socket) -> None:
     n_read = len(slow.recv(1000))
+    # The server gives up; a part of the answer is still in the buffers.
     time.sleep(2 * STALL_S + TICK_S)
     with contextlib.suppress(ConnectionError):
         while part := slow.recv(65_536):

@@ -39,6 +39,7 @@ def test_the_directions_of_a_model_are_listed(client: Client) -> None:
 def test_a_direction_is_picked_by_its_languages(
     client: Client, directions: list[Translator], index: int, source: str, target: str
 ) -> None:
+    # What looks like a tag of the language is text.
     texts = ["the dog", ">>zh<<"]
     assert client.text(texts, source=source, target=target) == directions[index].translate(texts)
 
@@ -60,6 +61,7 @@ def test_languages_are_detected(client: Client, q: str | list[str], expected: st
 @pytest.fixture(scope="module")
 def into_english(directions: list[Translator]) -> Iterator[Client]:
     """Two models into English, from Chinese and from German."""
+    # The same model under another language.
     chinese = directions[0]
     data = chinese.config.data.model_copy(update={"source_lang": "deu"})
     config = chinese.config.model_copy(update={"data": data})

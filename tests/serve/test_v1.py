@@ -2,15 +2,13 @@
 
 import contextlib
 import json
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import PATIENCE_S, SOURCE, TARGET
-from served import FORM, JSON, Client, served
+from served import FORM, JSON, Client, Endless, served
 
 from nmt.insight.pages import content_security_policy, hash_source
 from nmt.interchange.ctranslate2 import to_ctranslate2
@@ -36,6 +34,7 @@ def test_the_answer_has_what_the_translator_finds(client: Client, translator: Tr
         for answered, hypothesis in zip(line["hypotheses"], translation.hypotheses, strict=True):
             for name in ("text", "pieces", "tokens"):
                 assert answered[name] == getattr(hypothesis, name)
+            # The translator rounds otherwise in another batch.
             for name in ("score", "log_prob", "log_probs"):
                 assert answered[name] == pytest.approx(getattr(hypothesis, name), abs=1e-5)
 
@@ -57,7 +56,7 @@ def test_each_line_of_a_stream_grows_to_its_translation(client: Client, line: in
     texts = [event.data["text"] for event in partial if event.data["line"] == line]
     assert texts[0] == TARGET[line].split()[0]
     assert texts[-1] == TARGET[line]
-    assert texts == sorted(texts, key=len)
+    assert texts == sorted(texts, key=len), "it only grows"
 
 
 def test_a_prefix_is_text_or_tokens(client: Client, translator: Translator) -> None:
@@ -117,26 +116,10 @@ def test_the_page_of_an_explanation_allows_only_its_own_script(client: Client) -
     page = answer.body.decode()
     policy = answer.headers["content-security-policy"]
     assert policy == content_security_policy(page)
+    # The page has one script, whose hash is in the policy.
     script = page.partition("<script>")[2].partition("</script>")[0]
     assert hash_source(script) in policy
     assert "unsafe-inline" not in page
-
-
-class Endless:
-    """Work that ends only if it is stopped at one of its checks."""
-
-    def __init__(self) -> None:
-        self.started = threading.Event()
-        self.ended = threading.Event()
-
-    def run(self, check: Callable[[], object]) -> None:
-        self.started.set()
-        try:
-            while True:
-                check()
-                time.sleep(0.01)
-        finally:
-            self.ended.set()
 
 
 @pytest.mark.parametrize("path", ["/explain", "/v1/explain", "/v1/translate"])
@@ -146,12 +129,13 @@ def test_work_that_nobody_waits_for_ends(
     endless = Endless()
 
     def explain(*_: Any, trace: Callable[[Any], None], **__: Any) -> None:
-        endless.run(lambda: trace(None))
+        endless(lambda: trace(None))
 
     def start(*arguments: Any) -> Callable[[], None]:
         watch = arguments[-1]
-        return lambda: endless.run(lambda: watch(str))
+        return lambda: endless(lambda: watch(str))
 
+    # The client leaves as soon as the work has begun.
     with monkeypatch.context() as patch, contextlib.closing(client.connect()) as connection:
         patch.setattr("nmt.insight.explain.search", explain)
         patch.setattr(translator, "start", start)
