@@ -21,6 +21,9 @@ class Beam(NamedTuple):
     def log_prob(self) -> float:
         return sum(self.log_probs)
 
+    def extended(self, token: int, log_prob: float) -> "Beam":
+        return Beam([*self.tokens, token], [*self.log_probs, log_prob])
+
 
 NextLogProbs = Callable[[list[int]], list[float]]  # the tokens so far -> log-probability of each next token, (V,)
 
@@ -31,8 +34,9 @@ def teacher_forced(models: Sequence[Seq2Seq], source: list[int]) -> NextLogProbs
     def next_log_probs(tokens: list[int]) -> list[float]:
         src = torch.tensor([source])
         tgt_in = torch.tensor([[BOS, *tokens]])
-        probs = [model(src, tgt_in)[0, -1].softmax(-1) for model in models]
-        log_probs: list[float] = torch.stack(probs).mean(0).log().tolist()
+        next_logits = [model(src, tgt_in)[0, -1] for model in models]
+        probs = torch.stack(next_logits).softmax(-1).mean(0)
+        log_probs: list[float] = probs.log().tolist()
         return log_probs
 
     return next_log_probs
@@ -59,7 +63,7 @@ def reference_search(
         for beam in live:
             for token, log_prob in enumerate(next_log_probs(beam.tokens)):
                 if is_allowed(token, length, limit, options.min_length, prefix):
-                    candidates.append(Beam([*beam.tokens, token], [*beam.log_probs, log_prob]))
+                    candidates.append(beam.extended(token, log_prob))
         candidates.sort(key=lambda beam: (beam.log_prob, beam.tokens), reverse=True)
         del candidates[2 * n_beams :]
 
@@ -71,12 +75,14 @@ def reference_search(
         finished.sort(key=lambda hypothesis: hypothesis.score, reverse=True)
 
         # 3. The others go on, unless none can be better than the worst that is finished.
-        live = [beam for beam in candidates if beam.tokens[-1] != EOS][:n_beams]
+        unfinished = [beam for beam in candidates if beam.tokens[-1] != EOS]
+        live = unfinished[:n_beams]
         if not live:
             break
-        best_live = penalized(live[0].log_prob, length, options)
-        if len(finished) >= n_beams and best_live <= finished[n_beams - 1].score:
-            break
+        if len(finished) >= n_beams:
+            worst = finished[n_beams - 1].score
+            if penalized(live[0].log_prob, length, options) <= worst:
+                break
     return finished
 
 

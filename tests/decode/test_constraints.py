@@ -1,6 +1,7 @@
 """Search for translations that contain terms, compared with brute force; every translation has all terms."""
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -38,29 +39,26 @@ def n_occurrences(tokens: Sequence[int], term: Tokens, inside: Collection[str]) 
 def has_all(hypothesis: Hypothesis, terms: Terms, inside_words: Tokens) -> bool:
     """Whether a hypothesis has each term as often as it is listed, as a whole word."""
     inside = Constraint(terms, inside_words).inside_words  # without those with which a term goes on
-    return all(n_occurrences(hypothesis.tokens, term, inside) >= terms.count(term) for term in terms)
+    tokens = hypothesis.tokens
+    return all(n_occurrences(tokens, term, inside) >= terms.count(term) for term in terms)
 
 
-@st.composite
-def options(draw: st.DrawFn) -> SearchOptions:
-    """Options of a beam that holds everything."""
-    return SearchOptions(
-        beam=400,
-        n_best=400,
-        alpha=draw(st.sampled_from([0.0, 0.6, 1.0, 2.0])),
-        length_penalty=draw(st.sampled_from(["average", "gnmt"])),
-        min_length=draw(st.integers(0, 3)),
-        max_length_a=0,
-        max_length_b=draw(st.sampled_from([2, 4])),
-    )
-
-
+FIELDS: dict[str, st.SearchStrategy[Any]] = {  # of the options of a beam that holds everything
+    "beam": st.just(400),
+    "n_best": st.just(400),
+    "alpha": st.sampled_from([0.0, 0.6, 1.0, 2.0]),
+    "length_penalty": st.sampled_from(["average", "gnmt"]),
+    "min_length": st.integers(0, 3),
+    "max_length_a": st.just(0),
+    "max_length_b": st.sampled_from([2, 4]),
+}
+OPTIONS = st.builds(SearchOptions, **FIELDS)
 SEEDS = st.integers(0, 10**6)
 SAMPLED_TERMS = st.sampled_from(TERMS)
 SAMPLED_INSIDE = st.sampled_from(INSIDE)
 
 
-@given(SEEDS, SAMPLED_TERMS, SAMPLED_INSIDE, options())
+@given(SEEDS, SAMPLED_TERMS, SAMPLED_INSIDE, OPTIONS)
 @settings(max_examples=40)
 def test_a_beam_that_holds_everything_is_brute_force(
     seed: int, terms: Terms, inside: Tokens, options: SearchOptions
@@ -68,8 +66,10 @@ def test_a_beam_that_holds_everything_is_brute_force(
     """Terms raise the limit of the options so far that they fit; a sentence beside has none."""
     table = random_table(seed)
     constraints = [Constraint(terms, inside), Constraint()]
-    constrained, free = search(TableModel(table), sources((A, B), (C,)), options, constraints=constraints)
-    possible = all_hypotheses(table, (A, B, EOS), options, sum(map(len, terms)))
+    src = sources((A, B), (C,))
+    constrained, free = search(TableModel(table), src, options, constraints=constraints)
+    n_required = sum(map(len, terms))
+    possible = all_hypotheses(table, (A, B, EOS), options, n_required)
     # Of all sequences, those with the terms.
     expected = [hypothesis for hypothesis in possible if has_all(hypothesis, terms, inside)]
     assert_equal(constrained, expected)
@@ -83,7 +83,8 @@ def assert_equal(hypotheses: Sequence[Hypothesis], expected: Sequence[Hypothesis
         assert hypothesis.log_probs == pytest.approx(same.log_probs)
 
 
-WORDS = st.lists(st.sampled_from([A, B, C]), min_size=1, max_size=4).map(tuple)
+WORD = st.sampled_from([A, B, C])
+WORDS = st.lists(WORD, min_size=1, max_size=4).map(tuple)
 SEVERAL = st.lists(WORDS, max_size=4).map(tuple)
 BEAMS = st.integers(1, 5)
 LIMITS = st.integers(1, 9)

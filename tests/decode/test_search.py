@@ -26,7 +26,8 @@ V = 7
 
 def random_table(seed: int) -> Table:
     def table(source: tuple[int, ...], prefix: tuple[int, ...]) -> Sequence[float]:
-        generator = torch.Generator().manual_seed(hash((seed, source, prefix)) % 2**62)
+        number = hash((seed, source, prefix)) % 2**62
+        generator = torch.Generator().manual_seed(number)
         logits = torch.randn(V, dtype=torch.float64, generator=generator)
         probabilities: list[float] = logits.softmax(0).tolist()
         return probabilities
@@ -86,7 +87,8 @@ def test_a_prefix_that_the_model_cannot_hold_is_refused() -> None:
 def test_a_live_hypothesis_that_is_as_good_as_the_worst_finished_one_ends_the_search() -> None:
     steps: list[TraceStep] = []
     model = TableModel(lambda *_: [0.0, 0.0, 0.0, 0.5, 0.5, 0.0, 0.0])
-    search(model, sources((A,)), SearchOptions(beam=2, alpha=0.0, min_length=0), trace=steps.append)
+    options = SearchOptions(beam=2, alpha=0.0, min_length=0)
+    search(model, sources((A,)), options, trace=steps.append)
     assert len(steps) == 2
 
 
@@ -109,7 +111,8 @@ def narrowed_probabilities(logits: Tensor, options: SearchOptions) -> Tensor:
     best_first = scaled.argsort(descending=True)[: options.top_k or n_words]
     probabilities = scaled[best_first].softmax(0)
     # The fewest tokens that reach top_p.
-    n_kept = 1 + int((probabilities.cumsum(0) < options.top_p - 1e-9).sum())
+    is_before = probabilities.cumsum(0) < options.top_p - 1e-9
+    n_kept = int(is_before.sum()) + 1
     kept = probabilities[:n_kept]
     narrowed = torch.zeros_like(logits)
     narrowed[best_first[:n_kept]] = kept / kept.sum()
@@ -123,7 +126,8 @@ def test_sampled_tokens_have_their_probabilities_by_a_chi_square_test(narrowed: 
     table: list[float] = logits.softmax(0).tolist()
     limits = {"max_length_a": 0, "max_length_b": 2, "min_length": 1}
     options = SearchOptions(beam=1000, n_best=1000, sample=True, seed=4, **limits, **narrowed)
-    samples = search(TableModel(lambda *_: table), sources(*[(A,)] * 10), options)
+    rows = [(A,)] * 10
+    samples = search(TableModel(lambda *_: table), sources(*rows), options)
 
     tokens = [hypothesis.tokens[0] for hypothesis in itertools.chain.from_iterable(samples)]
     counts = torch.bincount(torch.tensor(tokens), minlength=150)
@@ -132,7 +136,8 @@ def test_sampled_tokens_have_their_probabilities_by_a_chi_square_test(narrowed: 
     assert counts[~is_possible].sum() == 0
     deviations = (counts - expected)[is_possible] ** 2 / expected[is_possible]
     freedom = len(deviations) - 1
-    assert float(deviations.sum()) < freedom + 4 * math.sqrt(2 * freedom)
+    deviation = math.sqrt(2 * freedom)  # the standard deviation of chi-square
+    assert float(deviations.sum()) < freedom + 4 * deviation
 
 
 class Rounded:
@@ -162,7 +167,8 @@ def test_in_fp32_samples_are_the_same_in_any_batch(n_vocab: int, scale: float, n
     options = SearchOptions(sample=True, **numbers)
     model = Rounded(make(n_target_vocab=n_vocab, tied_embeddings="decoder", scale=scale).float())
     rng = random.Random(1)
-    rows = [rng.choices(range(EOS + 1, 23), k=rng.randint(1, 12)) for _ in range(16)]
+    words = range(EOS + 1, 23)
+    rows = [rng.choices(words, k=rng.randint(1, 12)) for _ in range(16)]
 
     def samples(order: list[int], batch_size: int) -> dict[int, list[list[int]]]:
         """The samples of each row, sorted, by its number."""
@@ -206,7 +212,9 @@ def test_score_is_teacher_forcings_and_neighbours_do_not_matter(choices: dict[st
     model = make(**{**choices, "max_positions": 64}, scale=2.0)  # its distributions are far from uniform
     decoder = incremental_decoder(model)
     generator = torch.Generator().manual_seed(1)
-    rows = [torch.randint(4, 23, (n,), generator=generator).tolist() for n in (3, 9, 1, 6)]
+    # Sentences of different lengths.
+    words: list[int] = torch.randint(4, 23, (19,), generator=generator).tolist()
+    rows = [words[:3], words[3:12], words[12:13], words[13:]]
     with torch.no_grad():
         together = search(decoder, sources(*rows), options, constraints=terms)
         unconstrained = search(decoder, sources(*rows), options)
@@ -234,14 +242,18 @@ def ends_after(n: int) -> Table:
     return table
 
 
+SEARCHES = [(1, False), (3, False), (1, True)]
+
+
 # The limit is 4 tokens: three words and EOS, which is forced either way.
-@pytest.mark.parametrize(("beam", "sample"), [(1, False), (3, False), (1, True)])
+@pytest.mark.parametrize(("beam", "sample"), SEARCHES)
 @pytest.mark.parametrize(("n_words", "is_cut"), [(3, False), (4, True), (9, True)])
 def test_a_hypothesis_is_cut_if_the_model_would_go_on_at_the_limit(
     beam: int, sample: bool, n_words: int, is_cut: bool
 ) -> None:
     options = SearchOptions(beam=beam, sample=sample, max_length_a=0, max_length_b=4, min_length=3)
-    best = search(TableModel(ends_after(n_words)), sources((A,)), options)[0][0]
+    model = TableModel(ends_after(n_words))
+    best = search(model, sources((A,)), options)[0][0]
     assert len(best.tokens) == 4
     assert best.is_cut is is_cut
 

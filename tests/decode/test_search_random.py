@@ -35,7 +35,8 @@ def random_models(seed: int, rng: random.Random) -> list[Seq2Seq]:
         families.append(rng.choice([*TRANSFORMERS, *FAMILY]))
     n_source_vocab = rng.choice(VOCABULARIES)
     n_target_vocab = rng.choice(VOCABULARIES)
-    if any(choices.get("tied_embeddings", "all") == "all" for choices in families):
+    tied = [choices.get("tied_embeddings", "all") for choices in families]
+    if "all" in tied:
         n_source_vocab = n_target_vocab
     models = []
     for number, choices in enumerate(families):
@@ -51,33 +52,38 @@ def random_models(seed: int, rng: random.Random) -> list[Seq2Seq]:
     return models
 
 
+CHOICES: dict[str, list[Any]] = {  # of the options
+    "beam": [1, 1, 1, 2, 3, 4, 5, 6, 7, 8],
+    "alpha": [0.0, 0.6, 1.0, 2.0, 10.0],
+    "length_penalty": ["average", "gnmt"],
+    "max_length_a": [0.0, 0.5, 1.2],
+    "min_length": [0, 1, 1, 1, 2, 5],
+}
+N_SENTENCES = [1, 1, 1, 2, 3, 4, 5, 6, 7, 8]  # a single sentence takes other code paths
+
+
 def random_options(rng: random.Random, n_sentences: int) -> SearchOptions:
-    beam = rng.choice([1, 1, 1, 2, 3, 4, 5, 6, 7, 8])
+    options = {name: rng.choice(values) for name, values in CHOICES.items()}
+    beam = options["beam"]
     most = max(WORK // (beam * n_sentences), 4)
+    by_source = round(options["max_length_a"] * 4)  # 4: a typical source length
     longest = rng.randint(1, most)
-    a = rng.choice([0.0, 0.5, 1.2])
-    return SearchOptions(
-        beam=beam,
-        n_best=rng.randint(1, beam),
-        alpha=rng.choice([0.0, 0.6, 1.0, 2.0, 10.0]),
-        length_penalty=rng.choice(["average", "gnmt"]),
-        max_length_a=a,
-        max_length_b=max(longest - round(a * 4), 1),  # 4: a typical source length
-        min_length=rng.choice([0, 1, 1, 1, 2, 5]),
-    )
+    b = max(longest - by_source, 1)
+    return SearchOptions(**options, n_best=rng.randint(1, beam), max_length_b=b)
 
 
 class RandomBatch:
     """Sources and prefixes for a model."""
 
     def __init__(self, rng: random.Random, model: Seq2Seq, max_length: int) -> None:
-        n_sentences = rng.choice([1, 1, 1, 2, 3, 4, 5, 6, 7, 8])  # a single sentence takes other code paths
+        n_sentences = rng.choice(N_SENTENCES)
         longest = rng.choice([3, 6, 6, 20])
         prefixed = rng.choice([0, 0, 0.5, 1])  # share of the sentences
 
         def tokens(vocabulary: nn.Embedding, least: int, most: int) -> list[int]:
             n = rng.randint(least, min(most, max_length - 1))
-            return rng.choices([UNK, *range(EOS + 1, vocabulary.num_embeddings)], k=n)
+            words = range(EOS + 1, vocabulary.num_embeddings)
+            return rng.choices([UNK, *words], k=n)
 
         self.sources = [tokens(model.source_embedding, 0, longest) for _ in range(n_sentences)]
         self.prefixes: list[list[int]] = []
@@ -92,7 +98,9 @@ def test_search_finds_what_the_reference_finds(seed: int) -> None:
     models = random_models(seed, rng)
     max_length = min(model.max_length for model in models)
     decoders = [incremental_decoder(model) for model in models]
-    decoder: IncrementalDecoder[Any] = decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
+    decoder: IncrementalDecoder[Any] = EnsembleDecoder(decoders)
+    if len(decoders) == 1:
+        decoder = decoders[0]
     is_masked = all(model.settings.padding_mask for model in models)
     for number in range(N_BATCHES):
         batch = RandomBatch(rng, models[0], max_length)
@@ -115,7 +123,8 @@ def test_search_finds_what_the_reference_finds(seed: int) -> None:
 def assert_same(n_best: list[Hypothesis], expected: list[Hypothesis], options: SearchOptions, where: str) -> None:
     """Assert equal tokens, log-probabilities and scores in the same order; hypotheses of equal score may swap."""
     assert len(n_best) == min(options.n_best, len(expected)), where
-    assert len({tuple(hypothesis.tokens) for hypothesis in n_best}) == len(n_best), where
+    different = {tuple(hypothesis.tokens) for hypothesis in n_best}
+    assert len(different) == len(n_best), where
     by_tokens = {tuple(hypothesis.tokens): hypothesis for hypothesis in expected}
     for hypothesis, by_rank in zip(n_best, expected, strict=False):
         rounding = 1e-9 / options.length_divisor(len(by_rank.tokens))
