@@ -231,7 +231,8 @@ class CTranslate2Engine:
         )
         matrices = []
         for result, tgt, src in zip(results, target, source, strict=True):
-            rows = np.array(result.attention[0][: len(tgt)], np.float32)
+            weights = result.attention[0][: len(tgt)]
+            rows = np.array(weights, np.float32)
             matrices.append(rows.reshape(len(tgt), len(src)))  # an empty target has no rows
         return matrices
 
@@ -338,7 +339,8 @@ def load_export(
     kind, _, index = device.partition(":")
     on_cpu = kind == "cpu" or (kind == "auto" and not ctranslate2.get_cuda_device_count())
     set_environment_variables()  # replaces OMP_NUM_THREADS if it is invalid
-    n_threads = int(os.environ.get("OMP_NUM_THREADS", "0").split(",")[0]) or usable_cores()
+    chosen, *_ = os.environ.get("OMP_NUM_THREADS", "0").split(",")
+    n_threads = int(chosen) or usable_cores()
     device_index = 0 if on_cpu else int(index or launched().local_rank)
     # 3. The engine.
     try:

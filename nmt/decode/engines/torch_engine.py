@@ -52,7 +52,9 @@ class TorchEngine:
         self.device = models[0].device
         self.max_length = min(model.max_length for model in models)
         decoders = [incremental_decoder(model) for model in models]
-        self.decoder: IncrementalDecoder[Any] = decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
+        self.decoder: IncrementalDecoder[Any] = EnsembleDecoder(decoders)
+        if len(decoders) == 1:
+            self.decoder = decoders[0]
         self.max_positions = MAX_BATCH_POSITIONS  # reduced after running out of memory
 
     def torch_engine(self, needed_for: str) -> "TorchEngine":  # noqa: ARG002 - see `Engine`
@@ -97,12 +99,15 @@ class TorchEngine:
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         @torch.inference_mode()
         def score_batch(pairs: list[int]) -> list[list[float]]:
-            batch = collate([source[i] for i in pairs], [target[i] for i in pairs], pairs).to(self.device)
+            sources = [source[i] for i in pairs]
+            targets = [target[i] for i in pairs]
+            batch = collate(sources, targets, pairs).to(self.device)
             logits = [model(batch.src, batch.tgt_in) for model in self.models]
             log_probs = log_mean_probs(logits)  # (B, T, V)
             log_probs = log_probs.gather(-1, batch.tgt_out[..., None]).squeeze(-1)  # (B, T)
             # The rows without padding; EOS has a log-probability, too.
-            return [row[: len(target[i]) + 1] for i, row in zip(pairs, log_probs.tolist(), strict=True)]
+            rows = log_probs.tolist()
+            return [row[: len(tokens) + 1] for tokens, row in zip(targets, rows, strict=True)]
 
         scores: list[list[float]] = [[] for _ in source]
         lengths = [(len(tokens), len(target[i])) for i, tokens in enumerate(source)]
@@ -130,7 +135,8 @@ class TorchEngine:
             # 2. The mean over models, without padding and EOS.
             mean = torch.stack(means).mean(0)
             for i, matrix in zip(batch.lines, mean.cpu().numpy(), strict=True):
-                matrices[i] = matrix[: len(target[i]), : len(source[i])]
+                n_target, n_source = len(target[i]), len(source[i])
+                matrices[i] = matrix[:n_target, :n_source]
         return matrices
 
 
@@ -269,12 +275,11 @@ def config_of_all(configs: Sequence[Config]) -> Config:
     first = configs[0]
     max_length = min(config.data.max_length for config in configs)
     # A translation that is long enough for one model must not be cut off by the limit of another.
-    limit = {
-        "max_length_a": max(config.decode.max_length_a for config in configs),
-        "max_length_b": max(config.decode.max_length_b for config in configs),
-    }
+    limits = [config.decode for config in configs]
+    a = max(decode.max_length_a for decode in limits)
+    b = max(decode.max_length_b for decode in limits)
     data = first.data.model_copy(update={"max_length": max_length})
-    decode = first.decode.model_copy(update=limit)
+    decode = first.decode.model_copy(update={"max_length_a": a, "max_length_b": b})
     return first.model_copy(update={"data": data, "decode": decode})
 
 
