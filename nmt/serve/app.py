@@ -17,6 +17,8 @@ from nmt.serve.api import Api
 from nmt.serve.batcher import QueueFullError
 from nmt.serve.documents import Documents
 from nmt.serve.guard import FILE_PATH, Guard
+from nmt.serve.libre import LibreTranslate
+from nmt.serve.v1 import V1
 
 FILES = {  # path -> package and file in its folder `pages`
     "/": ("nmt.serve", "index.html"),
@@ -30,43 +32,57 @@ ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": schema.ErrorAnswer},
 
 def create_app(api: Api, hosts: Collection[str] = ()) -> Guard:
     """Create the ASGI application of an API; `hosts` are names that it accepts besides localhost and IP addresses."""
-    # docs_url=None: FastAPI's documentation page loads its scripts from a CDN.
+    # FastAPI's own documentation page loads its scripts from a CDN.
     app = FastAPI(title="nmt", version=__version__, docs_url=None, redoc_url=None, responses=ERRORS)
-    app.get("/health")(api.health)
-    app.get("/languages")(api.languages)
-    app.post("/detect")(api.detect)
-    app.post("/translate", response_model=schema.LibreAnswer, response_model_exclude_none=True)(api.libre_translate)
+    # 1. What it answers.
+    add_endpoints(app, api)
+    for path, (package, name) in FILES.items():
+        app.get(path, response_model=None, include_in_schema=False)(asset(package, name))
+    add_error_handlers(app)
+
+    # 2. What it counts.
+    # Prometheus keeps one time series per value of a label, so unknown paths share one.
+    known = {route.path for route in app.routes if hasattr(route, "path")}
+
+    def observe(path: str, status: int, seconds: float) -> None:
+        label = path if path in known else "other"
+        api.metrics.seconds.labels(label, str(status)).observe(seconds)
+
+    # 3. What it refuses.
+    return Guard(app, api.limits, hosts, observe)
+
+
+def add_endpoints(app: FastAPI, api: Api) -> None:
+    # LibreTranslate's endpoints.
+    libre = LibreTranslate(api)
+    app.get("/health")(libre.health)
+    app.get("/languages")(libre.languages)
+    app.post("/detect")(libre.detect)
+    app.post("/translate", response_model=schema.LibreAnswer, response_model_exclude_none=True)(libre.libre_translate)
     documents = Documents(api)
     app.post(FILE_PATH)(documents.translate_file)
     app.get("/download_file/{name}", response_class=Response)(documents.download_file)
     app.get("/frontend/settings")(documents.settings)
-    app.get("/v1/models")(api.list_models)
-    app.post("/v1/translate", response_model=schema.TranslateAnswer)(api.translate)
-    app.post("/v1/explain", response_model=None)(api.explain)
-    app.post("/explain", response_model=None, include_in_schema=False)(api.explain_page)
+    # Our own.
+    v1 = V1(api)
+    app.get("/v1/models")(v1.list_models)
+    app.post("/v1/translate", response_model=schema.TranslateAnswer)(v1.translate)
+    app.post("/v1/explain", response_model=None)(v1.explain)
+    app.post("/explain", response_model=None, include_in_schema=False)(v1.explain_page)
 
+    # For operators.
     @app.get("/metrics", response_model=None)
     async def metrics(request: Request) -> Response:
         """Counts and times for Prometheus; needs the key of a client, as Authorization: Bearer KEY."""
         api.check_key(request, "")
         return Response(generate_latest(api.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    for path, (package, name) in FILES.items():
-        app.get(path, response_model=None, include_in_schema=False)(asset(package, name))
-    add_error_handlers(app)
-
-    known = {route.path for route in app.routes if hasattr(route, "path")}
-
-    def observe(path: str, status: int, seconds: float) -> None:
-        label = path if path in known else "other"  # Prometheus keeps one time series per label value
-        api.metrics.seconds.labels(label, str(status)).observe(seconds)
-
-    return Guard(app, api.limits, hosts, observe)
-
 
 def asset(package: str, name: str) -> Any:
     """Return a handler that answers with a file from a package's folder `pages`."""
-    content = files(f"{package}.pages").joinpath(name).read_bytes()
+    # Read once, when the server starts.
+    file = files(f"{package}.pages") / name
+    content = file.read_bytes()
     media_type = MEDIA_TYPES[name.rpartition(".")[2]]
 
     async def handler() -> Response:
@@ -79,24 +95,28 @@ def add_error_handlers(app: FastAPI) -> None:
     """Answer every error as LibreTranslate does, {"error": message}."""
 
     @app.exception_handler(HTTPException)
-    async def of_http(_: Request, error: HTTPException) -> Response:
+    async def refused(_: Request, error: HTTPException) -> Response:
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
     @app.exception_handler(RequestValidationError)
-    async def of_body(_: Request, error: RequestValidationError) -> Response:
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
         fault = error.errors()[0]
-        _, *field = fault["loc"]  # then indices and types, which clients do not know
-        is_object = bool(field) and isinstance(field[0], str)
-        what = "must be a file" if fault["type"] == "value_error" else fault["msg"]  # of FastAPI's UploadFile
-        message = f"{field[0]}: {what}" if is_object else "the body must be a JSON object"
-        return JSONResponse({"error": message.encode(errors="replace").decode()}, 400)
+        # The location: the body, a field, then indices and types, which clients do not know.
+        _, *location = fault["loc"]
+        if not location or not isinstance(location[0], str):
+            return JSONResponse({"error": "the body must be a JSON object"}, 400)
+        # A value error is that of FastAPI's UploadFile.
+        problem = "must be a file" if fault["type"] == "value_error" else fault["msg"]
+        message = f"{location[0]}: {problem}"
+        return JSONResponse({"error": schema.without_surrogates(message)}, 400)
 
     @app.exception_handler(NmtError)
-    async def of_nmt(_: Request, error: NmtError) -> Response:
+    async def unable(_: Request, error: NmtError) -> Response:
         if isinstance(error, QueueFullError):
             return JSONResponse({"error": str(error)}, 429, {"Retry-After": "1"})
-        return JSONResponse({"error": str(error)}, 400 if isinstance(error, InputError) else 503)
+        status = 400 if isinstance(error, InputError) else 503
+        return JSONResponse({"error": str(error)}, status)
 
     @app.exception_handler(Exception)
-    async def of_bug(_: Request, __: Exception) -> Response:
+    async def failed(_: Request, __: Exception) -> Response:
         return JSONResponse({"error": "the server failed; its log says why"}, 500)

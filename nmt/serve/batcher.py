@@ -14,11 +14,10 @@ import contextlib
 import logging
 import math
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from nmt.decode.options import Engine
@@ -38,9 +37,10 @@ MAX_STARTED = 16  # long jobs that take turns; further ones wait for their first
 QUIET_S = 0.02  # after a short request, long jobs wait so long for its client's next one
 WAIT_BY_TURN = 3  # a long job waits for short requests at most so many times as long as the last turn took
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 ShowLine = Callable[[int, str], None]  # gets the index of a line and its translation so far
-Finish = Callable[[], list[Any]]  # waits for a search; returns the result of each of its requests
+Finish = Callable[[], list[list[Translation]]]  # waits for a search; returns the result of each of its requests
 
 
 class QueueFullError(NmtError):
@@ -85,8 +85,8 @@ class Batcher:
         self.engine = engine
         self.max_waiting = max_waiting
         self.on_batch = on_batch
-        self.waiting: deque[ShortJob | LongJob] = deque()
-        self.started: deque[LongJob] = deque()  # they have had a turn, and need more
+        self.waiting: list[ShortJob | LongJob] = []
+        self.started: list[LongJob] = []  # they have had a turn, and need more
         self.thread = thread
         self.worker: asyncio.Task[None] | None = None  # runs while there are jobs
         self.arrival = asyncio.Event()  # a request has been queued
@@ -100,15 +100,16 @@ class Batcher:
 
         `show` is called in the event loop, for every line after every step of the search. Raises QueueFullError.
         """
-        job = ShortJob(asyncio.get_running_loop().create_future(), translator, lines, options, show)
+        loop = asyncio.get_running_loop()
+        job = ShortJob(loop.create_future(), translator, lines, options, show)
         if job.n_characters <= MAX_SHORT:
             return self._queue(job)
-        loop = asyncio.get_running_loop()
+        # A long text is a long job; its search is watched all the same.
 
         def search(check: Check) -> list[Translation]:
-            alone = ShortJob(job.done, in_parts(translator, check), lines, options, show)
-            (found,) = self._search([alone], loop, check)()
-            return list(found)
+            alone = replace(job, translator=in_parts(translator, check))
+            finish = self._search([alone], loop, check)
+            return finish()[0]
 
         return self._queue(LongJob(search, job.done))
 
@@ -122,6 +123,7 @@ class Batcher:
         return self._queue(LongJob(function, asyncio.get_running_loop().create_future(), after_turn))
 
     def _queue(self, job: ShortJob | LongJob) -> asyncio.Future[Any]:
+        # Canceled requests make room for others.
         self._drop_canceled()
         if len(self.waiting) >= self.max_waiting:
             raise QueueFullError(f"{len(self.waiting)} requests wait already", hint="try again later")
@@ -130,9 +132,6 @@ class Batcher:
         if self.worker is None or self.worker.done():
             self.worker = asyncio.create_task(self._work())
         return job.done
-
-    def _drop_canceled(self) -> None:
-        self.waiting = deque(job for job in self.waiting if not job.done.cancelled())
 
     async def _work(self) -> None:
         """Process jobs until none is left."""
@@ -166,27 +165,41 @@ class Batcher:
         startable = self._startable()
         if not startable:
             return None
-        self.waiting.remove(startable[0])
-        return startable[0]
+        oldest = startable[0]
+        self.waiting.remove(oldest)
+        return oldest
+
+    def _drop_canceled(self) -> None:
+        self.waiting = [job for job in self.waiting if not job.done.cancelled()]
+        # A job that has started is in the middle of its work: wake it, so that it ends.
+        for job in list(self.started):
+            if job.done.cancelled():
+                self.started.remove(job)
+                job.abandon()
 
     def _startable(self) -> list[ShortJob | LongJob]:
-        """The waiting jobs without the long ones that are too many."""
-        return [job for job in self.waiting if isinstance(job, ShortJob) or len(self.started) < MAX_STARTED]
+        """Return the waiting jobs, without the long ones if too many have started."""
+        if len(self.started) < MAX_STARTED:
+            return self.waiting
+        return [job for job in self.waiting if isinstance(job, ShortJob)]
 
     # --- short requests -----------------------------------------------------------------------------------
 
     def _batch(self, first: ShortJob) -> list[ShortJob]:
         """Return a job and all from the queue that can be translated with it."""
-        jobs, n_lines, n_characters = [first], len(first.lines), first.n_characters
+        batch = [first]
+        n_lines = len(first.lines)
+        n_characters = first.n_characters
         for job in list(self.waiting):
             if not isinstance(job, ShortJob) or not job.goes_with(first):
                 continue
-            if n_lines + len(job.lines) <= MAX_LINES and n_characters + job.n_characters <= MAX_CHARACTERS:
+            new_lines = n_lines + len(job.lines)
+            new_characters = n_characters + job.n_characters
+            if new_lines <= MAX_LINES and new_characters <= MAX_CHARACTERS:
                 self.waiting.remove(job)
-                jobs.append(job)
-                n_lines += len(job.lines)
-                n_characters += job.n_characters
-        return jobs
+                batch.append(job)
+                n_lines, n_characters = new_lines, new_characters
+        return batch
 
     async def _start(self, jobs: Sequence[ShortJob]) -> Search:
         """Start to process jobs together, in the model's thread. `_finish` handles an error."""
@@ -224,30 +237,27 @@ class Batcher:
 
     def _search(self, jobs: Sequence[ShortJob], loop: asyncio.AbstractEventLoop, check: Check) -> Finish:
         """Start a search for jobs; the returned function waits for their results and returns them."""
-        translator, options = jobs[0].translator, jobs[0].options
-        lines = [line for job in jobs for line in job.lines]
-        starts = list(accumulate((len(job.lines) for job in jobs), initial=0))
+        translator = jobs[0].translator
+        lines = list(chain.from_iterable(job.lines for job in jobs))
+        # To watch the steps shows them, or ends a search that nobody waits for. In the background, none can be watched.
+        is_watched = jobs[0].show is not None or not self.engine.in_background
 
         def watch(texts_so_far: Callable[[], list[str]]) -> None:
             check()
-            if not any(job.show for job in jobs):
+            if jobs[0].show is None:
                 return
             texts = texts_so_far()
-            for job, start in zip(jobs, starts, strict=False):
+            first = 0  # index of the job's first line
+            for job in jobs:
                 if job.show:
                     for i in range(len(job.lines)):
-                        loop.call_soon_threadsafe(job.show, i, texts[start + i])
+                        loop.call_soon_threadsafe(job.show, i, texts[first + i])
+                first += len(job.lines)
 
         self.on_batch(len(lines))
         batch_size = translator.config.decode.batch_size
-        is_watched = any(job.show for job in jobs) or not self.engine.in_background
-        search = translator.start(lines, options, batch_size, watch if is_watched else None)
-
-        def finish() -> list[list[Translation]]:
-            found = search.result()
-            return [found[start : start + len(job.lines)] for job, start in zip(jobs, starts, strict=False)]
-
-        return finish
+        search = translator.start(lines, jobs[0].options, batch_size, watch if is_watched else None)
+        return lambda: grouped(search.result(), [len(job.lines) for job in jobs])
 
     # --- long jobs ----------------------------------------------------------------------------------------
 
@@ -263,18 +273,14 @@ class Batcher:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.arrival.wait(), wait_s)
             return
-        canceled = [job for job in self.started if job.done.cancelled()]  # these end at once
-        job = canceled[0] if canceled else self.started[0]
-        self.started.remove(job)
+        # The job goes to the end of the queue, unless it ends.
         began = time.monotonic()
-        await self._turn(job)
+        await self._turn(self.started.pop(0))
         self.turn_ended = time.monotonic()
         self.turn_s = self.turn_ended - began
 
     def _wait_s(self) -> float:
         """How long the jobs that have started must still wait for a turn; not positive if it is due."""
-        if any(job.done.cancelled() for job in self.started):
-            return 0.0
         due = self.turn_ended + WAIT_BY_TURN * self.turn_s
         if not self._startable():
             due = min(due, self.short_ended + QUIET_S)
@@ -285,18 +291,24 @@ class Batcher:
     async def _turn(self, job: LongJob) -> None:
         """Let a job work for a turn, in which the model's thread waits; set its result if it has ended."""
         try:
-            await asyncio.get_running_loop().run_in_executor(self.thread, job.take_turn)
+            work = await asyncio.get_running_loop().run_in_executor(self.thread, job.take_turn)
         except asyncio.CancelledError:  # the server stops
             job.abandon()
             raise
         if not job.done.done():
             job.after_turn()
-        if not job.has_ended:
+        if not work.done():
             self.started.append(job)
-        elif job.error:
-            fail(job.done, job.error)
+        elif error := work.exception():
+            fail(job.done, error)
         elif not job.done.done():
-            job.done.set_result(job.result)
+            job.done.set_result(work.result())
+
+
+def grouped(items: Sequence[Item], sizes: Iterable[int]) -> list[list[Item]]:
+    """Return consecutive groups of these sizes."""
+    rest = iter(items)
+    return [list(islice(rest, size)) for size in sizes]
 
 
 def fail(done: asyncio.Future[Any], error: BaseException) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from pathlib import PureWindowsPath
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
 
 from fastapi import Form, Request, UploadFile
@@ -21,12 +21,19 @@ KEPT_S, MAX_KEPT_BYTES = 1800.0, 100_000_000  # as long as LibreTranslate; beyon
 MARKUP = 8  # Word and PowerPoint may have so many times the text of other files, because most of it is markup
 
 
+class KeptFile(NamedTuple):
+    """A translated document."""
+
+    name: str  # for the client, escaped
+    content: bytes
+
+
 class Documents:
     """The endpoints for documents, and the translated files."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
-        self.kept: dict[str, tuple[str, bytes]] = {}  # by the random name in the address: the client's name, escaped
+        self.kept: dict[str, KeptFile] = {}  # by the random name in their address
 
     async def translate_file(
         self,
@@ -38,18 +45,22 @@ class Documents:
         column: Annotated[str, Form(description="Of a .csv file: the column to translate, its name or number.")] = "",
     ) -> dict[str, str]:
         """Translate a document; `translatedFileUrl` is where its translation is, for 30 minutes."""
+        # 1. Check the request.
         self.api.check_key(request, api_key)
         model = self.api.served.pick(source, target)
         path = PureWindowsPath(schema.without_surrogates(file.filename or ""))  # knows the slashes of all systems
         suffix = path.suffix.lower()
         if suffix not in SUFFIXES:
             raise HTTPException(400, f"file: its name must end in {', '.join(SUFFIXES)}")
+        # 2. Translate. Nobody can guess the address of the translation.
         content = await self.translated(model, suffix, await file.read(), column)
         name = secrets.token_urlsafe() + suffix
-        self.kept[name] = quote(f"{path.stem[:100]}_{model.target}{suffix}"), content
+        self.kept[name] = KeptFile(quote(f"{path.stem[:100]}_{model.target}{suffix}"), content)
+        # 3. The file goes after a time, or when newer ones need its room.
         asyncio.get_running_loop().call_later(KEPT_S, self.kept.pop, name, None)
-        while sum(len(content) for _, content in self.kept.values()) > MAX_KEPT_BYTES:
-            del self.kept[next(iter(self.kept))]
+        while sum(len(kept.content) for kept in self.kept.values()) > MAX_KEPT_BYTES:
+            oldest = next(iter(self.kept))
+            del self.kept[oldest]
         return {"translatedFileUrl": f"{request.base_url}download_file/{name}"}
 
     async def translated(self, model: ServedModel, suffix: str, content: bytes, column: str) -> bytes:
@@ -83,12 +94,19 @@ class Documents:
         """A translated document; only the client that uploaded it knows its address."""
         if name not in self.kept:
             raise HTTPException(404, "there is no such file; translations are kept for 30 minutes")
-        told, content = self.kept[name]
-        disposition = f"attachment; filename=\"{told}\"; filename*=utf-8''{told}"
-        return Response(content, headers={"Content-Disposition": disposition}, media_type="application/octet-stream")
+        file = self.kept[name]
+        disposition = f"attachment; filename=\"{file.name}\"; filename*=utf-8''{file.name}"
+        headers = {"Content-Disposition": disposition}
+        return Response(file.content, headers=headers, media_type="application/octet-stream")
 
     async def settings(self) -> dict[str, Any]:
         """What LibreTranslate tells its page, such as the formats of documents."""
-        keys, limit = bool(self.api.keys), self.api.limits.n_characters
-        found = {"apiKeys": keys, "keyRequired": keys, "charLimit": limit, "suggestions": False}
-        return found | {"filesTranslation": True, "supportedFilesFormat": SUFFIXES}
+        needs_key = bool(self.api.keys)
+        return {
+            "apiKeys": needs_key,
+            "keyRequired": needs_key,
+            "charLimit": self.api.limits.n_characters,
+            "suggestions": False,
+            "filesTranslation": True,
+            "supportedFilesFormat": SUFFIXES,
+        }

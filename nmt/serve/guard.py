@@ -117,6 +117,7 @@ class Guard:
         async def replay() -> Message:
             return messages.pop() if messages else await asyncio.shield(gone)
 
+        # The body is there; the next message can only be that the client has left.
         answer = asyncio.ensure_future(self.app(scope, replay, send))
         try:
             await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -128,41 +129,46 @@ class Guard:
 
     async def _checked_body(self, scope: Scope, receive: Receive) -> bytes:
         """Check a request and return its body; that of a form as JSON, except with a file."""
-        headers = Headers(scope=scope)
-        host = headers.get("host", "")
-        if not self._is_ours(host):
-            raise HTTPException(421, f"this server does not answer for the host {host!r:.80}")
+        headers = MutableHeaders(scope=scope)
+        # 1. The headers.
         media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         is_file = scope["path"] == FILE_PATH
-        wanted, most = (MULTIPART, self.limits.n_file_bytes) if is_file else (JSON, self.limits.n_bytes)
-        if scope["method"] not in ("GET", "HEAD", "OPTIONS"):
-            if headers.get("origin", f"http://{host}") not in (f"http://{host}", f"https://{host}"):
-                raise HTTPException(403, "pages of other origins may not send requests")
-            is_form = media_type == FORM and scope["path"] in FORM_PATHS
-            if not (media_type == wanted or is_form) or headers.get("content-encoding", "identity") != "identity":
-                raise HTTPException(415, f"send the request as {wanted}, without Content-Encoding")
-        too_large = HTTPException(413, f"a request may have {most:,} bytes")
-        if int(headers.get("content-length", 0)) > most:
+        self._check_headers(scope, headers, MULTIPART if is_file else JSON, media_type)
+        # 2. The size, as announced and as it arrives.
+        max_bytes = self.limits.n_file_bytes if is_file else self.limits.n_bytes
+        too_large = HTTPException(413, f"a request may have {max_bytes:,} bytes")
+        if int(headers.get("content-length", 0)) > max_bytes:
             raise too_large
         body = bytearray()
         try:
             async with asyncio.timeout(self.limits.read_s):
                 async for part in Request(scope, receive).stream():
                     body += part
-                    if len(body) > most:
+                    if len(body) > max_bytes:
                         raise too_large
         except TimeoutError:
             raise HTTPException(408, f"the request did not arrive within {self.limits.read_s:g} s") from None
+        # 3. The app reads only JSON, and files.
         if media_type != FORM:
             return bytes(body)
-        scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
-        scope["headers"].append((b"content-type", JSON.encode()))
-        try:
-            text = body.decode("ascii")
-            pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
-        except ValueError as error:
-            raise HTTPException(400, "the body is not a form in UTF-8") from error
-        return json.dumps(dict(pairs)).encode()
+        headers["content-type"] = JSON
+        return form_as_json(body)
+
+    def _check_headers(self, scope: Scope, headers: Headers, wanted: str, media_type: str) -> None:
+        """Raise HTTPException for an unknown host, a page of another origin or another media type than is wanted."""
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            raise HTTPException(421, f"this server does not answer for the host {host!r:.80}")
+        # These change nothing, and browsers do not show their answers to other pages.
+        if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            return
+        ours = (f"http://{host}", f"https://{host}")
+        if headers.get("origin", ours[0]) not in ours:
+            raise HTTPException(403, "pages of other origins may not send requests")
+        is_form = media_type == FORM and scope["path"] in FORM_PATHS
+        is_encoded = headers.get("content-encoding", "identity") != "identity"
+        if is_encoded or not (is_form or media_type == wanted):
+            raise HTTPException(415, f"send the request as {wanted}, without Content-Encoding")
 
     def _is_ours(self, host: str) -> bool:
         """Whether the Host header is an allowed name or any IP address; DNS rebinding attacks need a name."""
@@ -170,3 +176,13 @@ class Guard:
             name = urlsplit(f"//{host}").hostname or ""
             return name in self.hosts or bool(ipaddress.ip_address(name))
         return False
+
+
+def form_as_json(body: bytes | bytearray) -> bytes:
+    """Convert a form with URL-encoded fields. Raises HTTPException 400 if it is malformed."""
+    try:
+        text = body.decode("ascii")
+        fields = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
+    except ValueError as error:
+        raise HTTPException(400, "the body is not a form in UTF-8") from error
+    return json.dumps(dict(fields)).encode()

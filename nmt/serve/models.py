@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.errors import ModelError, NmtError, OutputError, os_errors_as
-from nmt.files import TEMP_MARK, hash_file, is_running
+from nmt.files import TEMP_MARK, hash_file, sweep_temps
 from nmt.run.header import read_header
 from nmt.translate.loading import is_export, model_file
 from nmt.translate.translator import Translator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nmt")
 
-COPIES = "nmt-serve-"  # begins the names of the folders with copies of model files
+COPIES = "nmt-serve"  # begins the names of the folders with copies of model files
 LOOK_S = 1.0  # a file that is watched is looked at so often, and loaded if it has not changed since the last look
 WHOLE_WITHIN_S = 10.0  # a file that cannot be read may still be being written; after this time it is an error
 
@@ -54,11 +54,15 @@ def load_model(path: Path, load: Callable[[Path], Sequence[Translator]]) -> Load
     if is_export(path):  # the engine reads all of it at once
         stamp = stamp_of(file)
         return LoadedModel(load(path), hash_file(file), stamp)
-    remove_old_copies()
-    folder = Path(tempfile.mkdtemp(prefix=COPIES, suffix=f"{TEMP_MARK}{os.getpid()}"))
+    # 1. Copy the file. The name of the folder tells which process needs it.
+    sweep_temps(Path(tempfile.gettempdir()), COPIES)  # those of servers that were killed
+    folder = Path(tempfile.mkdtemp(prefix=f"{COPIES}{TEMP_MARK}", suffix=f"{TEMP_MARK}{os.getpid()}"))
+    copy = folder / file.name
     try:
-        copy = folder / file.name
-        stamp = copy_whole(file, copy)
+        with os_errors_as(OutputError, f"copy {file} to {folder}", hint="TMPDIR names a directory with more room"):
+            stamp = stamp_of(file)  # before, so that a later change is noticed
+            shutil.copyfile(file, copy)
+        # 2. Load the copy.
         translators = load(copy)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
@@ -66,17 +70,9 @@ def load_model(path: Path, load: Callable[[Path], Sequence[Translator]]) -> Load
             lines = [line.replace(str(copy), str(file)) for line in error.lines]
             raise type(error)(*lines, hint=error.hint) from error
         raise
-    # The copy is needed as long as the engine, which all directions share.
+    # 3. The copy is needed as long as the engine, which all directions share.
     weakref.finalize(translators[0].engine, shutil.rmtree, folder, ignore_errors=True)
     return LoadedModel(translators, hash_file(copy), stamp)
-
-
-def remove_old_copies() -> None:
-    """Remove the copies of servers that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{COPIES}*{TEMP_MARK}*"):
-        process = folder.name.rpartition(TEMP_MARK)[2]
-        if process.isdecimal() and not is_running(int(process)):
-            shutil.rmtree(folder, ignore_errors=True)  # another user's stay
 
 
 def weights_file(path: Path) -> Path:
@@ -89,31 +85,19 @@ def stamp_of(file: Path) -> Stamp:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def copy_whole(file: Path, copy: Path) -> Stamp:
-    """Copy a file; return its stamp. Raises NmtError if that fails, or if the file changes meanwhile."""
-    with os_errors_as(OutputError, f"copy {file} to {copy.parent}", hint="TMPDIR names a directory with more room"):
-        stamp = stamp_of(file)
-        shutil.copyfile(file, copy)
-        if stamp_of(file) != stamp:
-            raise ModelError(f"{file} has changed while it was read", hint="try again")
-    return stamp
-
-
+@dataclass(eq=False)
 class Reloader:
-    """Replaces the models and keys of an API. All methods are for the event loop."""
+    """Replaces the models and keys of an API. All methods are for the event loop.
 
-    def __init__(
-        self,
-        api: "Api",
-        paths: Sequence[Path],
-        load: Callable[[Path], LoadedModel],
-        read_keys: Callable[[], Sequence[str]] | None = None,
-    ) -> None:
-        """`paths` are those of `api.served.loaded`, in the same order; `load` is called in a thread."""
-        self.api = api
-        self.paths = paths
-        self.load = load
-        self.read_keys = read_keys
+    `paths` are those of `api.served.loaded`, in the same order; `load` is called in a thread.
+    """
+
+    api: "Api"
+    paths: Sequence[Path]
+    load: Callable[[Path], LoadedModel]
+    read_keys: Callable[[], Sequence[str]] | None = None
+
+    def __post_init__(self) -> None:
         self.wanted: set[int] = set()  # indices of the models to load
         self.task: asyncio.Task[None] | None = None  # loads them
 
@@ -151,20 +135,39 @@ class Reloader:
 
     async def watch(self) -> None:
         """Load each model whose file has changed and is whole, for as long as the server runs."""
-        seen = [loaded.stamp for loaded in self.api.served.loaded]
-        since = [time.monotonic()] * len(seen)  # when a file was first seen as it is
-        tried = list(seen)
+        now = time.monotonic()
+        files = []
+        for path, loaded in zip(self.paths, self.api.served.loaded, strict=True):
+            files.append(WatchedFile(path, loaded.stamp, now, loaded.stamp))
         while True:
             await asyncio.sleep(LOOK_S)
-            for index, path in enumerate(self.paths):
-                stamp = current_stamp(path)
-                if stamp != seen[index]:
-                    seen[index], since[index] = stamp, time.monotonic()
-                elif stamp not in (None, tried[index]):
-                    is_late = time.monotonic() - since[index] > WHOLE_WITHIN_S
-                    if is_late or await asyncio.to_thread(is_whole, path):
-                        tried[index] = stamp
-                        self.load_soon([index])
+            for index, file in enumerate(files):
+                if await file.has_settled():
+                    file.tried = file.seen
+                    self.load_soon([index])
+
+
+@dataclass
+class WatchedFile:
+    """What has been seen of a model's file."""
+
+    path: Path
+    seen: Stamp | None  # at the last look
+    since: float  # when it was first seen so
+    tried: Stamp | None  # when it was last loaded
+
+    async def has_settled(self) -> bool:
+        """Look at the file. Return whether it is to be loaded: new, as it was at the last look, and whole."""
+        stamp = current_stamp(self.path)
+        if stamp != self.seen:
+            self.seen = stamp
+            self.since = time.monotonic()
+            return False
+        if stamp in (None, self.tried):  # it is missing, or is loaded
+            return False
+        # A file that never becomes whole is tried, so that the log tells of it.
+        is_late = time.monotonic() - self.since > WHOLE_WITHIN_S
+        return is_late or await asyncio.to_thread(is_whole, self.path)
 
 
 def current_stamp(path: Path) -> Stamp | None:

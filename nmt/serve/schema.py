@@ -15,7 +15,7 @@ def without_surrogates(value: Any) -> Any:
 
 ENCODABLE = BeforeValidator(without_surrogates)
 
-
+# Types of fields that several requests have.
 Text = Annotated[str, ENCODABLE, Field(description="Text; each of its lines is translated by itself.")]
 Texts = Text | Annotated[list[Text], Field(description="Several texts.")]
 Code = Annotated[str, Field(max_length=20), ENCODABLE]
@@ -23,10 +23,15 @@ Source = Annotated[
     Code, Field(description="Language code, or auto: the language that the text is in, of those that fit the target.")
 ]
 Key = Annotated[str, Field(description="If the server needs one; or as Authorization: Bearer KEY.")]
-Prefix = Annotated[
-    Annotated[str, Field(max_length=MAX_PREFIX), ENCODABLE] | Annotated[list[int], Field(max_length=MAX_PREFIX)],
-    Field(description="What the translation begins with, as text or tokens; for one line only."),
-]
+PrefixText = Annotated[str, Field(max_length=MAX_PREFIX), ENCODABLE]
+PrefixTokens = Annotated[list[int], Field(max_length=MAX_PREFIX)]
+
+
+def as_list(texts: str | list[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else texts
+
+
+# --- requests and answers of LibreTranslate's API ---------------------------------------------------------
 
 
 class LibreRequest(BaseModel):
@@ -35,14 +40,15 @@ class LibreRequest(BaseModel):
     q: Texts
     source: Source
     target: Code
-    format: Annotated[
-        Literal["text", "html"], Field(description="html: tags stay around the words that the tagged ones become.")
-    ] = "text"
-    alternatives: Annotated[int, Field(ge=0, lt=MAX_BEAM, description="Further translations, best first.")] = 0
-    confidence: Annotated[bool, Field(description="Answer with the confidence of each text, not of html.")] = False
+    format: Literal["text", "html"] = Field(
+        "text", description="html: tags stay around the words that the tagged ones become."
+    )
+    alternatives: int = Field(0, ge=0, lt=MAX_BEAM, description="Further translations, best first.")
+    confidence: bool = Field(False, description="Answer with the confidence of each text, not of html.")
     api_key: Key = ""
 
 
+# The body of /detect.
 class DetectRequest(BaseModel):
     q: Texts
     api_key: Key = ""
@@ -50,64 +56,96 @@ class DetectRequest(BaseModel):
 
 class DetectedLanguage(BaseModel):
     language: str
-    confidence: Annotated[
-        float, Field(description="Probability in percent, if it is a source language; 0 if there is only one model.")
-    ] = 0.0
+    confidence: float = Field(
+        0.0, description="Probability in percent, if it is a source language; 0 if there is only one model."
+    )
 
 
+# Fields that are None are left out.
 class LibreAnswer(BaseModel):
     translatedText: str | list[str]  # noqa: N815 - LibreTranslate's name
     alternatives: list[str] | list[list[str]] | None = None
-    confidence: Annotated[float | list[float] | None, Field(description="0-1: expected share of right words.")] = None
+    confidence: float | list[float] | None = Field(None, description="0-1: expected share of right words.")
     detectedLanguage: DetectedLanguage | None = None  # noqa: N815
 
 
+# A part of the answer of /languages.
+class Language(BaseModel):
+    code: str
+    name: str
+    targets: list[str] = Field(description="Codes of the languages that it is translated to.")
+
+
+class ModelHealth(BaseModel):
+    """Which model translates a pair of languages."""
+
+    source: str
+    target: str
+    sha256: str = Field(description="Of the model file.")
+    run: str = Field(description="The name of the run that trained it.")
+    step: int | None = Field(description="Of the training; null if the file does not say it.")
+
+
+class Health(BaseModel):
+    """LibreTranslate's answer, and the models."""
+
+    status: str = "ok"
+    models: list[ModelHealth]
+
+
+# --- requests and answers of our own API ------------------------------------------------------------------
+
+
+# Fields that are None take the model's default.
 class Search(BaseModel):
     """Languages and search options of a request. A field that is left out takes the model's default."""
 
     model_config = ConfigDict(extra="forbid")
 
     source: Source = "auto"
-    target: Annotated[Code | None, Field(description="Needed if several models are served.")] = None
+    target: Code | None = Field(None, description="Needed if several models are served.")
     api_key: Key = ""
-    prefix: Prefix = ""
-    beam: Annotated[int | None, Field(ge=1, le=MAX_BEAM, description="Beam size; samples if `sample` is true.")] = None
-    alpha: Annotated[float | None, Field(description="Length penalty: log-probability / length^alpha.")] = None
-    sample: Annotated[bool | None, Field(description="Draw translations at random.")] = None
-    temperature: Annotated[float | None, Field(description="Divides the logits in sampling.")] = None
-    top_k: Annotated[int | None, Field(description="Draw from the k most probable tokens only; 0 is all.")] = None
-    top_p: Annotated[float | None, Field(description="Draw from the most probable tokens that reach p.")] = None
-    seed: Annotated[int | None, Field(description="Of random draws.")] = None
+    # The options of `nmt.decode.options.SearchOptions`, where the ranges of the others are checked.
+    prefix: PrefixText | PrefixTokens = Field(
+        "", description="What the translation begins with, as text or tokens; for one line only."
+    )
+    beam: int | None = Field(None, ge=1, le=MAX_BEAM, description="Beam size; samples if `sample` is true.")
+    alpha: float | None = Field(None, description="Strength of the length penalty.")
+    sample: bool | None = Field(None, description="Draw translations at random.")
+    temperature: float | None = Field(None, description="Divides the logits in sampling.")
+    top_k: int | None = Field(None, description="Draw from the k most probable tokens only; 0 is all.")
+    top_p: float | None = Field(None, description="Draw from the most probable tokens that reach p.")
+    seed: int | None = Field(None, description="Of random draws.")
 
 
 class TranslateRequest(Search):
     """A request of our own API."""
 
     q: Texts
-    n_best: Annotated[int, Field(ge=1, le=MAX_BEAM, description="Hypotheses per line, at most `beam`.")] = 1
-    stream: Annotated[
-        bool, Field(description="Answer with server-sent events: `partial` while the search runs, then `done`.")
-    ] = False
+    n_best: int = Field(1, ge=1, le=MAX_BEAM, description="Hypotheses per line, at most `beam`.")
+    stream: bool = Field(
+        False, description="Answer with server-sent events: `partial` while the search runs, then `done`."
+    )
 
 
 class ExplainRequest(Search):
     """One sentence to explain."""
 
-    q: Annotated[str, ENCODABLE, Field(description="One sentence.")]
+    q: Annotated[str, ENCODABLE] = Field(description="One sentence.")
 
 
 class HypothesisAnswer(BaseModel):
     text: str
-    score: Annotated[float, Field(description="Log-probability over the length penalty.")]
+    score: float = Field(description="Log-probability over the length penalty.")
     log_prob: float
-    pieces: list[str]
-    tokens: Annotated[list[int], Field(description="Token ids; a beginning of them can be a `prefix`.")]
-    log_probs: Annotated[list[float], Field(description="Of each token, given those before it.")]
+    pieces: list[str]  # as the tokenizer writes them
+    tokens: list[int] = Field(description="Token ids; a beginning of them can be a `prefix`.")
+    log_probs: list[float] = Field(description="Of each token, given those before it.")
 
 
 class LineAnswer(BaseModel):
     source: str
-    hypotheses: Annotated[list[HypothesisAnswer], Field(description="Best first.")]
+    hypotheses: list[HypothesisAnswer] = Field(description="Best first.")
 
 
 class TranslateAnswer(BaseModel):
@@ -118,12 +156,6 @@ class TranslateAnswer(BaseModel):
     translations: list[LineAnswer]
 
 
-class Language(BaseModel):
-    code: str
-    name: str
-    targets: Annotated[list[str], Field(description="Codes of the languages that it is translated to.")]
-
-
 class ModelAnswer(BaseModel):
     """A served model."""
 
@@ -131,31 +163,17 @@ class ModelAnswer(BaseModel):
     target: str
     source_name: str
     target_name: str
-    explains: Annotated[bool, Field(description="Whether /v1/explain can look into it.")]
+    # Its default search options, and what the page needs to know about it.
+    explains: bool = Field(description="Whether /v1/explain can look into it.")
     beam: int
     alpha: float
-    joiner: Annotated[str, Field(description="Written between sentences of the target language.")]
+    joiner: str = Field(description="Written between sentences of the target language.")
 
 
-class ModelHealth(BaseModel):
-    """Which model translates a pair of languages."""
-
-    source: str
-    target: str
-    sha256: Annotated[str, Field(description="Of the model file.")]
-    run: Annotated[str, Field(description="The name of the run that trained it.")]
-    step: Annotated[int | None, Field(description="Of the training; null if the file does not say it.")]
-
-
-class Health(BaseModel):
-    """LibreTranslate's answer, and the models."""
-
-    status: str = "ok"
-    models: list[ModelHealth]
-
-
+# The page adapts to it.
 class ModelsAnswer(BaseModel):
     models: list[ModelAnswer]
+    # The limits of a request.
     max_characters: int
     max_lines: int
     max_file_bytes: int

@@ -33,11 +33,14 @@ class Connection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self.limits: Limits = self.config.app.limits
+        # What the connection does, and since when: see `check_time`.
         self.phase: tuple[Any, bool, int] = (None, True, 0)
         self.since = self.loop.time()
         if len(self.connections) > self.limits.n_connections:
-            waiting = (one for one in self.connections if not one.is_answered)  # this one, at least
-            min(waiting, key=lambda one: one.since).abort()
+            # Close the one that has waited longest for its client; this one waits, at least.
+            waiting = [connection for connection in self.connections if not connection.is_answered]
+            longest = min(waiting, key=lambda connection: connection.since)
+            longest.abort()
 
     @property
     def is_answered(self) -> bool:
@@ -47,6 +50,7 @@ class Connection(H11Protocol):
 
     def check_time(self) -> None:
         """Close the connection if its client does nothing for too long. Called several times per second."""
+        # A phase ends when a request begins or ends, or when the client has read a part of the answer.
         is_idle = self.cycle is None or self.cycle.response_complete
         n_unread = math.ceil(self.transport.get_write_buffer_size() / PROGRESS_BYTES)
         phase = (self.cycle, is_idle, n_unread)
@@ -107,6 +111,8 @@ def new_server(app: Guard, on_start: Callable[[], None] = lambda: None) -> Serve
 
     `on_start` is called when it accepts connections and handles signals.
     """
+    limits = app.limits
+    answer_s = int(limits.answer_s)
     config = uvicorn.Config(
         app,
         http=Connection,
@@ -116,8 +122,8 @@ def new_server(app: Guard, on_start: Callable[[], None] = lambda: None) -> Serve
         access_log=False,
         server_header=False,
         backlog=ACCEPTED_AT_ONCE,
-        timeout_keep_alive=math.ceil(app.limits.stall_s),
-        timeout_graceful_shutdown=int(app.limits.answer_s) + 5,
+        timeout_keep_alive=math.ceil(limits.stall_s),
+        timeout_graceful_shutdown=answer_s + 5,
     )
     for library in ("uvicorn", "python_multipart"):  # the latter warns of bytes that a client sends
         logging.getLogger(library).setLevel(logging.ERROR)

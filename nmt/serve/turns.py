@@ -10,7 +10,7 @@ import copy
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -54,35 +54,27 @@ class LongJob:
         self.function = function
         self.done = done
         self.after_turn = after_turn
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.has_started = self.has_ended = False
+        self.work: Future[Any] | None = None  # in its thread; None before the first turn
         self._turn_until = 0.0
-        self._turn_begins, self._turn_ends = threading.Semaphore(0), threading.Semaphore(0)
+        self._turn_begins = threading.Semaphore(0)
+        self._turn_ends = threading.Semaphore(0)
         self._is_abandoned = False
 
-    def take_turn(self) -> None:
-        """Let the function work until its turn is over, or it has ended."""
+    def take_turn(self) -> Future[Any]:
+        """Let the function work until its turn is over, or it has ended. Return its work, which may be done."""
         self._turn_until = time.monotonic() + TURN_S
-        if self.has_started:
+        if self.work is None:
+            self.work = THREADS.submit(Context().run, self.function, self._check)
+            self.work.add_done_callback(lambda _: self._turn_ends.release())
+        else:  # it goes on where its last `check` has stopped it
             self._turn_begins.release()
-        else:
-            self.has_started = True
-            THREADS.submit(self._run)
         self._turn_ends.acquire()
+        return self.work
 
     def abandon(self) -> None:
         """End a job that gets no further turn, at its next `check`."""
         self._is_abandoned = True
         self._turn_begins.release()
-
-    def _run(self) -> None:
-        try:
-            self.result = Context().run(self.function, self._check)
-        except BaseException as error:  # for the owner, who knows what to do about it
-            self.error = error
-        self.has_ended = True
-        self._turn_ends.release()
 
     def _check(self) -> None:
         self._raise_if_abandoned()
@@ -131,36 +123,48 @@ class EngineInParts:
         watch: WatchStep | None = None,
     ) -> RunningSearch:
         """The whole search runs in `result`. A search that is watched is checked in each step."""
+        # Only a whole search has steps that can be watched.
         if watch:
             return self.engine.start(requests, options, batch_size=batch_size, watch=watch)
         return SearchInParts(self, requests, options, batch_size)
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        def score(part: Sequence[int]) -> list[list[float]]:
-            return self.engine.score([source[i] for i in part], [target[i] for i in part])
-
-        return self.in_parts("score", lengths_of(source, target), score)
+        return self._pairs_in_parts("score", self.engine.score, source, target)
 
     def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
-        def attention(part: Sequence[int]) -> list[NDArray[np.float32]]:
-            return self.engine.attention([source[i] for i in part], [target[i] for i in part])
+        return self._pairs_in_parts("attention", self.engine.attention, source, target)
 
-        return self.in_parts("attention", lengths_of(source, target), attention)
+    def _pairs_in_parts(
+        self,
+        kind: str,
+        work: Callable[[list[list[int]], list[list[int]]], list[Item]],
+        source: Sequence[list[int]],
+        target: Sequence[list[int]],
+    ) -> list[Item]:
+        def work_on(part: Sequence[int]) -> list[Item]:
+            return work([source[i] for i in part], [target[i] for i in part])
+
+        lengths = [len(tokens) + len(target[i]) for i, tokens in enumerate(source)]
+        return self.in_parts(kind, lengths, work_on)
 
     def in_parts(self, kind: str, lengths: Sequence[int], work: Callable[[Sequence[int]], list[Item]]) -> list[Item]:
         """Return what `work` returns for all indices, in order; `lengths` are the tokens of each."""
         results: dict[int, Item] = {}
         # Items of similar length share a part, because they share batches. The longest come first.
-        order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+        order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
         while order:
-            n_items = LEAST_ITEMS
-            if kind in self.tokens_per_s:
-                n_items = max(n_items, int(self.tokens_per_s[kind] * PART_S / max(lengths[order[0]], 1)))
-            part, order = order[:n_items], order[n_items:]
+            # 1. Take as many items as fit into the time, at the speed of the last part.
+            speed = self.tokens_per_s.get(kind, 0.0)
+            longest = max(lengths[order[0]], 1)
+            n_items = max(LEAST_ITEMS, int(speed * PART_S / longest))
+            part = order[:n_items]
+            del order[:n_items]
+            # 2. Work on them.
             started = time.monotonic()
             results |= zip(part, work(part), strict=True)
-            n_tokens = sum(lengths[i] for i in part)
-            self.tokens_per_s[kind] = n_tokens / max(time.monotonic() - started, 1e-4)
+            seconds = max(time.monotonic() - started, 1e-4)
+            self.tokens_per_s[kind] = sum(lengths[i] for i in part) / seconds
+            # 3. Let others go first.
             self.check()
         return [results[i] for i in range(len(lengths))]
 
@@ -183,8 +187,3 @@ class SearchInParts:
         requests = [self.requests[i] for i in part]
         engine = self.engine.engine
         return engine.start(requests, self.options, batch_size=self.batch_size, watch=None).result()
-
-
-def lengths_of(source: Sequence[list[int]], target: Sequence[list[int]]) -> list[int]:
-    """The number of tokens of each pair."""
-    return [len(of_source) + len(of_target) for of_source, of_target in zip(source, target, strict=True)]

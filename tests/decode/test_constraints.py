@@ -1,8 +1,6 @@
 """Search for translations that contain terms, compared with brute force; every translation has all terms."""
 
-import re
-from collections.abc import Collection
-from itertools import product
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -12,47 +10,96 @@ from models import TableModel, sources
 from test_search import A, B, C, all_hypotheses, random_table
 
 from nmt.decode.constraints import Constraint
-from nmt.decode.options import SearchOptions
+from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import search
 from nmt.text import EOS
 
-TERMS = [(), ((A,),), ((A, B),), ((A, A, B),), ((A, B), (C,)), ((A,), (A,)), ((A, B, A), (A, B, A)), ((A, A), (B,))]
-Terms = tuple[tuple[int, ...], ...]
-OPTIONS = [*product([0.0, 0.6, 1.0, 2.0], range(4), [2, 4])]
+Tokens = tuple[int, ...]
+Terms = tuple[Tokens, ...]
+TERMS: list[Terms] = [
+    (), ((A,),), ((A, B),), ((A, A, B),), ((A, B), (C,)), ((A,), (A,)), ((A, B, A), (A, B, A)), ((A, A), (B,))
+]  # fmt: skip
+INSIDE: list[Tokens] = [(), (B,), (B, C)]  # tokens inside of words
 
 
-def has_all(tokens: list[int], terms: Terms, inside_words: Collection[int] = ()) -> bool:
-    """Whether tokens have each term as often as it is listed, and no token inside of a word behind it."""
-    behind = "".join(str(ord(one)) for one in Constraint(terms, inside_words).inside_words)
-    patterns = ["".join(map(str, term)) + (f"(?![{behind}])" if behind else "") for term in terms]
-    return all(len(re.findall(one, "".join(map(str, tokens)))) >= patterns.count(one) for one in patterns)
+def n_occurrences(tokens: Sequence[int], term: Tokens, inside: Collection[str]) -> int:
+    """How often tokens have a term, without overlaps and without one of `inside` behind it."""
+    n = start = 0
+    while start + len(term) <= len(tokens):
+        end = start + len(term)
+        is_whole = end == len(tokens) or chr(tokens[end]) not in inside
+        if tuple(tokens[start:end]) == term and is_whole:
+            n += 1
+            start = end
+        else:
+            start += 1
+    return n
 
 
-@given(st.integers(0, 10**6), st.sampled_from(TERMS), st.sampled_from([(), (B,), (B, C)]), st.sampled_from(OPTIONS))
+def has_all(hypothesis: Hypothesis, terms: Terms, inside_words: Tokens) -> bool:
+    """Whether a hypothesis has each term as often as it is listed, as a whole word."""
+    inside = Constraint(terms, inside_words).inside_words  # without those with which a term goes on
+    tokens = hypothesis.tokens
+    return all(n_occurrences(tokens, term, inside) >= terms.count(term) for term in terms)
+
+
+FIELDS: dict[str, st.SearchStrategy[Any]] = {  # of the options of a beam that holds everything
+    "beam": st.just(400),
+    "n_best": st.just(400),
+    "alpha": st.sampled_from([0.0, 0.6, 1.0, 2.0]),
+    "min_length": st.integers(0, 3),
+    "max_length_a": st.just(0),
+    "max_length_b": st.sampled_from([2, 4]),
+}
+OPTIONS = st.builds(SearchOptions, **FIELDS)
+SEEDS = st.integers(0, 10**6)
+SAMPLED_TERMS = st.sampled_from(TERMS)
+SAMPLED_INSIDE = st.sampled_from(INSIDE)
+
+
+@given(SEEDS, SAMPLED_TERMS, SAMPLED_INSIDE, OPTIONS)
 @settings(max_examples=40)
-def test_a_beam_that_holds_everything_is_brute_force(seed: int, terms: Terms, inside: Any, chosen: Any) -> None:
-    """Terms raise the limit of the options so far that they fit."""
-    alpha, shortest, longest = chosen
-    limits = {"max_length_a": 0, "max_length_b": longest, "min_length": shortest}
-    options = SearchOptions(beam=400, n_best=400, alpha=alpha, **limits)
-    table, rows = random_table(seed), [(A, B), (C,)]
-    found = search(TableModel(table), sources(*rows), options, constraints=[Constraint(terms, inside), Constraint()])
-    for one, row, (required, within) in zip(found, rows, [(terms, inside), ((), ())], strict=True):
-        every = all_hypotheses(table, (*row, EOS), options, sum(map(len, required)))
-        expected = [h for h in every if has_all(h.tokens, required, within)]
-        assert [h.tokens for h in one] == [h.tokens for h in expected]
-        assert [h.score for h in one] == pytest.approx([h.score for h in expected])
-        assert [h.log_probs for h in one] == [pytest.approx(h.log_probs) for h in expected]
+def test_a_beam_that_holds_everything_is_brute_force(
+    seed: int, terms: Terms, inside: Tokens, options: SearchOptions
+) -> None:
+    """Terms raise the limit of the options so far that they fit; a sentence beside has none."""
+    table = random_table(seed)
+    constraints = [Constraint(terms, inside), Constraint()]
+    src = sources((A, B), (C,))
+    constrained, free = search(TableModel(table), src, options, constraints=constraints)
+    n_required = sum(map(len, terms))
+    possible = all_hypotheses(table, (A, B, EOS), options, n_required)
+    # Of all sequences, those with the terms.
+    expected = [hypothesis for hypothesis in possible if has_all(hypothesis, terms, inside)]
+    assert_equal(constrained, expected)
+    assert_equal(free, all_hypotheses(table, (C, EOS), options))
 
 
-@given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 9), st.data())
+def assert_equal(hypotheses: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> None:
+    for hypothesis, same in zip(hypotheses, expected, strict=True):
+        assert hypothesis.tokens == same.tokens
+        assert hypothesis.score == pytest.approx(same.score)
+        assert hypothesis.log_probs == pytest.approx(same.log_probs)
+
+
+WORD = st.sampled_from([A, B, C])
+WORDS = st.lists(WORD, min_size=1, max_size=4).map(tuple)
+SEVERAL = st.lists(WORDS, max_size=4).map(tuple)
+BEAMS = st.integers(1, 5)
+LIMITS = st.integers(1, 9)
+
+
+@given(SEEDS, BEAMS, LIMITS, SEVERAL, WORDS, WORDS)
 @settings(max_examples=50)
-def test_every_translation_has_all_terms(seed: int, beam: int, limit: int, data: st.DataObject) -> None:
+def test_every_translation_has_all_terms(
+    seed: int, beam: int, limit: int, terms: Terms, prefix: Tokens, inside: Tokens
+) -> None:
     """Also terms that overlap, with a prefix, and when there is no room for anything else."""
-    words = st.lists(st.sampled_from([A, B, C]), min_size=1, max_size=4).map(tuple)
-    terms, prefix, inside = data.draw(st.lists(words, max_size=4).map(tuple)), data.draw(words), data.draw(words)
     options = SearchOptions(beam=beam, n_best=beam, max_length_a=0, max_length_b=limit)
-    given_to: dict[str, Any] = {"constraints": [Constraint(terms, inside)], "prefixes": [prefix]}
-    (found,) = search(TableModel(random_table(seed)), sources((A,)), options, **given_to)
-    assert found
-    assert all(has_all(h.tokens, terms, inside) and tuple(h.tokens[: len(prefix)]) == prefix for h in found)
+    constraint = Constraint(terms, inside)
+    model = TableModel(random_table(seed))
+    (n_best,) = search(model, sources((A,)), options, constraints=[constraint], prefixes=[prefix])
+    assert n_best
+    for hypothesis in n_best:
+        assert has_all(hypothesis, terms, inside)
+        assert tuple(hypothesis.tokens[: len(prefix)]) == prefix

@@ -20,7 +20,7 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "words"), WRONG_OPTIONS, ids=[str(wrong) for wrong, _ in WRONG_OPTIONS])
+@pytest.mark.parametrize(("wrong", "words"), WRONG_OPTIONS, ids=str)
 def test_wrong_option_is_refused(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         SearchOptions(**wrong)
@@ -30,8 +30,8 @@ def test_wrong_option_is_refused(wrong: dict[str, Any], words: str) -> None:
         SearchOptions().changed(**wrong)
 
 
-def test_strongest_penalty_of_longest_translation_is_finite() -> None:
+def test_strongest_penalty_of_longest_translation_is_finite(penalty: Any) -> None:
     options = SearchOptions(alpha=10)  # the largest valid alpha
-    length = options.limit(100_000) * 10
-    assert math.isfinite(options.length_divisor(length))
-    assert -1 / options.length_divisor(length) < 0
+    divisor = options.length_divisor(options.limit(100_000) * 10)
+    assert math.isfinite(divisor)
+    assert -1 / divisor < 0

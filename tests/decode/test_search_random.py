@@ -30,73 +30,106 @@ VOCABULARIES = [5, 7, 11, 23, GROUP - 1, GROUP, GROUP + 1, 2 * GROUP, 150, 700]
 
 def random_models(seed: int, rng: random.Random) -> list[Seq2Seq]:
     """One model of the family, or the two models of an ensemble, which have only the vocabularies in common."""
-    choices = [FAMILY[seed % len(FAMILY)], *rng.choices([*TRANSFORMERS, *FAMILY], k=rng.choice([0, 0, 1]))]
-    n_source_vocab, n_target_vocab = rng.choice(VOCABULARIES), rng.choice(VOCABULARIES)
-    if any(one.get("tied_embeddings", "all") == "all" for one in choices):
+    families = [FAMILY[seed % len(FAMILY)]]
+    if rng.random() < 1 / 3:
+        families.append(rng.choice([*TRANSFORMERS, *FAMILY]))
+    n_source_vocab = rng.choice(VOCABULARIES)
+    n_target_vocab = rng.choice(VOCABULARIES)
+    tied = [choices.get("tied_embeddings", "all") for choices in families]
+    if "all" in tied:
         n_source_vocab = n_target_vocab
     models = []
-    for number, one in enumerate(choices):
-        sizes = {"max_positions": rng.choice([8, 16, 64]), "padding_mask": rng.random() < 0.9 or "architecture" in one}
+    for number, choices in enumerate(families):
+        sizes = {"max_positions": rng.choice([8, 16, 64]), "dropout": 0.5}
+        # Recurrent models always mask padding.
+        padding_mask = "architecture" in choices or rng.random() < 0.9
         scale = rng.choice([1.0, 2.0])
-        model = make(1000 * number + seed, n_target_vocab, n_source_vocab, scale, dropout=0.5, **sizes, **one)
+        model_seed = 1000 * number + seed
+        model = make(model_seed, n_target_vocab, n_source_vocab, scale, padding_mask=padding_mask, **sizes, **choices)
         with torch.no_grad():  # scaled EOS logits make some hypotheses end before the limit
             model.projection.weight[EOS] *= rng.choice([1.0, 3.0, 6.0])
         models.append(model)
     return models
 
 
+CHOICES: dict[str, list[Any]] = {  # of the options
+    "beam": [1, 1, 1, 2, 3, 4, 5, 6, 7, 8],
+    "alpha": [0.0, 0.6, 1.0, 2.0, 10.0],
+    "max_length_a": [0.0, 0.5, 1.2],
+    "min_length": [0, 1, 1, 1, 2, 5],
+}
+N_SENTENCES = [1, 1, 1, 2, 3, 4, 5, 6, 7, 8]  # a single sentence takes other code paths
+
+
 def random_options(rng: random.Random, n_sentences: int) -> SearchOptions:
-    beam = rng.choice([1, 1, 1, 2, 3, 4, 5, 6, 7, 8])
-    longest, a = rng.randint(1, max(WORK // (beam * n_sentences), 4)), rng.choice([0.0, 0.5, 1.2])
-    return SearchOptions(
-        beam=beam,
-        n_best=rng.randint(1, beam),
-        alpha=rng.choice([0.0, 0.6, 1.0, 2.0, 10.0]),
-        max_length_a=a,
-        max_length_b=max(longest - round(a * 4), 1),  # 4: a typical source length
-        min_length=rng.choice([0, 1, 1, 1, 2, 5]),
-    )
+    options = {name: rng.choice(values) for name, values in CHOICES.items()}
+    beam = options["beam"]
+    most = max(WORK // (beam * n_sentences), 4)
+    by_source = round(options["max_length_a"] * 4)  # 4: a typical source length
+    longest = rng.randint(1, most)
+    b = max(longest - by_source, 1)
+    return SearchOptions(**options, n_best=rng.randint(1, beam), max_length_b=b)
+
+
+class RandomBatch:
+    """Sources and prefixes for a model."""
+
+    def __init__(self, rng: random.Random, model: Seq2Seq, max_length: int) -> None:
+        n_sentences = rng.choice(N_SENTENCES)
+        longest = rng.choice([3, 6, 6, 20])
+        prefixed = rng.choice([0, 0, 0.5, 1])  # share of the sentences
+
+        def tokens(vocabulary: nn.Embedding, least: int, most: int) -> list[int]:
+            n = rng.randint(least, min(most, max_length - 1))
+            words = range(EOS + 1, vocabulary.num_embeddings)
+            return rng.choices([UNK, *words], k=n)
+
+        self.sources = [tokens(model.source_embedding, 0, longest) for _ in range(n_sentences)]
+        self.prefixes: list[list[int]] = []
+        for _ in self.sources:
+            has_prefix = rng.random() < prefixed
+            self.prefixes.append(tokens(model.target_embedding, 1, 5) if has_prefix else [])
 
 
 @pytest.mark.parametrize("seed", range(N_MODELS))
 def test_search_finds_what_the_reference_finds(seed: int) -> None:
     rng = random.Random(seed)
     models = random_models(seed, rng)
-    decoders, model_length = [*map(incremental_decoder, models)], min(model.max_length for model in models)
-    decoder: IncrementalDecoder[Any] = decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
-    masked = all(one.settings.padding_mask for one in models)
-
-    def tokens(vocabulary: nn.Embedding, fewest: int, most: int) -> list[int]:
-        n = rng.randint(fewest, min(most, model_length - 1))
-        return rng.choices([UNK, *range(EOS + 1, vocabulary.num_embeddings)], k=n)
-
+    max_length = min(model.max_length for model in models)
+    decoders = [incremental_decoder(model) for model in models]
+    decoder: IncrementalDecoder[Any] = EnsembleDecoder(decoders)
+    if len(decoders) == 1:
+        decoder = decoders[0]
+    is_masked = all(model.settings.padding_mask for model in models)
     for number in range(N_BATCHES):
-        n_sentences = rng.choice([1, 1, 1, 2, 3, 4, 5, 6, 7, 8])  # a single sentence takes other code paths
+        batch = RandomBatch(rng, models[0], max_length)
+        n_sentences = len(batch.sources)
         options = random_options(rng, n_sentences)
-        longest = rng.choice([3, 6, 6, 20])
-        sources = [tokens(models[0].source_embedding, 0, longest) for _ in range(n_sentences)]
-        share = rng.choice([0, 0, 0.5, 1])
-        prefixes = [tokens(models[0].target_embedding, 1, 5) if rng.random() < share else [] for _ in sources]
-        src = pad_source(sources)
+        src = pad_source(batch.sources)
         with torch.inference_mode():
-            found = search(decoder, src, options, prefixes=prefixes, max_length=model_length)
-            for b, (source, prefix) in enumerate(zip(sources, prefixes, strict=True)):
-                read = [*source, EOS] if masked else src[b].tolist()
+            n_bests = search(decoder, src, options, prefixes=batch.prefixes, max_length=max_length)
+            for i, source in enumerate(batch.sources):
+                # Without a mask, a model reads the padding.
+                read = [*source, EOS] if is_masked else src[i].tolist()
+                next_log_probs = teacher_forced(models, read)
                 expected = reference_search(
-                    teacher_forced(models, read), len(source) + 1, options, prefix=prefix, max_length=model_length
+                    next_log_probs, len(source) + 1, options, prefix=batch.prefixes[i], max_length=max_length
                 )
-                where = f"seed {seed}, batch {number}, sentence {b} of {n_sentences}"
-                assert_same(found[b], expected, options, where)
+                where = f"seed {seed}, batch {number}, sentence {i} of {n_sentences}"
+                assert_same(n_bests[i], expected, options, where)
 
 
-def assert_same(found: list[Hypothesis], expected: list[Hypothesis], options: SearchOptions, where: str) -> None:
+def assert_same(n_best: list[Hypothesis], expected: list[Hypothesis], options: SearchOptions, where: str) -> None:
     """Assert equal tokens, log-probabilities and scores in the same order; hypotheses of equal score may swap."""
-    assert len(found) == min(options.n_best, len(expected)), where
-    assert len({tuple(h.tokens) for h in found}) == len(found), where
-    for hypothesis, by_rank in zip(found, expected, strict=False):
+    assert len(n_best) == min(options.n_best, len(expected)), where
+    different = {tuple(hypothesis.tokens) for hypothesis in n_best}
+    assert len(different) == len(n_best), where
+    by_tokens = {tuple(hypothesis.tokens): hypothesis for hypothesis in expected}
+    for hypothesis, by_rank in zip(n_best, expected, strict=False):
         rounding = 1e-9 / options.length_divisor(len(by_rank.tokens))
-        assert hypothesis.score == pytest.approx(by_rank.score, rel=1e-9, abs=rounding), where
-        tied = [h for h in expected if h.score == pytest.approx(by_rank.score, rel=1e-9, abs=rounding)]
-        same = [h for h in tied if h.tokens == hypothesis.tokens]
+        score = pytest.approx(by_rank.score, rel=1e-9, abs=rounding)
+        assert hypothesis.score == score, where
+        same = by_tokens.get(tuple(hypothesis.tokens))
         assert same, f"{where}: {hypothesis.tokens} for {by_rank.tokens}"
-        assert hypothesis.log_probs == pytest.approx(same[0].log_probs, rel=1e-9, abs=1e-9), where
+        assert same.score == score, where
+        assert hypothesis.log_probs == pytest.approx(same.log_probs, rel=1e-9, abs=1e-9), where

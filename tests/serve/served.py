@@ -1,14 +1,16 @@
 """A running server for the tests, and a client."""
 
+import asyncio
 import contextlib
 import http.client
 import json
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from conftest import PATIENCE_S
+from conftest import PATIENCE_S, wait_until
 
 from nmt.serve.api import Api
 from nmt.serve.app import create_app
@@ -19,6 +21,7 @@ from nmt.translate.translator import Translator
 
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+PAIR = {"source": "zh", "target": "en"}
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,20 @@ class Answer:
         return str(self.json["error"])
 
 
+class Event(NamedTuple):
+    """A server-sent event."""
+
+    kind: str
+    data: Any
+
+
 @dataclass(frozen=True)
 class Client:
     """Sends each request on a new connection."""
 
     port: int
     connections: Collection[Any] = ()  # of the server
+    loop: asyncio.AbstractEventLoop | None = None  # of the server
 
     @property
     def url(self) -> str:
@@ -64,33 +75,76 @@ class Client:
     def post(self, path: str, body: Any, **headers: str) -> Answer:
         return self.send("POST", path, json.dumps(body), {**JSON, **headers})
 
+    def translate(self, q: str | list[str], **fields: Any) -> Answer:
+        """Translate by LibreTranslate's endpoint, by default from Chinese to English."""
+        return self.post("/translate", {"q": q, **PAIR, **fields})
+
+    def text(self, q: str | list[str], **fields: Any) -> Any:
+        return self.translate(q, **fields).json["translatedText"]
+
+    def v1(self, q: str | list[str], **fields: Any) -> Answer:
+        """Translate by our own endpoint."""
+        return self.post("/v1/translate", {"q": q, **fields})
+
+    def stream(self, q: str | list[str], **fields: Any) -> list[Event]:
+        """The events of a translation by our own endpoint."""
+        return events_of(self.v1(q, stream=True, **fields))
+
+    def explain(self, q: str, **fields: Any) -> Answer:
+        return self.post("/v1/explain", {"q": q, **fields})
+
+
+class Endless:
+    """Work that ends only if it is stopped at one of its checks."""
+
+    def __init__(self) -> None:
+        self.started = threading.Event()
+        self.ended = threading.Event()
+
+    def __call__(self, check: Callable[[], object]) -> None:
+        self.started.set()
+        try:
+            while True:
+                check()
+                time.sleep(0.001)
+        finally:
+            self.ended.set()
+
 
 @contextlib.contextmanager
 def served(
     *translators: Translator, limits: Limits | None = None, hosts: Collection[str] = (), keys: Collection[str] = ()
 ) -> Iterator[Client]:
     """Serve translators on a free port, in a thread."""
-    api = Api([LoadedModel([translator]) for translator in translators], limits or Limits(), keys)
+    models = [LoadedModel([translator]) for translator in translators]
+    api = Api(models, limits or Limits(), keys)
     with running(create_app(api, hosts)) as client:
         yield client
 
 
 @contextlib.contextmanager
-def running(app: Guard, on_start: Callable[[], None] = lambda: None) -> Iterator[Client]:
+def running(app: Guard) -> Iterator[Client]:
+    loops: list[asyncio.AbstractEventLoop] = []
     with bind("127.0.0.1", 0) as listening:
-        server = new_server(app, on_start)
+        server = new_server(app, lambda: loops.append(asyncio.get_running_loop()))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
+        # The server has a loop as soon as it answers.
+        wait_until(lambda: loops)
         try:
-            yield Client(listening.getsockname()[1], server.server_state.connections)
+            yield Client(listening.getsockname()[1], server.server_state.connections, loops[0])
         finally:
             server.should_exit = True
             thread.join(PATIENCE_S)
             assert not thread.is_alive()
 
 
-def events_of(answer: Answer) -> list[tuple[str, Any]]:
+def events_of(answer: Answer) -> list[Event]:
+    # Each event ends with a blank line.
     *blocks, end = answer.body.decode().split("\n\n")
     assert not end
-    pairs = (block.removeprefix("event: ").split("\ndata: ") for block in blocks)
-    return [(kind, json.loads(data)) for kind, data in pairs]
+    events = []
+    for block in blocks:
+        kind, data = block.removeprefix("event: ").split("\ndata: ")
+        events.append(Event(kind, json.loads(data)))
+    return events

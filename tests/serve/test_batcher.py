@@ -2,10 +2,8 @@
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import repeat
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +20,7 @@ from nmt.translate.units import Unit
 
 
 class Held:
-    """A batcher whose searches wait until they are released."""
+    """A batcher whose searches wait until they are released; the text `poison` makes one fail."""
 
     def __init__(self, max_waiting: int = 10) -> None:
         self.translator = small_translator()
@@ -67,33 +65,49 @@ def run(test: Callable[[Held], Any], **options: Any) -> Held:
 
 def test_what_waits_is_translated_together_if_its_options_are_equal() -> None:
     async def test(held: Held) -> None:
-        futures = [await held.first(), *(held.translate(f"a cat {i}", beam=1 + i % 2) for i in range(5))]
-        assert await held.release(*futures) == ["a cat sleeps", *(f"a cat {i}" for i in range(5))]
-        assert (await futures[2])[0].text == held.translator.translate(["a cat 1"], beam=2)[0]
+        first = await held.first()
+        narrow = [held.translate("cat"), held.translate("dog")]
+        wide = [held.translate("fish", beam=2), held.translate("bird", beam=2)]
+        # Each gets its own result.
+        sources = await held.release(first, narrow[0], wide[0], wide[1], narrow[1])
+        assert sources == ["a cat sleeps", "cat", "fish", "bird", "dog"]
 
     held = run(test)
-    assert held.batches == [1, 3, 2]
-    assert held.texts[1:3] == [["a cat 0", "a cat 2", "a cat 4"], ["a cat 1", "a cat 3"]]
+    assert held.texts == [["a cat sleeps"], ["cat", "dog"], ["fish", "bird"]]
+    assert held.batches == [1, 2, 2]
 
 
-@pytest.mark.parametrize(
-    ("texts", "n_lines"),
-    [(["a", "b"], [1, 4, 4]), (["a cat"], [1, 2, 2]), (["a cat and a dog"], [1, 1, 1, 1, 1])],
-    ids=["lines", "characters", "each has more"],
-)
+def test_a_translation_is_that_of_its_own_options() -> None:
+    async def test(held: Held) -> None:
+        first = await held.first()
+        wide = held.translate("a cat", beam=2)
+        await held.release(first, wide)
+        assert [line.text for line in await wide] == held.translator.translate(["a cat"], beam=2)
+
+    run(test)
+
+
+SIZES = [(["a", "b"], [1, 4, 4]), (["a cat"], [1, 2, 2]), (["a cat and a dog"], [1, 1, 1, 1, 1])]
+
+
+# Four equal requests wait for a first one of a line; a search may have four lines and ten characters.
+@pytest.mark.parametrize(("texts", "n_lines"), SIZES, ids=["lines", "characters", "each has more"])
 def test_a_search_has_a_limited_size(texts: list[str], n_lines: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_LINES", 4)
     monkeypatch.setattr(module, "MAX_CHARACTERS", 10)
 
     async def test(held: Held) -> None:
-        await held.release(await held.first(), *(held.translate(*texts) for _ in range(4)))
+        first = await held.first()
+        waiting = [held.translate(*texts) for _ in range(4)]
+        await held.release(first, *waiting)
 
     assert run(test).batches == n_lines
 
 
 def test_a_request_that_fails_fails_alone() -> None:
     async def test(held: Held) -> None:
-        first, good, bad = await held.first(), held.translate("a dog"), held.translate("poison")
+        first = await held.first()
+        good, bad = held.translate("a dog"), held.translate("poison")
         assert await held.release(first, good) == ["a cat sleeps", "a dog"]
         with pytest.raises(NmtError, match="out of memory"):
             await bad
@@ -111,12 +125,18 @@ def test_canceled_requests_are_not_translated() -> None:
     assert run(test, max_waiting=2).texts == [["a cat sleeps"], ["a dog"]]
 
 
-def test_a_search_that_nobody_waits_for_ends() -> None:
-    async def test(held: Held) -> None:
-        def endless(*args: Any) -> Any:
-            return SimpleNamespace(result=lambda: deque(map(args[-1], repeat(list)), maxlen=0))  # watches without end
+def test_a_search_that_nobody_waits_for_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(*arguments: Any) -> Any:
+        watch = arguments[-1]
 
-        held.translator.start = endless  # type: ignore[method-assign,assignment]
+        def finish() -> None:
+            while True:
+                watch(list)
+
+        return SimpleNamespace(result=finish)
+
+    async def test(held: Held) -> None:
+        monkeypatch.setattr(held.translator, "start", endless)
         (await held.first()).cancel()
         assert await held.batcher.call(lambda _: 7) == 7
 
@@ -126,25 +146,31 @@ def test_a_search_that_nobody_waits_for_ends() -> None:
 def test_functions_run_alone_and_their_errors_are_returned() -> None:
     async def test(held: Held) -> None:
         held.released.set()
-        call = held.batcher.call
-        found = await asyncio.gather(call(lambda _: 7), call(lambda _: 1 // 0), return_exceptions=True)
-        assert found[0] == 7
-        assert isinstance(found[1], ZeroDivisionError)
+        bad = held.batcher.call(lambda _: 1 // 0)
+        assert await held.batcher.call(lambda _: 7) == 7
+        with pytest.raises(ZeroDivisionError):
+            await bad
 
     run(test)
 
 
-def test_a_full_queue_is_status_429_and_a_failure_503() -> None:
+def test_a_full_queue_is_status_429() -> None:
     held = Held()
-    with served(held.translator, limits=Limits(n_waiting=1)) as client, ThreadPoolExecutor(8) as pool:
-        answers = [pool.submit(client.post, "/v1/translate", {"q": "a cat"})]
-        wait_until(lambda: held.texts)  # it is being translated; together with another, there would be room for a third
-        answers += [pool.submit(client.post, "/v1/translate", {"q": "a cat"}) for _ in range(7)]
-        # of the other two, one is being translated and one waits
-        wait_until(lambda: sum(answer.done() for answer in answers) == 6)
-        refused = [answer.result() for answer in answers if answer.done()]
-        assert {(answer.status, answer.headers["retry-after"]) for answer in refused} == {(429, "1")}
-        assert refused[0].error == "1 requests wait already"
+    with served(held.translator, limits=Limits(n_waiting=1)) as client, ThreadPoolExecutor(2) as pool:
+        translating = pool.submit(client.v1, "a cat")
+        wait_until(lambda: held.texts)
+        waiting = pool.submit(client.v1, "a cat")
+        wait_until(lambda: client.get("/metrics").body.count(b"nmt_requests_waiting 1.0"))
+        refused = client.v1("a cat")
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        assert refused.error == "1 requests wait already"
         held.released.set()
-        assert sorted(answer.result().status for answer in answers) == [200] * 2 + [429] * 6
-        assert client.post("/v1/translate", {"q": "poison"}).status == 503
+        assert translating.result().status == 200
+        assert waiting.result().status == 200
+
+
+def test_a_failure_is_status_503() -> None:
+    held = Held()
+    held.released.set()
+    with served(held.translator) as client:
+        assert client.v1("poison").status == 503

@@ -12,7 +12,7 @@ from io import BytesIO
 
 import pytest
 from conftest import PATIENCE_S, SOURCE, TARGET, wait_until
-from served import Answer, Client, served
+from served import PAIR, Answer, Client, served
 
 from nmt.documents import SUFFIXES
 from nmt.documents.files import FORMATS
@@ -21,8 +21,8 @@ from nmt.serve.guard import Limits
 from nmt.translate.translator import Translator
 from nmt.translate.units import TextHypothesis, Translation
 
-PAIR = {"source": "zh", "target": "en"}
-WORD = "word/document.xml"
+LETTER = SOURCE[0].encode()
+GONE = "there is no such file; translations are kept for 30 minutes"
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +40,14 @@ def form(name: str | None, content: bytes, **fields: str) -> tuple[bytes, dict[s
     return body + b"--limit--\r\n", {"Content-Type": "multipart/form-data; boundary=limit"}
 
 
-def upload(client: Client, name: str | None, content: bytes, **fields: str) -> Answer:
-    return client.send("POST", "/translate_file", *form(name, content, **(PAIR | fields)))
+def upload(client: Client, name: str | None, content: bytes, charset: str = "utf-8", **fields: str) -> Answer:
+    body, headers = form(name, content, **(PAIR | fields))
+    headers["Content-Type"] += f"; charset={charset}"
+    return client.send("POST", "/translate_file", body, headers)
 
 
 def path_of(client: Client, answer: Answer) -> str:
+    """Where the translation of an uploaded document is."""
     assert list(answer.json) == ["translatedFileUrl"], answer.body
     return str(answer.json["translatedFileUrl"]).removeprefix(client.url)
 
@@ -56,70 +59,94 @@ def packed(name: str, text: str) -> bytes:
     return file.getvalue()
 
 
-def test_a_document_is_translated_and_downloaded(client: Client) -> None:
-    text = path_of(client, upload(client, "a.md", f"# {SOURCE[0]}\n".encode(), source="auto"))
-    for _ in range(2):
-        assert client.get(text).body == f"# {TARGET[0]}\n".encode()
-    settings = client.get("/frontend/settings").json
-    assert settings["supportedFilesFormat"] == list(SUFFIXES) == sorted([*FORMATS, ".csv"])
+def test_a_document_can_be_downloaded_twice(client: Client) -> None:
+    path = path_of(client, upload(client, "a.md", b"# " + LETTER, source="auto"))
+    assert client.get(path).body.decode() == f"# {TARGET[0]}"
+    assert client.get(path).body.decode() == f"# {TARGET[0]}"
 
 
-def test_file_names_are_only_repeated_in_the_header_of_the_download(client: Client) -> None:
-    for name, charset, told in (
-        (rf"../../etc/ä\";{'x' * 1500}.TXT", "utf-8", f"%C3%A4%22%3B{'x' * 97}_en.txt"),
-        ("\u202e\x0b.txt", "utf-8", "%E2%80%AE%0B_en.txt"),
-        (r"\ud800.txt", "unicode_escape", "%3F_en.txt"),
-    ):
-        body, headers = form(name, SOURCE[0].encode(), **PAIR)
-        headers["Content-Type"] += f"; charset={charset}"
-        path = path_of(client, client.send("POST", "/translate_file", body, headers))
-        assert re.fullmatch(r"/download_file/[\w-]{40,}\.txt", path)
-        found = client.get(path).headers
-        assert found["content-disposition"] == f"attachment; filename=\"{told}\"; filename*=utf-8''{told}"
-        assert (found["content-type"], found["cache-control"]) == ("application/octet-stream", "no-store")
+def test_formats_are_listed(client: Client) -> None:
+    suffixes = client.get("/frontend/settings").json["supportedFilesFormat"]
+    assert suffixes == list(SUFFIXES) == sorted([*FORMATS, ".csv"])
+
+
+NAMES = [  # of an uploaded file, the charset of the form, and the name of its translation
+    (rf"../../etc/ä\";{'x' * 1500}.TXT", "utf-8", f"%C3%A4%22%3B{'x' * 97}_en.txt"),
+    ("\u202e\x0b.txt", "utf-8", "%E2%80%AE%0B_en.txt"),
+    (r"\ud800.txt", "unicode_escape", "%3F_en.txt"),
+]
+
+
+@pytest.mark.parametrize(("name", "charset", "told"), NAMES, ids=["path", "control characters", "lone surrogate"])
+def test_a_file_name_is_only_in_the_header_of_the_download(client: Client, name: str, charset: str, told: str) -> None:
+    path = path_of(client, upload(client, name, LETTER, charset))
+    assert re.fullmatch(r"/download_file/[\w-]{40,}\.txt", path)
+    headers = client.get(path).headers
+    assert headers["content-disposition"] == f"attachment; filename=\"{told}\"; filename*=utf-8''{told}"
+    assert headers["content-type"] == "application/octet-stream"
+    assert headers["cache-control"] == "no-store"
+
+
+WRONG: list[tuple[str | None, bytes, dict[str, str], str]] = [  # the file's name, its content, other fields, the error
+    (None, b"", {}, "file: Field required"),
+    (None, b"", {"file": "a"}, "file: must be a file"),
+    ("a.exe", b"a", {}, "file: its name must end in .csv, .docx, "),
+    ("a.txt", b"a", {"target": "fr"}, "no model translates zh to fr; this server translates zh to en"),
+    ("a.txt", b"a\xff", {}, "the file is not UTF-8 at byte 2"),
+    ("a.csv", b"id,b", {"column": "c"}, "which column of the file? There are ['id', 'b']"),
+    ("a.docx", packed("word/document.xml", "a" * 524_289), {}, "the file has 524,289 bytes of text, over 524,288"),
+    ("a.docx", packed("word/a.png", "a" * 13_107_201), {}, "over 13,107,200 bytes unpacked"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "fields", "told"), WRONG)
+def test_wrong_uploads_fail(
+    client: Client, name: str | None, content: bytes, fields: dict[str, str], told: str
+) -> None:
+    answer = upload(client, name, content, **fields)
+    assert answer.status == 400
+    assert told in answer.error
+    assert "\n" not in answer.error
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "fields", "told"),
-    [
-        (None, b"", PAIR, "file: Field required"),
-        (None, b"", {**PAIR, "file": "a"}, "file: must be a file"),
-        ("a.exe", b"a", PAIR, "file: its name must end in .csv, .docx, "),
-        ("a.txt", b"a", {**PAIR, "target": "fr"}, "no model translates zh to fr; this server translates zh to en"),
-        ("a.txt", b"a\xff", PAIR, "the file is not UTF-8 at byte 2"),
-        ("a.csv", b"id,b", {**PAIR, "column": "c"}, "which column of the file? There are ['id', 'b']"),
-        ("a.docx", packed(WORD, "a" * 524_289), PAIR, "the file has 524,289 bytes of text, over 524,288"),
-        ("a.docx", packed("word/a.png", "a" * 13_107_201), PAIR, "over 13,107,200 bytes unpacked"),
-    ],
+    ("kind", "status"), [("multipart/form-data; boundary=x", 400), ("multipart/form-data", 400), ("text/html", 415)]
 )
-def test_wrong_uploads_fail(client: Client, name: str, content: bytes, fields: dict[str, str], told: str) -> None:
-    answer = client.send("POST", "/translate_file", *form(name, content, **fields))
-    assert (answer.status, "\n" in answer.error) == (400, False)
-    assert told in answer.error
-
-
-def test_what_is_no_form_is_refused_and_not_logged(client: Client, caplog: pytest.LogCaptureFixture) -> None:
-    for kind, status in (("multipart/form-data; boundary=x", 400), ("multipart/form-data", 400), ("text/html", 415)):
-        answer = client.send("POST", "/translate_file", b"secret", {"Content-Type": kind})
-        assert (answer.status, "secret" in answer.error) == (status, False)
+def test_what_is_no_form_is_refused_and_not_logged(
+    client: Client, caplog: pytest.LogCaptureFixture, kind: str, status: int
+) -> None:
+    answer = client.send("POST", "/translate_file", b"secret", {"Content-Type": kind})
+    assert answer.status == status
+    assert "secret" not in answer.error
     assert not caplog.records
 
 
-def test_other_limits_hold_and_translations_expire(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "MAX_KEPT_BYTES", 3 * len(TARGET[0]) // 2)
-    with served(translator, keys=["secret"], limits=Limits(n_file_bytes=1000)) as client:
+def test_a_file_has_a_limit_of_its_own(translator: Translator) -> None:
+    with served(translator, limits=Limits(n_file_bytes=1000)) as client:
         assert client.get("/v1/models").json["max_file_bytes"] == 1000
         assert upload(client, "a.txt", b"a" * 1000).error == "a request may have 1,000 bytes"
+
+
+def test_an_upload_needs_the_key_and_a_download_its_address(translator: Translator) -> None:
+    with served(translator, keys=["secret"]) as client:
         assert upload(client, "a.txt", b"a", api_key="wrong").error == "the API key is missing or wrong"
-        body, headers = form("a.txt", SOURCE[0].encode(), **PAIR, api_key="secret")
-        sent = "POST", "/translate_file", body
-        first, second = (path_of(client, client.send(*sent, headers)) for _ in range(2))
-        assert client.get(first).error == "there is no such file; translations are kept for 30 minutes"
-        assert client.get(second).status == 200, "the address is the key of a download"
-        monkeypatch.setattr(documents, "KEPT_S", 0.1)
-        third = path_of(client, client.send(*sent, headers))
-        wait_until(lambda: client.get(third).status == 404)
-        assert client.send(*sent, {**headers, "Origin": "http://evil.example"}).status == 403
+        path = path_of(client, upload(client, "a.txt", LETTER, api_key="secret"))
+        assert client.get(path).status == 200
+
+
+def test_the_oldest_translations_make_room(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "MAX_KEPT_BYTES", 3 * len(TARGET[0]) // 2)
+    # There is room for one, not for two.
+    first = path_of(client, upload(client, "a.txt", LETTER))
+    second = path_of(client, upload(client, "a.txt", LETTER))
+    assert client.get(first).error == GONE
+    assert client.get(second).status == 200
+
+
+def test_translations_expire(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "KEPT_S", 0.1)
+    path = path_of(client, upload(client, "a.txt", LETTER))
+    wait_until(lambda: client.get(path).status == 404)
 
 
 def test_a_document_delays_little_and_is_given_up(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,14 +163,16 @@ def test_a_document_delays_little_and_is_given_up(translator: Translator, monkey
 
     monkeypatch.setattr(translator, "translate_lines", endless)
     monkeypatch.setattr(guard, "MAX_FILES", 1)
+    # The second document waits for the first, a request does not.
     with served(translator) as client, ThreadPoolExecutor(1) as pool:
         with contextlib.closing(client.connect()) as connection:
             connection.request("POST", "/translate_file", *form("a.txt", b"a", **PAIR))
             assert started.wait(PATIENCE_S)
-            assert client.post("/translate", {"q": SOURCE[0], **PAIR}).json == {"translatedText": TARGET[0]}
-            other = pool.submit(upload, client, "a.docx", b"a")  # waits: its body is not read yet
+            assert client.text(SOURCE[0]) == TARGET[0]
+            second = pool.submit(upload, client, "a.docx", b"a")  # waits: its body is not read yet
             time.sleep(0.3)
-            assert not other.done()
-        assert "damaged" in other.result(PATIENCE_S).error
+            assert not second.done()
+        assert "damaged" in second.result(PATIENCE_S).error
+        # The generator of its sentences is closed.
         gc.collect()
         assert ended.wait(PATIENCE_S)

@@ -4,20 +4,21 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 from conftest import PATIENCE_S, SOURCE, TARGET, wait_until
-from served import Client, served
+from served import PAIR, Client, Endless, served
 from test_batcher import Held, run
-from test_documents import PAIR, form, packed, upload
+from test_documents import form, packed, upload
 
 from nmt.documents.html import HTML
 from nmt.documents.markup import between_segments
 from nmt.serve import turns
 from nmt.serve.guard import Limits
-from nmt.serve.turns import Check, in_parts
+from nmt.serve.turns import AbandonedError, Check, in_parts
 from nmt.translate.documents import DocumentTranslation
 from nmt.translate.markup import MarkupTranslator
 from nmt.translate.translator import Translator
@@ -30,7 +31,8 @@ def word_file(n_paragraphs: int) -> bytes:
     """A Word file whose paragraphs differ, and have a word in bold each."""
     paragraphs = ""
     for i in range(n_paragraphs):
-        before, bold, *after = [*SOURCE[i % len(SOURCE)].split(), str(i)]
+        before, bold, *after = SOURCE[i % len(SOURCE)].split()
+        after.append(str(i))
         runs = f"<w:r><w:t>{before} </w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>{bold}</w:t></w:r>"
         paragraphs += f'<w:p>{runs}<w:r><w:t xml:space="preserve"> {" ".join(after)}</w:t></w:r></w:p>'
     return packed("word/document.xml", f"<w:document {NAMESPACE}><w:body>{paragraphs}</w:body></w:document>")
@@ -49,115 +51,109 @@ def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "PART_S", 0.0)
 
 
+Score = Callable[[Callable[[], object]], list[int]]
+
+
 @pytest.fixture
-def score(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of pairs in each call of the engine that aligns words."""
-    calls: list[int] = []
+def before_score(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> Score:
+    """A function whose argument is called before words are aligned; it returns the number of pairs of each call."""
     original = translator.engine.score
 
-    def counted(source: Any, target: Any) -> Any:
-        calls.append(len(source))
-        return original(source, target)
+    def patch(act: Callable[[], object]) -> list[int]:
+        calls: list[int] = []
 
-    monkeypatch.setattr(translator.engine, "score", counted)
-    return calls
+        def score(source: Any, target: Any) -> Any:
+            calls.append(len(source))
+            act()
+            return original(source, target)
+
+        monkeypatch.setattr(translator.engine, "score", score)
+        return calls
+
+    return patch
 
 
-def test_a_request_is_answered_while_tags_are_placed(
-    client: Client, translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_is_answered_while_tags_are_placed(client: Client, before_score: Score) -> None:
     aligning, answered = threading.Event(), threading.Event()
-    original = translator.engine.score
     waited: list[bool] = []
 
-    def score(source: Any, target: Any) -> Any:
+    def wait() -> None:
         if aligning.is_set():
             waited.append(answered.wait(WAIT_S))
-        else:
+        else:  # at first, until the request is queued
             aligning.set()
             wait_until(lambda: len(client.connections) > 1)
-            time.sleep(0.3)  # the request is queued
-        return original(source, target)
+            time.sleep(0.3)
 
-    monkeypatch.setattr(translator.engine, "score", score)
-    document = threading.Thread(target=upload, args=(client, "a.docx", word_file(150)))
+    before_score(wait)
+    document = threading.Thread(target=upload, args=(client, "a.docx", word_file(40)))
     document.start()
     assert aligning.wait(PATIENCE_S)
-    assert client.post("/translate", {"q": SOURCE[0], **PAIR}).json == {"translatedText": TARGET[0]}
+    assert client.text(SOURCE[0]) == TARGET[0]
     answered.set()
     document.join(PATIENCE_S)
-    assert waited.count(False) == 0
+    assert waited
+    assert all(waited)
 
 
-def test_tags_are_not_placed_for_a_client_that_has_left(
-    client: Client, translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tags_are_not_placed_for_a_client_that_has_left(client: Client, before_score: Score) -> None:
     aligning, has_left = threading.Event(), threading.Event()
-    original = translator.engine.score
-    calls: list[int] = []
 
-    def score(source: Any, target: Any) -> Any:
-        calls.append(len(source))
+    def wait() -> None:
         aligning.set()
         assert has_left.wait(PATIENCE_S)
-        return original(source, target)
 
-    monkeypatch.setattr(translator.engine, "score", score)
+    calls = before_score(wait)
     with contextlib.closing(client.connect()) as connection:
-        connection.request("POST", "/translate_file", *form("a.docx", word_file(300), **PAIR))
+        connection.request("POST", "/translate_file", *form("a.docx", word_file(40), **PAIR))
         assert aligning.wait(PATIENCE_S)
     wait_until(lambda: not client.connections)
     time.sleep(0.1)  # the request is canceled
     has_left.set()
-    assert client.post("/translate", {"q": SOURCE[0], **PAIR}).status == 200
+    assert client.translate(SOURCE[0]).status == 200
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize(("wait_s", "status"), [(0.1, 200), (5.0, 504)], ids=["all together", "one turn"])
-def test_the_time_limit_is_for_each_turn_of_a_document(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch, wait_s: float, status: int
-) -> None:
-    calls: list[int] = []
-    original = translator.engine.score
+def test_a_document_may_take_longer_than_the_time_limit(translator: Translator, before_score: Score) -> None:
+    calls = before_score(lambda: time.sleep(0.05))
+    with served(translator, limits=Limits(answer_s=1.0)) as client:
+        assert upload(client, "a.docx", word_file(40)).status == 200
+    assert len(calls) * 0.05 > 1.0, "longer than the limit"
 
-    def slow(source: Any, target: Any) -> Any:
-        calls.append(len(source))
-        time.sleep(wait_s)
-        return original(source, target)
 
-    monkeypatch.setattr(translator.engine, "score", slow)
-    with served(translator, limits=Limits(answer_s=2.0)) as client:
-        answer = upload(client, "a.docx", word_file(40))
-        assert answer.status == status, answer.body
-    if status == 200:
-        assert len(calls) * wait_s > 2.0
-    else:
-        assert answer.error == "no translation within 2 s"
-        assert len(calls) == 1
+def test_the_time_limit_is_for_each_turn_of_a_document(translator: Translator, before_score: Score) -> None:
+    calls = before_score(lambda: time.sleep(1.5))
+    with served(translator, limits=Limits(answer_s=1.0)) as client:
+        answer = upload(client, "a.docx", word_file(20))
+    assert (answer.status, answer.error) == (504, "no translation within 1 s")
+    assert len(calls) == 1
 
 
 def translated(translator: Translator, suffix: str, content: bytes) -> bytes:
     document = DocumentTranslation(translator, "the file", suffix, content, 10**7)
-    for _ in document.translations():
-        pass
+    list(document.translations())
     return document.content()
 
 
-def test_a_document_is_the_same_in_parts(translator: Translator, score: list[int]) -> None:
-    whole = translated(translator, ".docx", word_file(30))
-    n_calls = len(score)
-    in_turns = translated(in_parts(translator, lambda: None), ".docx", word_file(30))
-    assert in_turns == whole
-    assert len(score) - n_calls > n_calls == 1
-    assert max(score[1:]) <= turns.LEAST_ITEMS
+def test_a_document_is_the_same_in_parts(translator: Translator, before_score: Score) -> None:
+    content = word_file(30)
+    calls = before_score(lambda: None)
+    whole = translated(translator, ".docx", content)
+    assert len(calls) == 1
+    assert translated(in_parts(translator, lambda: None), ".docx", content) == whole
+    _, *parts = calls
+    assert len(parts) > 1
+    assert max(parts) <= turns.LEAST_ITEMS
 
 
 def test_where_a_tag_goes_does_not_depend_on_the_other_paragraphs(translator: Translator) -> None:
     writer = MarkupTranslator(translator, HTML)
-    lines = [f"{line[:i]}<b>{line[i]}</b>{line[i + 1 :]}" for line in SOURCE for i in range(len(line) - 1)]
-    there = [found.text for found in writer.translate_lines(lines)]
-    back = [found.text for found in writer.translate_lines(lines[::-1])]
-    alone = [found.text for found in writer.translate_lines(lines, window=1)]
+    # Each word of the sentence is bold once.
+    sentence = SOURCE[0]
+    lines = [sentence.replace(word, f"<b>{word}</b>") for word in sentence.split()]
+    there = [translation.text for translation in writer.translate_lines(lines)]
+    back = [translation.text for translation in writer.translate_lines(lines[::-1])]
+    alone = [translation.text for translation in writer.translate_lines(lines, window=1)]
     assert there == back[::-1] == alone
 
 
@@ -166,20 +162,19 @@ def test_a_search_in_parts_finds_the_same_in_the_same_order(translator: Translat
     assert in_parts(translator, lambda: None).translate(lines) == translator.translate(lines)
 
 
-def test_what_is_parsed_can_be_interrupted(translator: Translator) -> None:
-    class StoppedError(Exception):
-        pass
-
+@pytest.mark.parametrize(
+    ("suffix", "content"), [(".docx", None), (".html", b"<p>a<p>b"), (".po", b'msgid "a"\nmsgstr ""\n')]
+)
+def test_what_is_parsed_can_be_interrupted(translator: Translator, suffix: str, content: bytes | None) -> None:
     def stop() -> None:
-        raise StoppedError
+        raise AbandonedError
 
-    for suffix, content in ((".docx", word_file(2)), (".html", b"<p>a<p>b"), (".po", b'msgid "a"\nmsgstr ""\n')):
-        with pytest.raises(StoppedError):
-            translated(in_parts(translator, stop), suffix, content)
+    with pytest.raises(AbandonedError):
+        translated(in_parts(translator, stop), suffix, content or word_file(2))
     between_segments.set(lambda: None)
 
 
-def counting(order: list[str], name: str, n: int) -> Any:
+def counting(order: list[str], name: str, n: int) -> Callable[[Check], str]:
     """A job that writes its name `n` times, and checks after each."""
 
     def job(check: Check) -> str:
@@ -199,7 +194,9 @@ def test_long_jobs_take_turns() -> None:
         assert await asyncio.gather(*jobs) == ["a", "b", "c"]
 
     run(test)
-    assert all(len({*order[i : i + 3]}) == 3 for i in range(6, 18)), order  # once all have begun
+    # Once all have begun, any three turns in a row are of three jobs.
+    for i in range(6, 18):
+        assert len(set(order[i : i + 3])) == 3, order
 
 
 def test_short_requests_go_first() -> None:
@@ -220,14 +217,15 @@ def test_short_requests_go_first() -> None:
 def test_long_jobs_get_on_among_short_requests_without_end() -> None:
     order: list[str] = []
 
+    async def ask_until(held: Held, long: asyncio.Future[str]) -> None:
+        while not long.done():
+            await held.translate("a dog")
+
     async def test(held: Held) -> None:
         held.released.set()
         long = held.batcher.call(counting(order, "long", 5))
-        short = {held.translate("a cat") for _ in range(3)}
-        while not long.done():
-            done, short = await asyncio.wait({long, *short}, return_when=asyncio.FIRST_COMPLETED)
-            short = {one for one in short if one is not long} | {held.translate("a dog") for one in done - {long}}
-        await asyncio.gather(*short)
+        # There is always a request that waits.
+        await asyncio.gather(ask_until(held, long), ask_until(held, long), ask_until(held, long))
 
     run(test)
     assert order == ["long"] * 5
@@ -235,69 +233,58 @@ def test_long_jobs_get_on_among_short_requests_without_end() -> None:
 
 def test_a_canceled_job_ends_at_its_next_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "TURN_S", PATIENCE_S)
-    started, ended = threading.Event(), threading.Event()
-
-    def endless(check: Check) -> None:
-        started.set()
-        try:
-            while True:
-                check()
-                time.sleep(0.001)
-        finally:
-            ended.set()
+    endless = Endless()
 
     async def test(held: Held) -> None:
         job = held.batcher.call(endless)
-        await asyncio.to_thread(started.wait)
+        await asyncio.to_thread(endless.started.wait)
         job.cancel()
         assert await held.batcher.call(lambda _: 7) == 7
 
     run(test)
-    assert ended.is_set()
+    assert endless.ended.is_set()
+
+
+def test_a_canceled_job_ends_while_it_waits_for_a_turn() -> None:
+    endless = Endless()
+
+    async def test(held: Held) -> None:
+        held.batcher.turn_s = WAIT_S
+        job = held.batcher.call(endless)
+        while not held.batcher.started:
+            await asyncio.sleep(0.01)
+        job.cancel()
+        assert await held.batcher.call(lambda _: 7) == 7
+
+    run(test)
+    assert endless.ended.wait(WAIT_S)
 
 
 def test_jobs_that_wait_for_a_turn_end_with_the_server() -> None:
-    ended: list[str] = []
-
-    def endless(check: Check) -> None:
-        try:
-            while True:
-                check()
-        finally:
-            ended.append("job")
+    jobs = [Endless(), Endless(), Endless()]
 
     async def test(held: Held) -> None:
-        for _ in range(3):
-            held.batcher.call(endless)
+        for job in jobs:
+            held.batcher.call(job)
         while len(held.batcher.started) < 2:
             await asyncio.sleep(0.01)
 
     run(test)  # it closes the event loop
-    deadline = time.monotonic() + WAIT_S
-    while len(ended) < 3 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert len(ended) == 3
+    assert all(job.ended.wait(WAIT_S) for job in jobs)
 
 
 def test_a_long_text_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.serve.batcher.MAX_SHORT", 20)
-    n_checks: list[int] = []
-    original = turns.LongJob._check
-
-    def check(job: turns.LongJob) -> None:
-        n_checks.append(1)
-        original(job)
-
-    monkeypatch.setattr(turns.LongJob, "_check", check)
+    texts = [f"a cat {i}" for i in range(10)]
 
     async def test(held: Held) -> None:
         held.released.set()
-        texts = [f"a cat {i}" for i in range(10)]
-        found = await held.translate(*texts)
-        assert [one.text for one in found] == held.translator.translate(texts)
+        translations = await held.translate(*texts)
+        assert [translation.text for translation in translations] == held.translator.translate(texts)
 
-    run(test)
-    assert n_checks
+    with mock.patch.object(turns.LongJob, "take_turn", autospec=True, side_effect=turns.LongJob.take_turn) as turn:
+        run(test)
+    assert turn.call_count > 1
 
 
 def test_jobs_beyond_the_limit_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,7 +292,8 @@ def test_jobs_beyond_the_limit_wait_for_others(monkeypatch: pytest.MonkeyPatch) 
     order: list[str] = []
 
     async def test(held: Held) -> None:
-        await asyncio.gather(*(held.batcher.call(counting(order, name, 2)) for name in "abc"))
+        jobs = [held.batcher.call(counting(order, name, 2)) for name in "abc"]
+        await asyncio.gather(*jobs)
 
     run(test)
     assert "".join(order) == "aabbcc"

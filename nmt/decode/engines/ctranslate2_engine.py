@@ -72,7 +72,8 @@ class CTranslate2Engine:
 
     def __post_init__(self) -> None:
         self.name = f"CTranslate2 {metadata.version('ctranslate2')} {self.engine.compute_type}"
-        self.name += " with a shortlist" if self.has_shortlist else ""
+        if self.has_shortlist:
+            self.name += " with a shortlist"
         self.explains = self.load_torch is not None
 
     def torch_engine(self, needed_for: str) -> Engine:
@@ -92,21 +93,23 @@ class CTranslate2Engine:
 
     def search_batch(self, requests: Sequence[SearchRequest], options: SearchOptions, limit: int) -> Any:
         """Start the search of a batch. Returns a future of each request."""
-        source, target = self.tokenizers
+        sources = [self.tokenizers.source.pieces(request.tokens) for request in requests]  # CTranslate2 adds EOS
         prefixes = None
         if any(request.prefix for request in requests):
-            prefixes = [target.pieces(request.prefix) for request in requests]
+            prefixes = [self.tokenizers.target.pieces(request.prefix) for request in requests]
+        max_pieces = max(limit - 1, 1)  # without EOS
+        patience = 1 + EXTRA_FINISHED / options.beam if options.beam > 1 else 1
         return self.engine.translate_batch(
-            [source.pieces(request.tokens) for request in requests],  # CTranslate2 adds EOS
+            sources,
             prefixes,
             asynchronous=True,
             beam_size=options.beam,
-            patience=1 + EXTRA_FINISHED / options.beam if options.beam > 1 else 1,
+            patience=patience,
             num_hypotheses=options.n_best,
             length_penalty=options.alpha,
             max_input_length=0,
-            max_decoding_length=max(limit - 1, 1),  # without EOS
-            min_decoding_length=min(options.min_length, max(limit - 1, 1)),
+            max_decoding_length=max_pieces,
+            min_decoding_length=min(options.min_length, max_pieces),
             return_end_token=True,  # so that EOS counts in the length of a hypothesis
             use_vmap=self.has_shortlist,
         )
@@ -126,19 +129,26 @@ class CTranslate2Engine:
         """Whether the likeliest token after each target is not EOS."""
         if not source:
             return []
+        longest = max(map(len, target))
         results = self.engine.translate_batch(
-            [self.tokenizers.source.pieces(tokens) for tokens in source],
-            [self.tokenizers.target.pieces(tokens) for tokens in target],  # CTranslate2 goes on from these prefixes
+            *self._pieces(source, target),  # CTranslate2 goes on from the target pieces
             max_batch_size=SCORED_PAIRS,
             beam_size=1,
             max_input_length=0,
-            max_decoding_length=max(map(len, target)) + 1,  # at least one token more than each prefix
+            max_decoding_length=longest + 1,  # at least one token more than each prefix
             min_decoding_length=0,
             return_end_token=True,
             use_vmap=self.has_shortlist,
         )
-        end = self.tokenizers.target.pieces([EOS])[0]
-        return [result.hypotheses[0][len(tokens)] != end for result, tokens in zip(results, target, strict=True)]
+        (end,) = self.tokenizers.target.pieces([EOS])
+        next_pieces = [result.hypotheses[0][len(target[i])] for i, result in enumerate(results)]
+        return [piece != end for piece in next_pieces]
+
+    def _pieces(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> tuple[list[Any], list[Any]]:
+        """The pieces of each source and of each target."""
+        sources = [self.tokenizers.source.pieces(tokens) for tokens in source]
+        targets = [self.tokenizers.target.pieces(tokens) for tokens in target]
+        return sources, targets
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """By torch if possible and a target contains UNK, whose probability is 0 in an export."""
@@ -148,29 +158,27 @@ class CTranslate2Engine:
 
     def log_probs_of(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """Return the log-probabilities of the tokens and EOS of each target, given its source."""
-        results = self.engine.score_batch(
-            [self.tokenizers.source.pieces(tokens) for tokens in source],
-            [self.tokenizers.target.pieces(tokens) for tokens in target],
-            max_batch_size=SCORED_PAIRS,
-            max_input_length=0,
-        )
+        pieces = self._pieces(source, target)
+        results = self.engine.score_batch(*pieces, max_batch_size=SCORED_PAIRS, max_input_length=0)
         return [result.log_probs for result in results]
 
     def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
         """The mean of the heads of the last layer: CTranslate2 returns the weights of one layer."""
+        longest = max(map(len, target), default=0)
         results = self.engine.translate_batch(
-            [self.tokenizers.source.pieces(tokens) for tokens in source],
-            [self.tokenizers.target.pieces(tokens) for tokens in target],
+            *self._pieces(source, target),
             max_batch_size=ALIGNED_PAIRS,
             beam_size=1,
             max_input_length=0,
-            max_decoding_length=max(map(len, target), default=0) + 1,
+            max_decoding_length=longest + 1,
             return_attention=True,
         )
-        return [
-            np.array(result.attention[0][: len(tokens)], np.float32).reshape(len(tokens), len(of_source))
-            for result, tokens, of_source in zip(results, target, source, strict=True)
-        ]
+        matrices = []
+        for result, tgt, src in zip(results, target, source, strict=True):
+            weights = result.attention[0][: len(tgt)]
+            rows = np.array(weights, np.float32)
+            matrices.append(rows.reshape(len(tgt), len(src)))  # an empty target has no rows
+        return matrices
 
 
 class CTranslate2Search:
@@ -217,14 +225,16 @@ class CTranslate2Search:
 
     def _check_cut(self, n_bests: Sequence[NBest]) -> None:
         """Let a truncated hypothesis count as ended if the model would have ended it at the limit."""
-        sources, truncated = list[list[int]](), list[Hypothesis]()
+        sources: list[list[int]] = []
+        truncated: list[Hypothesis] = []
         for request, n_best in zip(self.requests, n_bests, strict=True):
             for hypothesis in n_best:
                 if hypothesis.is_cut:
                     sources.append(request.tokens)
                     truncated.append(hypothesis)
         targets = [hypothesis.tokens[:-1] for hypothesis in truncated]  # without the EOS that we have added
-        for hypothesis, is_cut in zip(truncated, self.engine.goes_on(sources, targets), strict=True):
+        goes_on = self.engine.goes_on(sources, targets)
+        for hypothesis, is_cut in zip(truncated, goes_on, strict=True):
             hypothesis.is_cut = is_cut
 
     def _with_scores(self, n_bests: Sequence[NBest]) -> list[NBest]:
@@ -232,18 +242,20 @@ class CTranslate2Search:
 
         CTranslate2's search returns no log-probabilities of single tokens, so a second pass computes them.
         """
-        sources, targets = list[list[int]](), list[list[int]]()
+        # 1. All hypotheses of all requests in one pass.
+        sources: list[list[int]] = []
+        hypotheses: list[Hypothesis] = []
         for request, n_best in zip(self.requests, n_bests, strict=True):
-            sources += [request.tokens] * len(n_best)
-            targets += [hypothesis.tokens[:-1] for hypothesis in n_best]
-        rows = iter(self.engine.log_probs_of(sources, targets))
-        scored = []
-        for n_best in n_bests:
             for hypothesis in n_best:
-                hypothesis.log_probs = next(rows)
-                hypothesis.score = hypothesis.log_prob / self.options.length_divisor(len(hypothesis.tokens))
-            scored.append(sorted(n_best, key=lambda h: -h.score))
-        return scored
+                sources.append(request.tokens)
+                hypotheses.append(hypothesis)
+        targets = [hypothesis.tokens[:-1] for hypothesis in hypotheses]
+        rows = self.engine.log_probs_of(sources, targets)
+        # 2. Their scores, and with these the order.
+        for hypothesis, log_probs in zip(hypotheses, rows, strict=True):
+            hypothesis.log_probs = log_probs
+            hypothesis.score = hypothesis.log_prob / self.options.length_divisor(len(hypothesis.tokens))
+        return [sorted(n_best, key=lambda hypothesis: -hypothesis.score) for n_best in n_bests]
 
 
 def import_ctranslate2() -> Any:
@@ -258,7 +270,8 @@ def import_ctranslate2() -> Any:
 def unsupported(settings: ModelSettings, supported: Mapping[str, Sequence[object]] = SUPPORTED) -> str:
     """The first setting with a value that is not supported, as `model.key=value`; empty if there is none."""
     for key, values in supported.items():
-        if (value := getattr(settings, key)) not in values:
+        value = getattr(settings, key)
+        if value not in values:
             return f"model.{key}={str(value).lower()}"
     return ""
 
@@ -268,38 +281,54 @@ def converted(file: Path, precision: Precision) -> tuple[Path, str]:
 
     Raises NmtError if the model cannot be converted, or there is no cache.
     """
-    before, digest, kind = file.stat(), hash_file(file), COMPUTE_TYPES[precision]
+    before = file.stat()
+    digest = hash_file(file)
+    kind = COMPUTE_TYPES[precision]
 
     def make(directory: Path) -> None:
         convert(file, directory, kind)
-        now = file.stat()  # the file may have been replaced and restored
-        if hash_file(file) != digest or (now.st_ino, now.st_ctime_ns) != (before.st_ino, before.st_ctime_ns):
+        # The file may have been replaced, and even restored.
+        now = file.stat()
+        is_same_file = (now.st_ino, now.st_ctime_ns) == (before.st_ino, before.st_ctime_ns)
+        if hash_file(file) != digest or not is_same_file:
             raise ModelError(f"{file} has changed while it was converted", hint="try again")
         mark_loadable("ctranslate2", contents(directory))
 
+    def is_whole(directory: Path) -> bool:
+        return is_known("ctranslate2", contents(directory))
+
     key = [CONVERTER, digest, kind, metadata.version("ctranslate2")]
-    return cached("ctranslate2", key, make, lambda path: is_known("ctranslate2", contents(path))), digest
+    return cached("ctranslate2", key, make, is_whole), digest
 
 
 def convert(file: Path, directory: Path, quantization: str) -> None:
     """Run `nmt export` in a child process: this one need not import torch, and survives a crash. Raises ModelError."""
-    to = ["export", "--to", "ctranslate2", "--quantization", quantization, "-q", "-m", str(file), "-o", str(directory)]
-    env = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES} | child_variables()
-    command = [sys.executable, "-m", "nmt", *to]
+    command = [sys.executable, "-m", "nmt", "export", "-q", "-m", str(file), "-o", str(directory)]
+    command += ["--to", "ctranslate2", "--quantization", quantization]
+    # The child is no rank of a distributed training.
+    env = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES}
+    env |= child_variables()
     done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode:
-        lines = done.stderr.decode(errors="replace").split("\n")
-        messages = [line.removeprefix("nmt: error: ") for line in lines if line.startswith("nmt: error: ")]
-        message = messages[0] if messages else f"the conversion ended with exit code {done.returncode}"
+        # Pass on the child's error; a crash has none.
+        message = f"the conversion ended with exit code {done.returncode}"
+        for line in done.stderr.decode(errors="replace").split("\n"):
+            if line.startswith("nmt: error: "):
+                message = line.removeprefix("nmt: error: ")
+                break
         raise ModelError(message, hint="use --engine torch")
 
 
 def contents(export: Path) -> bytes:
     """The names and hashes of an export's files. Raises ModelError if one is not a file."""
-    files = [file for file in sorted(export.iterdir()) if not file.is_dir()]
-    if wrong := [file for file in files if not file.is_file()]:
-        raise ModelError(f"{wrong[0]} is not a file", hint="export the model again")
-    return "".join(f"{file.name} {hash_file(file)}\n" for file in files).encode()
+    lines = []
+    for file in sorted(export.iterdir()):
+        if file.is_dir():
+            continue
+        if not file.is_file():  # a pipe, or a device
+            raise ModelError(f"{file} is not a file", hint="export the model again")
+        lines.append(f"{file.name} {hash_file(file)}\n")
+    return "".join(lines).encode()
 
 
 def read_characters(file: Path) -> str:
@@ -317,6 +346,7 @@ def load_export(
 ) -> tuple[CTranslate2Engine, Tokenizers, Config]:
     """Load an export. Returns the arguments of `Translator`; see `translator.load`."""
     ctranslate2 = import_ctranslate2()
+    # 1. What belongs to the model.
     run = RunDirectory(path)
     config = run.read_config()
     tokenizers = run.read_tokenizers(config)
@@ -326,22 +356,28 @@ def load_export(
         tokenizers = tokenizers.with_learned(read_characters(path / CHARACTERS))
     if load_torch is None:  # not from the cache, which `converted` has checked; loading a damaged export may crash
         check_loadable("ctranslate2", f"the export {path}", contents(path), str(path))
+    # 2. Where it runs: on a CPU with one batch per thread, or on this rank's GPU.
     kind, _, index = device.partition(":")
     on_cpu = kind == "cpu" or (kind == "auto" and not ctranslate2.get_cuda_device_count())
     set_environment_variables()  # replaces OMP_NUM_THREADS if it is invalid
-    n_threads = int(os.environ.get("OMP_NUM_THREADS", "0").split(",")[0]) or usable_cores()
+    chosen, *_ = os.environ.get("OMP_NUM_THREADS", "0").split(",")
+    n_threads = int(chosen) or usable_cores()
+    device_index = 0 if on_cpu else int(index or launched().local_rank)
+    # 3. The engine.
     try:
         engine = ctranslate2.Translator(
             str(path),
             kind,
-            device_index=0 if on_cpu else int(index or launched().local_rank),
+            device_index=device_index,
             compute_type=COMPUTE_TYPES[precision],
             inter_threads=n_threads if on_cpu else 1,  # one batch per thread: threads of one batch wait for each other
             intra_threads=1,
             max_queued_batches=n_threads,  # after Ctrl-C, all queued batches are translated before the process ends
         )
     except (ValueError, RuntimeError) as error:
-        reason, hint = str(error).partition("\n")[0], "export it again, or change --device or --precision"
+        reason = str(error).partition("\n")[0]
+        hint = "export it again, or change --device or --precision"
         raise ModelError(f"CTranslate2 cannot load {path}: {reason}", hint=hint) from error
-    max_length, has_shortlist = config.model.max_positions, (path / SHORTLIST).is_file()
-    return CTranslate2Engine(engine, tokenizers, max_length, load_torch, has_shortlist), tokenizers, config
+    has_shortlist = (path / SHORTLIST).is_file()
+    loaded = CTranslate2Engine(engine, tokenizers, config.model.max_positions, load_torch, has_shortlist)
+    return loaded, tokenizers, config

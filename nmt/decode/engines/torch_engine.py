@@ -47,12 +47,16 @@ class TorchEngine:
 
     def __init__(self, *models: Seq2Seq) -> None:
         self.models = models
-        self.name = f"torch {torch.__version__} {str(next(models[0].parameters()).dtype).removeprefix('torch.')}"
-        self.explains, self.in_background = len(models) == 1, False
+        dtype = next(models[0].parameters()).dtype
+        self.name = f"torch {torch.__version__} {str(dtype).removeprefix('torch.')}"
+        self.explains = len(models) == 1
+        self.in_background = False
         self.device = models[0].device
         self.max_length = min(model.max_length for model in models)
         decoders = [incremental_decoder(model) for model in models]
-        self.decoder: IncrementalDecoder[Any] = decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
+        self.decoder: IncrementalDecoder[Any] = EnsembleDecoder(decoders)
+        if len(decoders) == 1:
+            self.decoder = decoders[0]
         self.max_positions = MAX_BATCH_POSITIONS  # reduced after running out of memory
 
     def torch_engine(self, needed_for: str) -> "TorchEngine":  # noqa: ARG002 - see `Engine`
@@ -71,30 +75,45 @@ class TorchEngine:
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         @torch.inference_mode()
         def score_batch(pairs: list[int]) -> list[list[float]]:
-            batch = collate([source[i] for i in pairs], [target[i] for i in pairs], pairs).to(self.device)
-            log_probs = log_mean_probs([model(batch.src, batch.tgt_in) for model in self.models])  # (B, T, V)
-            of_target = log_probs.gather(-1, batch.tgt_out[..., None])[..., 0].tolist()  # (B, T)
-            return [row[: len(target[i]) + 1] for i, row in zip(pairs, of_target, strict=True)]
+            sources = [source[i] for i in pairs]
+            targets = [target[i] for i in pairs]
+            batch = collate(sources, targets, pairs).to(self.device)
+            logits = [model(batch.src, batch.tgt_in) for model in self.models]
+            log_probs = log_mean_probs(logits)  # (B, T, V)
+            log_probs = log_probs.gather(-1, batch.tgt_out[..., None]).squeeze(-1)  # (B, T)
+            # The rows without padding; EOS has a log-probability, too.
+            rows = log_probs.tolist()
+            return [row[: len(tokens) + 1] for tokens, row in zip(targets, rows, strict=True)]
 
-        found: list[list[float]] = [[] for _ in source]
-        for pairs in cut_batches([(len(s), len(t)) for s, t in zip(source, target, strict=True)], SCORED_TOKENS):
-            for i, row in zip(pairs, chain(*halve_on_out_of_memory(score_batch, pairs)), strict=True):
-                found[i] = row
-        return found
+        scores: list[list[float]] = [[] for _ in source]
+        lengths = [(len(tokens), len(target[i])) for i, tokens in enumerate(source)]
+        for pairs in cut_batches(lengths, SCORED_TOKENS):
+            parts = halve_on_out_of_memory(score_batch, pairs)
+            for i, row in zip(pairs, chain(*parts), strict=True):
+                scores[i] = row
+        return scores
 
     @torch.inference_mode()
     def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
         """The mean of all layers, and of all models that have attention."""
-        found: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32) for _ in source]
+        matrices: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32) for _ in source]
         for batch in pair_batches(source, target, ATTENTION_POSITIONS):
-            src, tgt_in = batch.src.to(self.device), batch.tgt_in.to(self.device)
-            cross = [weights for model in self.models if len(weights := model.attention(src, tgt_in).cross)]
-            if not cross:
+            src = batch.src.to(self.device)
+            tgt_in = batch.tgt_in.to(self.device)
+            # 1. The mean over layers and heads of each model, (B, T, S).
+            means = []
+            for model in self.models:
+                weights = model.attention(src, tgt_in).cross  # (L, B, H, T, S); L is 0 without attention
+                if len(weights):
+                    means.append(weights.float().mean((0, 2)))
+            if not means:
                 raise InputError("the model has no attention", hint="name another with -m")
-            means = torch.stack([weights.float().mean((0, 2)) for weights in cross]).mean(0)  # each (L, B, H, T, S)
-            for i, weights in zip(batch.lines, means.cpu().numpy(), strict=True):
-                found[i] = weights[: len(target[i]), : len(source[i])]
-        return found
+            # 2. The mean over models, without padding and EOS.
+            mean = torch.stack(means).mean(0)
+            for i, matrix in zip(batch.lines, mean.cpu().numpy(), strict=True):
+                n_target, n_source = len(target[i]), len(source[i])
+                matrices[i] = matrix[:n_target, :n_source]
+        return matrices
 
 
 @dataclass
@@ -143,9 +162,14 @@ def tracer(watch: WatchStep, batch: Sequence[int]) -> Callable[[TraceStep], None
     ended: set[int] = set()  # sentences whose best hypothesis has ended; the search may go on
 
     def trace(step: TraceStep) -> None:
-        new_tokens = step.candidates.tokens[:, 0].tolist()  # of the first candidates
-        ended.update(sentence for sentence, token in zip(step.sentences, new_tokens, strict=True) if token == EOS)
-        best = zip(step.sentences, step.live.tokens[:, 0].tolist(), strict=True)
+        # 1. If the first candidate is EOS, the best hypothesis ends here.
+        first_candidates = step.candidates.tokens[:, 0].tolist()
+        for sentence, token in zip(step.sentences, first_candidates, strict=True):
+            if token == EOS:
+                ended.add(sentence)
+        # 2. Show those that go on.
+        first_beams = step.live.tokens[:, 0].tolist()
+        best = zip(step.sentences, first_beams, strict=True)
         watch({batch[sentence]: tokens for sentence, tokens in best if sentence not in ended})
 
     return trace
@@ -164,8 +188,13 @@ class EnsembleDecoder:
         return [decoder.start(src) for decoder in self.decoders]
 
     def step(self, tokens: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
-        steps = [decoder.step(tokens, state) for decoder, state in zip(self.decoders, states, strict=True)]
-        return log_mean_probs([logits for logits, _ in steps]), [state for _, state in steps]
+        all_logits: list[Tensor] = []
+        new_states: list[Any] = []
+        for decoder, state in zip(self.decoders, states, strict=True):
+            logits, new_state = decoder.step(tokens, state)
+            all_logits.append(logits)
+            new_states.append(new_state)
+        return log_mean_probs(all_logits), new_states
 
     def select(self, states: list[Any], beam_indices: Tensor) -> list[Any]:
         return [decoder.select(state, beam_indices) for decoder, state in zip(self.decoders, states, strict=True)]
@@ -186,11 +215,13 @@ def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[
         if len(batch) == 1:
             hint = "lower --beam, or use --device cpu"
             raise NmtError("out of memory with one sentence", hint=hint) from error
-    if torch.cuda.is_available():  # outside the except block, whose traceback keeps tensors alive
+    # Outside the except block, whose traceback keeps tensors alive.
+    if torch.cuda.is_available():
         torch.cuda.empty_cache()
     half = (len(batch) + 1) // 2
     log.warning("out of memory with %d sentences: continuing with %d at a time", len(batch), half)
-    return [part for some in (batch[:half], batch[half:]) for part in halve_on_out_of_memory(process, some)]
+    first = halve_on_out_of_memory(process, batch[:half])
+    return first + halve_on_out_of_memory(process, batch[half:])
 
 
 def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
@@ -207,12 +238,15 @@ def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
 
 def pick_device(name: str) -> torch.device:
     """Return the device with this name; `auto` is cuda, else mps, else cpu. Raises ConfigError if it is missing."""
+    # The best first.
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     names = [kind for kind, is_available in available.items() if is_available]
-    name = names[0] if name == "auto" else name
+    if name == "auto":
+        name = names[0]
     with contextlib.suppress(RuntimeError):  # not a device name in torch
         device = torch.device(f"cuda:{launched().local_rank}" if name == "cuda" else name)  # one GPU per rank
-        if device.type in names and (device.type != "cuda" or (device.index or 0) < torch.cuda.device_count()):
+        is_missing = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
+        if device.type in names and not is_missing:
             return device
     raise ConfigError(f"no device '{name}' on this machine", hint=f"choose auto, {', '.join(names)}")
 
@@ -230,19 +264,24 @@ def load_models(
     learned: list[str | None] = []
     tokenizers = None
     for path in paths:
-        checkpoint = read_checkpoint(RunDirectory(path).model_file if path.is_dir() else path, prefixes=("model",))
+        # 1. Models of an ensemble share their tokenizers.
+        file = RunDirectory(path).model_file if path.is_dir() else path
+        checkpoint = read_checkpoint(file, prefixes=("model",))
         tokenizers = tokenizers or checkpoint.tokenizers
         if checkpoint.tokenizers != tokenizers:
             hint = "runs with the same data.train and tokenizer settings have the same tokenizer, whatever the seed"
             raise ModelError(f"{paths[0]} and {path} have different tokenizers: they form no ensemble", hint=hint)
+        # 2. For inference, in its precision, on its device.
         model = checkpoint.model().to(pick_device(device))
         models.append(in_precision(model, precision).requires_grad_(False))
         configs.append(checkpoint.config)
         learned.append(checkpoint.tokenizers.source.learned)
     assert tokenizers
-    config, progress = configs[0], checkpoint.progress
+    config = configs[0]
+    progress = checkpoint.progress
     if len(models) > 1:
-        config, progress = config_of_all(configs), {}
+        config = config_of_all(configs)
+        progress = {}
         tokenizers = with_common_characters(tokenizers, learned)
     run = RunDirectory(paths[0]) if paths[0].is_dir() else None
     return TorchEngine(*models), tokenizers, config, run, progress
@@ -253,12 +292,12 @@ def config_of_all(configs: Sequence[Config]) -> Config:
     first = configs[0]
     max_length = min(config.data.max_length for config in configs)
     # A translation that is long enough for one model must not be cut off by the limit of another.
-    limit = {
-        "max_length_a": max(config.decode.max_length_a for config in configs),
-        "max_length_b": max(config.decode.max_length_b for config in configs),
-    }
+    limits = [config.decode for config in configs]
+    a = max(decode.max_length_a for decode in limits)
+    b = max(decode.max_length_b for decode in limits)
     data = first.data.model_copy(update={"max_length": max_length})
-    return first.model_copy(update={"data": data, "decode": first.decode.model_copy(update=limit)})
+    decode = first.decode.model_copy(update={"max_length_a": a, "max_length_b": b})
+    return first.model_copy(update={"data": data, "decode": decode})
 
 
 def with_common_characters(tokenizers: Tokenizers, learned: Sequence[str | None]) -> Tokenizers:
@@ -266,4 +305,5 @@ def with_common_characters(tokenizers: Tokenizers, learned: Sequence[str | None]
     recorded = [set(characters) for characters in learned if characters is not None]
     if not recorded:
         return tokenizers
-    return tokenizers.with_learned("".join(sorted(set.intersection(*recorded))))
+    common = set.intersection(*recorded)
+    return tokenizers.with_learned("".join(sorted(common)))

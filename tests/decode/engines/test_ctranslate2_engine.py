@@ -1,6 +1,7 @@
 """The CTranslate2 engine: the same translations and scores as the torch engine, without torch."""
 
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,7 +24,7 @@ from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS, UNK
 from nmt.translate.loading import load, needs_torch
 from nmt.translate.translator import Translator
-from nmt.translate.units import Unit
+from nmt.translate.units import TextHypothesis, Translation, Unit
 
 pytest.importorskip("ctranslate2")
 
@@ -32,169 +33,225 @@ TOLERANCE = 5e-3
 
 
 @pytest.fixture(scope="module")
-def exported(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("export") / "five"
-    to_ctranslate2(load(five_run.run, engine="torch"), path)
-    return path
+def reference(five_run: FiveRun) -> Translator:
+    """The model by the torch engine."""
+    return load(five_run.run, "cpu", engine="torch")
 
 
 @pytest.fixture(scope="module")
-def engine(exported: Path) -> Translator:
+def exported(reference: Translator, folder: Path) -> Path:
+    to_ctranslate2(reference, folder / "five")
+    return folder / "five"
+
+
+@pytest.fixture(scope="module")
+def export(exported: Path) -> Translator:
     return load(exported)
 
 
-@pytest.mark.parametrize(("max_length", "min_length"), [(1, 0), (1, 25), (2, 3), (4, 3)])
-def test_length_limits_equal_torchs(five_run: FiveRun, engine: Translator, max_length: int, min_length: int) -> None:
+@pytest.fixture(scope="module")
+def converted(five_run: FiveRun) -> Translator:
+    """The model by the engine that is chosen on a CPU."""
+    return load(five_run.run)
+
+
+def best(translator: Translator, lines: Sequence[str], **options: Any) -> list[TextHypothesis]:
+    """The best hypothesis of each line."""
+    return [translation.hypotheses[0] for translation in translations(translator, lines, **options)]
+
+
+def translations(translator: Translator, lines: Sequence[str], **options: Any) -> list[Translation]:
+    return list(translator.translate_lines(lines, translator.with_options(**options)))
+
+
+# --- the same as torch ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["reference", "converted", "export"])
+def each(request: pytest.FixtureRequest) -> Any:
+    """The translators of all engines, one after the other."""
+    return request.getfixturevalue(request.param)
+
+
+def test_every_engine_keeps_lines(each: Translator) -> None:
+    lines = ["", SOURCE[0], "  ", SOURCE[1]]
+    found = translations(each, lines)
+    assert [translation.source for translation in found] == lines
+    assert [translation.text for translation in found] == ["", TARGET[0], "", TARGET[1]]
+
+
+def test_every_engine_scores_hypotheses_best_first(each: Translator) -> None:
+    (translation,) = translations(each, [SOURCE[0]], beam=3, n_best=2)
+    first, second = translation.hypotheses
+    assert first.score >= second.score
+    for hypothesis in translation.hypotheses:
+        n = len(hypothesis.tokens)
+        assert len(hypothesis.pieces) == len(hypothesis.log_probs) == n
+        assert hypothesis.score == pytest.approx(hypothesis.log_prob / n)
+
+
+def test_every_engine_gives_the_log_probs_of_teacher_forcing(each: Translator) -> None:
+    (hypothesis,) = best(each, [SOURCE[0]])
+    (forced,) = each.reference_log_probs([SOURCE[0]], [hypothesis.text])
+    assert hypothesis.log_probs == pytest.approx(forced, abs=TOLERANCE)
+
+
+def test_every_engine_translates_long_lines_in_segments(each: Translator) -> None:
+    (hypothesis,) = best(each, ["书 " * 300], beam=3)
+    assert hypothesis.pieces.count("</s>") == 2
+
+
+def test_every_engine_begins_with_the_prefix(each: Translator) -> None:
+    (translation,) = each.translate_lines([SOURCE[0]], prefix="She")
+    assert translation.text.startswith("She")
+
+
+def test_every_engine_translates_without_scores(each: Translator) -> None:
+    (translation,) = translations(each, [SOURCE[0]], scores=False)
+    assert translation.text == TARGET[0]
+
+
+def test_a_limit_of_one_has_no_room_for_a_word(each: Translator) -> None:
+    (hypothesis,) = best(each, [SOURCE[0]], max_length_a=0.0, max_length_b=1)
+    assert (hypothesis.text, hypothesis.pieces) == ("", ["</s>"])
+
+
+LIMITS = [(1, 0), (1, 25), (2, 3), (4, 3)]
+
+
+@pytest.mark.parametrize(("max_length", "min_length"), LIMITS)
+def test_length_limits_equal_torchs(
+    reference: Translator, export: Translator, max_length: int, min_length: int
+) -> None:
     """The maximum overrides the minimum."""
-    lengths, limits = [], {"max_length_a": 0.0, "max_length_b": max_length, "min_length": min_length}
-    for translator in (load(five_run.run, engine="torch"), engine):
-        options = translator.with_options(**limits, beam=2, n_best=2)
-        found = list(translator.translate_lines([SOURCE[0], "书"], options))
-        assert all(hypothesis.pieces[-1] == "</s>" for one in found for hypothesis in one.hypotheses)
-        lengths.append([len(one.hypotheses[0].pieces) for one in found])
+    lengths = []
+    for translator in (reference, export):
+        limits = {"max_length_a": 0.0, "max_length_b": max_length, "min_length": min_length}
+        found = translations(translator, [SOURCE[0], "书"], beam=2, n_best=2, **limits)
+        for translation in found:
+            assert all(hypothesis.pieces[-1] == "</s>" for hypothesis in translation.hypotheses)
+        lengths.append([len(translation.hypotheses[0].pieces) for translation in found])
     assert lengths[0] == lengths[1]
     assert max(lengths[0]) <= max_length
-    if max_length == 1:
-        assert [(h.text, h.pieces) for h in found[0].hypotheses] == [("", ["</s>"])]
 
 
-def test_attention_is_that_of_the_last_layer(five_run: FiveRun, engine: Translator) -> None:
-    reference = load(five_run.run, "cpu", engine="torch")
-    src, tgt = reference.encode_pairs([*SOURCE, ""], [*TARGET, "a"])
-    everything = reference.engine.attention(src, tgt)
-    for source, target, weights, mean in zip(src, tgt, engine.engine.attention(src, tgt), everything, strict=True):
-        ids = torch.tensor([[*source, EOS]]), torch.tensor([[BOS, *target]])
-        cross = model_of(reference).attention(*ids).cross[:, 0, :, :-1, :-1]  # (L, H, T, S)
-        np.testing.assert_allclose(weights, cross[-1].mean(0), atol=1e-5)
-        np.testing.assert_allclose(mean, cross.mean((0, 1)), atol=1e-5)
+def test_both_engines_cut_the_same_lines(reference: Translator, export: Translator) -> None:
+    """At every limit from too short to long enough. A line that the model ends at the limit is not cut."""
+    n_tokens = [len(hypothesis.tokens) for hypothesis in best(reference, SOURCE)]
+    for limit in range(1, max(n_tokens) + 2):
+        is_longer = [n > limit for n in n_tokens]
+        for translator in (reference, export):
+            hypotheses = best(translator, SOURCE, beam=1, max_length_a=0.0, max_length_b=limit)
+            assert [hypothesis.is_cut for hypothesis in hypotheses] == is_longer
 
 
-def test_unsupported_options_are_refused_by_name(exported: Path, engine: Translator) -> None:
+def test_a_line_is_not_cut_by_the_limit_of_another_in_its_batch(export: Translator) -> None:
+    lines = [SOURCE[0], "。"]  # the limits are over 9 tokens and 3 tokens
+    long, short = best(export, lines, beam=1, max_length_a=1.0, max_length_b=1)
+    assert not long.is_cut
+    assert short.is_cut
+
+
+def test_attention_is_that_of_the_last_layer(reference: Translator, export: Translator) -> None:
+    sources, targets = reference.encode_pairs([*SOURCE, ""], [*TARGET, "a"])
+    last_layer = export.engine.attention(sources, targets)
+    all_layers = reference.engine.attention(sources, targets)
+    for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        src = torch.tensor([[*source, EOS]])
+        tgt_in = torch.tensor([[BOS, *target]])
+        cross = model_of(reference).attention(src, tgt_in).cross[:, 0, :, :-1, :-1]  # (L, H, T, S)
+        np.testing.assert_allclose(last_layer[i], cross[-1].mean(0), atol=1e-5)
+        np.testing.assert_allclose(all_layers[i], cross.mean((0, 1)), atol=1e-5)
+
+
+# --- what it lacks ----------------------------------------------------------------------------------------
+
+
+def test_an_export_refuses_what_needs_torch(exported: Path, export: Translator) -> None:
     with pytest.raises(ConfigError, match="sampling"):
-        engine.translate(SOURCE, sample=True)
+        export.translate(SOURCE, sample=True)
     with pytest.raises(ModelError, match="is a CTranslate2 export"):
         load(exported, engine="torch")
+    with pytest.raises(ConfigError, match="CTranslate2 has no weights to export"):
+        to_ctranslate2(export, exported.with_name("again"))
+
+
+def test_an_unknown_device_is_refused(exported: Path) -> None:
     with pytest.raises(ModelError, match="cannot load"):
         load(exported, device="nosuch")
-    with pytest.raises(ConfigError, match="CTranslate2 has no weights to export"):
-        to_ctranslate2(engine, exported.with_name("again"))
 
 
-@pytest.mark.parametrize("name", ["torch", "ctranslate2", "export"])
-def test_engines_keep_lines_prefixes_n_best_scores_and_segments(five_run: FiveRun, exported: Path, name: Any) -> None:
-    engine = load(exported) if name == "export" else load(five_run.run, engine=name)
-    lines = ["", SOURCE[0], "  ", SOURCE[1], "书 " * 300]
-    found = list(engine.translate_lines(lines, engine.with_options(beam=3, n_best=2)))
-    assert [one.source for one in found] == lines
-    assert [one.text for one in found[:4]] == ["", TARGET[0], "", TARGET[1]]
-    for one in found:
-        scores = [h.score for h in one.hypotheses]
-        assert scores == sorted(scores, reverse=True)
-        for h in one.hypotheses:
-            assert len(h.pieces) == len(h.log_probs) == len(h.tokens)
-            if h.tokens:
-                assert h.score == pytest.approx(h.log_prob / len(h.tokens))
-    best = found[1].hypotheses[0]
-    (forced_log_probs,) = engine.reference_log_probs(lines[1:2], [best.text])
-    assert best.log_probs == pytest.approx(forced_log_probs, abs=TOLERANCE)
-    assert found[4].hypotheses[0].pieces.count("</s>") == 2, "the long line has two segments"
-    (forced,) = engine.translate_lines([SOURCE[0]], prefix="She")
-    assert forced.text.startswith("She")
-    (plain,) = engine.translate_lines([SOURCE[0]], engine.with_options(scores=False))
-    assert plain.text == TARGET[0]
-
-
-def test_the_engine_is_chosen_by_model_device_and_precision(five_run: FiveRun) -> None:
-    config = RunDirectory(five_run.run).read_config()
-
-    def reason(*, device: str = "cpu", precision: Any = None, engine: Any = "auto", **model: Any) -> str:
-        changed = config.model_copy(update={"model": config.model.model_copy(update=model)})
-        return needs_torch([changed], device, precision, engine)
-
-    assert reason() == reason(precision="fp32") == reason(precision="int8") == reason(engine="ctranslate2") == ""
-    assert reason(positions="rotary") == reason(positions="none") == ""
-    assert reason(engine="torch") == "chosen"
-    assert reason(precision="bf16") == "precision bf16"
-    assert reason(device="cuda:1") == "device cuda:1"
-    assert reason(architecture="rnn") == "model.architecture=rnn"
-    assert reason(padding_mask=False) == "model.padding_mask=false"
-    assert reason(attention_window=8) == "model.attention_window=8"
-    assert needs_torch([config, config]) == "several models"
+def test_cuda_is_refused(five_run: FiveRun) -> None:
     with pytest.raises(ConfigError, match="CTranslate2 cannot translate: device cuda"):
         load(five_run.run, device="cuda", engine="ctranslate2")
 
 
-def test_what_ctranslate2_lacks_is_done_by_torch_with_the_same_model(five_run: FiveRun) -> None:
-    auto, torch_only = load(five_run.run), load(five_run.run, engine="torch")
-    assert isinstance(auto.engine, CTranslate2Engine)
-    assert auto.engine.load_torch
-    assert not auto.engine.load_torch.cache_info().currsize, "loaded when it is needed"  # type: ignore[attr-defined]
-    options = {"sample": True, "beam": 2, "seed": 3}
-    assert auto.translate(SOURCE, **options) == torch_only.translate(SOURCE, **options)
-    assert auto.engine.torch_engine("a test") is auto.engine.torch_engine("a test")
+# What is chosen or set, and why that needs torch; an empty reason: it does not.
+REASONS: list[tuple[dict[str, Any], dict[str, Any], str]] = [  # arguments, model settings, reason
+    ({}, {}, ""),
+    ({"precision": "fp32"}, {}, ""),
+    ({"precision": "int8"}, {}, ""),
+    ({"engine": "ctranslate2"}, {}, ""),
+    ({}, {"positions": "rotary"}, ""),
+    ({}, {"positions": "none"}, ""),
+    ({"engine": "torch"}, {}, "chosen"),
+    ({"precision": "bf16"}, {}, "precision bf16"),
+    ({"device": "cuda:1"}, {}, "device cuda:1"),
+    ({}, {"architecture": "rnn"}, "model.architecture=rnn"),
+    ({}, {"padding_mask": False}, "model.padding_mask=false"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "settings", "reason"), REASONS, ids=str)
+def test_the_engine_is_chosen_by_model_device_and_precision(
+    five_run: FiveRun, arguments: dict[str, Any], settings: dict[str, Any], reason: str
+) -> None:
+    config = RunDirectory(five_run.run).read_config()
+    model = config.model.model_copy(update=settings)
+    changed = config.model_copy(update={"model": model})
+    defaults = {"device": "cpu", "precision": None, "engine": "auto"}
+    assert needs_torch([changed], **(defaults | arguments)) == reason
+
+
+def test_an_ensemble_needs_torch(five_run: FiveRun) -> None:
+    config = RunDirectory(five_run.run).read_config()
+    assert needs_torch([config, config]) == "several models"
+
+
+def test_torch_is_loaded_when_it_is_needed_and_only_once(five_run: FiveRun) -> None:
+    engine = load(five_run.run).engine
+    assert isinstance(engine, CTranslate2Engine)
+    assert engine.load_torch
+    assert not engine.load_torch.cache_info().currsize  # type: ignore[attr-defined]
+    assert engine.torch_engine("a test") is engine.torch_engine("a test")
+
+
+@pytest.mark.parametrize("options", [{"sample": True, "beam": 2, "seed": 3}, {"length_penalty": "gnmt"}], ids=str)
+def test_torch_stands_in_with_the_same_model(
+    reference: Translator, converted: Translator, options: dict[str, Any]
+) -> None:
+    assert converted.translate(SOURCE, **options) == reference.translate(SOURCE, **options)
+
+
+def test_torch_shows_the_steps_of_a_search(converted: Translator) -> None:
     shown: list[str] = []
-    lines = [Unit(1, SOURCE[0])]
-    (found,) = auto.start(lines, auto.options, 8, lambda texts_so_far: shown.extend(texts_so_far())).result()
-    assert shown[-1] == found.text == TARGET[0]
-    assert auto.engine.score([[9]], [[8, UNK]]) == torch_only.engine.score([[9]], [[8, UNK]])
-    scores, expected = (one.reference_log_probs(SOURCE, TARGET)[0] for one in (auto, torch_only))
-    assert scores == pytest.approx(expected, abs=0.01)
+
+    def show(texts_so_far: Callable[[], list[str]]) -> None:
+        shown.extend(texts_so_far())
+
+    running = converted.start([Unit(1, SOURCE[0])], converted.options, 8, show)
+    (translation,) = running.result()
+    assert shown[-1] == translation.text == TARGET[0]
 
 
-@pytest.fixture
-def conversions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
-    """Counts the conversions of models during a test, which begins with an empty cache."""
-    counted = mock.Mock(wraps=module.convert)
-    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("OMP_NUM_THREADS", "auto")  # invalid values are ignored
-    monkeypatch.setattr(module, "convert", counted)
-    return counted
+def test_scores_are_close_to_torchs(reference: Translator, converted: Translator) -> None:
+    log_probs, expected = (each.reference_log_probs(SOURCE[:1], TARGET[:1])[0] for each in (converted, reference))
+    assert log_probs == pytest.approx(expected, abs=0.01)
 
 
-def test_conversion_is_kept_until_the_model_changes_and_has_no_rank_of_its_parent(
-    five_run: FiveRun, tmp_path: Path, conversions: mock.Mock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in zip(LAUNCH_VARIABLES, ("1", "2", "1", "29500", "127.0.0.1"), strict=True):
-        monkeypatch.setenv(name, value)
-    run = tmp_path / "run"
-    shutil.copytree(five_run.run, run)
-    for _ in range(2):
-        assert load(run, engine="ctranslate2").translate(SOURCE) == TARGET
-    assert load(run / "model.safetensors", engine="ctranslate2").translate(SOURCE) == TARGET
-    assert conversions.call_count == 1
-    checkpoint = read_checkpoint(run / "model.safetensors")
-    name = next(name for name in checkpoint.tensors if "feed_forward" in name)
-    checkpoint.tensors[name][:] = 0
-    save_checkpoint(run / "model.safetensors", checkpoint)
-    changed = load(run, engine="ctranslate2")
-    assert conversions.call_count == 2
-    expected = load(run, engine="torch").translate(SOURCE, beam=1)
-    assert changed.translate(SOURCE, beam=1) == expected
-
-
-def test_a_damaged_conversion_is_judged_and_replaced_under_its_lock(
-    five_run: FiveRun, tmp_path: Path, conversions: mock.Mock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.delenv("NMT_CACHE")
-        load(five_run.run, engine="ctranslate2")
-        shutil.copytree(cache_directory(), tmp_path / "cache")
-    conversions.reset_mock()
-    file = RunDirectory(five_run.run).model_file
-    entry, _ = module.converted(file, "fp32")
-    assert not conversions.called, "the cache of the other tests has it"
-    (entry / "model.bin").write_bytes(b"damaged")
-
-    def is_known(library: str, content: bytes) -> bool:
-        with pytest.raises(InputError, match="is in use"), locked(entry.with_suffix(".lock")):
-            pass
-        return known(library, content)
-
-    known = sandbox.is_known
-    monkeypatch.setattr(module, "is_known", is_known)
-    assert module.converted(file, "fp32")[0] == entry
-    conversions.assert_called_once()
-    assert load(entry).translate(SOURCE) == TARGET
+def test_pairs_with_unknown_pieces_are_scored_by_torch(reference: Translator, converted: Translator) -> None:
+    pair = ([[9]], [[8, UNK]])
+    assert converted.engine.score(*pair) == reference.engine.score(*pair)
 
 
 def test_torch_does_not_stand_in_with_another_model_than_was_loaded(five_run: FiveRun, tmp_path: Path) -> None:
@@ -207,57 +264,110 @@ def test_torch_does_not_stand_in_with_another_model_than_was_loaded(five_run: Fi
         translator.translate(SOURCE, sample=True)
 
 
-def test_without_a_cache_or_a_conversion_torch_translates_with_one_warning(
-    five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+# --- conversions ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def conversions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
+    """Counts the conversions of models during a test, which begins with an empty cache.
+
+    The test runs as a rank of a training, which the child that converts must not take for its own.
+    """
+    for name, value in zip(LAUNCH_VARIABLES, ("1", "2", "1", "29500", "127.0.0.1"), strict=True):
+        monkeypatch.setenv(name, value)
+    counted = mock.Mock(wraps=module.convert)
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "auto")  # invalid values are ignored
+    monkeypatch.setattr(module, "convert", counted)
+    return counted
+
+
+def test_a_conversion_is_kept_until_the_model_changes(
+    five_run: FiveRun, tmp_path: Path, conversions: mock.Mock
 ) -> None:
-    (tmp_path / "file").touch()
-
-    broken = mock.Mock(side_effect=ModelError("the disk is full"))
-    for cache, words in (("file/cache", "cannot write to NMT_CACHE"), ("cache", "the disk is full")):
-        monkeypatch.setenv("NMT_CACHE", str(tmp_path / cache))
-        with monkeypatch.context() as patch:
-            patch.setattr(module, "convert", broken)
-            caplog.clear()
-            translator = load(five_run.run)
-            assert isinstance(translator.engine, TorchEngine)
-            assert translator.translate(SOURCE) == TARGET
-            messages = [message for message in caplog.messages if "CTranslate2" in message]
-            assert len(messages) == 1
-            assert words in messages[0]
-            for asked in ({"engine": "ctranslate2"}, {"precision": "int8"}):
-                with pytest.raises(NmtError, match=words):
-                    load(five_run.run, **asked)  # type: ignore[arg-type]
+    run = five_run.copy_run(tmp_path / "run")
+    file = run / "model.safetensors"
+    for path in (run, run, file):
+        assert load(path, engine="ctranslate2").translate(SOURCE) == TARGET
+    assert conversions.call_count == 1
+    # Other weights.
+    checkpoint = read_checkpoint(file)
+    name = next(name for name in checkpoint.tensors if "feed_forward" in name)
+    checkpoint.tensors[name][:] = 0
+    save_checkpoint(file, checkpoint)
+    changed = load(run, engine="ctranslate2").translate(SOURCE, beam=1)
+    assert conversions.call_count == 2
+    assert changed == load(run, engine="torch").translate(SOURCE, beam=1)
 
 
-def test_damaged_export_is_one_clear_error(exported: Path, tmp_path: Path) -> None:
+def test_a_damaged_conversion_is_judged_and_replaced_under_its_lock(
+    five_run: FiveRun, tmp_path: Path, conversions: mock.Mock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The cache of the other tests has the conversion.
+    with monkeypatch.context() as patch:
+        patch.delenv("NMT_CACHE")
+        load(five_run.run, engine="ctranslate2")
+        shutil.copytree(cache_directory(), tmp_path / "cache")
+    conversions.reset_mock()
+    entry, _ = module.converted(five_run.model_file, "fp32")
+    assert not conversions.called
+    (entry / "model.bin").write_bytes(b"damaged")
+
+    def is_known(library: str, content: bytes) -> bool:
+        with pytest.raises(InputError, match="is in use"), locked(entry.with_suffix(".lock")):
+            pass
+        return known(library, content)
+
+    known = sandbox.is_known
+    monkeypatch.setattr(module, "is_known", is_known)
+    assert module.converted(five_run.model_file, "fp32")[0] == entry
+    conversions.assert_called_once()
+    assert load(entry).translate(SOURCE) == TARGET
+
+
+@pytest.fixture(params=["no cache", "no conversion"])
+def trouble(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The reason why no model can be converted."""
+    if request.param == "no cache":
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("NMT_CACHE", str(tmp_path / "file" / "cache"))
+        return "cannot write to NMT_CACHE"
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "convert", mock.Mock(side_effect=ModelError("the disk is full")))
+    return "the disk is full"
+
+
+def test_without_a_conversion_torch_translates_with_one_warning(
+    five_run: FiveRun, trouble: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    translator = load(five_run.run)
+    assert isinstance(translator.engine, TorchEngine)
+    assert translator.translate(SOURCE) == TARGET
+    (message,) = [message for message in caplog.messages if "CTranslate2" in message]
+    assert trouble in message
+
+
+@pytest.mark.parametrize("wanted", [{"engine": "ctranslate2"}, {"precision": "int8"}], ids=str)
+def test_without_a_conversion_what_needs_it_fails(five_run: FiveRun, trouble: str, wanted: dict[str, Any]) -> None:
+    with pytest.raises(NmtError, match=trouble):
+        load(five_run.run, **wanted)
+
+
+# --- exports ----------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_export_is_one_clear_error(exported: Path, tmp_path: Path) -> None:
     for name in ("config.yaml", "config.json", "shared_vocabulary.json"):
-        (tmp_path / name).write_bytes((exported / name).read_bytes())
+        shutil.copy(exported / name, tmp_path)
     (tmp_path / "model.bin").write_bytes((exported / "model.bin").read_bytes()[:1000])
     one_clear_error(run_nmt("translate", "-m", tmp_path, "x"), 2, "has no tokenizer")
-    (tmp_path / "tokenizer.model").write_bytes((exported / "tokenizer.model").read_bytes())
+    shutil.copy(exported / "tokenizer.model", tmp_path)
     one_clear_error(run_nmt("translate", "-m", tmp_path, "x"), 2, f"the export {tmp_path} is damaged")
 
 
 def test_command_translates_without_importing_torch(exported: Path) -> None:
     done = run_nmt("translate", "-m", exported, SOURCE[0], env={"PYTHONPROFILEIMPORTTIME": "1"})
     assert out_lines(done) == [TARGET[0]]
-    assert not any(line.split("|")[-1].strip() == "torch" for line in err_lines(done))
-
-
-def test_both_engines_cut_the_same_lines(five_run: FiveRun, engine: Translator) -> None:
-    """At every limit from too short to long enough. A line that the model ends at the limit is not cut."""
-    reference = load(five_run.run, engine="torch")
-    n_tokens = [len(found.hypotheses[0].tokens) for found in reference.translate_lines(SOURCE)]
-    for limit in range(1, max(n_tokens) + 2):
-        cut = []
-        for translator in (reference, engine):
-            options = translator.with_options(beam=1, max_length_a=0.0, max_length_b=limit)
-            cut.append([found.is_cut for found in translator.translate_lines(SOURCE, options)])
-        assert cut[1] == cut[0] == [n > limit for n in n_tokens]
-
-
-def test_a_line_is_not_cut_by_the_limit_of_another_in_its_batch(five_run: FiveRun, engine: Translator) -> None:
-    """Each is searched for with its own limit."""
-    options = engine.with_options(beam=1, max_length_a=1.0, max_length_b=1)
-    lines = [SOURCE[0], "。"]  # the limits are over 9 tokens and 3 tokens
-    assert [found.is_cut for found in engine.translate_lines(lines, options)] == [False, True]
+    for line in err_lines(done):
+        _, _, imported = line.rpartition("|")
+        assert imported.strip() != "torch"

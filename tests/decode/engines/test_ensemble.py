@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from nmt.decode.engines.torch_engine import TorchEngine, log_mean_probs
 from nmt.errors import InputError, ModelError
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run.checkpoint import read_checkpoint, save_checkpoint
-from nmt.translate.loading import load
+from nmt.translate.loading import load, model_file
 
 TRANSLATOR = small_translator()
 
@@ -27,61 +28,73 @@ def test_it_holds_what_all_can_hold() -> None:
     assert TorchEngine(make(), make(max_positions=16)).max_length == 16
 
 
-def write_models(home: Path) -> list[Path]:
-    """Write a run, and a model file with the same tokenizer, other weights and a lower `data.max_length`."""
-    run = write_run(TRANSLATOR, home / "one")
+class Models(NamedTuple):
+    """A run, and a model file with the same tokenizer, other weights and a lower `data.max_length`."""
+
+    run: Path
+    file: Path
+
+    def change(self, path: Path, **changes: Any) -> None:
+        """Change fields of the checkpoint of a model."""
+        file = model_file(path)
+        save_checkpoint(file, replace(read_checkpoint(file), **changes))
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Models:
+    run = write_run(TRANSLATOR, tmp_path / "one")
     checkpoint = read_checkpoint(run.model_file)
     torch.manual_seed(5)
     tensors = {name: torch.randn_like(x) for name, x in checkpoint.tensors.items()}
     data = checkpoint.config.data.model_copy(update={"max_length": 9})
     config = checkpoint.config.model_copy(update={"data": data})
-    save_checkpoint(home / "two.safetensors", replace(checkpoint, config=config, tensors=tensors))
-    return [run.path, home / "two.safetensors"]
+    save_checkpoint(tmp_path / "two.safetensors", replace(checkpoint, config=config, tensors=tensors))
+    return Models(run.path, tmp_path / "two.safetensors")
 
 
-def test_runs_and_model_files_load_together(tmp_path: Path) -> None:
-    paths = write_models(tmp_path)
-    together = load(paths)
+def test_runs_and_model_files_load_together(models: Models) -> None:
+    together = load(models)
     assert together.config.data.max_length == 9
-    found = list(together.translate_lines(LINES, together.with_options(beam=3)))
-    assert [one.text for one in found] != TRANSLATOR.translate(LINES, beam=3)
-    twice = load([paths[0], str(paths[0])])
-    assert twice.translate(LINES) == load(paths[0], engine="torch").translate(LINES)
+    assert together.translate(LINES, beam=3) != TRANSLATOR.translate(LINES, beam=3)
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_the_largest_length_limit_holds_in_any_order(tmp_path: Path, order: tuple[int, int]) -> None:
-    paths = write_models(tmp_path)
-    for path, a, b in [(paths[0] / "model.safetensors", 1.0, 70), (paths[1], 2.0, 10)]:
-        checkpoint = read_checkpoint(path)
-        decode = checkpoint.config.decode.model_copy(update={"max_length_a": a, "max_length_b": b})
-        save_checkpoint(path, replace(checkpoint, config=checkpoint.config.model_copy(update={"decode": decode})))
-    options = load([paths[i] for i in order]).options
+def test_a_model_with_itself_is_the_model(models: Models) -> None:
+    twice = load([models.run, str(models.run)])
+    assert twice.translate(LINES) == load(models.run, engine="torch").translate(LINES)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_largest_length_limit_holds_in_any_order(models: Models, order: int) -> None:
+    for path, a, b in [(models.run, 1.0, 70), (models.file, 2.0, 10)]:
+        config = read_checkpoint(model_file(path)).config
+        decode = config.decode.model_copy(update={"max_length_a": a, "max_length_b": b})
+        models.change(path, config=config.model_copy(update={"decode": decode}))
+    options = load(models[::order]).options
     assert (options.max_length_a, options.max_length_b) == (2.0, 70)
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_character_that_one_model_has_not_learned_is_unknown(tmp_path: Path, order: tuple[int, int]) -> None:
-    paths = write_models(tmp_path)
-    for path, learned in [(paths[0] / "model.safetensors", "ж€"), (paths[1], "€ə")]:
-        checkpoint = read_checkpoint(path)
-        save_checkpoint(path, replace(checkpoint, tokenizers=checkpoint.tokenizers.with_learned(learned)))
-    assert load([paths[i] for i in order]).unknown("ж€ə") == {"ж", "ə"}
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_character_that_one_model_has_not_learned_is_unknown(models: Models, order: int) -> None:
+    for path, learned in [(models.run, "ж€"), (models.file, "€ə")]:
+        tokenizers = read_checkpoint(model_file(path)).tokenizers
+        models.change(path, tokenizers=tokenizers.with_learned(learned))
+    assert load(models[::order]).unknown("ж€ə") == {"ж", "ə"}
 
 
-def test_different_tokenizers_are_refused_by_name(tmp_path: Path) -> None:
-    first, _ = write_models(tmp_path)
-    other = write_run(fresh_translator(), tmp_path / "foreign")
+def test_different_tokenizers_are_refused_by_name(models: Models, tmp_path: Path) -> None:
+    foreign = write_run(fresh_translator(), tmp_path / "foreign")
     with pytest.raises(ModelError, match=r"one and .*foreign have different tokenizers"):
-        load([first, other.path])
+        load([models.run, foreign.path])
 
 
-def test_exports_are_refused(tmp_path: Path) -> None:
-    paths = write_models(tmp_path)
+def test_an_export_is_refused(models: Models, tmp_path: Path) -> None:
     export = tmp_path / "export"
     export.mkdir()
     (export / "model.bin").touch()
     with pytest.raises(ModelError, match="export is a CTranslate2 export"):
-        load([paths[0], export])
+        load([models.run, export])
+
+
+def test_it_cannot_be_exported(models: Models, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="an ensemble cannot be exported as one model"):
-        to_ctranslate2(load(paths), tmp_path / "new", "float32")
+        to_ctranslate2(load(models), tmp_path / "new", "float32")

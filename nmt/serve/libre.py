@@ -1,0 +1,131 @@
+"""LibreTranslate's endpoints for texts."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from fastapi import Request
+
+from nmt.documents.html import HTML
+from nmt.serve import schema
+from nmt.serve.api import Api, split_lines
+from nmt.serve.batcher import grouped
+from nmt.serve.served_models import ServedModel, name_of
+from nmt.translate.confidence import confidence_of, words_of
+from nmt.translate.markup import units_of, written
+from nmt.translate.options import TranslationOptions
+from nmt.translate.translator import Translator
+from nmt.translate.units import Translation
+
+
+class TextAnswer(NamedTuple):
+    """The translations of a text, best first, and the confidence of the best."""
+
+    variants: list[str]
+    confidence: float = 0.0
+
+
+class LibreTranslate:
+    """The endpoints, with the shapes that LibreTranslate's clients expect."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+
+    async def libre_translate(self, request: Request, body: schema.LibreRequest) -> schema.LibreAnswer:
+        """Translate, as LibreTranslate does; takes forms too."""
+        model, detected = await self.api.choose(request, body)
+        translator = model.translator
+        # The beam must hold all hypotheses that are answered.
+        n_best = 1 + body.alternatives
+        beam = max(n_best, translator.options.beam)
+        options = translator.with_options(n_best=n_best, beam=beam, scores=body.confidence)
+        translate = self.translate_html if body.format == "html" else self.translate_text
+        answers = await translate(model, schema.as_list(body.q), options)
+
+        # Each field has a value for each text. Fields that are left out are not in the answer.
+        fields: dict[str, list[Any]] = {"translatedText": [text.variants[0] for text in answers]}
+        if body.alternatives:
+            fields["alternatives"] = [text.variants[1:] for text in answers]
+        if body.confidence and body.format == "text" and answers:
+            fields["confidence"] = [text.confidence for text in answers]
+        # The answer to a list has lists, that to a text has values.
+        if isinstance(body.q, str):
+            fields = {name: values[0] for name, values in fields.items()}
+        answer = schema.LibreAnswer(**fields)
+        if body.source == "auto":
+            answer.detectedLanguage = schema.DetectedLanguage(language=model.base_source, confidence=detected)
+        return answer
+
+    async def translate_text(
+        self, model: ServedModel, texts: Sequence[str], options: TranslationOptions
+    ) -> list[TextAnswer]:
+        # The lines of all texts are translated together.
+        translations = await self.api.translate(model, self.api.split(texts), options)
+        answers = []
+        for of_text in grouped(translations, [len(split_lines(text)) for text in texts]):
+            variants = ["\n".join(lines) for lines in variants_of(of_text, options.n_best)]
+            confidence = confidence_of_text(model.translator, of_text) if options.scores else 0.0
+            answers.append(TextAnswer(variants, confidence))
+        return answers
+
+    async def translate_html(
+        self, model: ServedModel, texts: Sequence[str], options: TranslationOptions
+    ) -> list[TextAnswer]:
+        """Translate pieces of HTML; tags stay around the words that the tagged ones become."""
+        self.api.split(texts)  # checks the limits of what was sent; below, those of its units
+        # 1. Translate the units of all pieces together.
+        documents = await asyncio.to_thread(lambda: [HTML.parse(text) for text in texts])
+        units_of_documents = [units_of(parts, HTML, number) for number, parts in enumerate(documents, 1)]
+        units = list(chain.from_iterable(units_of_documents))
+        self.api.split([unit.text for unit in units])
+        translations = await self.api.translate(model, units, options) if units else []
+        # 2. Write each piece with the best hypotheses of its units, with the second best, and so on.
+        answers = []
+        n_units = [len(units) for units in units_of_documents]
+        for parts, of_document in zip(documents, grouped(translations, n_units), strict=True):
+            n_most = max((len(translation.hypotheses) for translation in of_document), default=1)
+            n_variants = min(options.n_best, n_most)
+            answers.append(TextAnswer([written(parts, of_document, rank) for rank in range(n_variants)]))
+        return answers
+
+    async def detect(self, request: Request, body: schema.DetectRequest) -> list[schema.DetectedLanguage]:
+        """Which of the source languages a text is in, the most probable first; takes forms too."""
+        self.api.check_key(request, body.api_key)
+        texts = schema.as_list(body.q)
+        self.api.split(texts)  # checks the limits
+        detected = await asyncio.to_thread(self.api.served.detect, texts)
+        return [schema.DetectedLanguage(language=code, confidence=percent) for code, percent in detected.items()]
+
+    async def languages(self) -> list[schema.Language]:
+        """The languages, and what each is translated to."""
+        # A language that is only translated to has no targets.
+        targets: dict[str, list[str]] = {}
+        for model in self.api.served.models:
+            targets.setdefault(model.base_source, []).append(model.base_target)
+            targets.setdefault(model.base_target, [])
+        return [schema.Language(code=code, name=name_of(code), targets=codes) for code, codes in targets.items()]
+
+    async def health(self) -> schema.Health:
+        """Whether the server runs, and with which models."""
+        return schema.Health(models=[model.health() for model in self.api.served.models])
+
+
+def confidence_of_text(translator: Translator, lines: Sequence[Translation]) -> float:
+    # The mean over all words of the text, not over lines.
+    words = [words_of(translator, line.hypotheses[0]) for line in lines]
+    return confidence_of(list(chain.from_iterable(words)))
+
+
+def variants_of(lines: Sequence[Translation], n: int) -> list[list[str]]:
+    """Return up to n translations of several lines, each as a list; the i-th has the i-th best hypotheses of all lines.
+
+    A line with fewer hypotheses repeats its last one. No lines have one translation, which is empty.
+    """
+    n_most = max((len(line.hypotheses) for line in lines), default=1)
+    return [variant(lines, rank) for rank in range(min(n, n_most))]
+
+
+def variant(lines: Sequence[Translation], rank: int) -> list[str]:
+    # The hypothesis of this rank, or the last before it.
+    return [line.hypotheses[: rank + 1][-1].text for line in lines]

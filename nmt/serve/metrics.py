@@ -1,0 +1,18 @@
+"""The figures of a server for Prometheus."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+LINES = [1, 2, 4, 8, 16, 32, 64, 128]  # upper bounds of the buckets
+
+
+class Metrics:
+    """Counts and times, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.seconds = Histogram(
+            "nmt_request_seconds", "Time to answer a request", ["path", "status"], registry=self.registry
+        )
+        self.batch_lines = Histogram("nmt_batch_lines", "Lines of a search", buckets=LINES, registry=self.registry)
+        self.pieces = Counter("nmt_pieces", "Pieces translated to", registry=self.registry)
+        self.waiting = Gauge("nmt_requests_waiting", "Requests that wait for a model", registry=self.registry)

@@ -1,0 +1,127 @@
+"""Our own endpoints: n-best lists, streams and explanations."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.exceptions import HTTPException
+
+from nmt.errors import NmtError
+from nmt.insight.pages import content_security_policy, plain
+from nmt.serve import schema
+from nmt.serve.api import Api
+from nmt.serve.served_models import ServedModel
+from nmt.serve.turns import Check
+from nmt.translate.options import TranslationOptions
+from nmt.translate.units import Translation, Unit
+
+
+class V1:
+    """The endpoints below /v1, and the page of an explanation."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+
+    async def list_models(self) -> schema.ModelsAnswer:
+        """The models, and the limits of a request."""
+        limits = self.api.limits
+        return schema.ModelsAnswer(
+            models=[model.as_answer() for model in self.api.served.models],
+            max_characters=limits.n_characters,
+            max_lines=limits.n_lines,
+            max_file_bytes=limits.n_file_bytes,
+            needs_key=bool(self.api.keys),
+        )
+
+    async def translate(self, request: Request, body: schema.TranslateRequest) -> Any:
+        """Translate with n-best lists, scores and pieces; with `stream`, show the translation as it grows."""
+        model, _ = await self.api.choose(request, body)
+        options = model.options(body)
+        lines = self.api.split(schema.as_list(body.q), model.translator.encode_prefix(body.prefix))
+        if body.stream:
+            return StreamingResponse(self.stream(model, lines, options), media_type="text/event-stream")
+        return as_answer(model, await self.api.translate(model, lines, options))
+
+    def stream(self, model: ServedModel, lines: list[Unit], options: TranslationOptions) -> AsyncIterator[str]:
+        """Return the server-sent events of a translation.
+
+        The request is queued at once, so that a full queue raises before the response starts.
+        """
+        shown: asyncio.Queue[str] = asyncio.Queue()  # events; an empty one after the last
+        texts = [""] * len(lines)  # the translation of each line so far
+
+        def show(line: int, text: str) -> None:
+            if text != texts[line]:  # most steps of a search change few lines
+                texts[line] = text
+                shown.put_nowait(event("partial", {"line": line, "text": text}))
+
+        future = model.batcher.translate(model.translator, lines, options, show)
+        # The queue ends with the search, also if it fails or is canceled.
+        future.add_done_callback(lambda _: shown.put_nowait(""))
+
+        async def events() -> AsyncIterator[str]:
+            try:
+                async with self.api.time_limit():
+                    while partial := await shown.get():
+                        yield partial
+                    translations = await future
+                self.api.count(translations)
+                yield event("done", as_answer(model, translations).model_dump())
+            except HTTPException as error:
+                yield event("error", {"error": error.detail})
+            except NmtError as error:
+                yield event("error", {"error": str(error)})
+            finally:  # also if the client leaves
+                future.cancel()
+
+        return events()
+
+    async def explain(self, request: Request, body: schema.ExplainRequest) -> Response:
+        """Look into the translation of one sentence: alternatives of each piece, attention, the tree of the search."""
+        return await self.explained(request, body, outline_answer)
+
+    async def explain_page(self, request: Request, body: schema.ExplainRequest) -> Response:
+        """The page that `nmt explain` writes; takes forms too."""
+        return await self.explained(request, body, page_answer)
+
+    async def explained(
+        self, request: Request, body: schema.ExplainRequest, function: Callable[..., Response]
+    ) -> Response:
+        """Return the answer of a function that takes the arguments of `explain`, from the model's thread."""
+        model, _ = await self.api.choose(request, body)
+        options = model.options(body)
+        self.api.split([body.q])  # checks the limits
+        # All hypotheses are shown.
+        settings = options.changed(n_best=options.beam).model_dump()
+
+        def call(check: Check) -> Response:
+            return function(model.translator, body.q, prefix=body.prefix, check=check, **settings)
+
+        return await self.api.answer(model.batcher.call(call))
+
+
+def outline_answer(*args: Any, **settings: Any) -> Response:
+    from nmt.insight.explain import outline  # imports torch
+
+    return JSONResponse(plain(outline(*args, **settings)))
+
+
+def page_answer(*args: Any, **settings: Any) -> Response:
+    from nmt.insight.explain import as_page, explain
+
+    page = as_page(explain(*args, **settings))
+    return HTMLResponse(page, headers={"Content-Security-Policy": content_security_policy(page)})
+
+
+def as_answer(model: ServedModel, translations: list[Translation]) -> schema.TranslateAnswer:
+    # Pydantic reads the fields of the hypotheses.
+    lines = [schema.LineAnswer.model_validate(line, from_attributes=True) for line in translations]
+    return schema.TranslateAnswer(source=model.source, target=model.target, translations=lines)
+
+
+def event(kind: str, data: Any) -> str:
+    """Return a server-sent event."""
+    return f"event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"

@@ -1,0 +1,173 @@
+"""Our own endpoints: n-best lists, streams, explanations."""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from conftest import PATIENCE_S, SOURCE, TARGET
+from served import FORM, JSON, Client, Endless, served
+
+from nmt.insight.pages import content_security_policy, hash_source
+from nmt.interchange.ctranslate2 import to_ctranslate2
+from nmt.translate.loading import load
+from nmt.translate.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def client(translator: Translator) -> Iterator[Client]:
+    with served(translator) as client:
+        yield client
+
+
+def best_texts(answer: Any) -> list[str]:
+    return [line["hypotheses"][0]["text"] for line in answer["translations"]]
+
+
+def test_the_answer_has_what_the_translator_finds(client: Client, translator: Translator) -> None:
+    answer = client.v1(SOURCE, beam=4, n_best=3).json
+    assert (answer["source"], answer["target"]) == ("zh", "en")
+    expected = translator.translate_lines(SOURCE, translator.with_options(beam=4, n_best=3))
+    for line, translation in zip(answer["translations"], expected, strict=True):
+        assert line["source"] == translation.source
+        for answered, hypothesis in zip(line["hypotheses"], translation.hypotheses, strict=True):
+            for name in ("text", "pieces", "tokens"):
+                assert answered[name] == getattr(hypothesis, name)
+            # The translator rounds otherwise in another batch.
+            for name in ("score", "log_prob", "log_probs"):
+                assert answered[name] == pytest.approx(getattr(hypothesis, name), abs=1e-5)
+
+
+def test_a_stream_is_a_stream_of_events(client: Client) -> None:
+    assert client.v1("a", stream=True).headers["content-type"].startswith("text/event-stream")
+
+
+def test_a_stream_ends_with_the_translation(client: Client) -> None:
+    last = client.stream(SOURCE[:2])[-1]
+    assert last.kind == "done"
+    assert best_texts(last.data) == TARGET[:2]
+
+
+@pytest.mark.parametrize("line", [0, 1])
+def test_each_line_of_a_stream_grows_to_its_translation(client: Client, line: int) -> None:
+    *partial, _ = client.stream(SOURCE[:2])
+    assert {event.kind for event in partial} == {"partial"}
+    texts = [event.data["text"] for event in partial if event.data["line"] == line]
+    assert texts[0] == TARGET[line].split()[0]
+    assert texts[-1] == TARGET[line]
+    assert texts == sorted(texts, key=len), "it only grows"
+
+
+def test_a_prefix_is_text_or_tokens(client: Client, translator: Translator) -> None:
+    tokens = translator.encode_prefix("They")
+    (text,) = best_texts(client.v1(SOURCE[0], prefix="They").json)
+    assert text.startswith("They")
+    assert [text] == best_texts(client.v1(SOURCE[0], prefix=tokens).json)
+
+
+def test_samples_are_drawn_by_the_seed(client: Client) -> None:
+    def sampled(seed: int) -> Any:
+        return client.v1(SOURCE[0], sample=True, temperature=3.0, n_best=4, seed=seed).json["translations"]
+
+    (line,) = sampled(1)
+    assert [line] == sampled(1) != sampled(2)
+    assert len(line["hypotheses"]) == 4
+
+
+@pytest.fixture(scope="module")
+def explanation(client: Client) -> Any:
+    return client.explain(SOURCE[0], beam=3).json
+
+
+@pytest.fixture
+def tokens(explanation: Any) -> Any:
+    """The tokens of the best hypothesis."""
+    return explanation["hypotheses"][0]["tokens"]
+
+
+def test_an_explanation_has_all_hypotheses(explanation: Any) -> None:
+    assert len(explanation["hypotheses"]) == 3
+    assert explanation["hypotheses"][0]["text"] == TARGET[0]
+
+
+def test_an_explanation_has_attention_weights_of_each_token(explanation: Any, tokens: Any) -> None:
+    sums = [sum(weights) for weights in explanation["cross"]]
+    assert sums == pytest.approx([1] * len(tokens), abs=1e-4)
+
+
+def test_an_explanation_has_the_tree_of_the_search(explanation: Any, tokens: Any) -> None:
+    path = [node["token"] for node in explanation["tree"] if node["is_best"]]
+    assert path == [token["token"] for token in tokens]
+
+
+def test_an_alternative_of_an_explanation_can_be_a_prefix(client: Client, tokens: Any) -> None:
+    second = tokens[0]["alternatives"][1]
+    prefixed = client.explain(SOURCE[0], prefix=[second["token"]]).json
+    first = prefixed["hypotheses"][0]["tokens"][0]
+    assert first["token"] == second["token"]
+    assert first["piece"] == second["piece"]
+    assert first["rank"] == 2
+    assert first["log_prob"] == pytest.approx(second["log_prob"], abs=1e-4)  # rounding depends on the length
+
+
+def test_the_page_of_an_explanation_allows_only_its_own_script(client: Client) -> None:
+    answer = client.send("POST", "/explain", "q=%E6%88%91&beam=2", FORM)
+    page = answer.body.decode()
+    policy = answer.headers["content-security-policy"]
+    assert policy == content_security_policy(page)
+    # The page has one script, whose hash is in the policy.
+    script = page.partition("<script>")[2].partition("</script>")[0]
+    assert hash_source(script) in policy
+    assert "unsafe-inline" not in page
+
+
+@pytest.mark.parametrize("path", ["/explain", "/v1/explain", "/v1/translate"])
+def test_work_that_nobody_waits_for_ends(
+    client: Client, translator: Translator, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    endless = Endless()
+
+    def explain(*_: Any, trace: Callable[[Any], None], **__: Any) -> None:
+        endless(lambda: trace(None))
+
+    def start(*arguments: Any) -> Callable[[], None]:
+        watch = arguments[-1]
+        return SimpleNamespace(result=lambda: endless(lambda: watch(list)))
+
+    # The client leaves as soon as the work has begun.
+    with monkeypatch.context() as patch, contextlib.closing(client.connect()) as connection:
+        patch.setattr("nmt.insight.explain.search", explain)
+        patch.setattr(translator, "start", start)
+        connection.request("POST", path, json.dumps({"q": SOURCE[0]}), JSON)
+        assert endless.started.wait(PATIENCE_S)
+        connection.close()
+        assert endless.ended.wait(PATIENCE_S / 2)
+    assert client.v1(SOURCE[0]).status == 200
+
+
+@pytest.fixture(scope="module")
+def exported(translator: Translator, folder: Path) -> Iterator[Client]:
+    """A server of an export to CTranslate2."""
+    to_ctranslate2(translator, folder / "export")
+    with served(load(folder / "export")) as client:
+        yield client
+
+
+def test_an_export_has_no_explanation(exported: Client) -> None:
+    (model,) = exported.get("/v1/models").json["models"]
+    assert model["explains"] is False
+    assert exported.explain(SOURCE[0]).error == "CTranslate2 has no attention weights"
+
+
+def test_an_export_has_no_steps_to_show(exported: Client) -> None:
+    (event,) = exported.stream(SOURCE[0])
+    assert event.kind == "done"
+
+
+def test_an_export_draws_no_samples(exported: Client) -> None:
+    error = "CTranslate2 has no sampling with a seed for each line"
+    assert exported.v1("a", sample=True).error == error
+    assert exported.stream("a", sample=True) == [("error", {"error": error})]
