@@ -235,7 +235,9 @@ def annotated(pairs: Pairs, data: Data) -> Path:
         changed = shutil.ignore_patterns("source*", "target*")
         shutil.copytree(pairs.directory, directory, dirs_exist_ok=True, ignore=changed)
         known = sample(pairs)[:: 1 + min(len(pairs), SAMPLE_PAIRS) // LEXICON_PAIRS]
-        lexicon = alignment.learn(*(alignment.words_of([getattr(pair, side) for pair in known]) for side in SIDES))
+        lexicon = alignment.learn_lexicon(
+            *(alignment.hash_words([getattr(pair, side) for pair in known]) for side in SIDES)
+        )
         for start in range(0, len(pairs.source), alignment.BATCH):
             lines = range(start, min(start + alignment.BATCH, len(pairs.source)))
             source, target = ([side.text(i) for i in lines] for side in (pairs.source, pairs.target))
