@@ -73,7 +73,8 @@ def hash_words(texts: Sequence[str]) -> Words:
     """Return hashes of the first `MAX_WORDS` words of each text: (n, MAX_WORDS), 0 where there are fewer."""
     words = np.zeros((len(texts), MAX_WORDS), np.uint32)
     for row, text in zip(words, texts, strict=True):
-        hashes = [hash_word(word) for word in ALIGNED_WORD.findall(text.lower())[:MAX_WORDS]]
+        found = ALIGNED_WORD.findall(text.lower())
+        hashes = [hash_word(word) for word in found[:MAX_WORDS]]
         row[: len(hashes)] = hashes
     return words
 
@@ -139,7 +140,7 @@ def learn_lexicon(source: Words, target: Words) -> Lexicon:
     n_sources = source_counts[np.searchsorted(source_words, keys >> 32)]
     n_targets = target_counts[np.searchsorted(target_words, keys.astype(np.uint32))]
     expected = n_sources * n_targets / n
-    links = np.log(counts / expected)
+    links = np.log(counts / expected)  # nats: pointwise mutual information
     surprise = counts * links - (counts - expected)  # nats: the log-likelihood ratio of two Poisson rates
     is_linked = (links > MIN_LINK) & (surprise > MIN_SURPRISE)
     keys, links = keys[is_linked], np.minimum(links[is_linked], MAX_LINK)
@@ -173,7 +174,8 @@ def agreement(source: Words, target: Words, lexicon: Lexicon) -> Strengths:
 
 def features(source: HashedLines, target: HashedLines, lexicon: Lexicon, lengths: Lengths) -> Feature:
     """Return agreement and length ratio (z) of pairs: (2, n)."""
-    return np.stack([agreement(source.words, target.words, lexicon), lengths.z(source.sizes, target.sizes)])
+    length_ratio = lengths.z(source.sizes, target.sizes)
+    return np.stack([agreement(source.words, target.words, lexicon), length_ratio])
 
 
 def agreement_of_batch(source: Words, target: Words, lexicon: Lexicon) -> NDArray[np.float64]:
@@ -193,16 +195,20 @@ def sure_links(source: Sequence[str], target: Sequence[str], lexicon: Lexicon) -
     source = [text.replace("İ", "I") for text in source]
     target = [text.replace("İ", "I") for text in target]
     links = lexicon.strength(hash_words(source), hash_words(target))
+    # Compare each link with the second strongest of its words.
     is_sure = links >= SURE_LINK
     second_of_target = np.sort(links, 1)[:, -2:-1, :]
     second_of_source = np.sort(links, 2)[:, :, -2:-1]
     is_sure &= links - second_of_target >= SURE_MARGIN
     is_sure &= links - second_of_source >= SURE_MARGIN
+    # Say where they are.
     source_spans = [word_spans(text) for text in source]
     target_spans = [word_spans(text) for text in target]
     spans: list[list[tuple[Span, Span]]] = [[] for _ in source]
     for pair, source_word, target_word in np.argwhere(is_sure).tolist():
-        spans[pair].append((source_spans[pair][source_word], target_spans[pair][target_word]))
+        source_span = source_spans[pair][source_word]
+        target_span = target_spans[pair][target_word]
+        spans[pair].append((source_span, target_span))
     return spans
 
 

@@ -50,6 +50,7 @@ def learn_pairs(survey: Survey) -> tuple[list[tuple[int, int]], Evidence | None]
         comparison = learn_comparison(windows, runs)
     if comparison is None or comparison.evidence.contrast < alignment.MIN_CONTRAST:
         return [], None
+    # 3. List the pairs.
     pairs = []
     for runs_of_window in runs:
         for run in runs_of_window:
@@ -61,8 +62,8 @@ def windows_of(survey: Survey, offsets: range) -> list[Window]:
     """Return the whole corpus as a window or, of a long one, windows at equal distances."""
     blocks = [(0, survey.n_source)]
     if survey.n_source > N_WINDOWS * WINDOW:
-        starts = np.linspace(0, survey.n_source - WINDOW, N_WINDOWS).astype(int).tolist()
-        blocks = [(start, start + WINDOW) for start in starts]
+        starts = np.linspace(0, survey.n_source - WINDOW, N_WINDOWS)
+        blocks = [(start, start + WINDOW) for start in starts.astype(int).tolist()]
     return list(read_windows(survey, blocks, offsets))
 
 
@@ -85,6 +86,7 @@ def dependence(windows: Sequence[Window], offsets: range) -> NDArray[np.float64]
     targets = [buckets_of(window.target.words) for window in windows]
     norms = np.zeros(len(offsets))
     for i, offset in enumerate(offsets):
+        # Sum up over the lines whose target lines at this offset are in their windows.
         covariance = np.zeros((N_BUCKETS, N_BUCKETS), np.float32)
         n_lines = 0
         for window, source, target in zip(windows, sources, targets, strict=True):
@@ -95,7 +97,8 @@ def dependence(windows: Sequence[Window], offsets: range) -> NDArray[np.float64]
                 right = target[target_start : target_start + len(run)]
                 covariance += left.T @ right
                 n_lines += len(run)
-        norms[i] = (covariance**2).sum() / max(n_lines, 1)
+        norm = (covariance**2).sum()
+        norms[i] = norm / max(n_lines, 1)
     return norms
 
 
@@ -111,6 +114,7 @@ def buckets_of(words: Words) -> NDArray[np.float32]:
 
 def learn_comparison(windows: Sequence[Window], runs: Sequence[Sequence[Run]]) -> Comparison | None:
     """Learn from the pairs of the runs of each window; None if they are too few."""
+    # Collect the lines of both sides.
     sources, targets = [], []
     for window, runs_of_window in zip(windows, runs, strict=True):
         for run in runs_of_window:
@@ -125,9 +129,9 @@ def learn_comparison(windows: Sequence[Window], runs: Sequence[Sequence[Run]]) -
     # Compare the pairs with lines that are far apart.
     distance = int(alignment.FAR * n_pairs)
     unrelated = target[(np.arange(n_pairs) - distance) % n_pairs]
-    evidence = alignment.weigh(
-        alignment.features(source, target, lexicon, lengths), alignment.features(source, unrelated, lexicon, lengths)
-    )
+    paired_features = alignment.features(source, target, lexicon, lengths)
+    unrelated_features = alignment.features(source, unrelated, lexicon, lengths)
+    evidence = alignment.weigh(paired_features, unrelated_features)
     return Comparison(lexicon, lengths, evidence)
 
 
@@ -142,6 +146,7 @@ def are_related(source: Sequence[str], target: Sequence[str]) -> bool:
     window = Window(hash_lines(source[:N_TESTED]), hash_lines(target[:N_TESTED]), 0, 0)
     reach = min(len(source) // 4, N_OTHERS // 2)
     norms = dependence([window], range(-reach, reach + 1))
+    # Compare offset 0 with the others, by robust estimates of their mean and standard deviation.
     others = np.delete(norms, reach)
     median = np.median(others)
     spread = NORMAL * np.median(np.abs(others - median))

@@ -52,7 +52,8 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
     # 1. Learn from train, and examine all pairs.
     learned = learn_from(surveys[0], labels, quiet)
     languages = learned.usual.languages
-    gathered = [learned.train, *(gather(surveyed, learned.usual, quiet) for surveyed in surveys[1:])]
+    others = [gather(surveyed, learned.usual, quiet) for surveyed in surveys[1:]]
+    gathered = [learned.train, *others]
     # 2. Find the lines that belong together, and all faults of each corpus.
     result = with_examples(learned.train, findings.of_languages(languages, labels))
     runs = {}
@@ -96,9 +97,10 @@ def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned
     # Perhaps most lines with the same number do not belong together: find lines that do.
     if train.n_pairs < bootstrap.MIN_PAIRS:
         return learned
-    pairs, evidence = bootstrap.learn_pairs(train)
+    pairs, evidence = bootstrap.learn_pairs(train)  # the evidence is None if the sides seem to be unrelated
     if evidence is None or (seem_paired and evidence.contrast < CLEARLY_MORE * contrast):
         return learned
+    # Learn again, from these.
     source = texts_at(train.files.source, [source for source, _ in pairs])
     target = texts_at(train.files.target, [target for _, target in pairs])
     usual = learn_usual(source, target, declared)
@@ -123,12 +125,7 @@ def with_examples(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
     """Turn drafts into findings with examples, whose text is read from the files again."""
     files = found.survey.files
     drafts = [draft for draft in drafts if len(draft.lines) or draft.kind in OF_CORPUS]
-    # Choose lines at equal distances.
-    chosen = []
-    for draft in drafts:
-        last = len(draft.lines) - 1
-        indices = np.linspace(0, last, min(N_EXAMPLES, last + 1)).astype(int)
-        chosen.append(draft.lines[indices].tolist())
+    chosen = [example_lines(draft) for draft in drafts]
     wanted = [*chain.from_iterable(chosen)]
     source, target = lines_at(files.source, wanted), lines_at(files.target, wanted)
     result = []
@@ -136,6 +133,13 @@ def with_examples(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
         examples = [Example(line, decode(source[line]), decode(target[line])) for line in lines]
         result.append(finished(draft, examples, found.survey))
     return result
+
+
+def example_lines(draft: Draft) -> list[int]:
+    """Return some lines at equal distances."""
+    n = len(draft.lines)
+    indices = np.linspace(0, n - 1, min(N_EXAMPLES, n))
+    return list(draft.lines[indices.astype(int)].tolist())
 
 
 def finished(draft: Draft, examples: list[Example], surveyed: Survey) -> Finding:

@@ -1,8 +1,9 @@
 """Learn from a sample what is usual in a corpus, and examine all pairs in chunks, in several processes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from nmt.text.corpus import digests_of, in_parallel
 N_UNRELATED = 2_000  # lines of a chunk that are compared with unrelated lines
 NONE = np.zeros(0, np.int64)
 Hits = dict[str, NDArray[np.int64]]  # indices of lines by kind of fault
+Digests = NDArray[np.uint64]
 SOURCE, TARGET, PAIR, SOURCE_KEY, TARGET_KEY = range(5)  # what is digested; the keys are those of `split.key_of`
 # A line with the fault on the left is not reported for the faults on the right, which follow from it.
 EXPLAINS = {
@@ -48,7 +50,7 @@ class Examined:
     """The results for a chunk of pairs, or for all chunks of a corpus."""
 
     hits: Hits  # line numbers
-    digests: NDArray[np.uint64]  # (5, n), by `SOURCE` and so on
+    digests: Digests  # (5, n), by `SOURCE` and so on
     paired: Feature  # agreement and length ratio of the pairs
     unrelated: Feature  # the same for some source lines with target lines far away
 
@@ -56,12 +58,11 @@ class Examined:
 def learn_usual(source: list[str], target: list[str], declared: tuple[str, str] = ("", "")) -> Usual:
     """Learn from a sample of pairs. `declared` are py3langid's labels of the languages, or ""."""
     source_lines, target_lines = hash_lines(source), hash_lines(target)
-    return Usual(
-        languages=learn_languages(source, target, declared),
-        without_stop=(share_without_stop(source), share_without_stop(target)),
-        lengths=learn_lengths(source_lines.sizes, target_lines.sizes),
-        lexicon=alignment.learn_lexicon(source_lines.words, target_lines.words),
-    )
+    languages = learn_languages(source, target, declared)
+    without_stop = share_without_stop(source), share_without_stop(target)
+    lengths = learn_lengths(source_lines.sizes, target_lines.sizes)
+    lexicon = alignment.learn_lexicon(source_lines.words, target_lines.words)
+    return Usual(languages, without_stop, lengths, lexicon)
 
 
 def share_without_stop(texts: list[str]) -> float:
@@ -78,15 +79,16 @@ def examine(usual: Usual, chunk: Chunk) -> Examined:
     paired = usual.features(source_lines, target_lines)
     n = len(source)
     some = np.linspace(0, n - 1, min(N_UNRELATED, n)).astype(int)
-    far = (some + int(alignment.FAR * n)) % n
-    unrelated = usual.features(source_lines[some], target_lines[far])
+    distance = int(alignment.FAR * n)
+    unrelated = usual.features(source_lines[some], target_lines[(some + distance) % n])
     # 2. Look for faults.
     z = paired[1]
-    hits = hits_of_text(source, target, z, usual) | hits_of_language(source, target, usual.languages)
-    is_bad = [not (is_utf8(left) and is_utf8(right)) for left, right in zip(chunk.source, chunk.target, strict=True)]
-    hits["encoding"] = indices_of_true(is_bad)
-    is_long = np.maximum(source_lines.sizes, target_lines.sizes) >= pairs.MIN_LONGER
-    hits["ratio"] = np.flatnonzero(is_long & (np.abs(z) > pairs.MAX_Z))
+    hits = hits_of_text(source, target, z, usual)
+    hits |= hits_of_language(source, target, usual.languages)
+    hits["encoding"] = indices_of_true(either(lambda raw: not is_utf8(raw), chunk.source, chunk.target))
+    longer = np.maximum(source_lines.sizes, target_lines.sizes)
+    is_ratio_unusual = (longer >= pairs.MIN_LONGER) & (np.abs(z) > pairs.MAX_Z)
+    hits["ratio"] = np.flatnonzero(is_ratio_unusual)
     # 3. Leave out those that follow from others, and count lines from the beginning of the corpus.
     for kind, explained_kinds in EXPLAINS.items():
         for explained in explained_kinds:
@@ -95,33 +97,36 @@ def examine(usual: Usual, chunk: Chunk) -> Examined:
     return Examined(numbers, digests_of_pairs(source, target), paired, unrelated)
 
 
-def digests_of_pairs(source: list[str], target: list[str]) -> NDArray[np.uint64]:
-    digests = np.empty((5, len(source)), np.uint64)
-    digests[SOURCE] = digests_of(text.encode("utf-8", "replace") for text in source)
-    digests[TARGET] = digests_of(text.encode("utf-8", "replace") for text in target)
-    digests[PAIR] = digests[SOURCE] * np.uint64(0x9E3779B97F4A7C15) + digests[TARGET]
-    digests[SOURCE_KEY] = digests_of(key_of(text) for text in source)
-    digests[TARGET_KEY] = digests_of(key_of(text) for text in target)
-    return digests
+def digests_of_pairs(source: list[str], target: list[str]) -> Digests:
+    source_digests, target_digests = digests_of(map(encoded, source)), digests_of(map(encoded, target))
+    source_keys, target_keys = digests_of(map(key_of, source)), digests_of(map(key_of, target))
+    pair_digests = source_digests * np.uint64(0x9E3779B97F4A7C15) + target_digests
+    return np.stack([source_digests, target_digests, pair_digests, source_keys, target_keys])
 
 
-def indices_of_true(results: Sequence[object]) -> NDArray[np.int64]:
+def encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+def either(is_faulty: Callable[[Any], object], source: Sequence[Any], target: Sequence[Any]) -> list[object]:
+    """Return whether the source or the target of each pair is faulty."""
+    return [is_faulty(left) or is_faulty(right) for left, right in zip(source, target, strict=True)]
+
+
+def indices_of_true(results: Iterable[object]) -> NDArray[np.int64]:
     return np.array([i for i, result in enumerate(results) if result], np.int64)
 
 
 def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], usual: Usual) -> Hits:
     """Return the faults that show in the text of a pair by itself."""
-    both = list(zip(source, target, strict=True))
-    hits = {}
+    results: dict[str, Iterable[object]] = {}
     for kind, is_faulty in characters.TESTS.items():
-        hits[kind] = indices_of_true([is_faulty(left) or is_faulty(right) for left, right in both])
-    for kind, differ in pairs.TESTS.items():
-        hits[kind] = indices_of_true([differ(left, right) for left, right in both])
-    is_cut = []
-    for (left, right), deviation in zip(both, z.tolist(), strict=True):
-        is_cut.append(pairs.cut_off(left, right, deviation, usual.without_stop))
-    hits["truncated"] = indices_of_true(is_cut)
-    return hits
+        results[kind] = either(is_faulty, source, target)
+    for kind, is_pair_faulty in pairs.TESTS.items():
+        results[kind] = map(is_pair_faulty, source, target)
+    is_cut_off = partial(pairs.cut_off, without_stop=usual.without_stop)
+    results["truncated"] = map(is_cut_off, source, target, z.tolist())
+    return {kind: indices_of_true(of_kind) for kind, of_kind in results.items()}
 
 
 def hits_of_language(source: list[str], target: list[str], languages: Languages) -> Hits:
@@ -132,19 +137,16 @@ def hits_of_language(source: list[str], target: list[str], languages: Languages)
     for side, texts in enumerate((source, target)):
         in_other, is_rare = language.compare_with_sides(texts, side, languages)
         wrong.append(in_other)
-        names = []
-        for text, may_be_third in zip(texts, is_rare, strict=True):
-            names.append(may_be_third and language.third_language(text, languages.accepted, languages.scripts, model))
-        third.append(indices_of_true(names))
+        rare_lines = np.flatnonzero(is_rare)
+        is_third = [language.third_language(texts[i], languages.accepted, languages.scripts, model) for i in rare_lines]
+        third.append(rare_lines[indices_of_true(is_third)])
     more, less = np.maximum(*wrong), np.minimum(*wrong)
-    untranslated = np.flatnonzero((more == 2) & (less == 0))
     # Equal texts are either a copy, or too short or too like a name to be judged.
-    is_different = [source[line].casefold() != target[line].casefold() for line in untranslated]
-    return {
-        "exchanged": np.flatnonzero(more + less >= 3),
-        "untranslated": untranslated[np.array(is_different, bool)],
-        "language": np.union1d(*third),
-    }
+    is_different = [left.casefold() != right.casefold() for left, right in zip(source, target, strict=True)]
+    is_untranslated = (more == 2) & (less == 0) & is_different
+    exchanged = np.flatnonzero(more + less >= 3)
+    untranslated = np.flatnonzero(is_untranslated)
+    return {"exchanged": exchanged, "untranslated": untranslated, "language": np.union1d(*third)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,24 +163,21 @@ class Gathered(Examined):
 
 def gather(survey: Survey, usual: Usual, quiet: bool) -> Gathered:
     """Examine all pairs of a corpus."""
-    read = tqdm(
-        chunks(survey.files),
-        survey.files.name,
-        survey.n_pairs / CHUNK,
-        unit=" pairs",
-        unit_scale=CHUNK,
-        disable=quiet or None,
-        leave=False,
-    )
-    parts = list(in_parallel(partial(examine, usual), read))
+    n_chunks = survey.n_pairs / CHUNK
+    disable = quiet or None  # None: only if stderr is no terminal
+    bar = tqdm(desc=survey.files.name, total=n_chunks, unit=" pairs", unit_scale=CHUNK, disable=disable, leave=False)
+    parts = []
+    with bar:
+        for part in in_parallel(partial(examine, usual), chunks(survey.files)):
+            parts.append(part)
+            bar.update()
+    # Join the results of all chunks.
     hits: dict[str, list[NDArray[np.int64]]] = {}
     for part in parts:
         for kind, lines in part.hits.items():
             hits.setdefault(kind, []).append(lines)
-    return Gathered(
-        hits={kind: np.concatenate(lines) for kind, lines in hits.items()},
-        digests=np.concatenate([part.digests for part in parts], 1),
-        paired=np.concatenate([part.paired for part in parts], 1),
-        unrelated=np.concatenate([part.unrelated for part in parts], 1),
-        survey=survey,
-    )
+    digests = np.concatenate([part.digests for part in parts], 1)
+    paired = np.concatenate([part.paired for part in parts], 1)
+    unrelated = np.concatenate([part.unrelated for part in parts], 1)
+    all_hits = {kind: np.concatenate(lines) for kind, lines in hits.items()}
+    return Gathered(all_hits, digests, paired, unrelated, survey)

@@ -46,9 +46,11 @@ def evidence_of(train: Gathered) -> Evidence | None:
     """
     if train.survey.n_pairs < MIN_PAIRS:
         return None
+    # 1. Of all pairs.
     evidence = alignment.weigh(train.paired, train.unrelated)
     if evidence.contrast < alignment.MIN_CONTRAST:
         return None
+    # 2. Of the pairs outside of blocks.
     is_related = np.ones(train.survey.n_pairs, bool)
     for start, end in alignment.blocks(evidence(train.paired)):
         is_related[start:end] = False
@@ -109,8 +111,13 @@ def misplaced_lines(found: Gathered, runs: Sequence[Run]) -> NDArray[np.int64]:
 
 def gaps(runs: Sequence[Run], n_lines: int) -> list[Run]:
     """Return the stretches of source lines between the runs."""
-    stretches = [Run(before.end, after.start) for before, after in pairwise([Run(0, 0), *runs, Run(n_lines, n_lines)])]
-    return [stretch for stretch in stretches if stretch.start < stretch.end]
+    stretches = []
+    end = 0  # of the run before
+    for run in [*runs, Run(n_lines, n_lines)]:
+        if end < run.start:
+            stretches.append(Run(end, run.start))
+        end = run.end
+    return stretches
 
 
 def where_they_part(runs: Sequence[Run], n_pairs: int) -> str:
@@ -128,7 +135,7 @@ def where_they_part(runs: Sequence[Run], n_pairs: int) -> str:
 
 def first_three(items: Sequence[object], separator: str, last_separator: str) -> str:
     """Return the first three items, and how many more there are."""
-    shown = separator.join([str(item) for item in items[:3]])
+    shown = separator.join(map(str, items[:3]))
     n_more = len(items) - 3
     return f"{shown}{last_separator}{n_more} more" if n_more > 0 else shown
 
@@ -137,6 +144,7 @@ def of_alignment(found: Gathered, runs: Sequence[Run], evidence: Evidence | None
     """Return different numbers of lines, blocks that are shifted or shuffled, and single pairs that do not fit."""
     drafts = []
     survey = found.survey
+    # Say which lines are not where their translations should be.
     if survey.n_source != survey.n_target:
         numbers = f"{survey.n_source:,} source lines, {survey.n_target:,} target lines"
         drafts.append(Draft("counts", NONE, numbers + where_they_part(runs, survey.n_pairs)))
@@ -147,7 +155,7 @@ def of_alignment(found: Gathered, runs: Sequence[Run], evidence: Evidence | None
     shuffled = gaps(runs, survey.n_source)
     drafts.append(of_stretches("shifted", shifted, survey.n_pairs))
     drafts.append(of_stretches("shuffled", shuffled, survey.n_pairs))
-    # Of the lines that belong together by their places, those whose words hardly do.
+    # Of the lines that belong together by their places, find those whose words hardly do.
     has_words = ~np.isnan(found.paired[0])
     is_odd = has_words & (evidence(found.paired) > MISMATCH)
     is_odd[misplaced_lines(found, runs) - 1] = False
@@ -158,20 +166,23 @@ def of_alignment(found: Gathered, runs: Sequence[Run], evidence: Evidence | None
 
 def of_stretches(kind: str, stretches: Sequence[Run], n_pairs: int) -> Draft:
     """Return a finding of all lines of some stretches, as far as both sides have lines with these numbers."""
-    numbers = [np.arange(stretch.start + 1, stretch.end + 1) for stretch in stretches]
-    lines = np.concatenate([NONE, *numbers])
-    return Draft(kind, lines[lines <= n_pairs], first_three(stretches, "; ", "; and "))
+    lines: list[int] = []
+    for stretch in stretches:
+        lines += range(stretch.start + 1, min(stretch.end, n_pairs) + 1)
+    return Draft(kind, np.array(lines, np.int64), first_three(stretches, "; ", "; and "))
 
 
 def is_unrelated(found: Gathered) -> bool:
     """Return whether neither the lengths nor the words of the two sides depend on each other."""
     survey = found.survey
-    source_lengths = np.log1p([len(text) for text in survey.source])
-    target_lengths = np.log1p([len(text) for text in survey.target])
+    source_lengths = np.log1p(list(map(len, survey.source)))
+    target_lengths = np.log1p(list(map(len, survey.target)))
     if survey.n_pairs < MIN_PAIRS or not source_lengths.std() or not target_lengths.std():
         return False
     correlation = np.corrcoef(source_lengths, target_lengths)[0, 1]
-    return bool(correlation < MIN_CORRELATION) and not bootstrap.are_related(survey.source, survey.target)
+    if correlation >= MIN_CORRELATION:
+        return False
+    return not bootstrap.are_related(survey.source, survey.target)
 
 
 def of_repetition(found: Gathered) -> Draft:
@@ -220,6 +231,7 @@ def of_languages(languages: Languages, declared: tuple[str, str]) -> list[Draft]
     are_exchanged = languages.names == (declared[1], declared[0])  # the likeliest mistake needs less evidence
     for side, identified, label in zip(SIDES, languages.identified, declared, strict=True):
         name = identified.name
+        # Chunks of the side must vote against the declared language, and for another one.
         is_ruled_out = identified.ruled_out.get(label, 0.0) >= MIN_RULED_OUT
         is_sure = is_ruled_out and (are_exchanged or identified.agreement >= MIN_AGREEMENT)
         if name in ("", label) or not is_sure:

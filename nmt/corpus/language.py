@@ -68,6 +68,10 @@ class NGrams(NamedTuple):
         sums = np.add.reduceat(values[self.hashes].sum(0), self.starts)
         return (sums / (3 * self.n_positions)).astype(np.float32)
 
+    def quantile(self, values: NDArray[np.float32], share: float) -> float:
+        """Return the value below which the means of a share of the lines are."""
+        return float(np.quantile(self.means(values), share))
+
     def log_probs(self) -> NDArray[np.float32]:
         """Return the log-probability of each hash: (2^BITS,)."""
         counts = np.bincount(self.hashes.reshape(-1), minlength=2**BITS) + SMOOTHING
@@ -118,19 +122,18 @@ def learn_languages(source: Sequence[str], target: Sequence[str], declared: tupl
     source_grams, target_grams = ngrams(source), ngrams(target)
     log_probs = source_grams.log_probs(), target_grams.log_probs()
     log_ratios = np.clip(log_probs[0] - log_probs[1], -MAX_LLR, MAX_LLR)
-    source_typical = np.median(source_grams.means(log_ratios))
-    target_typical = np.median(target_grams.means(log_ratios))
-    source_rare = np.quantile(source_grams.means(log_probs[0]), RARE_SHARE)
-    target_rare = np.quantile(target_grams.means(log_probs[1]), RARE_SHARE)
+    typical = source_grams.quantile(log_ratios, 0.5), target_grams.quantile(log_ratios, 0.5)
+    rare = source_grams.quantile(log_probs[0], RARE_SHARE), target_grams.quantile(log_probs[1], RARE_SHARE)
+    text = "".join([*samples[0], *samples[1]])
     return Languages(
-        identified=identified,
-        accepted=frozenset(accepted),
-        scripts=scripts_of("".join([*samples[0], *samples[1]]), MIN_SCRIPT),
-        side_columns=side_columns,
-        log_probs=log_probs,
-        log_ratios=log_ratios,
-        typical=(float(source_typical), float(target_typical)),
-        rare=(float(source_rare), float(target_rare)),
+        identified,
+        frozenset(accepted),
+        scripts_of(text, MIN_SCRIPT),
+        side_columns,
+        log_probs,
+        log_ratios,
+        typical,
+        rare,
     )
 
 
@@ -149,14 +152,17 @@ def ngrams(texts: Sequence[str]) -> NGrams:
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     newlines = np.flatnonzero(codes == NEWLINE)
     size = newlines[len(texts)]  # the end of the last line
-    first, second, third = codes[:size], codes[1 : size + 1], codes[2 : size + 2]
-    third = np.where(second == NEWLINE, NEWLINE, third)  # not from the next line
+    # The characters of the n-grams that begin at each position, but not those of the next line.
+    first, second = codes[:size], codes[1 : size + 1]
+    third = np.where(second == NEWLINE, NEWLINE, codes[2 : size + 2])
+    # Hash one, two and three of them.
     hashes = np.empty((3, size), np.uint32)
     mixed = np.zeros(size, np.uint32)
     for n, character in enumerate((first, second, third)):
         mixed = (mixed ^ character) * np.uint32(0x9E3779B1)
         mixed ^= mixed >> 15
-        hashes[n] = (mixed * np.uint32(0x85EBCA6B + 2 * n)) >> (32 - BITS)
+        multiplier = np.uint32(0x85EBCA6B + 2 * n)
+        hashes[n] = (mixed * multiplier) >> (32 - BITS)
     return NGrams(hashes, newlines[: len(texts)])
 
 
@@ -210,6 +216,7 @@ def identify_side(texts: Sequence[str], declared: str = "") -> Identified:
         result = probabilities(chunk)
         votes[max(result, key=result.__getitem__)] += 1
         against.update(name for name, probability in result.items() if probability < RULED_OUT)
+    # The language of most chunks is that of the side.
     n = len(judged)
     [(name, n_votes)] = votes.most_common(1)
     agreement = n_votes / n
@@ -217,7 +224,8 @@ def identify_side(texts: Sequence[str], declared: str = "") -> Identified:
         name = ""
     is_as_declared = name != "" and declared in ("", name)
     is_known = is_as_declared and agreement >= KNOWN and n >= MIN_KNOWN
-    return Identified(name, agreement, is_known, {label: n_against / n for label, n_against in against.items()})
+    ruled_out = {label: n_against / n for label, n_against in against.items()}
+    return Identified(name, agreement, is_known, ruled_out)
 
 
 def identify(texts: Sequence[str]) -> str:
@@ -261,7 +269,8 @@ def scripts_of(text: str, min_share: float = 0.0) -> frozenset[str]:
         if character.isalpha():
             script, _, _ = unicodedata.name(character, "").partition(" ")
             scripts[script] += n
-    return frozenset(script for script, n in scripts.items() if n >= min_share * scripts.total())
+    least = min_share * scripts.total()
+    return frozenset(script for script, n in scripts.items() if n >= least)
 
 
 def side_column(texts: Iterable[str]) -> NDArray[np.float16]:
@@ -288,16 +297,12 @@ def identifier_of(languages: Languages) -> "LanguageIdentifier":
     columns = languages.side_columns
     if not columns:
         return model
-    priors = [model.nb_pc.max()] * len(columns)
-    return LanguageIdentifier(
-        np.column_stack([model.nb_ptc, *columns.values()]),
-        np.append(model.nb_pc, priors),
-        [*model.nb_classes, *columns],
-        model.tk_nextmove,
-        model.tk_output,
-        norm_probs=True,
-        tk_row=model.tk_row,
-    )
+    # The classes of the sides are as probable, without knowing the text, as the most frequent language.
+    log_probs = np.column_stack([model.nb_ptc, *columns.values()])
+    priors = np.append(model.nb_pc, [model.nb_pc.max()] * len(columns))
+    classes = [*model.nb_classes, *columns]
+    automaton = model.tk_nextmove, model.tk_output
+    return LanguageIdentifier(log_probs, priors, classes, *automaton, norm_probs=True, tk_row=model.tk_row)
 
 
 def probabilities(text: str) -> dict[str, float]:

@@ -92,7 +92,7 @@ class Window:
             (n, W): the mean over target words of the strongest link to a word of the source line, as
             `alignment.agreement` has it; NaN if either line has no words, or if there is no such target line.
         """
-        source_words = self.source_lines(lines).words
+        source_words = self.source_lines(lines).words  # (n, MAX_WORDS)
         exists, partners = self.partners(lines, offsets)
         # 1. Number the words of all target lines that are compared.
         first = partners.min()
@@ -107,11 +107,13 @@ class Window:
             for word in words[words != 0].tolist():
                 linked_ids, strengths = links[word]
                 strongest[linked_ids] = np.maximum(strongest[linked_ids], strengths)
-            sums[row] = strongest[ids[partners[row] - first]].sum(1)
+            target_ids = ids[partners[row] - first]  # (W, MAX_WORDS)
+            sums[row] = strongest[target_ids].sum(1)
         # 3. Divide by the words of the target line.
         n_words = np.count_nonzero(target_words, 1)[partners - first]
         has_words = exists & (n_words > 0) & (source_words[:, :1] != 0)
-        return np.where(has_words, sums / np.maximum(n_words, 1), np.nan).astype(np.float32)
+        means = sums / np.maximum(n_words, 1)
+        return np.where(has_words, means, np.nan).astype(np.float32)
 
 
 def links_between(
@@ -121,6 +123,7 @@ def links_between(
     result = {}
     for word in source_words.tolist():
         targets, strengths = lexicon.links(word)
+        # Leave out the targets that are not in the vocabulary.
         ids = np.searchsorted(vocabulary, targets)
         ids = np.minimum(ids, len(vocabulary) - 1)
         is_in_vocabulary = vocabulary[ids] == targets
@@ -181,14 +184,16 @@ class Comparison:
             before = placed[-1]
             n_missing = max(before.offset - after.offset, 0)  # source lines whose partners are missing
             if after.start - before.end <= n_missing + TOUCHING:
-                lines = range(max(before.start, before.end - AROUND), min(after.end, after.start + AROUND))
+                # Compare both offsets on the lines around the edge.
+                start, end = max(before.start, before.end - AROUND), min(after.end, after.start + AROUND)
+                lines = range(start, end)
                 scores_before = self.scores_at(window, lines, before.offset)
                 scores_after = self.scores_at(window, lines, after.offset)
                 # If the edge is after k lines, `after` begins with line k + n_missing.
                 n_edges = len(lines) - n_missing
-                end = lines.start + place_edge(scores_before[:n_edges], scores_after[n_missing:])
-                placed[-1] = replace(before, end=end)
-                after = replace(after, start=end + n_missing)
+                edge = start + place_edge(scores_before[:n_edges], scores_after[n_missing:])
+                placed[-1] = replace(before, end=edge)
+                after = replace(after, start=edge + n_missing)
             placed.append(after)
         return [run for run in placed if run.start < run.end]
 
@@ -256,6 +261,7 @@ def without_crossings(runs: Sequence[Run]) -> list[Run]:
                 shortened = replace(run, start=run.start + n_cut)
                 best = RunPath(n_pairs, shortened, path)
         paths.append(best)
+    # Follow the path with the most pairs back.
     kept = []
     path_left = max(paths, key=lambda path: path.n_pairs, default=None)
     while path_left is not None:
@@ -284,7 +290,8 @@ def offsets_of(survey: Survey) -> range:
     """Return the offsets that are tried: those around 0 and around the difference of the numbers of lines."""
     difference = survey.n_target - survey.n_source
     margin = min(MARGIN, survey.n_pairs // 2)
-    offsets = range(min(difference, 0) - margin, max(difference, 0) + margin + 1)
+    lowest, highest = min(difference, 0) - margin, max(difference, 0) + margin
+    offsets = range(lowest, highest + 1)
     return offsets if len(offsets) <= MAX_OFFSETS else range(1)
 
 
@@ -299,6 +306,7 @@ def find_runs(survey: Survey, unrelated: Sequence[Block], comparison: Comparison
         suspicious.append((survey.n_pairs, survey.n_source))
     offsets = offsets_of(survey)
     blocks = widened(suspicious, survey.n_source)
+    # Between the blocks, lines with the same number belong together.
     runs = []
     done = 0  # lines
     for (start, end), window in zip(blocks, read_windows(survey, blocks, offsets), strict=True):
@@ -306,7 +314,9 @@ def find_runs(survey: Survey, unrelated: Sequence[Block], comparison: Comparison
         runs += comparison.runs(window, offsets)
         done = end
     runs.append(Run(done, survey.n_pairs))
-    return joined(without_crossings([run for run in runs if run.start < run.end]))
+    # Runs of different windows may cross, too.
+    runs = [run for run in runs if run.start < run.end]
+    return joined(without_crossings(runs))
 
 
 def widened(blocks: Sequence[Block], n_lines: int) -> list[Block]:

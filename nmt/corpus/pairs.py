@@ -100,6 +100,7 @@ def repeats(text: str) -> bool:
 
     Compares substrings and slices: regular expressions with back references take ten times as long.
     """
+    # Characters and letters.
     for character in set(text):
         if character * 5 in text and (character.isalpha() or character in "!?"):
             return True
@@ -107,6 +108,7 @@ def repeats(text: str) -> bool:
     for word in words:
         if len(word) >= 8 and REPEATED_LETTERS.search(word):
             return True
+    # Words. Of three in a row, two have occurred before.
     if len(words) < len(set(words)) + 2:
         return False
     words = [word.strip(PUNCTUATION) for word in words]
@@ -117,7 +119,8 @@ def repeats_words(words: list[str], n: int) -> bool:
     """Return whether some `n` words come three times in a row."""
     for start in range(len(words) - 3 * n + 1):
         phrase = words[start : start + n]
-        if words[start : start + 3 * n] == phrase * 3 and phrase[0][:1].isalpha():
+        is_repeated = words[start : start + 3 * n] == phrase * 3
+        if is_repeated and phrase[0][:1].isalpha():
             return True
     return False
 

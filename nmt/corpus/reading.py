@@ -22,8 +22,7 @@ class CorpusFiles:
     target: list[Path]
 
     def __str__(self) -> str:
-        source, target = (" + ".join(map(str, paths)) for paths in self.sides)
-        return f"{source} and {target}"
+        return f"{joined_paths(self.source)} and {joined_paths(self.target)}"
 
     @property
     def sides(self) -> tuple[list[Path], list[Path]]:
@@ -35,6 +34,10 @@ class Chunk:
     first: int  # line number of the first of the consecutive pairs, from 1
     source: list[bytes]
     target: list[bytes]
+
+
+def joined_paths(paths: Sequence[Path]) -> str:
+    return " + ".join(map(str, paths))
 
 
 def decode(raw: bytes) -> str:
@@ -87,15 +90,17 @@ def survey(files: CorpusFiles) -> Survey:
     for source, target in itertools.zip_longest(side_lines(files.source), side_lines(files.target)):
         if source is not None and target is not None and n_source % step == 0:
             sample.append((decode(source), decode(target)))
-            if len(sample) >= 2 * SAMPLE_LIMIT:
+            if len(sample) >= 2 * SAMPLE_LIMIT:  # from now on, half as many
                 del sample[1::2]
                 step *= 2
         n_source += source is not None
         n_target += target is not None
     for count, paths in ((n_source, files.source), (n_target, files.target)):
         if not count:
-            raise DataError(f"{' + '.join(map(str, paths))} is empty", hint="give a corpus with at least one pair")
-    return Survey(files, n_source, n_target, [source for source, _ in sample], [target for _, target in sample])
+            raise DataError(f"{joined_paths(paths)} is empty", hint="give a corpus with at least one pair")
+    source_sample = [source for source, _ in sample]
+    target_sample = [target for _, target in sample]
+    return Survey(files, n_source, n_target, source_sample, target_sample)
 
 
 def chunks(files: CorpusFiles) -> Iterator[Chunk]:
@@ -103,7 +108,9 @@ def chunks(files: CorpusFiles) -> Iterator[Chunk]:
     pairs = zip(side_lines(files.source), side_lines(files.target), strict=False)
     first = 1
     while part := list(itertools.islice(pairs, CHUNK)):
-        yield Chunk(first, [source for source, _ in part], [target for _, target in part])
+        source = [source for source, _ in part]
+        target = [target for _, target in part]
+        yield Chunk(first, source, target)
         first += len(part)
 
 

@@ -124,6 +124,7 @@ class CorpusRepair:
         sources, targets = numbered_lines(self.files.source), numbered_lines(self.files.target)
         n_sources = n_targets = 0  # lines that were read
         for run in self.runs:
+            # The lines before the run have no partners.
             for source in islice(sources, run.start - n_sources):
                 yield source, None
             for target in islice(targets, run.target_start - n_targets):
@@ -137,6 +138,7 @@ class CorpusRepair:
 
     def mend(self, source: RawLine, target: RawLine) -> Texts | None:
         """Return the cleaned texts of a pair, None if the pair is dropped. Adds to the list of changes."""
+        # 1. Clean the texts, and put them on the right side.
         texts, cleaned_kinds = cleaned((decode(source.raw), decode(target.raw)))
         kinds = [*self.known_kinds(source, target), *cleaned_kinds]
         if is_blank(texts[0]) or is_blank(texts[1]):
@@ -145,11 +147,12 @@ class CorpusRepair:
         is_exchanged = "exchanged" in kinds
         if is_exchanged:
             texts = texts[1], texts[0]
+        # 2. Drop the pair, or say what was changed.
         reasons = of_repair("drop", kinds) or self.repeated(texts)
         if reasons:
             self.drop(reasons, source, target)
             return None
-        is_changed = texts[0].encode() != source.raw or texts[1].encode() != target.raw
+        is_changed = (texts[0].encode(), texts[1].encode()) != (source.raw, target.raw)
         if is_exchanged:
             self.note("exchanged", of_repair("exchange", kinds), source, target)
         elif is_changed:
@@ -218,9 +221,13 @@ def of_repair(repair: str, kinds: list[str]) -> list[str]:
     return [kind for kind in kinds if KINDS[kind].repair == repair]
 
 
+def suffix_of(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix
+
+
 def output_paths(files: CorpusFiles, directory: Path) -> tuple[Path, Path]:
     """Return the paths of the copies, such as train.de and train.en; .source and .target for equal suffixes."""
-    source, target = (Path(paths[0].name.removesuffix(".gz")).suffix for paths in files.sides)
+    source, target = suffix_of(files.source[0]), suffix_of(files.target[0])
     if source == target:
         source, target = ".source", ".target"
     return directory / f"{files.name}{source}", directory / f"{files.name}{target}"

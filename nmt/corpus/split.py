@@ -88,13 +88,16 @@ def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], NDArray[np.uint
 def choose_parts(source_keys: NDArray[np.uint64], target_keys: NDArray[np.uint64]) -> NDArray[np.int_]:
     """Return the part of each pair: (n,)."""
     n_pairs = len(source_keys)
-    n_each = min(max(int(n_pairs * HELD_OUT_SHARE), MIN_HELD_OUT), MAX_HELD_OUT, n_pairs // 10)
+    n_each = max(int(n_pairs * HELD_OUT_SHARE), MIN_HELD_OUT)
+    n_each = min(n_each, MAX_HELD_OUT, n_pairs // 10)
+    # Hold out pairs, and leave out those that share a sentence with them.
     parts = np.full(n_pairs, TRAIN)
     held_out, remains = hold_out(source_keys, target_keys, 2 * n_each, SEED)
     parts[~remains] = LEAK
     parts[held_out] = DEV
     # Half of what is held out, at random, is the test set.
-    order = np.argsort(shuffled(np.arange(len(held_out)), len(held_out), SEED))
+    n_held_out = len(held_out)
+    order = np.argsort(shuffled(np.arange(n_held_out), n_held_out, SEED))
     test = held_out[order[n_each:]]
     parts[test] = TEST
     # Dev and test share a sentence only if most sentences occur repeatedly.
@@ -112,7 +115,7 @@ def write_parts(
     n_words = 0
     source_characters, target_characters = Counter[str](), Counter[str]()
     with contextlib.ExitStack() as stack:
-        files = []
+        files = []  # by part: source and target
         for part in ("train", "dev", "test"):
             paths = [directory / f"{part}.{language}" for language in languages]
             files.append([stack.enter_context(atomic_writer(path)) for path in paths])
@@ -131,13 +134,18 @@ def write_parts(
 
 def count_words(text: str) -> int:
     """Count words at white space; text without spaces, such as Chinese, counts as 1.6 characters per word."""
-    return len(text.split()) if " " in text.strip() else round(len(text) / 1.6)
+    if " " in text.strip():
+        return len(text.split())
+    return round(len(text) / 1.6)
 
 
 def letter_overlap(source: Counter[str], target: Counter[str]) -> float:
     """Return the overlap of the relative frequencies of letters, the sum of min(p, q), 0-1; 0 if a side has none."""
     source_shares, target_shares = shares_of_letters(source), shares_of_letters(target)
-    return sum(min(share, target_shares.get(letter, 0.0)) for letter, share in source_shares.items())
+    total = 0.0
+    for letter, share in source_shares.items():
+        total += min(share, target_shares.get(letter, 0.0))
+    return total
 
 
 def shares_of_letters(characters: Counter[str]) -> dict[str, float]:

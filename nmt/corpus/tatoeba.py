@@ -46,8 +46,11 @@ def pairs_of(texts: Sequence[bytes]) -> list[PairText]:
     else:
         columns = [line.split("\t") for line in sides[0]]
         rows = [(row[1], row[0]) for row in columns if len(row) > 1]
-    pairs = [(source.strip(), target.strip()) for source, target in rows]
-    return [pair for pair in pairs if not (is_blank(pair[0]) or is_blank(pair[1]))]
+    pairs = []
+    for source, target in rows:
+        if not (is_blank(source) or is_blank(target)):
+            pairs.append((source.strip(), target.strip()))
+    return pairs
 
 
 def split(pairs: Iterable[PairText], public_test: Sequence[PairText], pins: str) -> dict[str, list[PairText]]:
