@@ -18,8 +18,12 @@ def read_pairs(source: Path, target: Path) -> list[PairText]:
 
 
 def grammar_pairs(n: int = 5000, part: str = "train") -> list[PairText]:
-    """The first `n` pairs of a part of the Chinese-English grammar."""
-    return read_pairs(GRAMMAR / f"{part}.zh", GRAMMAR / f"{part}.en")[:n]
+    return list(zip(*grammar_sides(n, part), strict=True))
+
+
+def grammar_sides(n: int = 5000, part: str = "train") -> tuple[list[str], list[str]]:
+    """The first `n` lines of both sides of a part of the Chinese-English grammar."""
+    return read_lines(GRAMMAR / f"{part}.zh")[:n], read_lines(GRAMMAR / f"{part}.en")[:n]
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -36,5 +40,5 @@ def write_sides(folder: Path, name: str, source: Iterable[str], target: Iterable
 
 
 def write_pairs(folder: Path, name: str, pairs: Iterable[PairText]) -> CorpusFiles:
-    pairs = list(pairs)
-    return write_sides(folder, name, [source for source, _ in pairs], [target for _, target in pairs])
+    source, target = zip(*pairs, strict=True)
+    return write_sides(folder, name, source, target)

@@ -5,7 +5,6 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +21,6 @@ ROOT = Path(__file__).parents[2]
 TATOEBA = ROOT.parent / "shared" / "data" / "tatoeba-deu-eng"
 N_PLANTED = 25  # lines of each kind
 FOUND, ACCUSED = 0.95, 0.01  # least share of planted lines, and greatest share of clean lines, reported
-Plant = Callable[[str, str, random.Random], PairText]
 
 FRENCH = ("Le {} de ma sœur est dans la maison avec une {} rouge.", ["chat", "chien", "livre"], ["table", "lampe"])
 RUSSIAN = ("Вчера {} купил в магазине новую {}.", ["Иван", "мой брат", "учитель"], ["книгу", "машину", "лампу"])
@@ -33,42 +31,70 @@ def sentence(template: tuple[str, list[str], list[str]], rng: random.Random) -> 
     return text.format(rng.choice(first), rng.choice(second))
 
 
+INSIDE = {  # what is put into the target
+    "repetition": [" the the the", " in the in the in the", " aaaaaaa"],
+    "mojibake": [text.encode().decode("cp1252") for text in (" – café", " it’s", " 中文")],
+    "replaced": [" caf\ufffd"],
+    "control": ["\u200b", "\x07", "\xad", "\ufeff", "\u2028"],
+    "unicode": [" cafe\u0301"],
+}
+AROUND = {  # what is put before or after the target
+    "markup": [("<b>", "</b>"), ("It &amp; ", ""), ("", "<br/>")],
+    "spacing": [("", " "), (" ", ""), ("a  ", ""), ("a\t", "")],
+    "full-width": [("", " \uff34\uff4f\uff4d")],
+    "placeholders": [("", " {0}"), ("", " %s"), ("", " <x/>"), ("", " https://example.org/a")],
+    "tokenized": [("Well , ", " .")],
+}
+INSTEAD = {  # what takes the place of the target
+    "blank": ["", "  ", "\u3000"],
+    "no-words": ["--- 12 / 7 ===", "*** 3 / 81 ***"],
+}
+
+
+def inside(text: str, sign: str) -> str:
+    middle = text.find(" ", len(text) // 3)
+    return text[:middle] + sign + text[middle:]
+
+
 def half(text: str) -> str:
     words = text.split()
     return " ".join(words[: len(words) // 2]).rstrip(".,?!")
 
 
-def inside(text: str, sign: str) -> str:
-    middle = text.find(" ", len(text) // 3)
-    return f"{text[:middle]}{sign}{text[middle:]}"
+def plant(kind: str, source: str, target: str, rng: random.Random) -> PairText:
+    """The pair with a fault."""
+    if kind in INSIDE:
+        return source, inside(target, rng.choice(INSIDE[kind]))
+    if kind in AROUND:
+        before, after = rng.choice(AROUND[kind])
+        return source, before + target + after
+    if kind in INSTEAD:
+        return source, rng.choice(INSTEAD[kind])
+    match kind:
+        case "exchanged":
+            return target, source
+        case "copy":
+            text = source if " " in source else target
+            return text, text
+        case "language":
+            return source, sentence(rng.choice([FRENCH, RUSSIAN]), rng)
+        case "ratio":
+            return source, " ".join([target] * 3)
+        case "truncated":
+            return source, half(target)
+        case "long":
+            return " ".join([source] * 60), " ".join([target] * 60)
+        case "numbers":
+            return f"2015: {source}", f"2051: {target}"
+        case "homoglyphs":
+            return source, target.replace("e", "\u0435", 1)
+        case "encoding":
+            return f"caf\udce9 {source}", f"caf\udce9 {target}"
+    raise ValueError(kind)
 
 
-PLANTS: dict[str, Plant] = {
-    "exchanged": lambda s, t, _: (t, s),
-    "copy": lambda s, t, _: (s, s) if " " in s else (t, t),
-    "language": lambda s, _t, rng: (s, sentence(rng.choice([FRENCH, RUSSIAN]), rng)),
-    "ratio": lambda s, t, _: (s, " ".join([t] * 3)),
-    "truncated": lambda s, t, _: (s, half(t)),
-    "blank": lambda s, _t, rng: (s, rng.choice(["", "  ", "\u3000"])),
-    "no-words": lambda s, _t, rng: (s, f"--- {rng.randrange(99)} / {rng.randrange(99)} ==="),
-    "long": lambda s, t, _: (" ".join([s] * 60), " ".join([t] * 60)),
-    "numbers": lambda s, t, _: (f"2015: {s}", f"2051: {t}"),
-    "placeholders": lambda s, t, rng: (s + rng.choice([" {0}", " %s", " <x/>", " https://example.org/a"]), t),
-    "repetition": lambda s, t, rng: (s, inside(t, rng.choice([" the the the", " in the in the in the", " aaaaaaa"]))),
-    "mojibake": lambda s, t, rng: (s, inside(t, rng.choice([" – café", " it’s", " 中文"]).encode().decode("cp1252"))),
-    "replaced": lambda s, t, _: (s, inside(t, " caf\ufffd")),
-    "markup": lambda s, t, rng: (s, rng.choice([f"<b>{t}</b>", inside(t, " &amp; so"), f"{t}<br/>"])),
-    "control": lambda s, t, rng: (s, inside(t, rng.choice(["\u200b", "\x07", "\xad", "\ufeff", "\u2028"]))),
-    "homoglyphs": lambda s, t, _: (s, t.replace("e", "\u0435", 1)),
-    "spacing": lambda s, t, rng: rng.choice([(s, f"{t} "), (f" {s}", t), (s, inside(t, " ")), (s, inside(t, "\t"))]),
-    "unicode": lambda s, t, _: (s, inside(t, " cafe\u0301")),
-    "full-width": lambda s, t, _: (f"{s} \uff34\uff4f\uff4d", t),
-    "tokenized": lambda s, t, _: (s, f"{t[:-1]} ."),
-}
-
-
-OF_OTHER_LINES = ("untranslated", "duplicate", "encoding")  # planted with other lines or bytes
-PLANTED_KINDS = [*PLANTS, *OF_OTHER_LINES]
+PLANTED_KINDS = [*INSIDE, *AROUND, *INSTEAD, "exchanged", "copy", "language", "ratio", "truncated", "long", "numbers"]
+PLANTED_KINDS += ["homoglyphs", "encoding", "untranslated", "duplicate"]  # the last two are made of other lines
 
 
 @pytest.fixture(scope="module", params=["grammar", "tatoeba"])
@@ -108,24 +134,24 @@ def planted(clean: list[PairText], tmp_path_factory: pytest.TempPathFactory) -> 
     pairs = list(clean)
     long = [i for i in range(10, len(clean)) if len(clean[i][1].split()) >= 10]
     chosen = iter(rng.sample(long, N_PLANTED * len(PLANTED_KINDS)))
-    lines = {}
+    planted = {}
     for kind in PLANTED_KINDS:
-        lines[kind] = sorted(itertools.islice(chosen, N_PLANTED))
-    for kind, plant in PLANTS.items():
-        for line in lines[kind]:
-            pairs[line] = plant(*pairs[line], rng)
-    for line in lines["untranslated"]:
-        another = (line + len(clean) // 2) % len(clean)
-        pairs[line] = (clean[line][0], clean[another][0])
-    for line in lines["duplicate"]:
-        pairs[line] = clean[0]
-    for line in lines["encoding"]:
-        pairs[line] = (f"caf\udce9 {clean[line][0]}", f"caf\udce9 {clean[line][1]}")
+        lines = sorted(itertools.islice(chosen, N_PLANTED))
+        planted[kind] = {line + 1 for line in lines}
+        for line in lines:
+            source, target = clean[line]
+            match kind:
+                case "untranslated":
+                    another, _ = clean[(line + len(clean) // 2) % len(clean)]
+                    pairs[line] = (source, another)
+                case "duplicate":
+                    pairs[line] = clean[0]
+                case _:
+                    pairs[line] = plant(kind, source, target, rng)
     report = check_pairs(tmp_path_factory.mktemp("planted"), pairs)
     found = {kind: set(finding.lines) for kind, finding in findings_of(report).items()}
-    numbers = {kind: {line + 1 for line in of_kind} for kind, of_kind in lines.items()}
-    dirty = set().union(*numbers.values())
-    return Planted(numbers, found, dirty, len(pairs) - len(dirty))
+    dirty = set().union(*planted.values())
+    return Planted(planted, found, dirty, len(pairs) - len(dirty))
 
 
 @pytest.mark.parametrize("kind", PLANTED_KINDS)

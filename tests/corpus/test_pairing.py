@@ -11,7 +11,7 @@ from conftest import soak
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from parallel_text import PairText, grammar_pairs, read_pairs, write_sides
+from parallel_text import PairText, grammar_pairs, grammar_sides, read_pairs, write_sides
 
 from nmt.corpus import alignment, bootstrap, findings
 from nmt.corpus.alignment import SWITCH, hash_lines, hash_words
@@ -43,11 +43,14 @@ def test_the_runs_are_the_likeliest_path(scores: np.ndarray) -> None:
     assert np.isclose(likelihood(states, scores), best)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "edge"), [([3, 3, -4, -4], [-4, -4, 3, 3], 2), ([1, 1], [0, 0], 2), ([], [], 0)]
-)
-def test_an_edge_is_placed_where_one_state_fits_better(before: list[float], after: list[float], edge: int) -> None:
-    assert place_edge(np.array(before, float), np.array(after, float)) == edge
+def test_an_edge_is_placed_where_one_state_fits_better() -> None:
+    before, after = np.array([3.0, 3, -4, -4]), np.array([-4.0, -4, 3, 3])
+    assert place_edge(before, after) == 2
+
+
+def test_an_edge_is_placed_at_an_end_if_one_state_fits_better_throughout() -> None:
+    assert place_edge(np.ones(2), np.zeros(2)) == 2
+    assert place_edge(np.zeros(0), np.zeros(0)) == 0
 
 
 RUNS = st.builds(
@@ -69,18 +72,16 @@ def test_runs_that_are_kept_do_not_cross(runs: list[Run]) -> None:
 
 
 def test_a_window_compares_lines_as_single_pairs_are_compared() -> None:
-    words = [f"w{i}" for i in range(12)]
     rng = random.Random(1)
-    source = [" ".join(rng.choices(words, k=rng.randrange(6))) for _ in range(300)]
-    target = [text.replace("w", "v") for text in source]
+    source = [" ".join(rng.choices("abcdefghijkl", k=rng.randrange(6))) for _ in range(300)]
+    target = [text.upper().translate(str.maketrans("ABCDEF", "UVWXYZ")) for text in source]
     lexicon = alignment.learn_lexicon(hash_words(source), hash_words(target))
     window = Window(hash_lines(source[40:60]), hash_lines(target[35:62]), source_start=40, target_start=35)
-    offsets = range(-5, 3)
-    agreement = window.agreement(window.lines, offsets, lexicon)
-    for line, offset in itertools.product(window.lines, offsets):
-        source_words, target_words = hash_words([source[line]]), hash_words([target[line + offset]])
-        expected = alignment.agreement(source_words, target_words, lexicon)
-        np.testing.assert_allclose(agreement[line - 40, offset - offsets.start], expected[0], rtol=1e-5)
+    agreement = window.agreement(window.lines, range(-5, 3), lexicon)
+    for i, offset in enumerate(range(-5, 3)):
+        target_words = hash_words(target[40 + offset : 60 + offset])
+        expected = alignment.agreement(window.source.words, target_words, lexicon)
+        np.testing.assert_allclose(agreement[:, i], expected, rtol=1e-5)
 
 
 def test_lines_beyond_a_window_have_no_agreement() -> None:
@@ -90,22 +91,15 @@ def test_lines_beyond_a_window_have_no_agreement() -> None:
     assert np.isnan(agreement).tolist() == [[True, False, True], [False, True, True]]
 
 
-FAR = 20 + 2 * AROUND
+def test_blocks_are_widened_within_the_file() -> None:
+    assert widened([], 500) == []
+    assert widened([(3, 9)], 500) == [(0, 9 + AROUND)]
+    assert widened([(490, 495)], 500) == [(490 - AROUND, 500)]
 
 
-@pytest.mark.parametrize(
-    ("blocks", "expected"),
-    [
-        ([], []),
-        ([(3, 9)], [(0, 9 + AROUND)]),
-        ([(3, 20), (FAR, 490)], [(0, 500)]),
-        ([(3, 20), (FAR + 1, 490)], [(0, 20 + AROUND), (FAR + 1 - AROUND, 500)]),
-    ],
-)
-def test_blocks_are_widened_and_joined_within_the_file(
-    blocks: list[tuple[int, int]], expected: list[tuple[int, int]]
-) -> None:
-    assert widened(blocks, 500) == expected
+def test_blocks_that_touch_when_widened_are_joined() -> None:
+    assert widened([(100, 120), (120 + 2 * AROUND, 490)], 500) == [(100 - AROUND, 500)]
+    assert len(widened([(100, 120), (121 + 2 * AROUND, 490)], 500)) == 2
 
 
 class NumberedText(NamedTuple):
@@ -159,25 +153,18 @@ def test_lines_are_paired_again(seed: int, has_equal_lengths: bool, tmp_path: Pa
     assert len(recovered) >= 0.95 * len(left)
 
 
-@pytest.fixture
-def sides() -> tuple[list[str], list[str]]:
-    """1500 pairs of the grammar, in alphabetical order of the target, so that neighbors are alike."""
-    pairs = sorted(grammar_pairs(1500), key=lambda pair: pair[1])
-    return [source for source, _ in pairs], [target for _, target in pairs]
-
-
 def test_a_corpus_with_an_early_break_is_not_called_unrelated(tmp_path: Path) -> None:
-    pairs = grammar_pairs(1500)
-    source = [source for source, _ in pairs]
+    source, target = grammar_sides(1500)
     source.insert(60, "男孩们")
-    files = write_sides(tmp_path, "corpus", source, [target for _, target in pairs])
+    files = write_sides(tmp_path, "corpus", source, target)
     report = check([files])
     assert report.runs["corpus"] == [Run(0, 60), Run(61, 1501, -1)]
     assert not {finding.kind.name for finding in report.findings} & {"unrelated", "unchecked", "ratio", "numbers"}
 
 
-def test_shifted_lines_whose_neighbors_are_alike_are_found(sides: tuple[list[str], list[str]], tmp_path: Path) -> None:
-    source, target = sides
+def test_shifted_lines_whose_neighbors_are_alike_are_found(tmp_path: Path) -> None:
+    in_alphabetical_order = sorted(grammar_pairs(1500), key=lambda pair: pair[1])
+    source, target = map(list, zip(*in_alphabetical_order, strict=True))
     del target[300:302]
     target[1400:1400] = ["Something else."] * 2
     files = write_sides(tmp_path, "corpus", source, target)
@@ -203,8 +190,7 @@ def test_where_the_sides_part(runs: list[Run], message: str) -> None:
 
 @pytest.mark.parametrize("arrangement", ["shuffled", "sorted by length", "halves exchanged", "two thirds shuffled"])
 def test_unrelated_sides_are_refused(arrangement: str, tmp_path: Path) -> None:
-    pairs = grammar_pairs(1200)
-    target = [target for _, target in pairs]
+    source, target = grammar_sides(1200)
     rng = random.Random(1)
     match arrangement:
         case "shuffled":
@@ -215,7 +201,7 @@ def test_unrelated_sides_are_refused(arrangement: str, tmp_path: Path) -> None:
             target = target[600:] + target[:600]
         case "two thirds shuffled":
             target[400:] = rng.sample(target[400:], 800)
-    files = write_sides(tmp_path, "corpus", [source for source, _ in pairs], target)
+    files = write_sides(tmp_path, "corpus", source, target)
     with pytest.raises(DataError, match=r"nothing is written: .* have no translation in the other file"):
         fix(check([files]), [files], tmp_path / "fixed")
     assert not (tmp_path / "fixed").exists()
@@ -229,8 +215,7 @@ def test_different_numbers_of_lines_that_are_too_few_to_be_paired_are_refused(tm
 
 def test_a_long_corpus_is_learned_from_windows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(bootstrap, "WINDOW", 150)
-    pairs = grammar_pairs(3000)
-    target = [target for _, target in pairs]
+    source, target = grammar_sides(3000)
     del target[45:50]
-    files = write_sides(tmp_path, "corpus", [source for source, _ in pairs], target)
+    files = write_sides(tmp_path, "corpus", source, target)
     assert check([files]).runs["corpus"] == [Run(0, 45), Run(50, 3000, -5)]
