@@ -58,7 +58,9 @@ class Score:
     signature: str  # sacreBLEU's
 
     def __str__(self) -> str:
-        interval = "" if self.low is None else f"  (95 %: {self.low:.1f} to {self.high:.1f})"
+        interval = ""
+        if self.low is not None:
+            interval = f"  (95 %: {self.low:.1f} to {self.high:.1f})"
         return f"{self.name} = {self.value:.2f}{interval}  {self.signature}"
 
 
@@ -112,20 +114,27 @@ def choose_settings(
     if tokenize == "none":
         return ScoreSettings("none", "words", lowercase)
     code = base_language(language)
-    script = main_script(code, chain.from_iterable(references))
-    by_script: dict[Script, ScoreSettings] = {
-        "spaced": ScoreSettings(),
-        # Korean has spaces between words, which writers place differently: BLEU by characters, TER by words.
-        "Hangul": ScoreSettings("char"),
-        # sacreBLEU's tokenizer `zh` is made for modern Chinese: it does not separate the ideographs beyond the Basic
-        # Multilingual Plane, which regional and literary Chinese use.
-        "Han": ScoreSettings("char" if code in REGIONAL_CHINESE else "zh", "characters"),
-        "kana": ScoreSettings("char", "characters"),
-        # sacreBLEU's TER has no setting that separates letters of these scripts.
-        "unspaced": ScoreSettings("char", None),
-    }
-    chosen = by_script[script]
+    chosen = settings_of(main_script(code, chain.from_iterable(references)), code)
     return ScoreSettings(tokenize or chosen.tokenize, chosen.ter, lowercase)
+
+
+def settings_of(script: Script, code: str) -> ScoreSettings:
+    """Return how text in a script is scored; `code` is the code of its language."""
+    match script:
+        case "spaced":
+            return ScoreSettings()
+        case "Hangul":
+            # Korean has spaces between words, which writers place differently: BLEU by characters, TER by words.
+            return ScoreSettings("char")
+        case "Han":
+            # sacreBLEU's tokenizer `zh` is made for modern Chinese: it does not separate the ideographs beyond the
+            # Basic Multilingual Plane, which regional and literary Chinese use.
+            return ScoreSettings("char" if code in REGIONAL_CHINESE else "zh", "characters")
+        case "kana":
+            return ScoreSettings("char", "characters")
+        case "unspaced":
+            # sacreBLEU's TER has no setting that separates letters of these scripts.
+            return ScoreSettings("char", None)
 
 
 def bleu_tokenizer(language: str, references: Sequence[Sequence[str]] = ()) -> str:
@@ -161,8 +170,8 @@ def score(
     check_references(references, hypotheses, "hypotheses")
     if not hypotheses:
         raise DataError("nothing to score: the files are empty", hint="give at least one line")
-    known = sacrebleu_metrics(references, tokenize=tokenize, lowercase=lowercase, ter=ter)
-    return [score_by(known[name], hypotheses, n_bootstrap) for name in metrics if name in known]
+    chosen = sacrebleu_metrics(references, tokenize=tokenize, lowercase=lowercase, ter=ter)
+    return [score_by(chosen[name], hypotheses, n_bootstrap) for name in metrics if name in chosen]
 
 
 def sacrebleu_metrics(
@@ -183,9 +192,11 @@ def sacrebleu_metrics(
         # `force` only turns off sacreBLEU's warning about tokenized text; ours is `tokenized_warning`.
         bleu = BLEU(lowercase=lowercase, tokenize=tokenize, force=True, references=references)
     except (RuntimeError, ImportError, OSError) as error:
-        message = f"sacreBLEU's tokenizer '{tokenize}' cannot be used here: {' '.join(str(error).split())}"
+        reason = " ".join(str(error).split())
+        message = f"sacreBLEU's tokenizer '{tokenize}' cannot be used here: {reason}"
         raise ConfigError(message, hint="choose another with --tokenize") from error
-    metrics: dict[str, Metric] = {"bleu": bleu, "chrf": CHRF(lowercase=lowercase, references=references)}
+    chrf = CHRF(lowercase=lowercase, references=references)
+    metrics: dict[str, Metric] = {"bleu": bleu, "chrf": chrf}
     if ter is not None:
         by_character = ter == "characters"
         metrics["ter"] = TER(normalized=by_character, asian_support=by_character, references=references)
@@ -201,7 +212,7 @@ def score_by(metric: Metric, hypotheses: Sequence[str], n_bootstrap: int) -> Sco
     if n_trials:
         (resampled,) = resampled_scores(metric, [statistics], n_trials)
         low, high = interval(resampled)
-    return Score(name_of(metric), value, low, high, signature_of(metric, n_trials))
+    return Score(metric_name(metric), value, low, high, signature_of(metric, n_trials))
 
 
 def paired_scores(
@@ -211,21 +222,22 @@ def paired_scores(
 
     The metrics, from `sacrebleu_metrics`, have the references.
     """
-    return [_paired_score(systems, metric, n_trials) for metric in metrics.values()]
+    return [paired_score(systems, metric, n_trials) for metric in metrics.values()]
 
 
-def _paired_score(systems: Sequence[Sequence[str]], metric: Metric, n_trials: int) -> PairedScore:
+def paired_score(systems: Sequence[Sequence[str]], metric: Metric, n_trials: int) -> PairedScore:
+    # 1. Score all systems, on all lines and on the same resamples.
     statistics = [line_statistics(metric, lines) for lines in systems]
-    values = [score_of(metric, of_system.sum(0)) for of_system in statistics]
-    resampled = resampled_scores(metric, statistics, n_trials)  # (systems, n_trials)
-    scores = [SystemScore(values[0], None)]
-    for value, of_system in zip(values[1:], resampled[1:], strict=True):
-        difference = value - values[0]
-        differences = of_system - resampled[0]
+    baseline, *values = [score_of(metric, counts.sum(0)) for counts in statistics]
+    resampled_baseline, *resampled = resampled_scores(metric, statistics, n_trials)
+    # 2. Compare each with the baseline.
+    scores = [SystemScore(baseline, None)]
+    for value, resampled_values in zip(values, resampled, strict=True):
+        differences = resampled_values - resampled_baseline
         low, high = interval(differences)
-        p_value = paired_p_value(difference, differences, len(systems[0]))
-        scores.append(SystemScore(value, Difference(difference, low, high, p_value)))
-    return PairedScore(name_of(metric), signature_of(metric, n_trials), scores)
+        p_value = paired_p_value(value - baseline, differences, len(systems[0]))
+        scores.append(SystemScore(value, Difference(value - baseline, low, high, p_value)))
+    return PairedScore(metric_name(metric), signature_of(metric, n_trials), scores)
 
 
 def paired_p_value(difference: float, resampled: NDArray[np.float64], n_lines: int) -> float:
@@ -239,7 +251,8 @@ def paired_p_value(difference: float, resampled: NDArray[np.float64], n_lines: i
     if difference == 0:  # every result is at least as extreme
         return 1.0
     absolute = np.abs(resampled)
-    n_extreme = int(np.sum(absolute - absolute.mean() >= abs(difference)))
+    shifted = absolute - absolute.mean()
+    n_extreme = int(np.sum(shifted >= abs(difference)))
     p_value = (n_extreme + 1) / (len(resampled) + 1)
     # n lines have at most n^n different resamples, so no smaller p-value means anything: one line shows nothing.
     smallest = float(n_lines) ** -n_lines
@@ -273,8 +286,8 @@ def resampled_scores(metric: Metric, statistics: Sequence[NDArray[np.float64]], 
     scores = np.empty((len(statistics), n_trials))
     for trial in range(n_trials):
         lines = generator.choice(n_lines, size=n_lines, replace=True)
-        for system, of_system in enumerate(statistics):
-            scores[system, trial] = score_of(metric, of_system[lines].sum(0))
+        for system, counts in enumerate(statistics):
+            scores[system, trial] = score_of(metric, counts[lines].sum(0))
     return scores
 
 
@@ -295,8 +308,8 @@ def interval(resampled: NDArray[np.float64]) -> tuple[float, float]:
     return low, high
 
 
-def name_of(metric: Metric) -> str:
-    """The name of a metric as sacreBLEU prints it."""
+def metric_name(metric: Metric) -> str:
+    """Return the name of a metric as sacreBLEU prints it."""
     return f"chrF{metric.beta}" if isinstance(metric, CHRF) else type(metric).__name__
 
 
@@ -324,7 +337,8 @@ def sentence_bleu(text: str, reference: str, *, tokenize: str = DEFAULT_TOKENIZE
 
 def perplexity(log_probs: Sequence[Sequence[float]]) -> float:
     """Return exp of the mean negative log-probability per piece, EOS included, over all lines."""
-    nll = -sum(map(sum, log_probs)) / max(sum(map(len, log_probs)), 1)
+    n_pieces = sum(map(len, log_probs))
+    nll = -sum(map(sum, log_probs)) / max(n_pieces, 1)
     return math.exp(nll) if nll < 709 else math.inf
 
 

@@ -3,6 +3,7 @@
 import importlib.util
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import pytest
 import sacrebleu
@@ -11,6 +12,7 @@ from sacrebleu.significance import PairedTest, Result
 from nmt.errors import ConfigError, DataError, InputError
 from nmt.evaluate import (
     ScoreSettings,
+    TerTokens,
     bleu_tokenizer,
     choose_settings,
     paired_scores,
@@ -27,75 +29,109 @@ OTHERS = ["A cat sat on the mat.", "The dog runs through the park.", "Two Birds 
 ALL = ("bleu", "chrf", "ter")
 
 
-@pytest.mark.parametrize(
-    ("tokenize", "lowercase", "references"), [("13a", False, [REFERENCES]), ("char", True, [REFERENCES, OTHERS])]
-)
-def test_scores_are_those_of_sacrebleu(references: list[list[str]], lowercase: bool, tokenize: str) -> None:
-    bleu, chrf, ter = score(HYPOTHESES, references, tokenize=tokenize, lowercase=lowercase, metrics=ALL)
-    own = sacrebleu.corpus_bleu(HYPOTHESES, references, tokenize=tokenize, lowercase=lowercase).score
-    assert bleu.value == pytest.approx(own, abs=1e-9)
-    # corpus_chrf has no option to ignore case, so its input is lower-cased
-    hypotheses, *sides = ([line.lower() if lowercase else line for line in side] for side in (HYPOTHESES, *references))
-    assert chrf.value == pytest.approx(sacrebleu.corpus_chrf(hypotheses, sides).score, abs=1e-9)
+def test_scores_are_those_of_sacrebleu() -> None:
+    bleu, chrf, ter = score(HYPOTHESES, [REFERENCES], metrics=ALL)
+    assert bleu.value == pytest.approx(sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score, abs=1e-9)
+    assert chrf.value == pytest.approx(sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score, abs=1e-9)
+    assert ter.value == pytest.approx(sacrebleu.corpus_ter(HYPOTHESES, [REFERENCES]).score, abs=1e-9)
+
+
+def lower(lines: Sequence[str]) -> list[str]:
+    return [line.lower() for line in lines]
+
+
+def test_scores_of_several_references_in_lower_case_are_those_of_sacrebleu() -> None:
+    references = [REFERENCES, OTHERS]
+    bleu, chrf, ter = score(HYPOTHESES, references, tokenize="char", lowercase=True, metrics=ALL)
+    expected_bleu = sacrebleu.corpus_bleu(HYPOTHESES, references, tokenize="char", lowercase=True)
+    assert bleu.value == pytest.approx(expected_bleu.score, abs=1e-9)
+    # corpus_chrf has no option to ignore case, so its input is lower-cased.
+    expected_chrf = sacrebleu.corpus_chrf(lower(HYPOTHESES), [lower(REFERENCES), lower(OTHERS)])
+    assert chrf.value == pytest.approx(expected_chrf.score, abs=1e-9)
     assert ter.value == pytest.approx(sacrebleu.corpus_ter(HYPOTHESES, references).score, abs=1e-9)
-    assert [one.low for one in (bleu, chrf, ter)] == [None, None, None]
-    assert [one.name for one in score(HYPOTHESES, references, metrics=("ter", "bleu"))] == ["TER", "BLEU"]
 
 
-def test_the_interval_of_many_lines_contains_the_score_and_is_reproducible() -> None:
-    found = score(HYPOTHESES * 8, [REFERENCES * 8], metrics=ALL, n_bootstrap=200)
-    for one in found:
-        assert one.low is not None
-        assert one.high is not None
-        assert one.low < one.value < one.high
-    assert found == score(HYPOTHESES * 8, [REFERENCES * 8], metrics=ALL, n_bootstrap=200)
+def test_metrics_are_in_the_order_asked_for() -> None:
+    scores = score(HYPOTHESES, [REFERENCES], metrics=("ter", "bleu"))
+    assert [metric.name for metric in scores] == ["TER", "BLEU"]
+
+
+def test_a_score_without_resamples_has_no_interval() -> None:
+    (bleu,) = score(HYPOTHESES, [REFERENCES], metrics=("bleu",))
+    assert bleu.low is None
+    (bleu,) = score(HYPOTHESES, [REFERENCES], metrics=("bleu",), n_bootstrap=1)
+    assert bleu.low is None
 
 
 @pytest.mark.parametrize("metric", ALL)
-@pytest.mark.parametrize(
-    ("hypotheses", "references"),
-    [([*REFERENCES[:3], "~~~"], REFERENCES), ([""] * 4, REFERENCES), (REFERENCES, REFERENCES), (["a", ""], ["", ""])],
-)
-def test_extreme_scores_have_an_interval(hypotheses: list[str], references: list[str], metric: str) -> None:
-    """A bootstrap sample of only wrong lines scores 0."""
-    (found,) = score(hypotheses, [references], metrics=(metric,), n_bootstrap=100)
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low <= found.high
-    assert score(hypotheses, [references], metrics=(metric,), n_bootstrap=1)[0].low is None
+def test_the_interval_of_many_lines_contains_the_score_and_is_reproducible(metric: str) -> None:
+    (first,) = score(HYPOTHESES * 8, [REFERENCES * 8], metrics=(metric,), n_bootstrap=200)
+    (second,) = score(HYPOTHESES * 8, [REFERENCES * 8], metrics=(metric,), n_bootstrap=200)
+    assert first.low is not None
+    assert first.high is not None
+    assert first.low < first.value < first.high
+    assert first == second
 
 
-def test_the_target_language_picks_the_tokenizer() -> None:
-    for tokenizer, languages in {
-        "13a": ["en", "de", "", "xx"],
-        "zh": ["zh", "ZH", "zh-TW", "cmn", "yue", "zho", "zh_CN", "zho_Hans"],  # ISO 639-3, locales, FLORES codes
-        "char": ["ja", "jpn", "ja_JP", "ko", "ko-KR", "th-TH", "lao", "km", "my_Mymr", "bo_Tibt", "dz", "lzh", "wuu"],
-    }.items():
-        assert {language: bleu_tokenizer(language) for language in languages} == dict.fromkeys(languages, tokenizer)
+EXTREMES = {
+    "one wrong": ([*REFERENCES[:3], "~~~"], REFERENCES),  # a resample of only wrong lines scores 0
+    "empty": ([""] * 4, REFERENCES),
+    "perfect": (REFERENCES, REFERENCES),
+    "empty references": (["a", ""], ["", ""]),
+}
 
 
-@pytest.mark.parametrize(
-    ("language", "text", "tokenizer", "ter"),
-    [
-        ("tgt", "他今天在学校。", "zh", "characters"),  # the suffix of a file name is taken for a code
-        ("en", "ຂ້ອຍຢູ່ເຮືອນ", "char", None),
-        ("zh", "今日は学校にいます。", "char", "characters"),  # kana: Japanese
-        ("ja", "東京大学", "char", "characters"),  # Japanese without kana
-        ("nan", "I chit-má tī ha̍k-hāu.", "13a", "words"),  # Min Nan in Latin letters
-        ("nan", "伊這馬佇學校。", "char", "characters"),
-        ("th", "I am at home.", "13a", "words"),
-        ("th", "ใช้ Kubernetes กับ PostgreSQL และ Prometheus", "char", None),  # many foreign names
-        ("en", "The word 学校 means school.", "13a", "words"),
-        ("ko", "그는 학교에 있다.", "char", "words"),
-        ("my", "123", "char", None),  # no letter
-        ("", "", "13a", "words"),
-    ],
-)
-def test_the_script_of_the_references_picks_the_settings(
-    language: str, text: str, tokenizer: str, ter: str | None
-) -> None:
-    settings = choose_settings(language, [[text]])
-    assert (settings.tokenize, settings.ter) == (tokenizer, ter)
+@pytest.mark.parametrize("metric", ALL)
+@pytest.mark.parametrize("case", EXTREMES)
+def test_extreme_scores_have_an_interval(case: str, metric: str) -> None:
+    hypotheses, references = EXTREMES[case]
+    (extreme,) = score(hypotheses, [references], metrics=(metric,), n_bootstrap=100)
+    assert extreme.low is not None
+    assert extreme.high is not None
+    assert extreme.low <= extreme.high
+
+
+# By tokenizer: languages by ISO 639-1 and 639-3 codes, locales, and FLORES codes.
+LANGUAGES = {
+    "13a": ["en", "de", "", "xx"],
+    "zh": ["zh", "ZH", "zh-TW", "cmn", "yue", "zho", "zh_CN", "zho_Hans"],
+    "char": ["ja", "jpn", "ja_JP", "ko", "ko-KR", "th-TH", "lao", "km", "my_Mymr", "bo_Tibt", "dz", "lzh", "wuu"],
+}
+
+
+@pytest.mark.parametrize("tokenizer", LANGUAGES)
+def test_the_target_language_picks_the_tokenizer(tokenizer: str) -> None:
+    for language in LANGUAGES[tokenizer]:
+        assert bleu_tokenizer(language) == tokenizer
+
+
+class Case(NamedTuple):
+    language: str
+    reference: str
+    tokenizer: str
+    ter: TerTokens | None
+
+
+SCRIPTS = [
+    Case("tgt", "他今天在学校。", "zh", "characters"),  # the suffix of a file name is taken for a code
+    Case("en", "ຂ້ອຍຢູ່ເຮືອນ", "char", None),
+    Case("zh", "今日は学校にいます。", "char", "characters"),  # kana: Japanese
+    Case("ja", "東京大学", "char", "characters"),  # Japanese without kana
+    Case("nan", "I chit-má tī ha̍k-hāu.", "13a", "words"),  # Min Nan in Latin letters
+    Case("nan", "伊這馬佇學校。", "char", "characters"),
+    Case("th", "I am at home.", "13a", "words"),
+    Case("th", "ใช้ Kubernetes กับ PostgreSQL และ Prometheus", "char", None),  # many foreign names
+    Case("en", "The word 学校 means school.", "13a", "words"),
+    Case("ko", "그는 학교에 있다.", "char", "words"),
+    Case("my", "123", "char", None),  # no letter
+    Case("", "", "13a", "words"),
+]
+
+
+@pytest.mark.parametrize("case", SCRIPTS)
+def test_the_script_of_the_references_picks_the_settings(case: Case) -> None:
+    settings = choose_settings(case.language, [[case.reference]])
+    assert settings == ScoreSettings(case.tokenizer, case.ter)
 
 
 def test_an_option_picks_the_tokenizer() -> None:
@@ -112,13 +148,17 @@ def test_unequal_numbers_of_lines_are_refused(reference: list[str]) -> None:
     assert "line N" in caught.value.hint
 
 
-def test_what_cannot_be_scored_is_refused() -> None:
+def test_empty_files_are_refused() -> None:
     with pytest.raises(DataError, match=r"^nothing to score: the files are empty$") as caught:
         score([], [[]])
-    assert (caught.value.exit_code, caught.value.hint) == (2, "give at least one line")
-    with pytest.raises(InputError, match=r"14a") as unknown:
+    assert caught.value.hint == "give at least one line"
+    assert caught.value.exit_code == 2
+
+
+def test_an_unknown_tokenizer_is_refused() -> None:
+    with pytest.raises(InputError, match="14a") as caught:
         score(HYPOTHESES, [REFERENCES], tokenize="14a")
-    assert "13a" in unknown.value.hint
+    assert "13a" in caught.value.hint
 
 
 @pytest.mark.skipif(importlib.util.find_spec("MeCab") is not None, reason="MeCab is installed")
@@ -135,22 +175,24 @@ def test_perplexity_by_hand() -> None:
     assert perplexity([[-math.inf]]) == math.inf
 
 
-def test_paired_tests_are_those_of_sacrebleu() -> None:
-    systems, references = [HYPOTHESES, OTHERS, REFERENCES[::-1]], [REFERENCES, OTHERS[::-1]]
-    found = paired_scores(systems, sacrebleu_metrics(references, lowercase=True, tokenize="char"))
-    named: list[tuple[str, Sequence[str]]] = [(str(i), system) for i, system in enumerate(systems)]
-    metrics = sacrebleu_metrics(references, lowercase=True, tokenize="char")
-    signatures, expected = PairedTest(named, metrics, None, test_type="bs")()
-    for paired in found:
-        assert paired.signature == str(signatures[paired.name])
-        assert paired.systems[0].difference is None
-        for own, other in zip(paired.systems, expected[paired.name], strict=True):
-            assert isinstance(other, Result)
-            assert own.value == other.score
-            if own.difference is not None:
-                assert own.difference.p_value == other.p_value
-                assert own.difference.value == own.value - paired.systems[0].value
-                assert own.difference.low < own.difference.high
+@pytest.mark.parametrize("name", ALL)
+def test_paired_tests_are_those_of_sacrebleu(name: str) -> None:
+    systems = [HYPOTHESES, OTHERS, REFERENCES[::-1]]
+    metric = sacrebleu_metrics([REFERENCES, OTHERS[::-1]], lowercase=True, tokenize="char")[name]
+    (paired,) = paired_scores(systems, {name: metric})
+    named_systems: list[tuple[str, Sequence[str]]] = [(str(i), system) for i, system in enumerate(systems)]
+    signatures, scores = PairedTest(named_systems, {name: metric}, None, test_type="bs")()
+    assert paired.signature == str(signatures[paired.name])
+    baseline, *others = paired.systems
+    _, *expected = scores[paired.name]
+    assert baseline.difference is None
+    for system, result in zip(others, expected, strict=True):
+        assert isinstance(result, Result)
+        assert system.difference is not None
+        assert system.value == result.score
+        assert system.difference.p_value == result.p_value
+        assert system.difference.value == system.value - baseline.value
+        assert system.difference.low < system.difference.high
 
 
 def p_values(systems: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -181,11 +223,8 @@ def test_lines_that_make_up_for_each_other_are_no_difference() -> None:
 
 
 def test_one_line_shows_no_difference() -> None:
-    assert p_values([["a dog runs in it"], ["a cat sat on it"]], [["a dog runs in the park"]]) == {
-        "BLEU": 1,
-        "chrF2": 1,
-        "TER": 1,
-    }
+    systems = [["a dog runs in it"], ["a cat sat on it"]]
+    assert p_values(systems, [["a dog runs in the park"]]) == {"BLEU": 1, "chrF2": 1, "TER": 1}
 
 
 def test_a_clear_difference_has_a_small_p_value() -> None:
@@ -217,13 +256,11 @@ def test_sacrebleu_says_nothing_itself(caplog: pytest.LogCaptureFixture) -> None
     assert caplog.records == []
 
 
-def test_a_large_perplexity_is_written_with_an_exponent() -> None:
-    assert [readable(value) for value in (1.5, 9999.0, math.exp(100), math.inf)] == [
-        "1.50",
-        "9999.00",
-        "2.69e+43",
-        "inf",
-    ]
+@pytest.mark.parametrize(
+    ("value", "text"), [(1.5, "1.50"), (9999.0, "9999.00"), (2.688e43, "2.69e+43"), (math.inf, "inf")]
+)
+def test_a_large_perplexity_is_written_with_an_exponent(value: float, text: str) -> None:
+    assert readable(value) == text
 
 
 def test_the_interval_of_a_difference_is_that_of_paired_resamples() -> None:

@@ -9,7 +9,7 @@ from nmt.cli import options, streams
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
-    from nmt.corpus.check import Report
+    from nmt.corpus.check import CheckReport
     from nmt.corpus.reading import CorpusFiles
 
 MAX_LINES_IN_PAGE = 1_000  # line numbers listed per finding in the HTML page
@@ -63,7 +63,7 @@ def check(
         raise typer.Exit(1)
 
 
-def write_copies(report: "Report", corpora: "list[CorpusFiles]", directory: Path) -> None:
+def write_copies(report: "CheckReport", corpora: "list[CorpusFiles]", directory: Path) -> None:
     """Write cleaned copies of the files, and log what was changed."""
     from nmt.corpus import repair
 

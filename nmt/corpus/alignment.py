@@ -9,15 +9,17 @@ in the pairs of the corpus and in pairs of lines far apart. A two-state Viterbi 
 The ratio of a single pair is weak evidence, since short sentences share few words; `nmt score` ranks pairs.
 """
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.corpus.lengths import Lengths
 from nmt.text.spans import Span
 from nmt.text.words import COMPARED_WORD
 
@@ -25,222 +27,266 @@ MAX_WORDS = 24  # only the first words of a line are compared
 MIN_TOGETHER = 2  # pairs in which two words must occur together to be linked
 MIN_LINK = 1.0  # nats of pointwise mutual information
 MAX_LINK = 7.0
+MIN_SURPRISE = 4.0  # nats by which two words must occur together more often than by chance
 SAME_WORD = 4.0  # the link of two equal words that are not frequent
 FREQUENT = 0.001  # a word in a larger share of the lines of both sides is linked to itself only if learned
 FAR = 0.38  # distance of unrelated lines, as a share of all lines; halves of a file may have been exchanged
-TABLE_BITS = 20
 BATCH = 1_000  # pairs compared at once
 N_BINS = 24
 SURE_LINK, SURE_MARGIN = 2.0, 0.5  # nats; 294 of 297 sure links in tests/translate/alignments/de-en.tsv are right
 SWITCH = 14.0  # cost in nats of the beginning of a block, and of its end
 MIN_CONTRAST = 0.7  # nats; if `Evidence.contrast` is less, the pairs look like unrelated lines
 
-WORD_OR_END = re.compile(rf"\n|{COMPARED_WORD}")  # the newline is a token that marks the end of a line
+ALIGNED_WORD = re.compile(COMPARED_WORD)
 Words = NDArray[np.uint32]
-Feature = NDArray[np.float32]  # (2, n), agreement and length ratio (z) of pairs
-STRENGTHS = (np.arange(256) * (MAX_LINK / 255)).astype(np.float32)
+Strengths = NDArray[np.float32]  # of links, in nats
+Feature = NDArray[np.float32]  # (2, ...), agreement and length ratio (z) of pairs
+Block = tuple[int, int]  # lines [start, end), from 0
+
+
+@dataclass(frozen=True, eq=False)
+class HashedLines:
+    """Lines of one side, as hashes of words and as lengths. Indexing chooses lines, as in an array."""
+
+    words: Words  # (n, MAX_WORDS), 0 after the last word
+    sizes: NDArray[np.int64]  # (n,) characters
+
+    def __getitem__(self, lines: Any) -> "HashedLines":
+        return HashedLines(self.words[lines], self.sizes[lines])
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+
+def hash_lines(texts: Sequence[str]) -> HashedLines:
+    sizes = np.array([len(text) for text in texts], np.int64)
+    return HashedLines(hash_words(texts), sizes)
+
+
+def hash_words(texts: Sequence[str]) -> Words:
+    """Return hashes of the first `MAX_WORDS` words of each text: (n, MAX_WORDS), 0 where there are fewer."""
+    words = np.zeros((len(texts), MAX_WORDS), np.uint32)
+    for row, text in zip(words, texts, strict=True):
+        found = ALIGNED_WORD.findall(text.lower())
+        hashes = [hash_word(word) for word in found[:MAX_WORDS]]
+        row[: len(hashes)] = hashes
+    return words
+
+
+@functools.lru_cache(2**17)
+def hash_word(word: str) -> int:
+    return crc32(word.encode("utf-8", "replace")) or 1
 
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
-    """Links between words, as a list and as a hash table of fingerprint (24 bits) and strength (8 bits)."""
+    """Links between words."""
 
-    sources: Words  # (N,) source words of the links, ascending
-    targets: Words  # (N,)
-    strengths: NDArray[np.float32]  # (N,)
-    table: NDArray[np.uint32]  # (2^TABLE_BITS,)
+    keys: NDArray[np.uint64]  # (N,) source and target word of each link, see `pair_keys`; ascending
+    strengths: Strengths  # (N,)
 
-    def links(self, words: Words) -> tuple[NDArray[np.int64], Words, NDArray[np.float32]]:
-        """List the links of source words.
+    def links(self, word: int) -> tuple[Words, Strengths]:
+        """Return the target words that a source word is linked to, and the strengths of the links.
 
-        Args:
-            words: (n,) hashes of source words.
-        Returns:
-            Indices into words, target words and strengths, (m,) each. A word that has no learned link to itself is
-            linked to itself, as a name or a number is.
+        A word that has no learned link to itself is linked to itself, as a name or a number is.
         """
-        first = np.searchsorted(self.sources, words, "left")
-        last = np.searchsorted(self.sources, words, "right")
-        index, entries = ranges(first, last)
-        linked_to_itself = self.sources[self.sources == self.targets]
-        same = np.flatnonzero(~np.isin(words, linked_to_itself))
-        return (
-            np.concatenate([index, same]),
-            np.concatenate([self.targets[entries], words[same]]),
-            np.concatenate([self.strengths[entries], np.full(len(same), SAME_WORD, np.float32)]),
-        )
+        first_key = np.uint64(word << 32)
+        start, end = np.searchsorted(self.keys, [first_key, first_key + 2**32])
+        targets = self.keys[start:end].astype(np.uint32)
+        strengths = self.strengths[start:end]
+        if word not in targets:
+            targets = np.append(targets, np.uint32(word))
+            strengths = np.append(strengths, np.float32(SAME_WORD))
+        return targets, strengths
 
-    def strength(self, source: Words, target: Words) -> NDArray[np.float32]:
-        """The link between each source word and each target word of a line, given their hashes: (n, S, T)."""
-        keys = _keys(source)[:, :, None] ^ _keys(target)[:, None, :].byteswap()
-        found = self.table[_slots(keys)]
-        links: NDArray[np.float32] = STRENGTHS[found & np.uint32(0xFF)]
-        known = ((found ^ (keys << np.uint32(8))) >> np.uint32(8)) == 0
-        links *= known
-        same = source[:, :, None] == target[:, None, :]
-        if same.any():
-            links[same & ~known] = SAME_WORD
+    def strength(self, source: Words, target: Words) -> Strengths:
+        """Return the link between each source word and each target word of a line: (n, S, T)."""
+        is_pair = (source != 0)[:, :, None] & (target != 0)[:, None, :]  # of two words, without padding
+        keys = pair_keys(source[:, :, None], target[:, None, :])[is_pair]
+        index = np.searchsorted(self.keys, keys)
+        index = np.minimum(index, len(self.keys) - 1)
+        is_known = self.keys[index] == keys
+        is_same = keys >> 32 == keys & 0xFFFFFFFF
+        links = np.zeros(is_pair.shape, np.float32)
+        links[is_pair] = np.where(is_known, self.strengths[index], SAME_WORD * is_same)
         return links
 
 
-def _keys(words: Words) -> Words:
-    return np.asarray(words * np.uint32(0x9E3779B1), np.uint32)
+def pair_keys(source: Words, target: Words) -> NDArray[np.uint64]:
+    """Return two words as one number."""
+    return np.asarray(source.astype(np.uint64) << 32 | target, np.uint64)
 
 
-def _slots(keys: Words) -> Words:
-    return np.asarray((keys * np.uint32(0x85EBCA6B)) >> np.uint32(32 - TABLE_BITS), np.uint32)
-
-
-def words_of(texts: Sequence[str]) -> Words:
-    """Hashes of the first `MAX_WORDS` words of each text: (n, MAX_WORDS), 0 where there are fewer."""
-    tokens = WORD_OR_END.findall("\n".join([*texts, ""]).lower())
-    known: dict[str, int] = {"\n": 0}
-    for token in set(tokens):
-        known.setdefault(token, crc32(token.encode("utf-8", "replace")) or 1)
-    hashes = np.fromiter(map(known.__getitem__, tokens), np.uint32, len(tokens))
-    bounds = np.concatenate([[0], np.flatnonzero(hashes == 0) + 1])
-    lengths = np.diff(bounds)  # the newline at the end included, whose hash is 0
-    places = np.arange(len(hashes)) - np.repeat(bounds[:-1], lengths)
-    kept = places < MAX_WORDS
-    found = np.zeros((len(texts), MAX_WORDS), np.uint32)
-    found[np.repeat(np.arange(len(texts)), lengths)[kept], places[kept]] = hashes[kept]
-    return found
-
-
-def learn(source: Words, target: Words) -> Lexicon:
+def learn_lexicon(source: Words, target: Words) -> Lexicon:
     """Link words that occur together significantly often, with their pointwise mutual information as strength."""
     n = len(source)
-    own, own_counts = np.unique(distinct(source), return_counts=True)
-    other, other_counts = np.unique(distinct(target), return_counts=True)
+    # 1. Count in how many pairs each word occurs, and each two words together.
+    source_words, source_counts = np.unique(distinct(source), return_counts=True)
+    target_words, target_counts = np.unique(distinct(target), return_counts=True)
     together = []
     for start in range(0, n, BATCH):
-        left, right = source[start : start + BATCH], target[start : start + BATCH]
-        both = (left[:, :, None].astype(np.uint64) << np.uint64(32)) | right[:, None, :]
-        both = distinct(both.reshape(len(left), -1))
-        together.append(both[((both >> np.uint64(32)) != 0) & ((both & np.uint64(0xFFFFFFFF)) != 0)])
+        batch = slice(start, start + BATCH)
+        keys = pair_keys(source[batch, :, None], target[batch, None, :])
+        together.append(distinct(keys.reshape(len(keys), -1)))
     keys, counts = np.unique(np.concatenate(together), return_counts=True)
     keys, counts = keys[counts >= MIN_TOGETHER], counts[counts >= MIN_TOGETHER]
-    left, right = (keys >> np.uint64(32)).astype(np.uint32), keys.astype(np.uint32)
-    n_left, n_right = own_counts[np.searchsorted(own, left)], other_counts[np.searchsorted(other, right)]
-    expected = n_left * n_right / n
-    links = np.log(counts / expected)
+    # 2. Keep the pairs of words that occur together more often than by chance.
+    n_sources = source_counts[np.searchsorted(source_words, keys >> 32)]
+    n_targets = target_counts[np.searchsorted(target_words, keys.astype(np.uint32))]
+    expected = n_sources * n_targets / n
+    links = np.log(counts / expected)  # nats: pointwise mutual information
     surprise = counts * links - (counts - expected)  # nats: the log-likelihood ratio of two Poisson rates
-    kept = (links > MIN_LINK) & (surprise > 4.0)
-    # A frequent word of both languages, such as "in" or "war", is no evidence: store a link of 0 for it.
-    frequent = np.intersect1d(own[own_counts > max(3, FREQUENT * n)], other[other_counts > max(3, FREQUENT * n)])
-    left, right = np.concatenate([frequent, left[kept]]), np.concatenate([frequent, right[kept]])
-    links = np.concatenate([np.zeros(len(frequent)), links[kept]])
-    left, right = left.astype(np.uint32), right.astype(np.uint32)
-    order = np.argsort(links, kind="stable")  # the strongest of the links in a slot overwrites the others
-    keys = _keys(left[order]) ^ _keys(right[order]).byteswap()
-    table = np.zeros(2**TABLE_BITS, np.uint32)
-    levels = np.clip(links[order] * (255 / MAX_LINK), 0, 255).astype(np.uint32)
-    table[_slots(keys)] = keys << np.uint32(8) | levels
-    order = np.argsort(left, kind="stable")
-    strengths = np.minimum(links[order], MAX_LINK).astype(np.float32)
-    return Lexicon(left[order], right[order], strengths, table)
-
-
-def ranges(first: NDArray[np.int64], last: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The integers of the ranges [first, last), concatenated: for each, the index of its range and its value."""
-    counts = last - first
-    index = np.repeat(np.arange(len(counts)), counts)
-    begins = np.cumsum(counts) - counts  # of each range, in the concatenation
-    values = np.arange(len(index)) - begins[index] + first[index]
-    return index, values
+    is_linked = (links > MIN_LINK) & (surprise > MIN_SURPRISE)
+    keys, links = keys[is_linked], np.minimum(links[is_linked], MAX_LINK)
+    # 3. A frequent word of both languages, such as "in" or "war", is no evidence: store a link of 0 for it.
+    often = max(3, FREQUENT * n)
+    frequent = np.intersect1d(source_words[source_counts > often], target_words[target_counts > often])
+    frequent = np.union1d(frequent, np.zeros(1, np.uint32))  # the padding: a lexicon is never empty
+    unlinked = np.setdiff1d(pair_keys(frequent, frequent), keys)
+    keys = np.concatenate([keys, unlinked])
+    links = np.concatenate([links, np.zeros(len(unlinked))])
+    order = np.argsort(keys)
+    return Lexicon(keys[order], links[order].astype(np.float32))
 
 
 def distinct(rows: NDArray[Any]) -> NDArray[Any]:
-    """The distinct values of each row, concatenated."""
+    """Return the distinct values of each row, concatenated."""
     ordered = np.sort(rows, 1)
-    is_new = np.concatenate([np.ones((len(rows), 1), bool), ordered[:, 1:] != ordered[:, :-1]], 1)
-    return np.asarray(ordered[is_new])
+    is_first = np.ones(rows.shape, bool)
+    is_first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    return np.asarray(ordered[is_first])
 
 
-def agreement(source: Words, target: Words, lexicon: Lexicon) -> NDArray[np.float32]:
-    """The mean over target words of the strongest link to a word of the source: (n,); NaN without words."""
-    found = np.empty(len(source), np.float32)
+def agreement(source: Words, target: Words, lexicon: Lexicon) -> Strengths:
+    """Return the mean over target words of the strongest link to a word of the source: (n,); NaN without words."""
+    result = np.empty(len(source), np.float32)
     for start in range(0, len(source), BATCH):
-        left, right = source[start : start + BATCH], target[start : start + BATCH]
-        n_words = (right != 0).sum(1)
-        wide, tall = max(int((left != 0).sum(1).max()), 1), max(int(n_words.max()), 1)  # padding is at the end
-        left, right = left[:, :wide], right[:, :tall]
-        links = lexicon.strength(left, right)
-        links[left == 0] = 0
-        strongest = links.max(1) * (right != 0)
-        none = (n_words == 0) | (left[:, 0] == 0)
-        found[start : start + BATCH] = np.where(none, np.nan, strongest.sum(1) / np.maximum(n_words, 1))
-    return found
+        batch = slice(start, start + BATCH)
+        result[batch] = agreement_of_batch(source[batch], target[batch], lexicon)
+    return result
+
+
+def features(source: HashedLines, target: HashedLines, lexicon: Lexicon, lengths: Lengths) -> Feature:
+    """Return agreement and length ratio (z) of pairs: (2, n)."""
+    length_ratio = lengths.z(source.sizes, target.sizes)
+    return np.stack([agreement(source.words, target.words, lexicon), length_ratio])
+
+
+def agreement_of_batch(source: Words, target: Words, lexicon: Lexicon) -> NDArray[np.float64]:
+    n_source = np.count_nonzero(source, 1)
+    n_target = np.count_nonzero(target, 1)
+    # Leave out the columns without words, which are the last ones.
+    width, height = max(n_source.max(), 1), max(n_target.max(), 1)
+    links = lexicon.strength(source[:, :width], target[:, :height])
+    sums = links.max(1).sum(1)  # (n,)
+    has_words = (n_source > 0) & (n_target > 0)
+    return np.where(has_words, sums / np.maximum(n_target, 1), np.nan)
 
 
 def sure_links(source: Sequence[str], target: Sequence[str], lexicon: Lexicon) -> list[list[tuple[Span, Span]]]:
-    """Words of each pair that surely translate each other: each is by far the strongest link of the other."""
-    sides = [[text.replace("İ", "I") for text in side] for side in (source, target)]  # two characters in lower case
-    words = [*map(words_of, sides)]
-    links = lexicon.strength(*words) * (words[0] != 0)[:, :, None] * (words[1] != 0)[:, None, :]
+    """Return words of each pair that surely translate each other: each is by far the strongest link of the other."""
+    # İ is two characters in lower case, which would move the spans.
+    source = [text.replace("İ", "I") for text in source]
+    target = [text.replace("İ", "I") for text in target]
+    links = lexicon.strength(hash_words(source), hash_words(target))
+    # Compare each link with the second strongest of its words.
     is_sure = links >= SURE_LINK
-    for axis in (1, 2):
-        is_sure &= links - np.sort(links, axis).take([-2], axis) >= SURE_MARGIN
-    spans = [[[match.span() for match in WORD_OR_END.finditer(text)] for text in side] for side in sides]
-    found: list[list[tuple[Span, Span]]] = [[] for _ in source]
-    for i, s, t in np.argwhere(is_sure).tolist():
-        found[i].append((spans[0][i][s], spans[1][i][t]))
-    return found
+    second_of_target = np.sort(links, 1)[:, -2:-1, :]
+    second_of_source = np.sort(links, 2)[:, :, -2:-1]
+    is_sure &= links - second_of_target >= SURE_MARGIN
+    is_sure &= links - second_of_source >= SURE_MARGIN
+    # Say where they are.
+    source_spans = [word_spans(text) for text in source]
+    target_spans = [word_spans(text) for text in target]
+    spans: list[list[tuple[Span, Span]]] = [[] for _ in source]
+    for pair, source_word, target_word in np.argwhere(is_sure).tolist():
+        source_span = source_spans[pair][source_word]
+        target_span = target_spans[pair][target_word]
+        spans[pair].append((source_span, target_span))
+    return spans
+
+
+def word_spans(text: str) -> list[Span]:
+    return [match.span() for match in ALIGNED_WORD.finditer(text)]
+
+
+class Histogram(NamedTuple):
+    """Log-likelihood ratios, unrelated against translated, by the bins of a feature."""
+
+    edges: NDArray[np.float64]  # (bins - 1,), ascending
+    ratios: NDArray[np.float64]  # (bins,) nats
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Log-likelihood ratios, unrelated against translated, by agreement and by length ratio (z)."""
+    """What agreement and length ratio (z) of a pair say about whether the lines translate each other."""
 
-    bounds: tuple[NDArray[np.float64], NDArray[np.float64]]
-    ratios: tuple[NDArray[np.float64], NDArray[np.float64]]
+    histograms: list[Histogram]  # of agreement and length ratio
     contrast: float  # mean ratio of unrelated lines, nats; near 0 if the corpus is unrelated throughout
 
     def __call__(self, pairs: Feature) -> NDArray[np.float64]:
-        total = np.zeros(pairs.shape[1])
-        for values, bounds, ratios in zip(pairs, self.bounds, self.ratios, strict=True):
-            found = ratios[np.searchsorted(bounds, values)]
-            total += np.where(np.isnan(values), 0.0, found)
+        """Return log-likelihood ratios, unrelated against translated. An unknown feature (NaN) says nothing."""
+        total = np.zeros(pairs.shape[1:])
+        for values, (edges, ratios) in zip(pairs, self.histograms, strict=True):
+            bins = np.searchsorted(edges, values)
+            total += np.where(np.isnan(values), 0, ratios[bins])
         return total
 
 
-def weigh(true: Feature, unrelated: Feature, is_true: NDArray[np.bool_] | None = None) -> Evidence:
-    """Estimate log-likelihood ratios from histograms of features of the pairs `is_true` and of lines far apart."""
-    bounds, ratios, contrast = [], [], 0.0
-    for own, other in zip(true, unrelated, strict=True):
-        own = own if is_true is None else own[is_true]
-        own, other = own[~np.isnan(own)], other[~np.isnan(other)]
-        pooled = np.concatenate([own, other])
-        edges = np.unique(np.quantile(pooled, np.linspace(0, 1, N_BINS + 1)[1:-1])) if len(pooled) else np.zeros(1)
-        counts = [np.bincount(np.searchsorted(edges, x), minlength=len(edges) + 1) + 2.0 for x in (own, other)]
-        shares = [count / count.sum() for count in counts]
-        ratio = np.log(shares[1] / shares[0])
-        bounds.append(edges)
-        ratios.append(ratio)
-        contrast += float((shares[1] * ratio).sum())
-    return Evidence((bounds[0], bounds[1]), (ratios[0], ratios[1]), contrast)
+def weigh(paired: Feature, unrelated: Feature) -> Evidence:
+    """Estimate log-likelihood ratios from the features of pairs and of unrelated lines."""
+    histograms = []
+    contrast = 0.0
+    for of_pairs, of_unrelated in zip(paired, unrelated, strict=True):
+        of_pairs = of_pairs[~np.isnan(of_pairs)]
+        of_unrelated = of_unrelated[~np.isnan(of_unrelated)]
+        # Bins with as many values each.
+        pooled = np.concatenate([of_pairs, of_unrelated])
+        edges = np.zeros(1)
+        if len(pooled):
+            inner = np.linspace(0, 1, N_BINS + 1)[1:-1]
+            edges = np.unique(np.quantile(pooled, inner))
+        shares = shares_of_bins(of_pairs, edges)
+        shares_of_unrelated = shares_of_bins(of_unrelated, edges)
+        ratios = np.log(shares_of_unrelated / shares)
+        histograms.append(Histogram(edges, ratios))
+        contrast += float((shares_of_unrelated * ratios).sum())
+    return Evidence(histograms, contrast)
 
 
-def blocks(ratios: NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Blocks [start, end) of unrelated pairs: the likeliest path of two states, where a switch costs `SWITCH`."""
-    inside, outside = -np.inf, 0.0  # log-likelihood of the best path that ends in a block, and outside
-    entered, left = np.zeros(len(ratios), bool), np.zeros(len(ratios), bool)  # whether they switch at i
-    for i, ratio in enumerate(ratios.tolist()):
-        entered[i], left[i] = outside - SWITCH > inside, inside - SWITCH > outside
-        inside, outside = max(inside, outside - SWITCH) + ratio, max(outside, inside - SWITCH)
-    found: list[tuple[int, int]] = []
-    is_inside, end = inside > outside, len(ratios)
-    for i in reversed(range(len(ratios))):
-        if is_inside and entered[i]:
-            found.append((i, end))
-            is_inside = False
-        elif not is_inside and left[i]:
-            is_inside, end = True, i
-    return found[::-1]
+def shares_of_bins(values: NDArray[np.float32], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the share of the values in each bin, with two more values in each bin."""
+    bins = np.searchsorted(edges, values)
+    counts = np.bincount(bins, minlength=len(edges) + 1) + 2
+    return np.asarray(counts / counts.sum())
 
 
-def place_edge(before: NDArray[np.float64], after: NDArray[np.float64]) -> int:
-    """The index i at which one state gives way to another: it maximizes sum(before[:i]) + sum(after[i:])."""
-    sums_before = np.concatenate([[0.0], np.cumsum(before)])
-    sums_after = np.concatenate([np.cumsum(after[::-1])[::-1], [0.0]])
-    return int((sums_before + sums_after).argmax())
+class BlockPath(NamedTuple):
+    """The blocks of a path of states, as a linked list from the last one."""
+
+    start: int
+    end: int
+    before: "BlockPath | None"
+
+
+def blocks(ratios: NDArray[np.float64]) -> list[Block]:
+    """Return the blocks of unrelated pairs: the likeliest path of two states, where a switch costs `SWITCH`."""
+    # The best paths that end outside of a block, and in a block that begins at `start`: their log-likelihoods, and the
+    # blocks that have ended.
+    outside, blocks_outside = 0.0, None
+    inside, blocks_inside, start = -np.inf, None, 0
+    for line, ratio in enumerate(ratios.tolist()):
+        if outside - SWITCH > inside:
+            inside, blocks_inside, start = outside - SWITCH, blocks_outside, line
+        elif inside - SWITCH > outside:
+            outside, blocks_outside = inside - SWITCH, BlockPath(start, line, blocks_inside)
+        inside += ratio
+    if inside > outside:
+        blocks_outside = BlockPath(start, len(ratios), blocks_inside)
+    # Follow the better path back.
+    result = []
+    path = blocks_outside
+    while path is not None:
+        result.append((path.start, path.end))
+        path = path.before
+    return result[::-1]

@@ -7,15 +7,14 @@ rounds.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.corpus import alignment, lengths
-from nmt.corpus.alignment import Evidence, Feature, Words
-from nmt.corpus.pairing import Comparison, Run, Window, lines_of, offsets_of, read_windows
+from nmt.corpus import alignment
+from nmt.corpus.alignment import Evidence, HashedLines, Words, hash_lines
+from nmt.corpus.lengths import NORMAL, learn_lengths
+from nmt.corpus.pairing import Comparison, Run, Window, offsets_of, read_windows
 from nmt.corpus.reading import Survey
 
 N_WINDOWS, WINDOW = 8, 1_000  # stretches of source lines from which a lexicon is learned
@@ -27,112 +26,128 @@ MAX_ROUNDS = 5  # of learning a lexicon and pairing lines by it
 MIN_PAIRS = 200  # with fewer pairs, too little can be learned
 
 
-def learn_pairs(survey: Survey) -> tuple[list[tuple[int, int]], Evidence] | None:
+def learn_pairs(survey: Survey) -> tuple[list[tuple[int, int]], Evidence | None]:
     """Find lines that belong together without knowing any.
 
     Returns:
-        Pairs of line numbers from 0, in all windows of the corpus, and the evidence of the lexicon that they teach;
+        Pairs of line numbers from 0, in all windows of the corpus, and the evidence of the lexicon that they teach,
         None if the two sides seem to be unrelated.
     """
     offsets = offsets_of(survey)
     windows = windows_of(survey, offsets)
-    offset = offsets[int(dependence(windows, offsets).argmax())]
-    runs = [[clipped(Run(window.lines.start, window.lines.stop, offset), window)] for window in windows]
+    # 1. Pair all lines at the offset at which the words of both sides depend on each other most.
+    best = int(dependence(windows, offsets).argmax())
+    runs = [runs_at(offsets[best], window) for window in windows]
     comparison = learn_comparison(windows, runs)
+    # 2. Pair them again by what these pairs teach, and so on.
     for _ in range(MAX_ROUNDS):
         if comparison is None:
-            return None
-        before, runs = runs, [comparison.runs(window, offsets) for window in windows]
-        if runs == before:
+            return [], None
+        runs_before = runs
+        runs = [comparison.runs(window, offsets) for window in windows]
+        if runs == runs_before:
             break
         comparison = learn_comparison(windows, runs)
     if comparison is None or comparison.evidence.contrast < alignment.MIN_CONTRAST:
-        return None
+        return [], None
+    # 3. List the pairs.
     pairs = []
-    for run in chain.from_iterable(runs):
-        pairs += [(line, line + run.offset) for line in range(run.start, run.end)]
+    for runs_of_window in runs:
+        for run in runs_of_window:
+            pairs += [(line, line + run.offset) for line in range(run.start, run.end)]
     return pairs, comparison.evidence
 
 
 def windows_of(survey: Survey, offsets: range) -> list[Window]:
-    """The whole corpus as a window or, of a long one, windows at equal distances."""
-    if survey.n_source <= N_WINDOWS * WINDOW:
-        return list(read_windows(survey, [(0, survey.n_source)], offsets))
-    starts = np.linspace(0, survey.n_source - WINDOW, N_WINDOWS).astype(int).tolist()
-    return list(read_windows(survey, [(start, start + WINDOW) for start in starts], offsets))
+    """Return the whole corpus as a window or, of a long one, windows at equal distances."""
+    blocks = [(0, survey.n_source)]
+    if survey.n_source > N_WINDOWS * WINDOW:
+        starts = np.linspace(0, survey.n_source - WINDOW, N_WINDOWS)
+        blocks = [(start, start + WINDOW) for start in starts.astype(int).tolist()]
+    return list(read_windows(survey, blocks, offsets))
+
+
+def runs_at(offset: int, window: Window) -> list[Run]:
+    """Return the source lines of a window whose target lines at an offset are in it, too, as one run."""
+    target_end = window.target_start + len(window.target)
+    start = max(window.lines.start, window.target_start - offset)
+    end = min(window.lines.stop, target_end - offset)
+    return [Run(start, end, offset)] if start < end else []
 
 
 def dependence(windows: Sequence[Window], offsets: range) -> NDArray[np.float64]:
-    """How much the words of both sides depend on each other at each offset: (W,).
+    """Return how much the words of both sides depend on each other at each offset: (W,).
 
     If lines are unrelated, the covariance matrix of the words of both sides is near zero. The measure is its squared
     Frobenius norm, times the number of lines (with linear kernels, the Hilbert-Schmidt independence criterion of
     Gretton et al. 2005). It needs no lexicon. Words count by buckets of their hashes.
     """
-    sides = [(buckets_of(window.source.words), buckets_of(window.target.words)) for window in windows]
-    norms = []
-    for offset in offsets:
+    sources = [buckets_of(window.source.words) for window in windows]
+    targets = [buckets_of(window.target.words) for window in windows]
+    norms = np.zeros(len(offsets))
+    for i, offset in enumerate(offsets):
+        # Sum up over the lines whose target lines at this offset are in their windows.
         covariance = np.zeros((N_BUCKETS, N_BUCKETS), np.float32)
         n_lines = 0
-        for window, (source, target) in zip(windows, sides, strict=True):
-            shift = window.source.first + offset - window.target.first  # of indices
-            start, end = max(0, -shift), min(len(source), len(target) - shift)
-            if start < end:
-                covariance += source[start:end].T @ target[start + shift : end + shift]
-                n_lines += end - start
-        norms.append(float((covariance**2).sum()) / max(n_lines, 1))
-    return np.array(norms)
+        for window, source, target in zip(windows, sources, targets, strict=True):
+            for run in runs_at(offset, window):
+                source_start = run.start - window.source_start
+                target_start = run.target_start - window.target_start
+                left = source[source_start : source_start + len(run)]
+                right = target[target_start : target_start + len(run)]
+                covariance += left.T @ right
+                n_lines += len(run)
+        norm = (covariance**2).sum()
+        norms[i] = norm / max(n_lines, 1)
+    return norms
 
 
 def buckets_of(words: Words) -> NDArray[np.float32]:
-    """Which buckets the words of each line are in, standardized over the lines: (n, N_BUCKETS)."""
-    counts = np.zeros((len(words), N_BUCKETS), np.float32)
+    """Return which buckets the words of each line are in, standardized over the lines: (n, N_BUCKETS)."""
+    buckets = np.zeros((len(words), N_BUCKETS), np.float32)
     rows, columns = np.nonzero(words)
-    counts[rows, words[rows, columns] % N_BUCKETS] = 1
-    counts -= counts.mean(0)
-    return np.asarray(counts / np.maximum(counts.std(0), MIN_SPREAD), np.float32)
-
-
-def clipped(run: Run, window: Window) -> Run:
-    """The part of a run whose target lines are in the window."""
-    start = max(run.start, window.target.first - run.offset)
-    end = min(run.end, window.target.first + len(window.target.sizes) - run.offset)
-    return replace(run, start=start, end=max(start, end))
+    buckets[rows, words[rows, columns] % N_BUCKETS] = 1
+    buckets -= buckets.mean(0)
+    buckets /= np.maximum(buckets.std(0), MIN_SPREAD)
+    return buckets
 
 
 def learn_comparison(windows: Sequence[Window], runs: Sequence[Sequence[Run]]) -> Comparison | None:
     """Learn from the pairs of the runs of each window; None if they are too few."""
-    words: tuple[list[Words], list[Words]] = ([], [])
-    sizes: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
+    # Collect the lines of both sides.
+    sources, targets = [], []
     for window, runs_of_window in zip(windows, runs, strict=True):
         for run in runs_of_window:
-            for side, lines, offset in ((0, window.source, 0), (1, window.target, run.offset)):
-                start = run.start + offset - lines.first
-                words[side].append(lines.words[start : start + len(run)])
-                sizes[side].append(lines.sizes[start : start + len(run)])
-    if sum(len(part) for part in words[0]) < MIN_PAIRS:
+            sources.append(window.source_lines(range(run.start, run.end)))
+            targets.append(window.target_lines(range(run.target_start, run.target_end)))
+    n_pairs = sum(len(lines) for lines in sources)
+    if n_pairs < MIN_PAIRS:
         return None
-    source, target = np.concatenate(words[0]), np.concatenate(words[1])
-    source_sizes, target_sizes = np.concatenate(sizes[0]), np.concatenate(sizes[1])
-    lexicon = alignment.learn(source, target)
-    usual = lengths.learn(source_sizes, target_sizes)
-    distance = int(alignment.FAR * len(source))  # of unrelated lines
+    source, target = concatenated(sources), concatenated(targets)
+    lexicon = alignment.learn_lexicon(source.words, target.words)
+    lengths = learn_lengths(source.sizes, target.sizes)
+    # Compare the pairs with lines that are far apart.
+    distance = int(alignment.FAR * n_pairs)
+    unrelated = target[(np.arange(n_pairs) - distance) % n_pairs]
+    paired_features = alignment.features(source, target, lexicon, lengths)
+    unrelated_features = alignment.features(source, unrelated, lexicon, lengths)
+    evidence = alignment.weigh(paired_features, unrelated_features)
+    return Comparison(lexicon, lengths, evidence)
 
-    def features(target: Words, target_sizes: NDArray[np.int64]) -> Feature:
-        agreement = alignment.agreement(source, target, lexicon)
-        return np.stack([agreement, usual.z(source_sizes, target_sizes)])
 
-    paired = features(target, target_sizes)
-    unrelated = features(np.roll(target, distance, 0), np.roll(target_sizes, distance))
-    return Comparison(lexicon, usual, alignment.weigh(paired, unrelated))
+def concatenated(parts: Sequence[HashedLines]) -> HashedLines:
+    words = np.concatenate([part.words for part in parts])
+    sizes = np.concatenate([part.sizes for part in parts])
+    return HashedLines(words, sizes)
 
 
 def are_related(source: Sequence[str], target: Sequence[str]) -> bool:
-    """Whether the words of lines with the same number depend on each other more than those of other lines."""
-    window = Window(lines_of(source[:N_TESTED]), lines_of(target[:N_TESTED]))
+    """Return whether the words of lines with the same number depend on each other more than those of other lines."""
+    window = Window(hash_lines(source[:N_TESTED]), hash_lines(target[:N_TESTED]), 0, 0)
     reach = min(len(source) // 4, N_OTHERS // 2)
     norms = dependence([window], range(-reach, reach + 1))
+    # Compare offset 0 with the others, by robust estimates of their mean and standard deviation.
     others = np.delete(norms, reach)
     median = np.median(others)
-    spread = lengths.NORMAL * np.median(np.abs(others - median))
+    spread = NORMAL * np.median(np.abs(others - median))
     return bool(norms[reach] - median > MIN_DEPENDENCE * spread)

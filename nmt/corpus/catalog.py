@@ -5,6 +5,7 @@ sha256sum; `data/pin_corpora.py` writes it. The French and Czech files of Multi3
 as all files of Multi30k, they come from one commit.
 """
 
+import itertools
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,36 +31,53 @@ class Corpus:
 
     @property
     def is_split(self) -> bool:
-        """Whether `nmt.corpus.tatoeba` splits one upstream file into train, dev and test."""
+        """Return whether `nmt.corpus.tatoeba` splits one upstream file into train, dev and test."""
         return "{part}" not in self.url
 
     def files(self, languages: Iterable[str]) -> list[str]:
-        """Names of the files in these languages, without .gz."""
-        return [f"{part}.{language}" for part in self.parts for language in languages]
+        """Return names of the files in these languages, without .gz."""
+        return [f"{part}.{language}" for part, language in itertools.product(self.parts, languages)]
 
     def url_of(self, name: str) -> str:
-        """The upstream URL of a file such as `train.de`."""
+        """Return the upstream URL of a file such as `train.de`."""
         part, language = name.split(".")
         return self.url.format(part=part, language=language)
 
 
-_TREE = tomllib.loads((resources.files("nmt.corpus") / "corpora.toml").read_text(encoding="utf-8"))
-CORPORA = {  # name -> corpus, in the order of corpora.toml
-    one["name"]: Corpus(**{**one, "terms": _TREE["terms"][one["terms"]].format(**one)}) for one in _TREE["corpora"]
-}
+def read_catalog() -> dict[str, Corpus]:
+    """Return the corpora by name, in the order of corpora.toml."""
+    tree = tomllib.loads(package_text("corpora.toml"))
+    corpora = {}
+    for entry in tree["corpora"]:
+        terms = tree["terms"][entry["terms"]]
+        entry["terms"] = terms.format(**entry)
+        corpora[entry["name"]] = Corpus(**entry)
+    return corpora
+
+
+def package_text(name: str) -> str:
+    """Return the text of a file beside this module."""
+    return (resources.files("nmt.corpus") / name).read_text(encoding="utf-8")
+
+
+CORPORA = read_catalog()
 
 
 def command(corpus: Corpus, languages: Sequence[str]) -> str:
-    """The command that downloads a corpus in two languages."""
-    option = "" if set(languages) == set(corpus.languages[:2]) else f" -l {'-'.join(languages)}"
+    """Return the command that downloads a corpus in two languages."""
+    is_default = set(languages) == set(corpus.languages[:2])
+    option = "" if is_default else f" -l {'-'.join(languages)}"
     return f"nmt download {corpus.name}{option}"
 
 
 def pinned(corpus: str) -> dict[str, str]:
-    """SHA-256 of the text of each pinned file of a corpus, by file name without .gz."""
-    lines = map(str.split, pins_file(f"{corpus}.sha256").splitlines())
-    return {name: digest for digest, name in lines}
+    """Return the SHA-256 of the text of each pinned file of a corpus, by file name without .gz."""
+    digests = {}
+    for line in pins_file(f"{corpus}.sha256").splitlines():
+        digest, name = line.split()
+        digests[name] = digest
+    return digests
 
 
 def pins_file(name: str) -> str:
-    return (resources.files("nmt.corpus") / "pins" / name).read_text(encoding="utf-8")
+    return package_text(f"pins/{name}")

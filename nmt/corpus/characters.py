@@ -62,19 +62,21 @@ def has_markup(text: str) -> bool:
 
 def without_markup(text: str) -> str:
     for _ in range(3):  # text may be escaped repeatedly: &amp;lt;
-        text = unescape_html(TAG.sub(lambda tag: " " if tag[1] else "", text))
+        without_tags = TAG.sub(lambda tag: " " if tag[1] else "", text)
+        text = unescape_html(without_tags)
     return text
 
 
 def faulty_controls(text: str) -> re.Pattern[str]:
-    """What counts as a faulty control or invisible character in a text of these scripts."""
+    """Return what counts as a faulty control or invisible character in a text of these scripts."""
     is_unspaced = UNSPACED.search(text) is not None
     return FAULTY_CONTROLS[is_unspaced, is_right_to_left(text)]
 
 
 def is_right_to_left(text: str) -> bool:
-    """Whether a text has letters of a script that is written from right to left."""
-    return any(unicodedata.bidirectional(character) in ("R", "AL") for character in text if character.isalpha())
+    """Return whether a text has letters of a script that is written from right to left."""
+    letters = filter(str.isalpha, text)
+    return any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in letters)
 
 
 def has_control(text: str) -> bool:
@@ -87,15 +89,17 @@ def without_control(text: str) -> str:
 
 
 def has_homoglyphs(text: str) -> bool:
-    """Whether a word has letters of two scripts, and those of one script look like letters of the other."""
+    """Return whether a word has letters of two scripts, and those of one script look like letters of the other."""
     if text.isascii() or not MIXED.search(text):
         return False
-    return any(is_disguised(word) for word in re.findall(r"\w+", text) if MIXED.search(word))
+    mixed_words = filter(MIXED.search, re.findall(r"\w+", text))
+    return any(is_disguised(word) for word in mixed_words)
 
 
 def is_disguised(word: str) -> bool:
-    """Whether all Latin letters of a mixed word look like letters of its other script, or the reverse."""
-    if word[:2].isascii() and word[:2].isupper() and not word.isupper():
+    """Return whether all Latin letters of a mixed word look like letters of its other script, or the reverse."""
+    start = word[:2]
+    if start.isascii() and start.isupper() and not word.isupper():
         return False  # an abbreviation before an ending, as in Turkic languages
     letters = {unicodedata.normalize("NFD", letter)[0] for letter in word if letter.isalpha()}
     latin = {letter for letter in letters if letter < "\u0370"}
@@ -103,10 +107,21 @@ def is_disguised(word: str) -> bool:
 
 
 def is_tokenized(text: str) -> bool:
-    if "@-@" in text or "&apos;" in text or (not text.isascii() and SPACED_HAN.search(text)):
+    if "@-@" in text or "&apos;" in text:
+        return True
+    if not text.isascii() and SPACED_HAN.search(text):
         return True
     has_no_break_space = "\xa0" in text or "\u202f" in text  # French has it before some signs
     return not has_no_break_space and TOKENIZED.search(text) is not None
+
+
+def without_spacing(text: str) -> str:
+    """Return a text with one space between words and none at the ends. A no-break space stays, as in French."""
+    return re.sub("[ \t]+", " ", SPACE_AT_ENDS.sub("", text))
+
+
+def without_full_width(text: str) -> str:
+    return FULL_WIDTH.sub(lambda character: unicodedata.normalize("NFKC", character[0]), text)
 
 
 # Tests of one text, by kind of fault.
@@ -127,6 +142,6 @@ MENDED: dict[str, Callable[[str], str]] = {
     "markup": without_markup,
     "control": without_control,
     "unicode": lambda text: unicodedata.normalize("NFC", text),
-    "full-width": lambda text: FULL_WIDTH.sub(lambda c: unicodedata.normalize("NFKC", c[0]), text),
-    "spacing": lambda text: re.sub("[ \t]+", " ", SPACE_AT_ENDS.sub("", text)),  # a no-break space stays, as in French
+    "full-width": without_full_width,
+    "spacing": without_spacing,
 }

@@ -9,17 +9,18 @@ features, and by more per faulty line.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from nmt.corpus import bootstrap, findings, pairing
-from nmt.corpus.alignment import Evidence
-from nmt.corpus.examine import Gathered, Usual, gather, learn
+from nmt.corpus.alignment import Block, Evidence
+from nmt.corpus.examine import Gathered, Usual, gather, learn_usual
 from nmt.corpus.findings import Draft
 from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding
 from nmt.corpus.pairing import Comparison, Run
-from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, survey
+from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, survey, texts_at
 
 N_EXAMPLES = 5
 MAX_UNRELATED = 0.05  # of the lines of train; if it is more, the lexicon has learned too much from wrong pairs
@@ -32,7 +33,7 @@ OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds
 
 
 @dataclass(frozen=True)
-class Report:
+class CheckReport:
     corpora: list[Survey]
     languages: tuple[str, str]  # of the text, "" if unknown
     findings: list[Finding]  # the worst first
@@ -40,7 +41,7 @@ class Report:
     seconds: float
 
 
-def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), *, quiet: bool = True) -> Report:
+def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), *, quiet: bool = True) -> CheckReport:
     """Look for all faults of a corpus and of its dev and test sets; what is usual is learned from the first corpus.
 
     `declared` are language codes, "" if unknown. Raises DataError if a file is missing, empty or UTF-16.
@@ -48,82 +49,104 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
     began = time.monotonic()
     surveys = [survey(files) for files in corpora]
     labels = findings.label_of(declared[0]), findings.label_of(declared[1])
-    usual, train, evidence = learn_from(surveys[0], labels, quiet)
-    gathered = [train, *(gather(surveyed, usual, quiet) for surveyed in surveys[1:])]
-    finished = with_examples(train, findings.of_languages(usual, labels))
-    runs: dict[str, list[Run]] = {}
+    # 1. Learn from train, and examine all pairs.
+    learned = learn_from(surveys[0], labels, quiet)
+    languages = learned.usual.languages
+    others = [gather(surveyed, learned.usual, quiet) for surveyed in surveys[1:]]
+    gathered = [learned.train, *others]
+    # 2. Find the lines that belong together, and all faults of each corpus.
+    result = with_examples(learned.train, findings.of_languages(languages, labels))
+    runs = {}
     for i, found in enumerate(gathered):
-        runs_of_corpus = runs[found.survey.files.name] = runs_of(found, usual, evidence)
-        drafts = findings.of_lines(found, runs_of_corpus) + findings.of_alignment(found, runs_of_corpus, evidence)
-        drafts += findings.of_repetition(found) + findings.of_overlap(found, gathered[:i])
-        finished += with_examples(found, drafts)
-    finished.sort(key=lambda finding: (SEVERITIES.index(finding.severity), -finding.share))
-    source, target = usual.languages.identified
-    languages = findings.language_of_side(source, labels[0]), findings.language_of_side(target, labels[1])
-    return Report(surveys, languages, finished, runs, time.monotonic() - began)
+        runs_of_corpus = find_runs(found, learned)
+        runs[found.survey.files.name] = runs_of_corpus
+        drafts = findings.of_lines(found, runs_of_corpus)
+        drafts += findings.of_alignment(found, runs_of_corpus, learned.evidence)
+        drafts.append(findings.of_repetition(found))
+        drafts += findings.of_overlap(found, gathered[:i])
+        result += with_examples(found, drafts)
+    result.sort(key=lambda finding: (SEVERITIES.index(finding.severity), -finding.share))
+    # 3. Name the languages.
+    source = findings.language_of_side(languages.identified[0], labels[0])
+    target = findings.language_of_side(languages.identified[1], labels[1])
+    return CheckReport(surveys, (source, target), result, runs, time.monotonic() - began)
 
 
-def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> tuple[Usual, Gathered, Evidence | None]:
-    """Learn what is usual, and how to tell translations from unrelated lines (None if train cannot teach that)."""
-    usual = learn(train.source, train.target, declared)
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What train teaches, and what was found in it."""
+
+    usual: Usual
+    train: Gathered
+    evidence: Evidence | None  # None if train cannot teach how to tell translations from unrelated lines
+    blocks: list[Block]  # of train: lines that do not belong to the lines with the same number
+
+
+def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned:
+    """Learn from the lines of train with the same number or, if most do not belong together, from pairs that do."""
+    usual = learn_usual(train.source, train.target, declared)
     found = gather(train, usual, quiet)
     evidence = findings.evidence_of(found)
-    most_are_paired = False  # whether most lines with the same number seem to belong together
-    if evidence is not None:
-        n_unrelated = sum(end - start for start, end in findings.unrelated_blocks(found, evidence))
-        most_are_paired = n_unrelated <= MAX_UNRELATED * train.n_pairs
-        if most_are_paired and evidence.contrast >= SURE_CONTRAST:
-            return usual, found, evidence
+    blocks = findings.unrelated_blocks(found, evidence)
+    learned = Learned(usual, found, evidence, blocks)
+    n_unrelated = sum(end - start for start, end in blocks)
+    seem_paired = evidence is not None and n_unrelated <= MAX_UNRELATED * train.n_pairs
+    contrast = evidence.contrast if evidence else 0.0
+    if seem_paired and contrast >= SURE_CONTRAST:
+        return learned
     # Perhaps most lines with the same number do not belong together: find lines that do.
-    learned = bootstrap.learn_pairs(train) if train.n_pairs >= bootstrap.MIN_PAIRS else None
-    if learned is None:
-        return usual, found, evidence
-    pairs, evidence_of_pairs = learned
-    if evidence is not None and most_are_paired and evidence_of_pairs.contrast < CLEARLY_MORE * evidence.contrast:
-        return usual, found, evidence
-    evidence = evidence_of_pairs
-    train = with_sample(train, pairs)
-    usual = learn(train.source, train.target, declared)
-    return usual, gather(train, usual, quiet), evidence
+    if train.n_pairs < bootstrap.MIN_PAIRS:
+        return learned
+    pairs, evidence = bootstrap.learn_pairs(train)  # the evidence is None if the sides seem to be unrelated
+    if evidence is None or (seem_paired and evidence.contrast < CLEARLY_MORE * contrast):
+        return learned
+    # Learn again, from these.
+    source = texts_at(train.files.source, [source for source, _ in pairs])
+    target = texts_at(train.files.target, [target for _, target in pairs])
+    usual = learn_usual(source, target, declared)
+    found = gather(train, usual, quiet)
+    return Learned(usual, found, evidence, findings.unrelated_blocks(found, evidence))
 
 
-def with_sample(train: Survey, pairs: Sequence[tuple[int, int]]) -> Survey:
-    """A survey whose sample has these pairs of lines, numbered from 0."""
-    numbers = [source + 1 for source, _ in pairs], [target + 1 for _, target in pairs]
-    texts = []
-    for paths, wanted in zip(train.files.sides, numbers, strict=True):
-        raw = lines_at(paths, wanted)
-        texts.append([decode(raw[number]) for number in wanted])
-    return replace(train, source=texts[0], target=texts[1])
-
-
-def runs_of(found: Gathered, usual: Usual, evidence: Evidence | None) -> list[Run]:
-    """The runs of a corpus; if nothing tells which lines belong together, those with the same number, or none."""
-    survey = found.survey
-    if evidence is not None:
-        comparison = Comparison(usual.lexicon, usual.lengths, evidence)
-        return pairing.find_runs(survey, findings.unrelated_blocks(found, evidence), comparison)
-    if survey.n_source != survey.n_target or findings.is_unrelated(found):
+def find_runs(found: Gathered, learned: Learned) -> list[Run]:
+    """Return the runs of a corpus; without evidence, that of the lines with the same number, or none if unrelated."""
+    surveyed = found.survey
+    if learned.evidence is not None:
+        is_train = found is learned.train
+        blocks = learned.blocks if is_train else findings.unrelated_blocks(found, learned.evidence)
+        comparison = Comparison(learned.usual.lexicon, learned.usual.lengths, learned.evidence)
+        return pairing.find_runs(surveyed, blocks, comparison)
+    if surveyed.n_source != surveyed.n_target or findings.is_unrelated(found):
         return []
-    return [Run(0, survey.n_pairs)]
+    return [Run(0, surveyed.n_pairs)]
 
 
 def with_examples(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
     """Turn drafts into findings with examples, whose text is read from the files again."""
+    files = found.survey.files
     drafts = [draft for draft in drafts if len(draft.lines) or draft.kind in OF_CORPUS]
-    chosen = []  # at equal distances
-    for draft in drafts:
-        n = len(draft.lines)
-        chosen.append(draft.lines[np.unique(np.linspace(0, n - 1, min(N_EXAMPLES, n)).astype(int))].tolist())
-    wanted = [line for lines in chosen for line in lines]
-    source, target = (lines_at(paths, wanted) for paths in found.survey.files.sides)
-    finished = []
+    chosen = [example_lines(draft) for draft in drafts]
+    wanted = [*chain.from_iterable(chosen)]
+    source, target = lines_at(files.source, wanted), lines_at(files.target, wanted)
+    result = []
     for draft, lines in zip(drafts, chosen, strict=True):
-        kind = KINDS[draft.kind]
-        share = len(draft.lines) / found.survey.n_pairs if len(draft.lines) else 1.0
         examples = [Example(line, decode(source[line]), decode(target[line])) for line in lines]
-        is_error = share >= kind.error_from and (not len(draft.lines) or len(draft.lines) >= MIN_ERROR_LINES)
-        severity = "error" if is_error else kind.severity
-        of_kind = draft.lines.tolist()
-        finished.append(Finding(found.survey.files.name, kind, severity, of_kind, share, draft.detail, examples))
-    return finished
+        result.append(finished(draft, examples, found.survey))
+    return result
+
+
+def example_lines(draft: Draft) -> list[int]:
+    """Return some lines at equal distances."""
+    n = len(draft.lines)
+    indices = np.linspace(0, n - 1, min(N_EXAMPLES, n))
+    return list(draft.lines[indices.astype(int)].tolist())
+
+
+def finished(draft: Draft, examples: list[Example], surveyed: Survey) -> Finding:
+    """Add the severity, by the share of the lines, and examples."""
+    kind = KINDS[draft.kind]
+    lines = draft.lines.tolist()
+    share = len(lines) / surveyed.n_pairs if lines else 1.0
+    is_error = share >= kind.error_from and (not lines or len(lines) >= MIN_ERROR_LINES)
+    severity = "error" if is_error else kind.severity
+    return Finding(surveyed.files.name, kind, severity, lines, share, draft.detail, examples)

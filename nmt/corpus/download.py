@@ -13,7 +13,7 @@ import urllib.request
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from tqdm import tqdm
 
@@ -38,14 +38,16 @@ def download(corpus: Corpus, path: Path, names: Iterable[str], *, mirror: str = 
     Raises DownloadError if the network fails or a file is not what it should be, InputError if the mirror is no URL.
     """
     missing = [name for name in names if not (path / f"{name}.gz").exists()]
-
-    def texts_at(url: str) -> list[bytes]:
-        return unpacked(fetch(mirrored(url, mirror), quiet=quiet), url, corpus.members)
-
     if not missing:
         return []
+
+    def texts_at(url: str) -> list[bytes]:
+        content = fetch(mirrored(url, mirror), quiet=quiet)
+        return unpacked(content, url, corpus.members)
+
+    texts = split_texts(corpus, texts_at) if corpus.is_split else checked_texts(corpus, missing, texts_at)
     written = []
-    for name, text in split_texts(corpus, texts_at) if corpus.is_split else checked_texts(corpus, missing, texts_at):
+    for name, text in texts:
         with os_errors_as(OutputError, f"make {path}", hint="set NMT_DATA=PATH to a directory that you may write to"):
             path.mkdir(parents=True, exist_ok=True)
         atomic_write(path / "LICENSE.txt", corpus.terms)
@@ -58,11 +60,13 @@ def checked_texts(
     corpus: Corpus, names: Sequence[str], texts_at: Callable[[str], list[bytes]]
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the name and the text of each file. Raises DownloadError if a text has not its pinned hash."""
+    pins = pinned(corpus.name)
     for name in names:
         (text,) = texts_at(corpus.url_of(name))
-        expected = pinned(corpus.name).get(name)
-        if expected and sha256(text) != expected:
-            message = f"{name} has SHA-256 {sha256(text)} instead of {expected}; it was not kept"
+        digest = sha256(text)
+        expected = pins.get(name, digest)
+        if digest != expected:
+            message = f"{name} has SHA-256 {digest} instead of {expected}; it was not kept"
             raise DownloadError(message, hint=RETRY)
         yield name, text
 
@@ -71,17 +75,24 @@ def split_texts(corpus: Corpus, texts_at: Callable[[str], list[bytes]]) -> Itera
     """Fetch all pairs and the public test set, split them, and yield the name and the text of each file."""
     try:
         pairs = pairs_of(texts_at(corpus.url))
-        test_set = [text for url in corpus.test_urls for text in texts_at(url)]
-        public_test = pairs_of(test_set) if test_set else []
+        public_test = []
+        if corpus.test_urls:
+            source_url, target_url = corpus.test_urls
+            public_test = pairs_of([*texts_at(source_url), *texts_at(target_url)])
     except ValueError as error:
         raise DownloadError(f"{corpus.name}: the two sides have different numbers of lines", hint=RETRY) from error
     parts = split(pairs, public_test, pins_file(f"{corpus.name}.pairs"))
-    for (part, found), n_pairs in zip(parts.items(), corpus.n_pairs, strict=True):
-        if len(found) != n_pairs:
+    source_language, target_language = corpus.languages
+    for (part, pairs_of_part), n_pairs in zip(parts.items(), corpus.n_pairs, strict=True):
+        if len(pairs_of_part) != n_pairs:
             message = "%s: %s has %d pairs, the recipes were measured with %d"
-            log.warning(message, corpus.name, part, len(found), n_pairs)
-        for side, language in enumerate(corpus.languages):
-            yield f"{part}.{language}", "".join(f"{pair[side]}\n" for pair in found).encode()
+            log.warning(message, corpus.name, part, len(pairs_of_part), n_pairs)
+        yield f"{part}.{source_language}", joined_lines([source for source, _ in pairs_of_part])
+        yield f"{part}.{target_language}", joined_lines([target for _, target in pairs_of_part])
+
+
+def joined_lines(texts: Iterable[str]) -> bytes:
+    return "".join(f"{text}\n" for text in texts).encode()
 
 
 def mirrored(url: str, mirror: str) -> str:
@@ -94,7 +105,8 @@ def mirrored(url: str, mirror: str) -> str:
 
 def fetch(url: str, *, quiet: bool = False) -> bytes:
     """The content at a URL; shows a progress bar if stderr is a terminal. Raises DownloadError."""
-    name, content = url.rpartition("/")[2], bytearray()
+    name = url.rpartition("/")[2]
+    content = bytearray()
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "nmt-trainer"})  # noqa: S310 - http(s) only
         with (
@@ -108,11 +120,11 @@ def fetch(url: str, *, quiet: bool = False) -> bytes:
             if response.length:  # what is left
                 raise http.client.IncompleteRead(bytes(content), response.length)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise DownloadError(f"cannot download {url}: {described(error)}", hint=f"check the network; {RETRY}") from error
+        raise DownloadError(f"cannot download {url}: {reason_of(error)}", hint=f"check the network; {RETRY}") from error
     return bytes(content)
 
 
-def described(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """The reason for an error on one short line, without the `<urlopen error [Errno ...] ...>` of urllib."""
     if isinstance(error, urllib.error.HTTPError):
         error.close()
@@ -128,12 +140,16 @@ def unpacked(content: bytes, url: str, members: Sequence[str]) -> list[bytes]:
         if url.endswith(".zip"):
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 check_deflated(archive)
-                return [check_size(archive.open(member).read(MAX_BYTES + 1)) for member in members]
+                return [read_text(archive.open(member)) for member in members]
         if url.endswith(".gz"):
-            return [check_size(gzip.GzipFile(fileobj=io.BytesIO(content)).read(MAX_BYTES + 1))]
+            return [read_text(gzip.GzipFile(fileobj=io.BytesIO(content)))]
         return [content]
     except Exception as error:  # zipfile and what it calls raise many classes
-        raise DownloadError(f"{url} is damaged: {described(error)}", hint=RETRY) from error
+        raise DownloadError(f"{url} is damaged: {reason_of(error)}", hint=RETRY) from error
+
+
+def read_text(stream: IO[bytes] | gzip.GzipFile) -> bytes:
+    return check_size(stream.read(MAX_BYTES + 1))
 
 
 def check_size(content: Content) -> Content:

@@ -1,6 +1,6 @@
 """Learn from a sample what is usual in a corpus, and examine all pairs in chunks, in several processes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from nmt.corpus import alignment, characters, language, lengths, pairs
-from nmt.corpus.alignment import Feature, Lexicon, Words
-from nmt.corpus.language import Languages
-from nmt.corpus.lengths import Lengths
+from nmt.corpus import alignment, characters, language, pairs
+from nmt.corpus.alignment import Feature, HashedLines, Lexicon, hash_lines
+from nmt.corpus.language import Languages, learn_languages
+from nmt.corpus.lengths import Lengths, learn_lengths
 from nmt.corpus.reading import CHUNK, Chunk, Survey, chunks, decode, is_utf8
 from nmt.corpus.split import key_of
 from nmt.processes import in_parallel
@@ -21,6 +21,8 @@ from nmt.text.corpus_files import digests_of
 N_UNRELATED = 2_000  # lines of a chunk that are compared with unrelated lines
 NONE = np.zeros(0, np.int64)
 Hits = dict[str, NDArray[np.int64]]  # indices of lines by kind of fault
+Digests = NDArray[np.uint64]
+SOURCE, TARGET, PAIR, SOURCE_KEY, TARGET_KEY = range(5)  # what is digested; the keys are those of `split.key_of`
 # A line with the fault on the left is not reported for the faults on the right, which follow from it.
 EXPLAINS = {
     "blank": ("copy", "numbers", "placeholders", "repetition", "truncated", "ratio"),
@@ -40,9 +42,8 @@ class Usual:
     lengths: Lengths
     lexicon: Lexicon
 
-    def compare(self, words: Sequence[Words], sizes: Sequence[NDArray[np.int64]]) -> Feature:
-        """Agreement and length ratio of pairs, given the words and the lengths of both sides."""
-        return np.stack([alignment.agreement(words[0], words[1], self.lexicon), self.lengths.z(sizes[0], sizes[1])])
+    def features(self, source: HashedLines, target: HashedLines) -> Feature:
+        return alignment.features(source, target, self.lexicon, self.lengths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,90 +51,103 @@ class Examined:
     """The results for a chunk of pairs, or for all chunks of a corpus."""
 
     hits: Hits  # line numbers
-    digests: NDArray[np.uint64]  # (5, n), of source, target and pair, and of what `split.key_of` makes of both sides
+    digests: Digests  # (5, n), by `SOURCE` and so on
     paired: Feature  # agreement and length ratio of the pairs
     unrelated: Feature  # the same for some source lines with target lines far away
 
 
-def learn(source: list[str], target: list[str], declared: tuple[str, str] = ("", "")) -> Usual:
-    return Usual(
-        languages=language.learn(source, target, declared),
-        without_stop=(share_without_stop(source), share_without_stop(target)),
-        lengths=lengths.learn(*(np.array([len(text) for text in side], np.int64) for side in (source, target))),
-        lexicon=alignment.learn(alignment.words_of(source), alignment.words_of(target)),
-    )
+def learn_usual(source: list[str], target: list[str], declared: tuple[str, str] = ("", "")) -> Usual:
+    """Learn from a sample of pairs. `declared` are py3langid's labels of the languages, or ""."""
+    source_lines, target_lines = hash_lines(source), hash_lines(target)
+    languages = learn_languages(source, target, declared)
+    without_stop = share_without_stop(source), share_without_stop(target)
+    lengths = learn_lengths(source_lines.sizes, target_lines.sizes)
+    lexicon = alignment.learn_lexicon(source_lines.words, target_lines.words)
+    return Usual(languages, without_stop, lengths, lexicon)
 
 
 def share_without_stop(texts: list[str]) -> float:
-    return (sum(not pairs.final(text) for text in texts) + 1) / (len(texts) + 1)
+    n_without = sum(not pairs.final(text) for text in texts)
+    return (n_without + 1) / (len(texts) + 1)
 
 
 def examine(usual: Usual, chunk: Chunk) -> Examined:
     """Look for all faults that can be found in a chunk without the rest of its corpus."""
-    raw = chunk.source, chunk.target
-    source, target = ([*map(decode, side)] for side in raw)
-    sides = (source, target)
-    words = [alignment.words_of(side) for side in sides]
-    sizes = [np.array([*map(len, side)]) for side in sides]
-    paired = usual.compare(words, sizes)
+    source = [decode(raw) for raw in chunk.source]
+    target = [decode(raw) for raw in chunk.target]
+    source_lines, target_lines = hash_lines(source), hash_lines(target)
+    # 1. Compare each source line with its translation, and some of them with unrelated lines.
+    paired = usual.features(source_lines, target_lines)
+    n = len(source)
+    some = np.linspace(0, n - 1, min(N_UNRELATED, n)).astype(int)
+    distance = int(alignment.FAR * n)
+    unrelated = usual.features(source_lines[some], target_lines[(some + distance) % n])
+    # 2. Look for faults.
     z = paired[1]
-    hits = hits_of_text(source, target, z, usual) | hits_of_language(sides, usual)
-    hits["encoding"] = indices_of_true(not (is_utf8(s) and is_utf8(t)) for s, t in zip(*raw, strict=True))
-    is_long = np.maximum(*sizes) >= pairs.MIN_LONGER
-    hits["ratio"] = np.flatnonzero(is_long & (np.abs(z) > pairs.MAX_Z))
-    for name, others_of in EXPLAINS.items():
-        for other in others_of:
-            hits[other] = np.setdiff1d(hits[other], hits[name], assume_unique=True)
-    some = np.linspace(0, len(source) - 1, min(N_UNRELATED, len(source))).astype(int)
-    far = (some + int(alignment.FAR * len(source))) % len(source)  # for each of these lines, an unrelated line
-    encoded = [digests_of(text.encode("utf-8", "replace") for text in side) for side in sides]
-    pair = encoded[0] * np.uint64(0x9E3779B97F4A7C15) + encoded[1]
-    keys = [digests_of(map(key_of, side)) for side in sides]
-    return Examined(
-        hits={name: chunk.first + found for name, found in hits.items() if len(found)},
-        digests=np.stack([*encoded, pair, *keys]),
-        paired=paired,
-        unrelated=usual.compare((words[0][some], words[1][far]), (sizes[0][some], sizes[1][far])),
-    )
+    hits = hits_of_text(source, target, z, usual)
+    hits |= hits_of_language(source, target, usual.languages)
+    hits["encoding"] = indices_of_true(either(lambda raw: not is_utf8(raw), chunk.source, chunk.target))
+    longer = np.maximum(source_lines.sizes, target_lines.sizes)
+    is_ratio_unusual = (longer >= pairs.MIN_LONGER) & (np.abs(z) > pairs.MAX_Z)
+    hits["ratio"] = np.flatnonzero(is_ratio_unusual)
+    # 3. Leave out those that follow from others, and count lines from the beginning of the corpus.
+    for kind, explained_kinds in EXPLAINS.items():
+        for explained in explained_kinds:
+            hits[explained] = np.setdiff1d(hits[explained], hits[kind], assume_unique=True)
+    numbers = {kind: chunk.first + lines for kind, lines in hits.items() if len(lines)}
+    return Examined(numbers, digests_of_pairs(source, target), paired, unrelated)
 
 
-def indices_of_true(found: Iterable[object]) -> NDArray[np.int64]:
-    return np.array([i for i, hit in enumerate(found) if hit], np.int64)
+def digests_of_pairs(source: list[str], target: list[str]) -> Digests:
+    source_digests, target_digests = digests_of(map(encoded, source)), digests_of(map(encoded, target))
+    source_keys, target_keys = digests_of(map(key_of, source)), digests_of(map(key_of, target))
+    pair_digests = source_digests * np.uint64(0x9E3779B97F4A7C15) + target_digests
+    return np.stack([source_digests, target_digests, pair_digests, source_keys, target_keys])
+
+
+def encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+def either(is_faulty: Callable[[Any], object], source: Sequence[Any], target: Sequence[Any]) -> list[object]:
+    """Return whether the source or the target of each pair is faulty."""
+    return [is_faulty(left) or is_faulty(right) for left, right in zip(source, target, strict=True)]
+
+
+def indices_of_true(results: Iterable[object]) -> NDArray[np.int64]:
+    return np.array([i for i, result in enumerate(results) if result], np.int64)
 
 
 def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], usual: Usual) -> Hits:
-    """Faults that show in the text of a pair by itself."""
-    both = list(zip(source, target, strict=True))
-    hits = {name: indices_of_true(test(s) or test(t) for s, t in both) for name, test in characters.TESTS.items()}
-    hits |= {name: indices_of_true(test(s, t) for s, t in both) for name, test in pairs.TESTS.items()}
-    deviations = zip(both, z.tolist(), strict=True)
-    hits["truncated"] = indices_of_true(
-        pairs.cut_off(s, t, deviation, usual.without_stop) for (s, t), deviation in deviations
-    )
-    return hits
+    """Return the faults that show in the text of a pair by itself."""
+    results: dict[str, Iterable[object]] = {}
+    for kind, is_faulty in characters.TESTS.items():
+        results[kind] = either(is_faulty, source, target)
+    for kind, is_pair_faulty in pairs.TESTS.items():
+        results[kind] = map(is_pair_faulty, source, target)
+    is_cut_off = partial(pairs.cut_off, without_stop=usual.without_stop)
+    results["truncated"] = map(is_cut_off, source, target, z.tolist())
+    return {kind: indices_of_true(of_kind) for kind, of_kind in results.items()}
 
 
-def hits_of_language(sides: tuple[list[str], list[str]], usual: Usual) -> Hits:
-    languages = usual.languages
+def hits_of_language(source: list[str], target: list[str], languages: Languages) -> Hits:
+    """Return the lines in the other side's language, and those in a third language."""
     model = language.identifier_of(languages)
-    wrong, third = [], []
-    for side, texts in enumerate(sides):
-        in_other, is_rare = language.compared(texts, side, languages)
+    wrong = []  # by side, 2: clearly in the other side's language, 1: perhaps
+    third = []
+    for side, texts in enumerate((source, target)):
+        in_other, is_rare = language.compare_with_sides(texts, side, languages)
         wrong.append(in_other)
-        foreign = (
-            rare and language.third_language(text, languages.accepted, languages.scripts, model)
-            for text, rare in zip(texts, is_rare, strict=True)
-        )
-        third.append(indices_of_true(foreign))
-    exchanged = np.flatnonzero(np.minimum(*wrong) + np.maximum(*wrong) >= 3)
-    untranslated = np.flatnonzero((np.maximum(*wrong) == 2) & (np.minimum(*wrong) == 0))
+        rare_lines = np.flatnonzero(is_rare)
+        is_third = [language.third_language(texts[i], languages.accepted, languages.scripts, model) for i in rare_lines]
+        third.append(rare_lines[indices_of_true(is_third)])
+    more, less = np.maximum(*wrong), np.minimum(*wrong)
     # Equal texts are either a copy, or too short or too like a name to be judged.
-    is_different = [sides[0][i].casefold() != sides[1][i].casefold() for i in untranslated]
-    return {
-        "exchanged": exchanged,
-        "untranslated": untranslated[np.array(is_different, bool)],
-        "language": np.union1d(*third),
-    }
+    is_different = [left.casefold() != right.casefold() for left, right in zip(source, target, strict=True)]
+    is_untranslated = (more == 2) & (less == 0) & is_different
+    exchanged = np.flatnonzero(more + less >= 3)
+    untranslated = np.flatnonzero(is_untranslated)
+    return {"exchanged": exchanged, "untranslated": untranslated, "language": np.union1d(*third)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,20 +157,28 @@ class Gathered(Examined):
     survey: Survey
 
     def lines_of(self, *kinds: str) -> NDArray[np.int64]:
-        """The numbers of the lines with any of these kinds of fault."""
-        return np.unique(np.concatenate([NONE, *(self.hits[kind] for kind in kinds if kind in self.hits)]))
+        """Return the numbers of the lines with any of these kinds of fault."""
+        lines = [self.hits.get(kind, NONE) for kind in kinds]
+        return np.unique(np.concatenate(lines))
 
 
 def gather(survey: Survey, usual: Usual, quiet: bool) -> Gathered:
     """Examine all pairs of a corpus."""
-    bar: dict[str, Any] = {"unit": " pairs", "unit_scale": CHUNK, "disable": quiet or None, "leave": False}
-    read = tqdm(chunks(survey.files), survey.files.name, survey.n_pairs / CHUNK, **bar)
-    parts = list(in_parallel(partial(examine, usual), read))
-    kinds = dict.fromkeys(kind for part in parts for kind in part.hits)
-    return Gathered(
-        hits={kind: np.concatenate([part.hits[kind] for part in parts if kind in part.hits]) for kind in kinds},
-        digests=np.concatenate([part.digests for part in parts], 1),
-        paired=np.concatenate([part.paired for part in parts], 1),
-        unrelated=np.concatenate([part.unrelated for part in parts], 1),
-        survey=survey,
-    )
+    n_chunks = survey.n_pairs / CHUNK
+    disable = quiet or None  # None: only if stderr is no terminal
+    bar = tqdm(desc=survey.files.name, total=n_chunks, unit=" pairs", unit_scale=CHUNK, disable=disable, leave=False)
+    parts = []
+    with bar:
+        for part in in_parallel(partial(examine, usual), chunks(survey.files)):
+            parts.append(part)
+            bar.update()
+    # Join the results of all chunks.
+    hits: dict[str, list[NDArray[np.int64]]] = {}
+    for part in parts:
+        for kind, lines in part.hits.items():
+            hits.setdefault(kind, []).append(lines)
+    digests = np.concatenate([part.digests for part in parts], 1)
+    paired = np.concatenate([part.paired for part in parts], 1)
+    unrelated = np.concatenate([part.unrelated for part in parts], 1)
+    all_hits = {kind: np.concatenate(lines) for kind, lines in hits.items()}
+    return Gathered(all_hits, digests, paired, unrelated, survey)

@@ -20,32 +20,36 @@ class Lengths:
     spread: NDArray[np.float64]
 
     def z(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.float32]:
-        """How many standard deviations the target is too long (below 0: too short); NaN where a side is empty."""
-        group, ratio = _features(source, target)
+        """Return how many standard deviations the target is too long (below 0: too short); NaN if a side is empty."""
+        group, ratio = group_and_ratio(source, target)
         z = (ratio - self.median[group]) / self.spread[group]
-        return np.asarray(np.where((source == 0) | (target == 0), np.nan, z), np.float32)
+        is_empty = (source == 0) | (target == 0)
+        return np.where(is_empty, np.nan, z).astype(np.float32)
 
 
-def learn(source: NDArray[np.int64], target: NDArray[np.int64]) -> Lengths:
+def learn_lengths(source: NDArray[np.int64], target: NDArray[np.int64]) -> Lengths:
     """Learn the usual lengths from a sample of pairs, given the characters of their texts: (n,) each."""
-    kept = (source > 0) & (target > 0)
-    group, ratio = _features(source[kept], target[kept])
-    median, spread = np.zeros(N_GROUPS), np.ones(N_GROUPS)
-    usual = _robust(ratio)
+    has_text = (source > 0) & (target > 0)
+    group, ratio = group_and_ratio(source[has_text], target[has_text])
+    median = np.zeros(N_GROUPS)
+    spread = np.ones(N_GROUPS)
     for i in range(N_GROUPS):
         in_group = ratio[group == i]
-        median[i], spread[i] = _robust(in_group) if len(in_group) >= MIN_IN_GROUP else usual
+        if len(in_group) < MIN_IN_GROUP:
+            in_group = ratio
+        if len(in_group):
+            median[i] = np.median(in_group)
+            deviation = np.median(np.abs(in_group - median[i]))
+            spread[i] = max(NORMAL * deviation, MIN_SPREAD)
     return Lengths(median, spread)
 
 
-def _robust(values: NDArray[np.float64]) -> tuple[float, float]:
-    if not len(values):
-        return 0.0, 1.0
-    median = float(np.median(values))
-    return median, max(NORMAL * float(np.median(np.abs(values - median))), MIN_SPREAD)
-
-
-def _features(source: NDArray[np.int64], target: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The group and log(target length / source length) of each pair."""
-    left, right = np.log2(np.maximum(source, 1)), np.log2(np.maximum(target, 1))
-    return np.minimum((left + right).astype(np.int64) // 2, N_GROUPS - 1), (right - left) * math.log(2)
+def group_and_ratio(
+    source: NDArray[np.int64], target: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the group and log(target length / source length) of each pair. An empty text counts as one character."""
+    source_bits = np.log2(np.maximum(source, 1))
+    target_bits = np.log2(np.maximum(target, 1))
+    group = (source_bits + target_bits).astype(np.int64) // 2
+    ratio = (target_bits - source_bits) * math.log(2)
+    return np.minimum(group, N_GROUPS - 1), ratio

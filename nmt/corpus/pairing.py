@@ -11,12 +11,13 @@ The lexicon is learned from pairs; where none are known yet, `nmt.corpus.bootstr
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.corpus import alignment
-from nmt.corpus.alignment import SWITCH, Evidence, Lexicon, Words
+from nmt.corpus.alignment import MAX_WORDS, SWITCH, Block, Evidence, HashedLines, Lexicon, Strengths, Words, hash_lines
 from nmt.corpus.lengths import Lengths
 from nmt.corpus.reading import Survey, decode, read_spans
 
@@ -36,106 +37,113 @@ class Run:
     end: int  # exclusive
     offset: int = 0
 
+    @property
+    def target_start(self) -> int:
+        return self.start + self.offset
+
+    @property
+    def target_end(self) -> int:
+        return self.end + self.offset
+
     def __len__(self) -> int:
         return self.end - self.start
 
     def __str__(self) -> str:
-        n = abs(self.offset)
+        lines = f"lines {self.start + 1}-{self.end}"
+        if self.offset == 0:
+            return lines
+        distance = abs(self.offset)
+        unit = "line" if distance == 1 else "lines"
         where = "below" if self.offset > 0 else "above"
-        place = f": the translation is {n} {'line' if n == 1 else 'lines'} {where}" if n else ""
-        return f"lines {self.start + 1}-{self.end}{place}"
+        return f"{lines}: the translation is {distance} {unit} {where}"
 
 
 @dataclass(frozen=True, eq=False)
-class Lines:
-    """Consecutive lines of one side, as words and lengths."""
-
-    first: int  # number of the first line, from 0
-    words: Words  # (n, MAX_WORDS)
-    sizes: NDArray[np.int64]  # (n,) characters
-
-
-def lines_of(texts: Sequence[str], first: int = 0) -> Lines:
-    """The words and lengths of consecutive texts, of which the first is line number `first`."""
-    sizes = np.array([len(text) for text in texts], np.int64)
-    return Lines(first, alignment.words_of(texts), sizes)
-
-
 class Window:
-    """Consecutive source lines, and all target lines that they are compared with.
+    """Consecutive source lines, and all target lines that they are compared with."""
 
-    `occurrences` holds word and line number of every target word in one integer, ascending, so that the lines with a
-    word are found by bisection.
-    """
-
-    def __init__(self, source: Lines, target: Lines) -> None:
-        self.source = source
-        self.target = target
-        self.n_words = (target.words != 0).sum(1)
-        rows, columns = np.nonzero(target.words)
-        self.occurrences = np.sort(_keys(target.words[rows, columns], rows))
+    source: HashedLines
+    target: HashedLines
+    source_start: int  # number of the first source line, from 0
+    target_start: int
 
     @property
     def lines(self) -> range:
-        return range(self.source.first, self.source.first + len(self.source.sizes))
+        """The numbers of the source lines."""
+        return range(self.source_start, self.source_start + len(self.source))
 
-    def agreement(self, lines: range, offsets: range, lexicon: Lexicon) -> NDArray[np.float32]:
+    def source_lines(self, lines: range) -> HashedLines:
+        return self.source[lines.start - self.source_start : lines.stop - self.source_start]
+
+    def target_lines(self, lines: range) -> HashedLines:
+        return self.target[lines.start - self.target_start : lines.stop - self.target_start]
+
+    def partners(self, lines: range, offsets: range) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Return whether the target lines at all offsets exist, and their indices in `target`, clipped: (n, W) each."""
+        numbers = np.array(lines)[:, None] + np.array(offsets)
+        indices = numbers - self.target_start
+        last = len(self.target) - 1
+        return (indices >= 0) & (indices <= last), np.clip(indices, 0, last)
+
+    def agreement(self, lines: range, offsets: range, lexicon: Lexicon) -> Strengths:
         """Compare source lines with the target lines at all offsets.
 
         Returns:
             (n, W): the mean over target words of the strongest link to a word of the source line, as
             `alignment.agreement` has it; NaN if either line has no words, or if there is no such target line.
         """
-        first_source, first_target = self.source.first, self.target.first
-        source = self.source.words[lines.start - first_source : lines.stop - first_source]
-        # The target words that each line is linked to, each with its strongest link.
-        rows, columns = np.nonzero(source)
-        index, targets, strengths = lexicon.links(source[rows, columns])
-        rows = rows[index]
-        order = np.lexsort((strengths, targets, rows))
-        rows, targets, strengths = rows[order], targets[order], strengths[order]
-        is_strongest = np.ones(len(rows), bool)
-        is_strongest[:-1] = (rows[1:] != rows[:-1]) | (targets[1:] != targets[:-1])
-        rows, targets, strengths = rows[is_strongest], targets[is_strongest], strengths[is_strongest]
-        # Where these words occur in the target lines that are compared.
-        lowest = rows + lines.start + offsets.start - first_target  # index of a target line
-        begins = np.searchsorted(self.occurrences, _keys(targets, np.maximum(lowest, 0)))
-        ends = np.searchsorted(self.occurrences, _keys(targets, np.maximum(lowest + len(offsets), 0)))
-        index, places = alignment.ranges(begins, ends)
-        found_in = (self.occurrences[places] & np.uint64(0xFFFFFFFF)).astype(np.int64)
-        # Sum the links of each pair of lines, and divide by the words of the target line.
-        columns = found_in - lowest[index]
-        cells = rows[index] * len(offsets) + columns
-        sums = np.bincount(cells, strengths[index], len(lines) * len(offsets))
-        sums = sums.reshape(len(lines), len(offsets))
+        source_words = self.source_lines(lines).words  # (n, MAX_WORDS)
         exists, partners = self.partners(lines, offsets)
-        n_words = self.n_words[partners]
-        has_words = exists & (n_words > 0) & (source[:, :1] != 0)
-        return np.where(has_words, sums / np.maximum(n_words, 1), np.nan).astype(np.float32)
+        # 1. Number the words of all target lines that are compared.
+        first = partners.min()
+        target_words = self.target.words[first : partners.max() + 1]
+        vocabulary, ids = np.unique(target_words, return_inverse=True)
+        ids = ids.reshape(-1, MAX_WORDS)
+        links = links_between(np.unique(source_words), vocabulary, lexicon)
+        # 2. Sum up, for each source line, the links of the words of the target lines.
+        sums = np.empty(partners.shape, np.float32)
+        for row, words in enumerate(source_words):
+            strongest = np.zeros(len(vocabulary), np.float32)  # link of each target word to a word of this line
+            for word in words[words != 0].tolist():
+                linked_ids, strengths = links[word]
+                strongest[linked_ids] = np.maximum(strongest[linked_ids], strengths)
+            target_ids = ids[partners[row] - first]  # (W, MAX_WORDS)
+            sums[row] = strongest[target_ids].sum(1)
+        # 3. Divide by the words of the target line.
+        n_words = np.count_nonzero(target_words, 1)[partners - first]
+        has_words = exists & (n_words > 0) & (source_words[:, :1] != 0)
+        means = sums / np.maximum(n_words, 1)
+        return np.where(has_words, means, np.nan).astype(np.float32)
 
-    def partners(self, lines: range, offsets: range) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Whether the target lines at all offsets exist, and their indices in `target`, clipped: (n, W) each."""
-        indices = np.arange(lines.start, lines.stop)[:, None] + np.array(offsets) - self.target.first
-        last = len(self.target.sizes) - 1
-        return (indices >= 0) & (indices <= last), np.clip(indices, 0, last)
+
+def links_between(
+    source_words: Words, vocabulary: Words, lexicon: Lexicon
+) -> dict[int, tuple[NDArray[np.int64], Strengths]]:
+    """Return the links of each source word: indices of words in a vocabulary, which is sorted, and strengths."""
+    result = {}
+    for word in source_words.tolist():
+        targets, strengths = lexicon.links(word)
+        # Leave out the targets that are not in the vocabulary.
+        ids = np.searchsorted(vocabulary, targets)
+        ids = np.minimum(ids, len(vocabulary) - 1)
+        is_in_vocabulary = vocabulary[ids] == targets
+        result[word] = ids[is_in_vocabulary], strengths[is_in_vocabulary]
+    return result
 
 
-def read_windows(survey: Survey, spans: Sequence[tuple[int, int]], offsets: range) -> Iterator[Window]:
-    """Read source lines [start, end) of each span, and the target lines at all offsets, in one pass over the files."""
-    target_spans = []
-    for start, end in spans:
+def read_windows(survey: Survey, blocks: Sequence[Block], offsets: range) -> Iterator[Window]:
+    """Read source lines [start, end) of each block, and the target lines at all offsets, in one pass over the files."""
+    target_blocks = []
+    for start, end in blocks:
         target_start = max(start + offsets.start, 0)
-        target_spans.append((target_start, max(end + offsets.stop, target_start)))
-    sources = read_spans(survey.files.source, spans)
-    targets = read_spans(survey.files.target, target_spans)
-    for (first, _), (target_first, _), source, target in zip(spans, target_spans, sources, targets, strict=True):
-        source_texts = [decode(raw) for raw in source]
-        target_texts = [decode(raw) for raw in target]
-        yield Window(lines_of(source_texts, first), lines_of(target_texts, target_first))
-
-
-def _keys(words: Words, lines: NDArray[np.int64]) -> NDArray[np.uint64]:
-    return (words.astype(np.uint64) << np.uint64(32)) | lines.astype(np.uint64)
+        target_end = max(end + offsets.stop, target_start)
+        target_blocks.append((target_start, target_end))
+    sources = read_spans(survey.files.source, blocks)
+    targets = read_spans(survey.files.target, target_blocks)
+    for block, target_block, source, target in zip(blocks, target_blocks, sources, targets, strict=True):
+        source_lines = hash_lines([decode(raw) for raw in source])
+        target_lines = hash_lines([decode(raw) for raw in target])
+        yield Window(source_lines, target_lines, block[0], target_block[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,112 +155,131 @@ class Comparison:
     evidence: Evidence
 
     def scores(self, window: Window, lines: range, offsets: range) -> NDArray[np.float64]:
-        """Log-likelihood ratios, translated against unrelated, of pairs of a source line and an offset: (n, W)."""
-        agreement = window.agreement(lines, offsets, self.lexicon)
+        """Return log-likelihood ratios, translated against unrelated, of a source line at each offset: (n, W)."""
         exists, partners = window.partners(lines, offsets)
-        sizes = window.source.sizes[lines.start - window.source.first : lines.stop - window.source.first]
-        z = self.lengths.z(np.broadcast_to(sizes[:, None], partners.shape), window.target.sizes[partners])
-        ratios = self.evidence(np.stack([agreement.reshape(-1), z.reshape(-1)])).reshape(partners.shape)
+        agreement = window.agreement(lines, offsets, self.lexicon)
+        sizes = window.source_lines(lines).sizes
+        z = self.lengths.z(sizes[:, None], window.target.sizes[partners])
+        ratios = self.evidence(np.stack([agreement, z]))
         return np.where(exists, -ratios, IMPOSSIBLE)
 
-    def scores_at(self, window: Window, lines: range, offset: int) -> NDArray[np.float64]:
-        """The scores of source lines at one offset: (n,)."""
-        return self.scores(window, lines, range(offset, offset + 1))[:, 0]
-
-    def runs(self, window: Window, offsets: range) -> list[Run]:
-        """The runs of a window, in order; no line is in two of them."""
-        if not len(window.target.sizes):
-            return []
+    def rows(self, window: Window, offsets: range) -> Iterator[NDArray[np.float64]]:
+        """Yield the scores of each source line: (W,)."""
         step = max(N_CELLS // len(offsets), 1)
         lines = window.lines
-        parts = (lines[i : i + step] for i in range(0, len(lines), step))
-        scores = (self.scores(window, part, offsets) for part in parts)
-        runs = without_crossings(likeliest_runs(scores, lines.start, offsets))
-        return self.with_exact_edges(runs, window)
+        for start in range(0, len(lines), step):
+            yield from self.scores(window, lines[start : start + step], offsets)
+
+    def runs(self, window: Window, offsets: range) -> list[Run]:
+        """Return the runs of a window, in order; no line is in two of them."""
+        if len(window.target) == 0:
+            return []
+        runs = likeliest_runs(self.rows(window, offsets), window.source_start, offsets)
+        return self.with_exact_edges(without_crossings(runs), window)
 
     def with_exact_edges(self, runs: list[Run], window: Window) -> list[Run]:
         """Move the common edge of two runs to where the scores of both sum up to the most."""
         placed = runs[:1]
         for after in runs[1:]:
             before = placed[-1]
-            n_between = max(before.offset - after.offset, 0)  # source lines whose partners are missing
-            if after.start - before.end <= n_between + TOUCHING:
-                lines = range(max(before.start, before.end - AROUND), min(after.end, after.start + AROUND))
+            n_missing = max(before.offset - after.offset, 0)  # source lines whose partners are missing
+            if after.start - before.end <= n_missing + TOUCHING:
+                # Compare both offsets on the lines around the edge.
+                start, end = max(before.start, before.end - AROUND), min(after.end, after.start + AROUND)
+                lines = range(start, end)
                 scores_before = self.scores_at(window, lines, before.offset)
                 scores_after = self.scores_at(window, lines, after.offset)
-                # If the edge is after k lines, `after` begins with line k + n_between.
-                n_edges = len(lines) - n_between
-                end = lines.start + alignment.place_edge(scores_before[:n_edges], scores_after[n_between:])
-                placed[-1] = replace(before, end=end)
-                after = replace(after, start=end + n_between)
+                # If the edge is after k lines, `after` begins with line k + n_missing.
+                n_edges = len(lines) - n_missing
+                edge = start + place_edge(scores_before[:n_edges], scores_after[n_missing:])
+                placed[-1] = replace(before, end=edge)
+                after = replace(after, start=edge + n_missing)
             placed.append(after)
         return [run for run in placed if run.start < run.end]
 
+    def scores_at(self, window: Window, lines: range, offset: int) -> NDArray[np.float64]:
+        """Return the scores of source lines at one offset: (n,)."""
+        return self.scores(window, lines, range(offset, offset + 1))[:, 0]
 
-def likeliest_runs(scores: Iterable[NDArray[np.float64]], first: int, offsets: range) -> list[Run]:
-    """The runs of the likeliest path through the states of all lines, by the Viterbi algorithm.
+
+def place_edge(before: NDArray[np.float64], after: NDArray[np.float64]) -> int:
+    """Return the index i at which one state gives way to another: it maximizes sum(before[:i]) + sum(after[i:])."""
+    sums_before = np.concatenate([[0.0], np.cumsum(before)])
+    sums_after = np.concatenate([np.cumsum(after[::-1])[::-1], [0.0]])
+    return int((sums_before + sums_after).argmax())
+
+
+def likeliest_runs(rows: Iterable[NDArray[np.float64]], first: int, offsets: range) -> list[Run]:
+    """Return the runs of the likeliest path through the states of all lines, by the Viterbi algorithm.
 
     Args:
-        scores: log-likelihood ratios, translated against unrelated, (n, W) each, of consecutive lines.
+        rows: log-likelihood ratios, translated against unrelated, of each line: (W,).
         first: the number of the first line.
         offsets: W offsets, in ascending steps of 1.
     """
     no_partner = len(offsets)  # this state pairs a line with none and has the score 0
     totals = np.zeros(len(offsets) + 1)  # of the best path that ends in each state
     since = np.full(len(offsets) + 1, first)  # the line at which that path entered the state
-    best_states: list[int] = []  # after each line: the state in which the best path ends, and since when
-    best_since: list[int] = []
-    for row in (row for part in scores for row in part):
+    steps = []  # after each line: the state in which the best path ends, and since when
+    for line, row in enumerate(rows, first):
         # A state is entered from the best of all states.
-        entered = totals < totals.max() - SWITCH
-        totals[entered] = totals.max() - SWITCH
-        since[entered] = first + len(best_states)
+        entry = totals.max() - SWITCH
+        is_entered = totals < entry
+        totals[is_entered] = entry
+        since[is_entered] = line
         totals[:no_partner] += row
-        best = int(totals.argmax())
-        best_states.append(best)
-        best_since.append(int(since[best]))
+        state = int(totals.argmax())
+        steps.append((state, int(since[state])))
     # Follow the best path back from the last line.
     runs = []
-    end = len(best_states)
-    while end > 0:
-        state, start = best_states[end - 1], best_since[end - 1]
+    end = first + len(steps)
+    while end > first:
+        state, start = steps[end - first - 1]
         if state != no_partner:
-            runs.append(Run(start, first + end, offsets[state]))
-        end = start - first
+            runs.append(Run(start, end, offsets[state]))
+        end = start
     return runs[::-1]
+
+
+class RunPath(NamedTuple):
+    """Runs that do not cross, as a linked list from the last one."""
+
+    n_pairs: int
+    run: Run
+    before: "RunPath | None"
 
 
 def without_crossings(runs: Sequence[Run]) -> list[Run]:
     """Leave out or shorten runs so that each target line has one partner and lines ascend; keep the most pairs."""
-    totals: list[int] = []  # pairs, at most, in runs up to this one and with it
-    previous: list[int] = []  # the run before this one, or -1
-    for i, run in enumerate(runs):
-        totals.append(len(run))
-        previous.append(-1)
-        for j in range(i):
-            n_kept = len(run) - overlap(runs[j], run)
-            if n_kept > 0 and totals[j] + n_kept > totals[i]:
-                totals[i], previous[i] = totals[j] + n_kept, j
-    kept: list[Run] = []
-    i = int(np.argmax(totals)) if totals else -1
-    while i >= 0:
-        before = previous[i]
-        shared = overlap(runs[before], runs[i]) if before >= 0 else 0
-        kept.append(replace(runs[i], start=runs[i].start + shared))
-        i = before
+    paths: list[RunPath] = []  # for each run, the path with the most pairs that ends with it
+    for run in runs:
+        best = RunPath(len(run), run, None)
+        for path in paths:
+            n_cut = overlap(path.run, run)
+            n_pairs = path.n_pairs + len(run) - n_cut
+            if n_cut < len(run) and n_pairs > best.n_pairs:
+                shortened = replace(run, start=run.start + n_cut)
+                best = RunPath(n_pairs, shortened, path)
+        paths.append(best)
+    # Follow the path with the most pairs back.
+    kept = []
+    path_left = max(paths, key=lambda path: path.n_pairs, default=None)
+    while path_left is not None:
+        kept.append(path_left.run)
+        path_left = path_left.before
     return kept[::-1]
 
 
 def overlap(before: Run, after: Run) -> int:
-    """How many lines `after` must begin later so that all its lines, on both sides, come after those of `before`."""
-    return max(before.end - after.start, before.end + before.offset - after.start - after.offset, 0)
+    """Return how many lines `after` must begin later so that, on both sides, all its lines come after `before`."""
+    return max(before.end - after.start, before.target_end - after.target_start, 0)
 
 
 def joined(runs: Sequence[Run]) -> list[Run]:
     """Join runs that follow each other without a gap and have the same offset."""
-    result: list[Run] = []
-    for run in runs:
-        if result and result[-1].end == run.start and result[-1].offset == run.offset:
+    result = [*runs[:1]]
+    for before, run in pairwise(runs):
+        if before.end == run.start and before.offset == run.offset:
             result[-1] = replace(result[-1], end=run.end)
         else:
             result.append(run)
@@ -260,40 +287,45 @@ def joined(runs: Sequence[Run]) -> list[Run]:
 
 
 def offsets_of(survey: Survey) -> range:
-    """The offsets that are tried: those around 0 and around the difference of the numbers of lines."""
+    """Return the offsets that are tried: those around 0 and around the difference of the numbers of lines."""
     difference = survey.n_target - survey.n_source
     margin = min(MARGIN, survey.n_pairs // 2)
-    offsets = range(min(difference, 0) - margin, max(difference, 0) + margin + 1)
+    lowest, highest = min(difference, 0) - margin, max(difference, 0) + margin
+    offsets = range(lowest, highest + 1)
     return offsets if len(offsets) <= MAX_OFFSETS else range(1)
 
 
-def find_runs(survey: Survey, unrelated: Sequence[tuple[int, int]], comparison: Comparison) -> list[Run]:
-    """All runs of a corpus, in order.
+def find_runs(survey: Survey, unrelated: Sequence[Block], comparison: Comparison) -> list[Run]:
+    """Return all runs of a corpus, in order.
 
     Args:
-        unrelated: blocks [start, end) of lines that do not belong to the lines with the same number.
+        unrelated: blocks of lines that do not belong to the lines with the same number.
     """
-    suspicious = list(unrelated)
+    suspicious = [*unrelated]
     if survey.n_source != survey.n_target:
         suspicious.append((survey.n_pairs, survey.n_source))
     offsets = offsets_of(survey)
+    blocks = widened(suspicious, survey.n_source)
+    # Between the blocks, lines with the same number belong together.
     runs = []
     done = 0  # lines
-    spans = widened(suspicious, survey.n_source)
-    for (start, end), window in zip(spans, read_windows(survey, spans, offsets), strict=True):
+    for (start, end), window in zip(blocks, read_windows(survey, blocks, offsets), strict=True):
         runs.append(Run(done, min(start, survey.n_pairs)))
         runs += comparison.runs(window, offsets)
         done = end
     runs.append(Run(done, survey.n_pairs))
-    return joined(without_crossings([run for run in runs if run.start < run.end]))
+    # Runs of different windows may cross, too.
+    runs = [run for run in runs if run.start < run.end]
+    return joined(without_crossings(runs))
 
 
-def widened(blocks: Sequence[tuple[int, int]], n_lines: int) -> list[tuple[int, int]]:
-    """Blocks with `AROUND` lines before and after them; those that then touch are joined."""
-    spans: list[tuple[int, int]] = []
+def widened(blocks: Sequence[Block], n_lines: int) -> list[Block]:
+    """Return blocks with `AROUND` lines before and after them; those that then touch are joined."""
+    result: list[Block] = []
     for block_start, block_end in blocks:
-        start, end = max(block_start - AROUND, 0), min(block_end + AROUND, n_lines)
-        if spans and start <= spans[-1][1]:
-            start, _ = spans.pop()
-        spans.append((start, end))
-    return spans
+        start = max(block_start - AROUND, 0)
+        end = min(block_end + AROUND, n_lines)
+        if result and start <= result[-1][1]:
+            start, _ = result.pop()
+        result.append((start, end))
+    return result

@@ -4,7 +4,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from nmt.text.lines import is_blank
 from nmt.text.placeholders import KINDS
@@ -30,54 +30,65 @@ REPEATED_LETTERS = re.compile(r"([^\W\d_]{2,4}?)\1{3}")
 TRIPLED = re.compile(rf"({UNSPACED_CHARACTER})\1\1")
 PUNCTUATION = ".,;:!?\"'”’“„"  # around words
 CLOSERS = " \t\u3000\u200b\u200e\u200f\"'”’»)]}）】」』“›*_"
-ENDS = dict.fromkeys(".。．!！…।", ".") | dict.fromkeys("?？؟;፧", "?") | dict.fromkeys(":：,，、;；-–—،؛၊፣፤፥", ",")
+ENDS = {
+    **dict.fromkeys(".。．!！…।", "."),
+    **dict.fromkeys("?？؟;፧", "?"),
+    **dict.fromkeys(":：,，、;；-–—،؛၊፣፤፥", ","),
+}
 
 
 def is_copy(source: str, target: str) -> bool:
-    """Whether the texts are the same, and have words that are neither placeholders nor a name."""
+    """Return whether the texts are the same, and have words that are neither placeholders nor a name."""
     if source.casefold() != target.casefold():
         return False
     text = PLACEHOLDER.sub(" ", source)
     words = {word.strip(PUNCTUATION) for word in text.casefold().split()}  # "la la la" is the same in all languages
     n_letters = sum(map(str.isalpha, "".join(words)))
-    if n_letters < 12 and (n_letters < 4 or len(words) < 3):
+    has_few_words = n_letters < 4 or len(words) < 3
+    if n_letters < 12 and has_few_words:
         return False
     return not (is_name(text) or is_name(target))
 
 
 def is_name(text: str) -> bool:
-    """Whether a few words all begin with a capital letter and go on in small ones."""
+    """Return whether a few words all begin with a capital letter and go on in small ones."""
     return text.istitle() and len(text.split()) <= MAX_NAME
 
 
 def numbers_differ(source: str, target: str) -> bool:
-    """Whether each text has a number of `LONG_NUMBER` digits or more that the other lacks, separators aside.
+    """Return whether each text has a number of `LONG_NUMBER` digits or more that the other lacks, separators aside.
 
     A shorter number, or one on one side only, may be spelled in words or converted to another unit.
     """
-    own, other = NUMBER.findall(source), NUMBER.findall(target)
-    left, right = Counter(map(digits, own)), Counter(map(digits, other))
-    if left == right or "".join(map(digits, own)) == "".join(map(digits, other)):  # grouped: 555-1234 and 555 12 34
+    source_numbers = [digits(number) for number in NUMBER.findall(source)]
+    target_numbers = [digits(number) for number in NUMBER.findall(target)]
+    if "".join(source_numbers) == "".join(target_numbers):  # grouped: 555-1234 and 555 12 34
         return False
-    return all(any(len(number) >= LONG_NUMBER for number in rest) for rest in (left - right, right - left))
+    in_source, in_target = Counter(source_numbers), Counter(target_numbers)
+    return has_long_number(in_source - in_target) and has_long_number(in_target - in_source)
+
+
+def has_long_number(numbers: Iterable[str]) -> bool:
+    return any(len(number) >= LONG_NUMBER for number in numbers)
 
 
 def digits(number: str) -> str:
-    """A number in ASCII digits, without separators, leading zeros, and trailing zeros after the decimal point."""
+    """Return a number in ASCII digits, without separators, leading zeros, and zeros at the end of the decimals."""
     if not number.isascii():
         number = DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), number)
-    if decimal := DECIMAL.fullmatch(number):
+    decimal = DECIMAL.fullmatch(number)
+    if decimal:
         number = decimal[1] + decimal[2].rstrip("0")
     return re.sub(r"\D", "", number).lstrip("0")
 
 
 def placeholders_differ(source: str, target: str) -> bool:
-    """Whether what `nmt translate --protect-placeholders` keeps differs, numbers excepted."""
+    """Return whether what `nmt translate --protect-placeholders` keeps differs, numbers excepted."""
     return sorted(PLACEHOLDER.findall(source)) != sorted(PLACEHOLDER.findall(target))
 
 
 def final(text: str) -> str:
-    """The kind of punctuation that ends a text: . ? , or "" for none."""
+    """Return the kind of punctuation that ends a text: . ? , or "" for none."""
     last = text.rstrip(CLOSERS)[-1:]
     if last in ENDS or last.isascii():
         return ENDS.get(last, "")
@@ -86,30 +97,37 @@ def final(text: str) -> str:
 
 
 def repeats(text: str) -> bool:
-    """Whether a character is repeated five times, two to four letters of a word four times, or some words three times.
+    """Return whether a text repeats a character five times, two to four letters four times, or a few words three times.
 
     Compares substrings and slices: regular expressions with back references take ten times as long.
     """
+    # Characters and letters.
     for character in set(text):
         if character * 5 in text and (character.isalpha() or character in "!?"):
             return True
     words = text.lower().split()
-    if any(len(word) >= 8 and REPEATED_LETTERS.search(word) for word in words):
-        return True
+    for word in words:
+        if len(word) >= 8 and REPEATED_LETTERS.search(word):
+            return True
+    # Words. Of three in a row, two have occurred before.
     if len(words) < len(set(words)) + 2:
         return False
     words = [word.strip(PUNCTUATION) for word in words]
-    return any(
-        words[i] == words[i + n] == words[i + 2 * n]
-        and words[i : i + n] == words[i + n : i + 2 * n] == words[i + 2 * n : i + 3 * n]
-        and words[i][:1].isalpha()
-        for n in range(1, 5)
-        for i in range(len(words) - 3 * n + 1)
-    )
+    return any(repeats_words(words, n) for n in range(1, 5))
+
+
+def repeats_words(words: list[str], n: int) -> bool:
+    """Return whether some `n` words come three times in a row."""
+    for start in range(len(words) - 3 * n + 1):
+        phrase = words[start : start + n]
+        is_repeated = words[start : start + 3 * n] == phrase * 3
+        if is_repeated and phrase[0][:1].isalpha():
+            return True
+    return False
 
 
 def repetition_differs(source: str, target: str) -> bool:
-    """Whether only one of the texts repeats something."""
+    """Return whether only one of the texts repeats something."""
     source_repeats = repeats(source)
     if source_repeats == repeats(target):
         return False
@@ -119,7 +137,7 @@ def repetition_differs(source: str, target: str) -> bool:
 
 
 def has_no_words(text: str) -> bool:
-    """Whether no three letters follow each other, and under 30 % of the characters are letters or their vowel signs.
+    """Return whether no three letters follow each other, and under 30 % of the characters are letters or vowel signs.
 
     A Chinese character, which is often a word, counts as three.
     """
@@ -134,14 +152,18 @@ def has_no_words(text: str) -> bool:
 
 
 def cut_off(source: str, target: str, z: float, without_stop: tuple[float, float]) -> bool:
-    """Whether one text is cut off: it is too short for its partner, and lacks the partner's final punctuation.
+    """Return whether one text is cut off: it is too short for its partner, and lacks the partner's final punctuation.
 
     The evidence is the sum of two terms: -log of the share of lines on its side that lack final punctuation, and z²/2,
     where z is the deviation of the length ratio in standard deviations; NaN if a text is empty.
     """
-    side, short, long = (1, target, source) if z < 0 else (0, source, target)
-    if not abs(z) > SHORT_PARTNER or -math.log(without_stop[side]) + z * z / 2 < MIN_CUT_OFF_EVIDENCE:
+    if not abs(z) > SHORT_PARTNER:
         return False
+    is_target_short = z < 0
+    evidence = z * z / 2 - math.log(without_stop[is_target_short])
+    if evidence < MIN_CUT_OFF_EVIDENCE:
+        return False
+    short, long = (target, source) if is_target_short else (source, target)
     return final(short) in ("", ",") and final(long) in (".", "?")
 
 

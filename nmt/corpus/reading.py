@@ -21,6 +21,9 @@ class CorpusFiles:
     source: list[Path]
     target: list[Path]
 
+    def __str__(self) -> str:
+        return f"{joined_paths(self.source)} and {joined_paths(self.target)}"
+
     @property
     def sides(self) -> tuple[list[Path], list[Path]]:
         return self.source, self.target
@@ -33,8 +36,12 @@ class Chunk:
     target: list[bytes]
 
 
+def joined_paths(paths: Sequence[Path]) -> str:
+    return " + ".join(map(str, paths))
+
+
 def decode(raw: bytes) -> str:
-    """The text of a line as training reads it."""
+    """Return the text of a line as training reads it."""
     return raw.removesuffix(b"\r").decode(errors="replace")
 
 
@@ -77,29 +84,33 @@ class Survey:
 
 def survey(files: CorpusFiles) -> Survey:
     """Count the lines of both sides, and sample pairs at equal distances. Raises DataError if a side is empty."""
-    kept: list[tuple[str, str]] = []
+    sample = []
     n_source = n_target = 0
     step = 1
-    for source, target in itertools.zip_longest(*map(side_lines, files.sides)):
+    for source, target in itertools.zip_longest(side_lines(files.source), side_lines(files.target)):
         if source is not None and target is not None and n_source % step == 0:
-            kept.append((decode(source), decode(target)))
-            if len(kept) >= 2 * SAMPLE_LIMIT:
-                del kept[1::2]
+            sample.append((decode(source), decode(target)))
+            if len(sample) >= 2 * SAMPLE_LIMIT:  # from now on, half as many
+                del sample[1::2]
                 step *= 2
         n_source += source is not None
         n_target += target is not None
-    for count, paths in zip((n_source, n_target), files.sides, strict=True):
+    for count, paths in ((n_source, files.source), (n_target, files.target)):
         if not count:
-            raise DataError(f"{' + '.join(map(str, paths))} is empty", hint="give a corpus with at least one pair")
-    return Survey(files, n_source, n_target, [source for source, _ in kept], [target for _, target in kept])
+            raise DataError(f"{joined_paths(paths)} is empty", hint="give a corpus with at least one pair")
+    source_sample = [source for source, _ in sample]
+    target_sample = [target for _, target in sample]
+    return Survey(files, n_source, n_target, source_sample, target_sample)
 
 
 def chunks(files: CorpusFiles) -> Iterator[Chunk]:
-    """All pairs in order, without the lines of the longer side that have no partner."""
-    pairs = zip(*map(side_lines, files.sides), strict=False)
+    """Yield all pairs in order, without the lines of the longer side that have no partner."""
+    pairs = zip(side_lines(files.source), side_lines(files.target), strict=False)
     first = 1
     while part := list(itertools.islice(pairs, CHUNK)):
-        yield Chunk(first, [source for source, _ in part], [target for _, target in part])
+        source = [source for source, _ in part]
+        target = [target for _, target in part]
+        yield Chunk(first, source, target)
         first += len(part)
 
 
@@ -123,9 +134,15 @@ def read_spans(paths: Sequence[Path], spans: Sequence[tuple[int, int]]) -> Itera
 
 
 def lines_at(paths: Sequence[Path], numbers: Sequence[int]) -> dict[int, bytes]:
-    """The lines of a side with these numbers, counted from 1; numbers beyond the end are ignored."""
+    """Return the lines of a side with these numbers, counted from 1; numbers beyond the end are ignored."""
     wanted = set(numbers)
     if not wanted:
         return {}
     lines = itertools.islice(side_lines(paths), max(wanted))
     return {number: raw for number, raw in enumerate(lines, 1) if number in wanted}
+
+
+def texts_at(paths: Sequence[Path], lines: Sequence[int]) -> list[str]:
+    """Return the text of these lines of a side, counted from 0, in this order."""
+    raw = lines_at(paths, [line + 1 for line in lines])
+    return [decode(raw[line + 1]) for line in lines]

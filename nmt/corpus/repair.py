@@ -4,38 +4,35 @@ An entry has the line numbers, in the original files, of a pair that was dropped
 that has no partner, the action, and the kinds of fault.
 """
 
-import itertools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from nmt.corpus.characters import MENDED, TESTS
-from nmt.corpus.check import Report
-from nmt.corpus.kinds import KINDS
+from nmt.corpus.check import CheckReport
+from nmt.corpus.kinds import KINDS, Kind
 from nmt.corpus.pairing import Run
 from nmt.corpus.reading import CorpusFiles, Survey, decode, is_utf8, side_lines
 from nmt.errors import DataError, OutputError, os_errors_as
 from nmt.files import atomic_writer
-from nmt.text.corpus_files import SIDES
 from nmt.text.lines import is_blank, one_line
 
 MAX_ROUNDS = 9  # of mending a line: &am\0p; becomes &amp; and then &
 MIN_PAIRED = 0.5  # share of the lines of a corpus that must have a partner
 CHANGES = "changes.jsonl"
 UNUSABLE = ("blank", "encoding")  # the kinds of fault for which a pair is dropped from dev and test, too
-Texts = tuple[set[str], set[str]]  # of both sides
+Texts = tuple[str, str]  # of a pair
 
 
-@dataclass(frozen=True)
-class Line:
+class RawLine(NamedTuple):
     number: int  # from 1
     raw: bytes
 
 
-def fix(report: Report, corpora: Sequence[CorpusFiles], directory: Path) -> list["Repair"]:
+def fix(report: CheckReport, corpora: Sequence[CorpusFiles], directory: Path) -> list["CorpusRepair"]:
     """Write cleaned copies of all files, and `CHANGES`.
 
     What is written is compared: a pair of train is dropped if it repeats an earlier pair, or shares a side with dev or
@@ -49,9 +46,10 @@ def fix(report: Report, corpora: Sequence[CorpusFiles], directory: Path) -> list
         if directory.exists() and any(directory.iterdir()):
             raise OutputError(f"{directory} is not empty", hint="choose another directory with --fix DIR")
         directory.mkdir(parents=True, exist_ok=True)
-    held_out: Texts = (set(), set())
+    train = corpora[0]
+    held_out = HeldOut(set(), set())
     with atomic_writer(directory / CHANGES) as changes:
-        repairs = [Repair(report, files, held_out, changes, is_train=files is corpora[0]) for files in corpora]
+        repairs = [CorpusRepair(report, files, held_out, changes, is_train=files is train) for files in corpora]
         for repair in [*repairs[1:], repairs[0]]:  # train last, without what dev and test now contain
             repair.write(directory)
     return repairs
@@ -62,19 +60,26 @@ def refuse_unrelated(survey: Survey, runs: Sequence[Run]) -> None:
     n_paired = sum(len(run) for run in runs)
     if n_paired >= MIN_PAIRED * survey.n_pairs:
         return
-    source, target = (" + ".join(map(str, paths)) for paths in survey.files.sides)
+    n_unpaired = survey.n_pairs - n_paired
     raise DataError(
-        f"nothing is written: {survey.n_pairs - n_paired:,} of {survey.n_pairs:,} lines of {source} and {target} "
+        f"nothing is written: {n_unpaired:,} of {survey.n_pairs:,} lines of {survey.files} "
         "have no translation in the other file that --fix could find",
         hint="find the file that belongs to the other one, or mend the lines where they part by hand",
     )
 
 
-class Repair:
-    """The repair of one corpus. `held_out` are the written texts of dev and test, which are repaired before train."""
+class HeldOut(NamedTuple):
+    """The written texts of dev and test."""
+
+    source: set[str]
+    target: set[str]
+
+
+class CorpusRepair:
+    """The repair of one corpus. Dev and test, which fill `held_out`, are repaired before train."""
 
     def __init__(
-        self, report: Report, files: CorpusFiles, held_out: Texts, changes: IO[bytes], *, is_train: bool
+        self, report: CheckReport, files: CorpusFiles, held_out: HeldOut, changes: IO[bytes], *, is_train: bool
     ) -> None:
         self.files = files
         self.held_out = held_out
@@ -84,96 +89,145 @@ class Repair:
         self.runs = report.runs[files.name]
         self.kinds: dict[int, list[str]] = {}  # to drop or exchange, by line number; texts are cleaned if they need it
         for finding in report.findings:
-            name, repair = finding.kind.name, finding.kind.repair
-            is_dropped = repair == "drop" and (is_train or name in UNUSABLE) and name != "duplicate"  # found anew
-            if finding.corpus == files.name and (repair == "exchange" or is_dropped):
+            if finding.corpus == files.name and self.is_wanted(finding.kind):
                 for line in finding.lines:
-                    self.kinds.setdefault(line, []).append(name)
+                    self.kinds.setdefault(line, []).append(finding.kind.name)
         self.paths: tuple[Path, ...] = ()  # of the cleaned copy
-        self.n_pairs = self.n_changed = 0
+        self.n_pairs = 0
+        self.n_changed = 0
         self.n_dropped = 0  # pairs, and lines without a partner
         self.n_realigned = 0  # pairs of lines with different numbers
+
+    def is_wanted(self, kind: Kind) -> bool:
+        """Return whether pairs with this kind of fault are exchanged or dropped; repeated pairs are found anew."""
+        if kind.repair == "drop":
+            return kind.name != "duplicate" and (self.is_train or kind.name in UNUSABLE)
+        return kind.repair == "exchange"
 
     def write(self, directory: Path) -> None:
         self.paths = output_paths(self.files, directory)
         with ExitStack() as stack:
-            outputs = [stack.enter_context(atomic_writer(path)) for path in self.paths]
+            source_file, target_file = [stack.enter_context(atomic_writer(path)) for path in self.paths]
             for source, target in self.paired():
                 if source is None or target is None:
-                    self.note("dropped", ["no partner"], source, target)
-                elif (texts := self.mended(source, target)) is not None:
+                    self.drop(["no partner"], source, target)
+                    continue
+                texts = self.mend(source, target)
+                if texts is not None:
                     self.n_pairs += 1
                     self.n_realigned += source.number != target.number
-                    for output, text in zip(outputs, texts, strict=True):
-                        output.write(text.encode() + b"\n")
+                    source_file.write(texts[0].encode() + b"\n")
+                    target_file.write(texts[1].encode() + b"\n")
 
-    def paired(self) -> Iterator[tuple[Line | None, Line | None]]:
-        """All lines of both sides in order: pairs, and lines without a partner."""
-        sources, targets = (itertools.starmap(Line, enumerate(side_lines(paths), 1)) for paths in self.files.sides)
+    def paired(self) -> Iterator[tuple[RawLine | None, RawLine | None]]:
+        """Yield all lines of both sides in order: pairs, and lines without a partner."""
+        sources, targets = numbered_lines(self.files.source), numbered_lines(self.files.target)
         n_sources = n_targets = 0  # lines that were read
         for run in self.runs:
-            yield from ((line, None) for line in itertools.islice(sources, run.start - n_sources))
-            yield from ((None, line) for line in itertools.islice(targets, run.start + run.offset - n_targets))
-            yield from zip(itertools.islice(sources, len(run)), itertools.islice(targets, len(run)), strict=True)
-            n_sources, n_targets = run.end, run.end + run.offset
-        yield from ((line, None) for line in sources)
-        yield from ((None, line) for line in targets)
+            # The lines before the run have no partners.
+            for source in islice(sources, run.start - n_sources):
+                yield source, None
+            for target in islice(targets, run.target_start - n_targets):
+                yield None, target
+            yield from zip(islice(sources, len(run)), islice(targets, len(run)), strict=True)
+            n_sources, n_targets = run.end, run.target_end
+        for source in sources:
+            yield source, None
+        for target in targets:
+            yield None, target
 
-    def mended(self, source: Line, target: Line) -> tuple[str, str] | None:
-        """The cleaned texts of a pair; None if the pair is dropped. Adds to the list of changes."""
-        new = decode(source.raw), decode(target.raw)
-        kinds = self.kinds.get(source.number, [])
-        if source.number != target.number:  # other faults were due to the wrong pairing, or are of another target line
-            kinds = [] if all(map(is_utf8, (source.raw, target.raw))) else ["encoding"]
-        before, n_rounds = ("", ""), 0
-        while new != before and n_rounds < MAX_ROUNDS:  # what one function leaves, another mends
-            before, n_rounds = new, n_rounds + 1
-            for name, mend in MENDED.items():
-                if any(map(TESTS[name], new)):
-                    new = one_line(mend(new[0])), one_line(mend(new[1]))  # an entity may stand for a line end
-                    kinds = kinds if name in kinds else [*kinds, name]
+    def mend(self, source: RawLine, target: RawLine) -> Texts | None:
+        """Return the cleaned texts of a pair, None if the pair is dropped. Adds to the list of changes."""
+        # 1. Clean the texts, and put them on the right side.
+        texts, cleaned_kinds = cleaned((decode(source.raw), decode(target.raw)))
+        kinds = [*self.known_kinds(source, target), *cleaned_kinds]
+        if is_blank(texts[0]) or is_blank(texts[1]):
+            kinds.append("blank")
+        kinds = list(dict.fromkeys(kinds))
         is_exchanged = "exchanged" in kinds
         if is_exchanged:
-            new = new[1], new[0]
-        kinds = [*kinds, "blank"] if any(map(is_blank, new)) and "blank" not in kinds else kinds
-        if dropped := of_repair("drop", kinds) or self.repeated(new):
-            self.note("dropped", dropped, source, target)
+            texts = texts[1], texts[0]
+        # 2. Drop the pair, or say what was changed.
+        reasons = of_repair("drop", kinds) or self.repeated(texts)
+        if reasons:
+            self.drop(reasons, source, target)
             return None
+        is_changed = (texts[0].encode(), texts[1].encode()) != (source.raw, target.raw)
         if is_exchanged:
             self.note("exchanged", of_repair("exchange", kinds), source, target)
-        elif tuple(text.encode() for text in new) != (source.raw, target.raw):
+        elif is_changed:
             self.note("changed", of_repair("clean", kinds), source, target)
-        return new
+        self.n_changed += is_exchanged or is_changed
+        return texts
 
-    def repeated(self, pair: tuple[str, str]) -> list[str]:
-        """What a pair that would be written repeats, as kinds of fault; remembers the pair."""
+    def known_kinds(self, source: RawLine, target: RawLine) -> list[str]:
+        """Return the kinds of fault for which a pair is dropped or exchanged."""
+        if source.number == target.number:
+            return self.kinds.get(source.number, [])
+        # Other faults were due to the wrong pairing, or are of another target line.
+        return [] if is_utf8(source.raw) and is_utf8(target.raw) else ["encoding"]
+
+    def repeated(self, texts: Texts) -> list[str]:
+        """Return what a pair that would be written repeats, as kinds of fault; remembers the pair."""
+        source, target = texts
         if not self.is_train:
-            for text, held_out in zip(pair, self.held_out, strict=True):
-                held_out.add(text)
+            self.held_out.source.add(source)
+            self.held_out.target.add(target)
             return []
-        if any(text in held_out for text, held_out in zip(pair, self.held_out, strict=True)):
+        if source in self.held_out.source or target in self.held_out.target:
             return ["leak"]
-        if (key := hash(pair)) in self.written:
+        key = hash(texts)
+        if key in self.written:
             return ["duplicate"]
         self.written.add(key)
         return []
 
-    def note(self, action: str, kinds: list[str], source: Line | None, target: Line | None) -> None:
-        self.n_dropped += action == "dropped"
-        self.n_changed += action != "dropped"
-        entry: dict[str, object] = {"corpus": self.files.name, "action": action, "kinds": kinds}
-        for side, line in zip(SIDES, (source, target), strict=True):
-            entry[f"{side}_line"] = line and line.number
+    def drop(self, kinds: list[str], source: RawLine | None, target: RawLine | None) -> None:
+        self.n_dropped += 1
+        self.note("dropped", kinds, source, target)
+
+    def note(self, action: str, kinds: list[str], source: RawLine | None, target: RawLine | None) -> None:
+        entry = {
+            "corpus": self.files.name,
+            "action": action,
+            "kinds": kinds,
+            "source_line": source and source.number,
+            "target_line": target and target.number,
+        }
         self.changes.write(json.dumps(entry).encode() + b"\n")
+
+
+def numbered_lines(paths: Sequence[Path]) -> Iterator[RawLine]:
+    for number, raw in enumerate(side_lines(paths), 1):
+        yield RawLine(number, raw)
+
+
+def cleaned(texts: Texts) -> tuple[Texts, list[str]]:
+    """Return the cleaned texts of a pair, and the kinds of fault that were mended."""
+    kinds = []
+    for _ in range(MAX_ROUNDS):  # what one function leaves, another mends
+        before = texts
+        for kind, mend in MENDED.items():
+            is_faulty = TESTS[kind]
+            if is_faulty(texts[0]) or is_faulty(texts[1]):
+                texts = one_line(mend(texts[0])), one_line(mend(texts[1]))  # an entity may stand for a line end
+                kinds.append(kind)
+        if texts == before:
+            break
+    return texts, kinds
 
 
 def of_repair(repair: str, kinds: list[str]) -> list[str]:
     return [kind for kind in kinds if KINDS[kind].repair == repair]
 
 
+def suffix_of(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix
+
+
 def output_paths(files: CorpusFiles, directory: Path) -> tuple[Path, Path]:
-    """The paths of the copies, such as train.de and train.en; if the suffixes are the same, .source and .target."""
-    source, target = (Path(side[0].name.removesuffix(".gz")).suffix for side in files.sides)
+    """Return the paths of the copies, such as train.de and train.en; .source and .target for equal suffixes."""
+    source, target = suffix_of(files.source[0]), suffix_of(files.target[0])
     if source == target:
         source, target = ".source", ".target"
     return directory / f"{files.name}{source}", directory / f"{files.name}{target}"

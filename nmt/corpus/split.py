@@ -1,4 +1,4 @@
-"""Split a parallel text into train, dev and test such that no sentence of dev or test is in train. Imports no torch."""
+"""Split a parallel text into train, dev and test such that no sentence of dev or test is in train."""
 
 import contextlib
 import re
@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from nmt.text.permutation import hold_out, shuffled
 HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100  # of dev and of test; limits are in pairs
 MIN_PAIRS = 20
 TRAIN, DEV, TEST, BLANK, LEAK = range(5)  # parts of a text, as `Facts` counts them; the last two are left out
+SEED = 1  # of the choice of dev and test
 OPTIONAL_MARKS = range(10, 37)  # canonical combining classes of Hebrew, Arabic and Syriac vowel points
 
 
@@ -35,12 +37,18 @@ class Facts:
     n_leaking: int  # pairs left out because one of their sentences is also in dev or test
     n_words: int  # of the target side of train, see `count_words`
     n_characters: int  # number of distinct characters in train
-    letter_overlap: float = 1.0  # see `overlap`, of the letters of both sides; near 0 if their scripts differ
+    letter_overlap: float = 1.0  # see `letter_overlap`, of both sides; near 0 if their scripts differ
 
 
-def split_corpus(
-    source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str], seed: int = 1
-) -> Facts:
+class TextCounts(NamedTuple):
+    """Facts about the text of train, see `Facts`."""
+
+    n_words: int
+    n_characters: int
+    letter_overlap: float
+
+
+def split_corpus(source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str]) -> Facts:
     """Write train, dev and test of both languages into a directory, as train.de and so on.
 
     Reads the text twice, so that memory holds two digests per pair instead of the text. Dev and test are sampled at
@@ -48,73 +56,103 @@ def split_corpus(
     order of the text. Sentences that differ only in case, punctuation, spaces or digits count as the same.
     Raises DataError if the sides differ in their number of lines, or there are too few pairs with different sentences.
     """
-    is_usable, digests = read_keys(iter_pairs(source, target, strict=True))
-    n_pairs = len(digests[0])
+    is_usable, source_keys, target_keys = read_keys(iter_pairs(source, target, strict=True))
+    n_pairs = len(source_keys)
     if n_pairs < MIN_PAIRS:
         message = f"{n_pairs} pairs with text on both sides are too few to set some aside for dev and test"
         raise DataError(message, hint=f"give at least {MIN_PAIRS}, or write a config by hand, as configs/five.yaml")
-    n_each = min(max(int(n_pairs * HELD_OUT_SHARE), MIN_HELD_OUT), MAX_HELD_OUT, n_pairs // 10)
-    parts = np.full(n_pairs, TRAIN)
-    held_out, remains = hold_out(digests[0], digests[1], 2 * n_each, seed)
-    parts[~remains] = LEAK
-    parts[held_out] = DEV
-    test = held_out[np.argsort(shuffled(np.arange(len(held_out)), len(held_out), seed))[n_each:]]
-    parts[test] = TEST
-    for own in digests:  # dev and test share a sentence only if most sentences occur repeatedly
-        parts[test[np.isin(own[test], own[parts == DEV])]] = LEAK
-    of_line = np.full(len(is_usable), BLANK)
-    of_line[is_usable] = parts
-    n_train, n_dev, n_test, n_blank, n_leaking = np.bincount(of_line, minlength=5).tolist()
+    # Lines without text are in no part.
+    parts = np.full(len(is_usable), BLANK)
+    parts[is_usable] = choose_parts(source_keys, target_keys)
+    n_train, n_dev, n_test, n_blank, n_leaking = np.bincount(parts, minlength=5).tolist()
     if not (n_train and n_dev and n_test):
         message = f"without repeated sentences, {n_train} pairs are left for train, {n_dev} for dev, {n_test} for test"
         raise DataError(message, hint="give a text with more different sentences")
-    of_text = write_parts(source, target, directory, languages, of_line)
-    return Facts(n_train, n_dev, n_test, n_blank, n_leaking, *of_text)
+    counts = write_parts(source, target, directory, languages, parts)
+    return Facts(n_train, n_dev, n_test, n_blank, n_leaking, *counts)
 
 
-def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], list[NDArray[np.uint64]]]:
-    """Return which pairs have text on both sides, and for each side the digests of these pairs' `key_of`."""
-    is_usable, keys = array("b"), [array("Q"), array("Q")]
+def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], NDArray[np.uint64], NDArray[np.uint64]]:
+    """Return which pairs have text on both sides, and the digests of `key_of` both sides of these pairs."""
+    is_usable = array("b")
+    source_keys, target_keys = array("Q"), array("Q")
     for pair in pairs:
-        is_usable.append(not (is_blank(pair.source) or is_blank(pair.target)))
-        if is_usable[-1]:
-            for digests, text in zip(keys, (pair.source, pair.target), strict=True):
-                digests.append(int(digests_of([key_of(text)])[0]))
-    return np.array(is_usable, bool), [np.array(digests, np.uint64) for digests in keys]
+        has_text = not (is_blank(pair.source) or is_blank(pair.target))
+        is_usable.append(has_text)
+        if has_text:
+            digests = digests_of([key_of(pair.source), key_of(pair.target)])
+            source_keys.append(int(digests[0]))
+            target_keys.append(int(digests[1]))
+    return np.array(is_usable, bool), np.array(source_keys, np.uint64), np.array(target_keys, np.uint64)
+
+
+def choose_parts(source_keys: NDArray[np.uint64], target_keys: NDArray[np.uint64]) -> NDArray[np.int_]:
+    """Return the part of each pair: (n,)."""
+    n_pairs = len(source_keys)
+    n_each = max(int(n_pairs * HELD_OUT_SHARE), MIN_HELD_OUT)
+    n_each = min(n_each, MAX_HELD_OUT, n_pairs // 10)
+    # Hold out pairs, and leave out those that share a sentence with them.
+    parts = np.full(n_pairs, TRAIN)
+    held_out, remains = hold_out(source_keys, target_keys, 2 * n_each, SEED)
+    parts[~remains] = LEAK
+    parts[held_out] = DEV
+    # Half of what is held out, at random, is the test set.
+    n_held_out = len(held_out)
+    order = np.argsort(shuffled(np.arange(n_held_out), n_held_out, SEED))
+    test = held_out[order[n_each:]]
+    parts[test] = TEST
+    # Dev and test share a sentence only if most sentences occur repeatedly.
+    for keys in (source_keys, target_keys):
+        is_in_dev = np.isin(keys[test], keys[parts == DEV])
+        parts[test[is_in_dev]] = LEAK
+    return parts
 
 
 def write_parts(
     source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str], parts: NDArray[np.int_]
-) -> tuple[int, int, float]:
-    """Write each pair into the files of its part. Return the last three fields of `Facts`."""
+) -> TextCounts:
+    """Write each pair into the files of its part, and count what is in train."""
     directory.mkdir(parents=True, exist_ok=True)
-    n_words, characters = 0, (Counter[str](), Counter[str]())
+    n_words = 0
+    source_characters, target_characters = Counter[str](), Counter[str]()
     with contextlib.ExitStack() as stack:
-        files = [
-            [stack.enter_context(atomic_writer(directory / f"{part}.{language}")) for language in languages]
-            for part in ("train", "dev", "test")
-        ]
+        files = []  # by part: source and target
+        for part in ("train", "dev", "test"):
+            paths = [directory / f"{part}.{language}" for language in languages]
+            files.append([stack.enter_context(atomic_writer(path)) for path in paths])
         for pair, part in zip(iter_pairs(source, target, strict=True), parts.tolist(), strict=True):
-            if part < len(files):
-                for file, text in zip(files[part], (pair.source, pair.target), strict=True):
-                    file.write(f"{text}\n".encode())
+            if part in (TRAIN, DEV, TEST):
+                source_file, target_file = files[part]
+                source_file.write(f"{pair.source}\n".encode())
+                target_file.write(f"{pair.target}\n".encode())
             if part == TRAIN:
-                for counter, text in zip(characters, (pair.source, pair.target), strict=True):
-                    counter.update(text)
+                source_characters.update(pair.source)
+                target_characters.update(pair.target)
                 n_words += count_words(pair.target)
-    letters = (Counter({c: n for c, n in counter.items() if c.isalpha()}) for counter in characters)
-    return n_words, len(characters[0].keys() | characters[1].keys()), overlap(*letters)
+    n_characters = len(source_characters | target_characters)
+    return TextCounts(n_words, n_characters, letter_overlap(source_characters, target_characters))
 
 
 def count_words(text: str) -> int:
     """Count words at white space; text without spaces, such as Chinese, counts as 1.6 characters per word."""
-    return len(text.split()) if " " in text.strip() else round(len(text) / 1.6)
+    if " " in text.strip():
+        return len(text.split())
+    return round(len(text) / 1.6)
 
 
-def overlap(one: Counter[str], other: Counter[str]) -> float:
-    """Return the overlap of two relative frequency distributions, the sum of min(p, q), 0-1; 0 if one is empty."""
-    n_one, n_other = max(one.total(), 1), max(other.total(), 1)
-    return sum(min(one[letter] / n_one, other[letter] / n_other) for letter in one.keys() & other.keys())
+def letter_overlap(source: Counter[str], target: Counter[str]) -> float:
+    """Return the overlap of the relative frequencies of letters, the sum of min(p, q), 0-1; 0 if a side has none."""
+    source_shares, target_shares = shares_of_letters(source), shares_of_letters(target)
+    total = 0.0
+    for letter, share in source_shares.items():
+        total += min(share, target_shares.get(letter, 0.0))
+    return total
+
+
+def shares_of_letters(characters: Counter[str]) -> dict[str, float]:
+    counts = {character: n for character, n in characters.items() if character.isalpha()}
+    total = sum(counts.values())
+    return {letter: n / total for letter, n in counts.items()}
 
 
 class KeyCharacters(dict[int, int | None]):
@@ -126,11 +164,16 @@ class KeyCharacters(dict[int, int | None]):
     def __missing__(self, code: int) -> int | None:
         character = chr(code)
         is_letter = character.isalnum() and not character.isdecimal()
-        is_mark = unicodedata.category(character) in ("Mn", "Mc")
-        is_optional = unicodedata.combining(character) in OPTIONAL_MARKS
-        is_selector = unicodedata.name(character, "").startswith("VARIATION SELECTOR")
-        self[code] = code if is_letter or (is_mark and not is_optional and not is_selector) else None
+        self[code] = code if is_letter or is_distinctive_mark(character) else None
         return self[code]
+
+
+def is_distinctive_mark(character: str) -> bool:
+    """Return whether a character is a mark without which a word may be another one."""
+    if unicodedata.category(character) not in ("Mn", "Mc"):
+        return False
+    is_selector = unicodedata.name(character, "").startswith("VARIATION SELECTOR")
+    return not is_selector and unicodedata.combining(character) not in OPTIONAL_MARKS
 
 
 KEY_CHARACTERS = KeyCharacters()
@@ -138,7 +181,10 @@ KEY_CHARACTERS = KeyCharacters()
 
 def key_of(text: str) -> bytes:
     """Normalize a sentence: sentences with the same key count as the same."""
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = unicodedata.normalize("NFKC", folded)
     key = folded.translate(KEY_CHARACTERS)
-    # A text without letters is its own key, but all numbers count as the same.
-    return (key or ("0" if re.search(r"\d", folded) else folded)).encode()
+    if not key:
+        # A text without letters is its own key, but all numbers count as the same.
+        key = "0" if re.search(r"\d", folded) else folded
+    return key.encode()

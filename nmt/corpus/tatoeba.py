@@ -19,20 +19,38 @@ def pair_hash(pair: PairText) -> str:
     return sha256("\t".join(pair).encode())
 
 
+def pair_pin(pair: PairText) -> str:
+    return pair_hash(pair)[:HASH_DIGITS]
+
+
 def pins_of(parts: Mapping[str, Sequence[PairText]]) -> str:
-    """The content of `pins/NAME.pairs`: a line `PART HASH` for each pair of dev and test."""
-    return "".join(f"{part} {pair_hash(pair)[:HASH_DIGITS]}\n" for part in ("dev", "test") for pair in parts[part])
+    """Return the content of `pins/NAME.pairs`: a line `PART HASH` for each pair of dev and test."""
+    lines = []
+    for part in ("dev", "test"):
+        lines += [f"{part} {pair_pin(pair)}\n" for pair in parts[part]]
+    return "".join(lines)
 
 
 def pairs_of(texts: Sequence[bytes]) -> list[PairText]:
-    """The pairs without a blank side in two texts, or in one with lines of target, tab, source, tab, attribution.
+    """Return the pairs without a blank side.
 
+    They are in two texts, or in one text with lines of target, tab, source, tab, attribution.
     Raises ValueError if the two texts have different numbers of lines.
     """
-    sides = [text.decode("utf-8-sig", errors="replace").removesuffix("\n").split("\n") for text in texts]
-    rows = zip(*sides, strict=True) if len(sides) == 2 else (line.split("\t")[1::-1] for line in sides[0])
-    pairs = [(row[0].strip(), row[1].strip()) for row in rows if len(row) == 2]
-    return [pair for pair in pairs if not any(map(is_blank, pair))]
+    sides = []
+    for text in texts:
+        decoded = text.decode("utf-8-sig", errors="replace")
+        sides.append(decoded.removesuffix("\n").split("\n"))
+    if len(sides) == 2:
+        rows = list(zip(*sides, strict=True))
+    else:
+        columns = [line.split("\t") for line in sides[0]]
+        rows = [(row[1], row[0]) for row in columns if len(row) > 1]
+    pairs = []
+    for source, target in rows:
+        if not (is_blank(source) or is_blank(target)):
+            pairs.append((source.strip(), target.strip()))
+    return pairs
 
 
 def split(pairs: Iterable[PairText], public_test: Sequence[PairText], pins: str) -> dict[str, list[PairText]]:
@@ -40,16 +58,19 @@ def split(pairs: Iterable[PairText], public_test: Sequence[PairText], pins: str)
 
     `test` may contain some pairs of the public test set; train shares no side with any of them.
     """
-    by_digest = {pair_hash(pair): pair for pair in pairs}
-    by_pin = {pair_hash(pair)[:HASH_DIGITS]: pair for pair in public_test}
-    by_pin |= {digest[:HASH_DIGITS]: pair for digest, pair in by_digest.items()}
+    by_hash = {pair_hash(pair): pair for pair in pairs}
+    by_pin = {pair_pin(pair): pair for pair in (*public_test, *by_hash.values())}
+    # 1. Dev and test are the pinned pairs that this version has.
     parts: dict[str, list[PairText]] = {"train": [], "dev": [], "test": []}
-    for part, pin in map(str.split, pins.splitlines()):
+    for line in pins.splitlines():
+        part, pin = line.split()
         if pin in by_pin:
             parts[part].append(by_pin[pin])
+    # 2. Train is what shares no side with them.
     held_out = [*parts["dev"], *parts["test"], *public_test]
-    sources, targets = ({pair[side].casefold() for pair in held_out} for side in (0, 1))
-    for _, (source, target) in sorted(by_digest.items()):
+    sources = {source.casefold() for source, _ in held_out}
+    targets = {target.casefold() for _, target in held_out}
+    for _, (source, target) in sorted(by_hash.items()):
         if source.casefold() not in sources and target.casefold() not in targets:
             parts["train"].append((source, target))
     return parts

@@ -261,9 +261,9 @@ def learn_lexicon(pairs: Pairs) -> alignment.Lexicon:
     """Learn which words are translations of each other, from a part of the sample."""
     step = 1 + min(len(pairs), SAMPLE_PAIRS) // LEXICON_PAIRS
     sampled = sample(pairs)[::step]
-    source = alignment.words_of([pair.source for pair in sampled])
-    target = alignment.words_of([pair.target for pair in sampled])
-    return alignment.learn(source, target)
+    source = alignment.hash_words([pair.source for pair in sampled])
+    target = alignment.hash_words([pair.target for pair in sampled])
+    return alignment.learn_lexicon(source, target)
 
 
 def chunks_of_lines(pairs: Pairs) -> Iterator[tuple[list[str], list[str]]]:

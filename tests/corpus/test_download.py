@@ -18,13 +18,28 @@ from nmt.errors import DownloadError, InputError, OutputError
 from nmt.files import sha256
 from nmt.text.lines import iter_lines, iter_pairs
 
-NAMES = ("en", "de"), ("train", "dev", "test")
-PLAIN = Corpus("small", *NAMES, (90, 5, 5), 0.01, "free", "Terms: none.\n", "", "https://example.org/{part}.{language}")
-GZIP = replace(PLAIN, url=f"{PLAIN.url}.gz")
+PLAIN = Corpus(
+    name="small",
+    languages=("de", "en"),
+    parts=("train", "dev", "test"),
+    n_pairs=(90, 5, 5),
+    size_mb=0.01,
+    license="free",
+    terms="Terms: none.\n",
+    note="",
+    url="https://example.org/{part}.{language}",
+)
+GZIP = replace(PLAIN, url="https://example.org/{part}.{language}.gz")
 TEXTS = {name: f"{name} line 1\n{name} line 2\n".encode() for name in PLAIN.files(PLAIN.languages)}
-TEST_URLS = ("https://example.org/t.deu", "https://example.org/t.eng")
-LINES = replace(PLAIN, languages=("de", "en"), url="https://example.org/deu.txt")
-ZIP = replace(LINES, url="https://example.org/de-en.zip", members=("x.de", "x.en"), test_urls=TEST_URLS)
+LINES = replace(PLAIN, url="https://example.org/deu.txt")
+ZIP = replace(
+    PLAIN,
+    url="https://example.org/de-en.zip",
+    members=("x.de", "x.en"),
+    test_urls=("https://example.org/t.deu", "https://example.org/t.eng"),
+)
+SOURCE = [f"Satz {n}\n" for n in range(100)]
+TARGET = [f"sentence {n}\n" for n in range(100)]
 PAIRS = [(f"Satz {n}", f"sentence {n}") for n in range(100)]
 PARTS = {"train": PAIRS[10:], "dev": PAIRS[:5], "test": PAIRS[5:10]}
 
@@ -36,22 +51,20 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
         for name, text in TEXTS.items():
             server.add(PLAIN.url_of(name), text)
             server.add(GZIP.url_of(name), gzip.compress(text))
-        server.add(ZIP.url, archive({f"x.{language}": text_of(PAIRS, i) for i, language in enumerate(ZIP.languages)}))
-        server.add(LINES.url, "".join(f"{target}\t{source}\tCC-BY\n" for source, target in PAIRS).encode())
-        for side, url in enumerate(TEST_URLS):
-            server.add(url, text_of(PARTS["test"], side))
+        server.add(ZIP.url, archive({"x.de": "".join(SOURCE).encode(), "x.en": "".join(TARGET).encode()}))
+        lines = [f"{target}\t{source}\tCC-BY\n" for source, target in PAIRS]
+        server.add(LINES.url, "".join(lines).encode())
+        test_source, test_target = ZIP.test_urls
+        server.add(test_source, "".join(SOURCE[5:10]).encode())
+        server.add(test_target, "".join(TARGET[5:10]).encode())
         yield server
 
 
 @pytest.fixture(autouse=True)
 def pins(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    found: dict[str, str] = {}
-    monkeypatch.setattr(module, "pinned", lambda _: found)
-    return found
-
-
-def text_of(pairs: list[tuple[str, str]], side: int) -> bytes:
-    return "".join(f"{pair[side]}\n" for pair in pairs).encode()
+    digests: dict[str, str] = {}
+    monkeypatch.setattr(module, "pinned", lambda _: digests)
+    return digests
 
 
 def archive(files: dict[str, bytes]) -> bytes:
@@ -67,43 +80,56 @@ def texts(folder: Path) -> dict[str, bytes]:
 
 
 def get(corpus: Corpus, folder: Path, mirror: Mirror) -> list[str]:
-    return download(corpus, folder, corpus.files(corpus.languages), mirror=mirror.url, quiet=True)
+    names = corpus.files(corpus.languages)
+    return download(corpus, folder, names, mirror=mirror.url, quiet=True)
 
 
 @pytest.mark.parametrize("corpus", [GZIP, PLAIN], ids=["gzip", "plain"])
-def test_what_is_missing_is_fetched(mirror: Mirror, tmp_path: Path, corpus: Corpus) -> None:
+def test_all_files_are_fetched(mirror: Mirror, tmp_path: Path, corpus: Corpus) -> None:
     folder = tmp_path / "a" / "small"
     assert get(corpus, folder, mirror) == list(TEXTS)
     assert texts(folder) == TEXTS
     assert (folder / "LICENSE.txt").read_text() == "Terms: none.\n"
-    (folder / "dev.en.gz").unlink()
+
+
+def test_only_what_is_missing_is_fetched(mirror: Mirror, tmp_path: Path) -> None:
+    get(GZIP, tmp_path, mirror)
+    (tmp_path / "dev.en.gz").unlink()
     mirror.requests.clear()
-    assert get(corpus, folder, mirror) == ["dev.en"]
-    assert texts(folder) == TEXTS
-    assert get(corpus, folder, mirror) == []
+    assert get(GZIP, tmp_path, mirror) == ["dev.en"]
+    assert get(GZIP, tmp_path, mirror) == []
     assert len(mirror.requests) == 1
+    assert texts(tmp_path) == TEXTS
 
 
 def test_a_text_with_another_hash_is_not_kept(mirror: Mirror, pins: dict[str, str], tmp_path: Path) -> None:
     pins["dev.en"] = "0" * 64
     with pytest.raises(DownloadError, match=r"dev\.en has SHA-256 \w{64} instead of 0{64}; it was not kept"):
         get(GZIP, tmp_path, mirror)
-    assert set(texts(tmp_path)) == {"train.en", "train.de"}
+    assert set(texts(tmp_path)) == {"train.de", "train.en", "dev.de"}
     pins["dev.en"] = sha256(TEXTS["dev.en"])
     assert "dev.en" in get(GZIP, tmp_path, mirror)
 
 
+def pairs_in(folder: Path, part: str) -> list[tuple[str, str]]:
+    pairs = iter_pairs([folder / f"{part}.de.gz"], [folder / f"{part}.en.gz"])
+    return [(pair.source, pair.target) for pair in pairs]
+
+
 @pytest.mark.parametrize("corpus", [ZIP, LINES], ids=["zip", "lines"])
 def test_the_pairs_of_one_file_are_split(mirror: Mirror, tmp_path: Path, corpus: Corpus) -> None:
-    assert sorted(get(corpus, tmp_path, mirror)) == sorted(corpus.files(corpus.languages))
-    for part, expected in PARTS.items():
-        found = list(iter_pairs([tmp_path / f"{part}.de.gz"], [tmp_path / f"{part}.en.gz"]))
-        pairs = [(pair.source, pair.target) for pair in found]
-        assert pairs == expected if part != "train" else sorted(pairs) == sorted(expected)
-    first = texts(tmp_path)
+    get(corpus, tmp_path, mirror)
+    assert pairs_in(tmp_path, "dev") == PARTS["dev"]
+    assert pairs_in(tmp_path, "test") == PARTS["test"]
+    assert sorted(pairs_in(tmp_path, "train")) == sorted(PARTS["train"])
+
+
+def test_if_a_part_of_a_split_is_missing_all_files_are_made_again(mirror: Mirror, tmp_path: Path) -> None:
+    get(ZIP, tmp_path, mirror)
+    before = texts(tmp_path)
     (tmp_path / "train.de.gz").unlink()
-    assert len(get(corpus, tmp_path, mirror)) == 6, "all files are made again"
-    assert texts(tmp_path) == first
+    assert len(get(ZIP, tmp_path, mirror)) == 6
+    assert texts(tmp_path) == before
 
 
 def test_another_version_is_reported_and_kept(mirror: Mirror, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -116,37 +142,60 @@ def test_another_version_is_reported_and_kept(mirror: Mirror, tmp_path: Path, ca
     assert "small: train has 91 pairs, the recipes were measured with 90" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("corpus", "name", "content", "message"),
-    [
-        (GZIP, "train.en", b"<html>", r"train\.en\.gz is damaged: Not a gzipped file"),
-        (GZIP, "train.en", gzip.compress(b"text" * 99)[:-9], r"train\.en\.gz is damaged: Compressed file ended"),
-        (ZIP, "", b"<html>", "zip is damaged: File is not a zip file"),
-        (ZIP, "", archive({"x.de": b"a\n"}), r"zip is damaged: .*no item named 'x\.en'"),
-        (ZIP, "", archive({"x.de": b"a\n"}).replace(b"K\1\2\x14\3\x14\0\0", b"K\1\2\x14\3\x14\0\1"), "encrypted"),
-        (ZIP, "", archive({"x.de": b"a\nb\n", "x.en": b"a\n"}), "small: the two sides have different numbers of lines"),
-    ],
-    ids=["no gzip", "cut gzip", "no zip", "incomplete zip", "encrypted", "unequal sides"],  # archives contain the time
-)
-def test_damaged_files(mirror: Mirror, tmp_path: Path, corpus: Corpus, name: str, content: bytes, message: str) -> None:
-    mirror.add(corpus.url_of(name) if name else corpus.url, content)
+ENCRYPTED = archive({"x.de": b"a\n"}).replace(b"K\1\2\x14\3\x14\0\0", b"K\1\2\x14\3\x14\0\1")
+
+
+def assert_refused(corpus: Corpus, folder: Path, mirror: Mirror, message: str) -> None:
     with pytest.raises(DownloadError, match=message):
-        get(corpus, tmp_path / "small", mirror)
-    assert not list(tmp_path.iterdir())
+        get(corpus, folder / "small", mirror)
+    assert not list(folder.iterdir())
 
 
-def test_an_answer_that_is_no_file_is_one_clear_error(mirror: Mirror, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"<html>", "Not a gzipped file"), (gzip.compress(b"text" * 99)[:-9], "Compressed file ended")],
+    ids=["no gzip", "cut"],
+)
+def test_damaged_gzip_files(mirror: Mirror, tmp_path: Path, content: bytes, message: str) -> None:
+    mirror.add(GZIP.url_of("train.de"), content)
+    assert_refused(GZIP, tmp_path, mirror, rf"train\.de\.gz is damaged: {message}")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"<html>", "zip is damaged: File is not a zip file"),
+        (archive({"x.de": b"a\n"}), r"zip is damaged: .*no item named 'x\.en'"),
+        (ENCRYPTED, "encrypted"),
+        (archive({"x.de": b"a\nb\n", "x.en": b"a\n"}), "small: the two sides have different numbers of lines"),
+    ],
+    ids=["no zip", "incomplete", "encrypted", "unequal sides"],  # archives contain the time
+)
+def test_damaged_archives(mirror: Mirror, tmp_path: Path, content: bytes, message: str) -> None:
+    mirror.add(ZIP.url, content)
+    assert_refused(ZIP, tmp_path, mirror, message)
+
+
+def assert_not_fetched(url: str, reason: str) -> None:
+    """There is one clear error on one line."""
+    with pytest.raises(DownloadError, match=f"^cannot download {url}: .*{reason}") as caught:
+        fetch(url, quiet=True)
+    assert "--mirror" in caught.value.hint
+    assert "\n" not in str(caught.value)
+
+
+def test_a_connection_that_ends_early(mirror: Mirror) -> None:
     mirror.files["/cut"] = bytes(1000)
     mirror.n_sent = 10
-    for url, reason in (
-        (f"{mirror.url}/cut", r"IncompleteRead\(10 bytes read, 990 more expected\)"),
-        (f"{mirror.url}/absent", "HTTP 404 Not Found"),
-        ("http://127.0.0.1:1/f", "Connection refused"),
-    ):
-        with pytest.raises(DownloadError, match=f"^cannot download {url}: .*{reason}") as caught:
-            fetch(url, quiet=True)
-        assert "--mirror" in caught.value.hint
-        assert "\n" not in str(caught.value)
+    assert_not_fetched(f"{mirror.url}/cut", r"IncompleteRead\(10 bytes read, 990 more expected\)")
+
+
+def test_a_file_that_the_server_has_not(mirror: Mirror) -> None:
+    assert_not_fetched(f"{mirror.url}/absent", "HTTP 404 Not Found")
+
+
+def test_a_server_that_does_not_answer() -> None:
+    assert_not_fetched("http://127.0.0.1:1/f", "Connection refused")
 
 
 def test_a_directory_that_cannot_be_made(mirror: Mirror, tmp_path: Path) -> None:
@@ -160,13 +209,20 @@ def test_the_place_of_a_file_on_a_mirror() -> None:
     url = "https://example.org/a/b.gz"
     assert mirrored(url, "") == url
     assert mirrored(url, "http://localhost:8000/copy/") == "http://localhost:8000/copy/example.org/a/b.gz"
-    for no_mirror in ("localhost:8000", "file:///etc"):
-        with pytest.raises(InputError, match="is not an http or https URL"):
-            mirrored(url, no_mirror)
 
 
-def test_the_pins_name_as_many_pairs_as_the_recipes_were_measured_with() -> None:
-    for corpus in CORPORA.values():
-        if corpus.is_split:
-            parts = [line.split()[0] for line in pins_file(f"{corpus.name}.pairs").splitlines()]
-            assert [parts.count("dev"), parts.count("test")] == corpus.n_pairs[1:]
+@pytest.mark.parametrize("no_mirror", ["localhost:8000", "file:///etc"])
+def test_a_mirror_that_is_no_url_of_a_server(no_mirror: str) -> None:
+    with pytest.raises(InputError, match="is not an http or https URL"):
+        mirrored("https://example.org/a/b.gz", no_mirror)
+
+
+SPLIT = [corpus for corpus in CORPORA.values() if corpus.is_split]
+
+
+@pytest.mark.parametrize("corpus", SPLIT, ids=lambda corpus: corpus.name)
+def test_the_pins_name_as_many_pairs_as_the_recipes_were_measured_with(corpus: Corpus) -> None:
+    pins = pins_file(f"{corpus.name}.pairs")
+    _, n_dev, n_test = corpus.n_pairs
+    assert pins.count("dev ") == n_dev
+    assert pins.count("test ") == n_test

@@ -8,33 +8,39 @@ import pytest
 from nmt.corpus import reading
 from nmt.corpus.reading import CorpusFiles, chunks, decode, lines_at, read_spans, survey
 
+SOURCE = [b"a0", b"a1", b"a2", b"b0\r", b"", b"b2"]
+TARGET = [b"t0", b"t1", b"t2", b"t3", b"t4", b"t5", b"t6", b"t7"]
+BOM = b"\xef\xbb\xbf"
+
 
 @pytest.fixture
 def files(tmp_path: Path) -> CorpusFiles:
-    source = [tmp_path / "a.de.gz", tmp_path / "b.de"]
-    source[0].write_bytes(gzip.compress(b"".join(b"a%d\n" % i for i in range(7))))
-    source[1].write_bytes(b"\xef\xbb\xbfb0\r\n\nb2")
-    target = tmp_path / "a.en"
-    target.write_bytes(b"\xef\xbb\xbf" + b"".join(b"t%d\n" % i for i in range(12)))
-    return CorpusFiles("train", source, [target])
+    """The source in two files, one of them packed and one without a newline at the end; two target lines too many."""
+    packed, plain, target = tmp_path / "a.de.gz", tmp_path / "b.de", tmp_path / "a.en"
+    packed.write_bytes(gzip.compress(b"a0\na1\na2\n"))
+    plain.write_bytes(BOM + b"b0\r\n\nb2")
+    target.write_bytes(BOM + b"".join(line + b"\n" for line in TARGET))
+    return CorpusFiles("train", [packed, plain], [target])
 
 
-def test_lines_are_counted_sampled_and_read_in_chunks(files: CorpusFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "SAMPLE_LIMIT", 3)
+def test_lines_are_counted_and_sampled(files: CorpusFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "SAMPLE_LIMIT", 2)
+    surveyed = survey(files)
+    assert (surveyed.n_source, surveyed.n_target, surveyed.n_pairs) == (6, 8, 6)
+    assert surveyed.source == ["a0", "a2", ""]
+    assert surveyed.target == ["t0", "t2", "t4"]
+
+
+def test_pairs_are_read_in_chunks(files: CorpusFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "CHUNK", 4)
-    found = survey(files)
-    assert (found.n_source, found.n_target, found.n_pairs) == (10, 12, 10)
-    assert found.target == ["t0", "t2", "t4", "t6", "t8"]
-    parts = list(chunks(files))
-    assert [part.first for part in parts] == [1, 5, 9]
-    source, target = ([line for part in parts for line in getattr(part, side)] for side in ("source", "target"))
-    assert source == [*(b"a%d" % i for i in range(7)), b"b0\r", b"", b"b2"]
-    assert target[0] == b"t0"
-    assert len(target) == 10
+    first, second = chunks(files)
+    assert (first.first, second.first) == (1, 5)
+    assert first.source + second.source == SOURCE
+    assert first.target + second.target == TARGET[:6]
 
 
 def test_lines_by_number(files: CorpusFiles) -> None:
-    assert lines_at(files.source, [9, 2, 8, 99]) == {2: b"a1", 8: b"b0\r", 9: b""}
+    assert lines_at(files.source, [5, 2, 4, 99]) == {2: b"a1", 4: b"b0\r", 5: b""}
     assert lines_at(files.source, []) == {}
 
 
@@ -44,6 +50,6 @@ def test_text_is_decoded_as_training_reads_it() -> None:
 
 
 def test_spans_are_read_in_one_pass(files: CorpusFiles) -> None:
-    spans = [(0, 2), (1, 4), (1, 4), (6, 6), (8, 11), (11, 99), (50, 60)]
-    lines = [b"t%d" % i for i in range(12)]
-    assert list(read_spans(files.target, spans)) == [lines[start:end] for start, end in spans]
+    spans = [(0, 2), (1, 4), (1, 4), (5, 5), (6, 7), (7, 99), (50, 60)]
+    expected = [TARGET[start:end] for start, end in spans]
+    assert list(read_spans(files.target, spans)) == expected

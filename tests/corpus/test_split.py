@@ -5,41 +5,54 @@ import re
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from conftest import soak
+from parallel_text import PairText, read_pairs, write_pairs
 
 from nmt.corpus.split import Facts, key_of, split_corpus
 from nmt.errors import DataError
-from nmt.text.lines import Pair, iter_pairs
 
 
-def split(directory: Path, pairs: list[tuple[str, str]], seed: int = 1) -> tuple[Facts, dict[str, list[Pair]]]:
-    source, target, out = directory / "all.de", directory / "all.en", directory / f"parts{seed}"
-    for side, file in enumerate((source, target)):
-        file.write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
-    facts = split_corpus([source], [target], out, ("de", "en"), seed)
-    parts = {part: list(iter_pairs([out / f"{part}.de"], [out / f"{part}.en"])) for part in ("train", "dev", "test")}
-    return facts, parts
+class Split(NamedTuple):
+    facts: Facts
+    train: list[PairText]
+    dev: list[PairText]
+    test: list[PairText]
 
 
-def distinct(n: int) -> list[tuple[str, str]]:
-    return [(f"Satz {word_of(i)}", f"sentence {word_of(i)}") for i in range(n)]
+def split(folder: Path, pairs: list[PairText]) -> Split:
+    files = write_pairs(folder, "all", pairs)
+    facts = split_corpus(files.source, files.target, folder / "parts", ("zh", "en"))
+    parts = [read_pairs(folder / f"parts/{part}.zh", folder / f"parts/{part}.en") for part in ("train", "dev", "test")]
+    return Split(facts, *parts)
 
 
-def word_of(i: int) -> str:
-    return "".join(chr(ord("a") + int(digit)) for digit in str(i))
+def distinct(n: int) -> list[PairText]:
+    """Pairs that differ in letters, since all numbers count as the same."""
+    digits = str.maketrans("0123456789", "abcdefghij")
+    words = [str(i).translate(digits) for i in range(n)]
+    return [(f"Satz {word}", f"sentence {word}") for word in words]
 
 
-def test_every_pair_is_in_one_part_in_the_order_of_the_text(tmp_path: Path) -> None:
+def test_every_pair_is_in_one_part(tmp_path: Path) -> None:
     pairs = distinct(400)
-    facts, parts = split(tmp_path, pairs)
+    facts, train, dev, test = split(tmp_path, pairs)
     assert (facts.n_train, facts.n_dev, facts.n_test, facts.n_blank, facts.n_leaking) == (320, 40, 40, 0, 0)
-    found = [[(pair.source, pair.target) for pair in part] for part in parts.values()]
-    assert sorted(pair for part in found for pair in part) == sorted(pairs)
-    for part in found:
+    assert sorted(train + dev + test) == sorted(pairs)
+
+
+def test_parts_keep_the_order_of_the_text(tmp_path: Path) -> None:
+    pairs = distinct(400)
+    _, *parts = split(tmp_path, pairs)
+    for part in parts:
         assert part == sorted(part, key=pairs.index)
-    assert facts.n_words == sum(len(target.split()) for _, target in found[0])
+
+
+def test_the_words_of_train_are_counted(tmp_path: Path) -> None:
+    facts, train, *_ = split(tmp_path, distinct(400))
+    assert facts.n_words == sum(len(target.split()) for _, target in train)
 
 
 def test_sentences_that_differ_only_in_case_punctuation_and_digits_are_the_same() -> None:
@@ -59,9 +72,9 @@ def test_vowel_signs_make_different_sentences_but_vowel_points_may_be_left_out()
 
 
 def test_pairs_that_are_blank_on_a_side_are_left_out(tmp_path: Path) -> None:
-    facts, parts = split(tmp_path, [*distinct(50), ("", "x"), ("x", " "), ("", "")])
+    facts, train, dev, test = split(tmp_path, [*distinct(50), ("", "x"), ("x", " "), ("", "")])
     assert facts.n_blank == 3
-    assert sum(map(len, parts.values())) == 50
+    assert len(train + dev + test) == 50
 
 
 def test_too_few_pairs_are_refused(tmp_path: Path) -> None:
@@ -74,57 +87,73 @@ def test_a_text_whose_sentences_repeat_too_often_is_refused(tmp_path: Path) -> N
         split(tmp_path, [(source, "Yes.") for source, _ in distinct(300)])
 
 
-def test_the_same_seed_gives_the_same_split(tmp_path: Path) -> None:
-    one, again, other = (split(tmp_path, distinct(300), seed)[1]["dev"] for seed in (1, 1, 2))
-    assert [pair.source for pair in one] == [pair.source for pair in again]
-    assert [pair.source for pair in one] != [pair.source for pair in other]
+def test_the_same_text_gives_the_same_split(tmp_path: Path) -> None:
+    assert split(tmp_path, distinct(300)) == split(tmp_path, distinct(300))
+
+
+def test_dev_and_test_are_sampled_at_random(tmp_path: Path) -> None:
+    pairs = distinct(300)
+    parts = split(tmp_path, pairs)
+    for part in (parts.dev, parts.test):
+        places = [pairs.index(pair) for pair in part]
+        assert min(places) < 60
+        assert max(places) > 240
 
 
 def test_letters_of_two_scripts_do_not_overlap(tmp_path: Path) -> None:
     greek = str.maketrans("abcdefghijstnezS", "αβγδεζηθικστνεζΣ")
-    facts, _ = split(tmp_path, [(f"{one.translate(greek)} T.", other) for one, other in distinct(400)])
+    facts = split(tmp_path, [(source.translate(greek) + " T.", target) for source, target in distinct(400)]).facts
     assert facts.letter_overlap == pytest.approx(0, abs=0.05)
-    facts, _ = split(tmp_path, [(other, other) for _, other in distinct(400)], seed=2)
+
+
+def test_letters_of_equal_sides_overlap(tmp_path: Path) -> None:
+    facts = split(tmp_path, [(target, target) for _, target in distinct(400)]).facts
     assert facts.letter_overlap == pytest.approx(1)
 
 
 def near(text: str) -> str:
     """What is left of a sentence without case, punctuation, spaces and digits."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    kept = "".join("" if unicodedata.category(c)[0] in "PSZCN" else c for c in folded)
-    return kept or ("" if any(map(str.isdigit, folded)) else folded)
+    kept = [character for character in folded if unicodedata.category(character)[0] not in "PSZCN"]
+    if kept:
+        return "".join(kept)
+    return "" if any(map(str.isdigit, folded)) else folded
 
 
-def varied(draw: random.Random, text: str) -> str:
-    """The same sentence, nearly."""
-    ways: list[Callable[[str], str]] = [str.upper, str.lower, str.title, str]
-    ways += [
-        lambda x: x + draw.choice("!?。… \u3000"),
-        lambda x: x.replace(" ", "  "),
-        lambda x: x.replace("1", draw.choice(["7", "23", "１"])),
-        lambda x: f"„{x}“",
-        lambda x: unicodedata.normalize("NFD", x),
-        lambda x: re.sub("[,.]", " ", x),
-    ]
-    return draw.choice(ways)(text)
+VARIATIONS: list[Callable[[str], str]] = [
+    str,
+    str.upper,
+    str.lower,
+    str.title,
+    lambda text: text + "!",
+    lambda text: text + "。",
+    lambda text: text + " …\u3000",
+    lambda text: text.replace(" ", "  "),
+    lambda text: text.replace("1", "7"),
+    lambda text: text.replace("1", "23"),
+    lambda text: text.replace("1", "１"),
+    lambda text: f"„{text}“",
+    lambda text: unicodedata.normalize("NFD", text),
+    lambda text: re.sub("[,.]", " ", text),
+]
+WORDS = ["Straße", "größer", "I", "have", "1", "11", "dogs", "çok", "İyi", "ﬁne", "x-y", "N.", "na\u0308"]
 
 
 @pytest.mark.parametrize("seed", range(soak(10, 200)))
 def test_no_sentence_of_a_part_is_nearly_in_another(seed: int, tmp_path: Path) -> None:
-    draw = random.Random(seed)
-    words = ["Straße", "größer", "I", "have", "1", "11", "dogs", "çok", "İyi", "ﬁne", "x-y", "N.", "na\u0308"]
-    texts = [" ".join(draw.choices(words, k=draw.randrange(2, 7))) for _ in range(draw.choice([30, 300]))]
-    pairs = [
-        (varied(draw, draw.choice(texts)), varied(draw, draw.choice(texts))) for _ in range(draw.randrange(99, 800))
-    ]
+    rng = random.Random(seed)
+    n_sentences = rng.choice([30, 300])
+    sentences = [" ".join(rng.choices(WORDS, k=rng.randrange(2, 7))) for _ in range(n_sentences)]
+    texts = [rng.choice(VARIATIONS)(rng.choice(sentences)) for _ in range(2 * rng.randrange(99, 800))]
+    pairs = list(zip(texts[::2], texts[1::2], strict=True))
     try:
-        _, parts = split(tmp_path, pairs)
+        _, train, dev, test = split(tmp_path, pairs)
     except DataError as error:
         assert "pairs" in str(error)  # noqa: PT017
         return
-    for part in parts.values():
+    for part in (train, dev, test):
         rest = iter(pairs)
-        assert all((pair.source, pair.target) in rest for pair in part), "not pairs of the text, in its order"
-    for side in ("source", "target"):
-        train, dev, test = ({near(getattr(pair, side)) for pair in part} for part in parts.values())
-        assert not train & dev | train & test | dev & test
+        assert all(pair in rest for pair in part), "not pairs of the text, in its order"
+    for side in (0, 1):
+        in_train, in_dev, in_test = ({near(pair[side]) for pair in part} for part in (train, dev, test))
+        assert not in_train & in_dev | in_train & in_test | in_dev & in_test

@@ -30,7 +30,7 @@ def test_wrong_option_is_refused(wrong: dict[str, Any], words: str) -> None:
         SearchOptions().changed(**wrong)
 
 
-def test_strongest_penalty_of_longest_translation_is_finite(penalty: Any) -> None:
+def test_strongest_penalty_of_longest_translation_is_finite() -> None:
     options = SearchOptions(alpha=10)  # the largest valid alpha
     divisor = options.length_divisor(options.limit(100_000) * 10)
     assert math.isfinite(divisor)

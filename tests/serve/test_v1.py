@@ -133,7 +133,7 @@ def test_work_that_nobody_waits_for_ends(
     def explain(*_: Any, trace: Callable[[Any], None], **__: Any) -> None:
         endless(lambda: trace(None))
 
-    def start(*arguments: Any) -> Callable[[], None]:
+    def start(*arguments: Any) -> Any:
         watch = arguments[-1]
         return SimpleNamespace(result=lambda: endless(lambda: watch(list)))
 

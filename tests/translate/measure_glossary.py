@@ -33,7 +33,7 @@ def links_of(translator: Translator, source: list[str], target: list[str]) -> li
     config = translator.run.read_config()
     pairs = [*iter_pairs(*corpus_paths(config, config.data.train[0]))]
     known = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    return [*alignment.sure_links(source, target, alignment.learn(*map(alignment.words_of, known)))]
+    return [*alignment.sure_links(source, target, alignment.learn_lexicon(*map(alignment.hash_words, known)))]
 
 
 def glossaries_of(translator: Translator, source: list[str], target: list[str]) -> list[dict[str, str]]:

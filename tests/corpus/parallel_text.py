@@ -1,0 +1,44 @@
+"""Parallel text that the tests of this folder read and write. A byte that is not UTF-8 is a surrogate escape."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from nmt.corpus.reading import CorpusFiles
+
+GRAMMAR = Path(__file__).parents[2] / "data" / "zh-en"
+PairText = tuple[str, str]
+
+
+def read_lines(path: Path) -> list[str]:
+    return path.read_bytes().decode(errors="surrogateescape").split("\n")[:-1]
+
+
+def read_pairs(source: Path, target: Path) -> list[PairText]:
+    return list(zip(read_lines(source), read_lines(target), strict=True))
+
+
+def grammar_pairs(n: int = 5000, part: str = "train") -> list[PairText]:
+    return list(zip(*grammar_sides(n, part), strict=True))
+
+
+def grammar_sides(n: int = 5000, part: str = "train") -> tuple[list[str], list[str]]:
+    """The first `n` lines of both sides of a part of the Chinese-English grammar."""
+    return read_lines(GRAMMAR / f"{part}.zh")[:n], read_lines(GRAMMAR / f"{part}.en")[:n]
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    text = "".join(f"{line}\n" for line in lines)
+    path.write_bytes(text.encode(errors="surrogateescape"))
+
+
+def write_sides(folder: Path, name: str, source: Iterable[str], target: Iterable[str]) -> CorpusFiles:
+    """Write NAME.zh and NAME.en."""
+    paths = folder / f"{name}.zh", folder / f"{name}.en"
+    write_lines(paths[0], source)
+    write_lines(paths[1], target)
+    return CorpusFiles(name, [paths[0]], [paths[1]])
+
+
+def write_pairs(folder: Path, name: str, pairs: Iterable[PairText]) -> CorpusFiles:
+    source, target = zip(*pairs, strict=True)
+    return write_sides(folder, name, source, target)
