@@ -102,7 +102,7 @@ ROOMS = ("nmt.config", "nmt.corpus", "nmt.documents", "nmt.text", "nmt.translate
 
 def expressions_of_rooms() -> dict[re.Pattern[str], str]:
     """Every regular expression, and its name."""
-    named = {}
+    named: dict[re.Pattern[str], str] = {}
     for module in pkgutil.walk_packages(nmt.__path__, "nmt."):
         if module.name.startswith(ROOMS):
             values = vars(import_module(module.name))

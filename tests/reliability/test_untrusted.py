@@ -208,7 +208,7 @@ class Outcome(NamedTuple):
 
 def load_all(intact: Path, config: Path, folder: Path) -> list[Outcome]:
     program = Path(__file__).with_name("load_all.py")
-    command = [sys.executable, program, intact, config, folder]
+    command = [sys.executable, str(program), str(intact), str(config), str(folder)]
     done = subprocess.run(command, env=environment(), capture_output=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     return [Outcome(*json.loads(line)) for line in done.stdout.splitlines()]
