@@ -30,9 +30,9 @@ def word_file(sources: list[str], seed: int) -> bytes:
     draw, body = random.Random(seed), ""
     for _ in range(N_PARAGRAPHS):
         text = draw.choice(sources)[:80]  # so that the file is not too large for the server
-        start, end = sorted(draw.sample(range(len(text) + 1), 2))
-        bold = run_of_text(text[start:end], "<w:rPr><w:b/></w:rPr>")
-        body += f"<w:p>{run_of_text(text[:start])}{bold}{run_of_text(text[end:])}</w:p>"
+        middle = draw.randrange(len(text))
+        bold = run_of_text(text[middle:], "<w:rPr><w:b/></w:rPr>")
+        body += f"<w:p>{run_of_text(text[:middle])}{bold}</w:p>"
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         document = f'<w:document xmlns:w="{NAMESPACE}"><w:body>{body}</w:body></w:document>'
@@ -106,7 +106,8 @@ def requests_and_documents(options: Options) -> list[Table]:
             neighbors.measure(4)
     note = f"{N_REQUESTS} requests of one sentence; beside documents, a series every {PAUSE_S:g} s from their start on."
     command = [*NMT, "serve", "-m", contest.run]
-    tables = [Table("Requests", note, dict.fromkeys(neighbors.requests, command), neighbors.requests, "seconds", [])]
+    commands = dict.fromkeys(neighbors.requests, command)
+    requests = Table("Requests", note, commands, neighbors.requests, "seconds", [])
     note = f"{N_DOCUMENTS} Word files of {N_PARAGRAPHS:,} paragraphs with something in bold each."
-    tables.append(Table("Documents", note, dict.fromkeys(neighbors.uploads, command), neighbors.uploads, "seconds", []))
-    return tables
+    commands = dict.fromkeys(neighbors.uploads, command)
+    return [requests, Table("Documents", note, commands, neighbors.uploads, "seconds", [])]

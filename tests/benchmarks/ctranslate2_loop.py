@@ -23,13 +23,11 @@ class Loop:
         self.target = SentencePieceProcessor(model_file=str(target))
 
     def translate(self, lines: list[str]) -> list[str]:
-        results = self.engine.translate_batch(
-            self.source.encode(lines, out_type=str),
-            beam_size=self.beam,
-            patience=1 + 3 / self.beam if self.beam > 1 else 1,  # as in nmt
-            max_batch_size=BATCH_SIZE,
-            return_end_token=True,  # so that the end sign counts in a hypothesis' length, as in nmt
-        )
+        pieces = self.source.encode(lines, out_type=str)
+        # As in nmt: the patience, and that the end sign counts in a hypothesis' length.
+        patience = 1 + 3 / self.beam if self.beam > 1 else 1
+        options = {"beam_size": self.beam, "patience": patience, "return_end_token": True}
+        results = self.engine.translate_batch(pieces, max_batch_size=BATCH_SIZE, **options)
         return [self.target.decode(result.hypotheses[0]) for result in results]
 
 

@@ -109,7 +109,8 @@ def learn(trainer: Trainer, options: Options, curve: Curve) -> Sample:
         figures = run.figures()
     best = {}
     for minute in range(1, int(options.minutes) + 1):
-        best[f"{minute} min"] = max((point.bleu for point in curve if point.minutes <= minute), default=0.0)
+        until_then = [point.bleu for point in curve if point.minutes <= minute]
+        best[f"{minute} min"] = max(until_then, default=0.0)
     return best | figures
 
 
@@ -118,11 +119,13 @@ def of_bleu(options: Options) -> list[Table]:
     task = training.prepare(options, PEER)
     named = contestants(options, task)
     curves: dict[str, Curve] = {name: [Point(0.0, 0.0)] for name in named}
-    measures = {name: partial(learn, trainer, options, curves[name]) for name, trainer in named.items()}
+    measures, commands = {}, {}
+    for name, trainer in named.items():
+        commands[name] = trainer.command
+        measures[name] = partial(learn, trainer, options, curves[name])
     samples = interleaved(measures, 1)
     atomic_write(options.scratch / "curve.svg", svg(curves, options.minutes))
     note = "Best dev BLEU (greedy search) so far, by minutes since the program's start; one training each."
-    commands = {name: trainer.command for name, trainer in named.items()}
     last = f"{int(options.minutes)} min"
     return [Table("Dev BLEU over minutes of training", note, commands, samples, last, [])]
 
@@ -130,6 +133,7 @@ def of_bleu(options: Options) -> list[Table]:
 def svg(curves: Mapping[str, Curve], minutes: float) -> str:
     """The curves as a picture for light and dark pages, with their names beside them, the best one at the top."""
     # 1. The grid: a line for every 10 BLEU, and about six minutes.
+    best_first = sorted(curves, key=lambda name: -curves[name][-1].bleu)
     highest = max(point.bleu for point in itertools.chain(*curves.values()))
     top_bleu = 10 * int(highest // 10 + 1)
     x_scale, y_scale = (RIGHT - LEFT) / minutes, (BOTTOM - TOP) / top_bleu
@@ -143,11 +147,11 @@ def svg(curves: Mapping[str, Curve], minutes: float) -> str:
         lines.append(f'<text x="{x}" y="{BOTTOM + 18}" text-anchor="middle">{minute}</text>')
 
     # 2. The curves.
-    best_first = sorted(curves, key=lambda name: -curves[name][-1].bleu)
-    for number, name in enumerate(best_first):
-        curve, color = curves[name], COLORS[number]
-        points = " ".join(f"{LEFT + x_scale * at:.1f},{BOTTOM - y_scale * bleu:.1f}" for at, bleu in curve)
+    for number, (name, color) in enumerate(zip(best_first, COLORS, strict=False)):
+        points = ""
+        for minute_, bleu_ in curves[name]:
+            points += f" {LEFT + x_scale * minute_:.1f},{BOTTOM - y_scale * bleu_:.1f}"
         lines.append(f'<polyline fill="none" stroke="{color}" stroke-width="2" points="{points}"/>')
-        text, y = f"{name}: {curve[-1].bleu:.1f}", TOP + 20 * number
-        lines.append(f'<text x="{RIGHT + 10}" y="{y}" style="fill: {color}">{text}</text>')
+        y = TOP + 20 * number
+        lines.append(f'<text x="{RIGHT + 10}" y="{y}" style="fill: {color}">{name}: {bleu_:.1f}</text>')
     return "\n".join([*lines, "</svg>"]) + "\n"

@@ -29,8 +29,8 @@ def trained(config: Path, run: Path, *overrides: str) -> Row:
     run_nmt("train", config, f"run={run}", *overrides)
     newest = read_newest(RunDirectory(run), prefixes=("model",))
     assert newest is not None
-    n_parameters = sum(parameter.numel() for parameter in newest.checkpoint.model().parameters())
-    progress = newest.checkpoint.progress
+    model, progress = newest.checkpoint.model(), newest.checkpoint.progress
+    n_parameters = sum(parameter.numel() for parameter in model.parameters())
     minutes = progress["elapsed_s"] / 60
     cost = {"parameters": n_parameters, "target_tokens": progress["n_tokens"], "minutes": minutes}
     return cost | {"dev_BLEU": progress["best"]}
@@ -71,7 +71,8 @@ def markdown(title: str, rows: dict[str, Row]) -> str:
     texts, signatures = {}, set()
     for name, row in rows.items():
         texts[name] = {key: shown(value) for key, value in row.items()}
-        signatures |= {f"{score['name']} `{score['signature']}`" for score in row.values() if isinstance(score, dict)}
+        scores_of_row = [value for value in row.values() if isinstance(value, dict)]
+        signatures |= {f"{score['name']} `{score['signature']}`" for score in scores_of_row}
     parts = [f"**{title}**", markdown_table(texts), ", ".join(sorted(signatures))]
     return "\n\n".join(part for part in parts if part) + "\n"
 

@@ -66,11 +66,13 @@ class Size:
     def batches(self, batch_tokens: int) -> list[Batch]:
         """Batches of random token ids, whose lengths are about those of news: 24 pieces on average, 5 to 100."""
         draw = random.Random(1)
+        pieces = range(EOS + 1, self.n_vocab)
         sources, targets = [], []
         for _ in range(batch_tokens // 2):
-            n = min(max(int(draw.lognormvariate(3, 0.6)), 5), 100)
-            sources.append(draw.choices(range(EOS + 1, self.n_vocab), k=n))
-            targets.append(draw.choices(range(EOS + 1, self.n_vocab), k=n))
+            n = int(draw.lognormvariate(3, 0.6))
+            n = min(max(n, 5), 100)
+            sources.append(draw.choices(pieces, k=n))
+            targets.append(draw.choices(pieces, k=n))
         batches = list(pair_batches(sources, targets, batch_tokens))
         draw.shuffle(batches)
         return batches
@@ -131,8 +133,8 @@ class Setup:
         return 1e6 * self.seconds(several, self.seconds_each / 10) / self.n_calls
 
     def train(self, name: str, *overrides: str) -> Row:
-        options = ["train.report=false", "--device", str(self.device)]
-        return trained(self.recipe.absolute(), self.home / name, *self.limits, *overrides, *options)
+        settings = [*self.limits, *overrides, "train.report=false", "--device", str(self.device)]
+        return trained(self.recipe.absolute(), self.home / name, *settings)
 
 
 def measure(setup: Setup, pieces: Sequence[str] = PIECES) -> None:
@@ -196,11 +198,10 @@ def plain_loop_step(
 def systems(size: Size, setup: Setup) -> dict[str, Callable[[], Step]]:
     """The systems that are compared: for the name of each, a function that makes its model and returns its step."""
     ours, plain = partial(nmt_step, size, setup), partial(plain_loop_step, size, setup)
-    named: dict[str, Callable[[], Step]] = {
-        "nmt, adamw": partial(ours, "adamw"),
-        "nmt, muon": partial(ours, "muon"),
-        "torch.nn.Transformer, plain loop": partial(plain, PlainTransformer),
-    }
+    named: dict[str, Callable[[], Step]] = {}
+    named["nmt, adamw"] = partial(ours, "adamw")
+    named["nmt, muon"] = partial(ours, "muon")
+    named["torch.nn.Transformer, plain loop"] = partial(plain, PlainTransformer)
     if setup.is_gpu:  # compiling takes minutes on a CPU
         named["nmt, adamw, compiled"] = partial(ours, "adamw", compiled=True)
         named["torch.nn.Transformer, plain loop, compiled"] = partial(plain, PlainTransformer, compiled=True)
@@ -213,7 +214,8 @@ def operations(batches: Sequence[Batch], sizes: dict[str, Any]) -> float:
     """FLOPs of a training step on each of the batches, without padding."""
     n_flops = 0.0
     for batch in batches:
-        n_source, n_target = (batch.src != PAD).sum(1), (batch.tgt_out != PAD).sum(1)
+        n_source = (batch.src != PAD).sum(1)
+        n_target = (batch.tgt_out != PAD).sum(1)
         for source, target in zip(n_source.tolist(), n_target.tolist(), strict=True):
             n_flops += training_flops(sizes, source, target)
     return n_flops
@@ -293,8 +295,8 @@ def resume(setup: Setup) -> Row:
     settings.append(f"train.validate_every={n // 2}")
     for name, n_steps in (("whole", n), ("resumed", n // 2), ("resumed", n)):
         setup.train(name, *settings, f"train.max_steps={n_steps}")
-    is_equal = last_weights(setup.home / "whole") == last_weights(setup.home / "resumed")
-    return {"steps": n, "equal": str(is_equal)}
+    whole, resumed = last_weights(setup.home / "whole"), last_weights(setup.home / "resumed")
+    return {"steps": n, "equal": str(whole == resumed)}
 
 
 def last_weights(run: Path) -> str:

@@ -72,8 +72,10 @@ def rung(config: Path, run: Path) -> Row:
     """Train a rung, and score it on test with greedy search and beam 5."""
     what = config.read_text().partition("\n")[0].removeprefix("# ")
     row = trained(config, run)
-    greedy, beam = scores("-m", run, "--beam", 1), scores("-m", run, "--beam", 5)
-    return {"what": what, **row, "greedy_BLEU": greedy["BLEU"], "BLEU": beam["BLEU"], "chrF2": beam["chrF2"]}
+    greedy = scores("-m", run, "--beam", 1)
+    beam = scores("-m", run, "--beam", 5)
+    quality = {"greedy_BLEU": greedy["BLEU"], "BLEU": beam["BLEU"], "chrF2": beam["chrF2"]}
+    return {"what": what, **row, **quality}
 
 
 def write_growth(runs: list[Path], page: Path) -> None:
@@ -125,7 +127,8 @@ def in_one_pass(run: Path, source: Path, target: Path) -> Row:
         n_steps = SearchOptions().limit(len(ids) + 1)
         tgt_in = torch.tensor([[BOS] + [PAD] * (n_steps - 1)])
         with torch.inference_mode():
-            best: list[int] = model(pad_source([ids]), tgt_in)[0].argmax(-1).tolist()
+            logits = model(pad_source([ids]), tgt_in)[0]  # (T, V)
+        best = logits.argmax(-1).tolist()
         tokens = best[: best.index(EOS)] if EOS in best else best
         hypotheses.append(translator.tokenizers.target.decode(tokens))
     references = list(iter_lines([target]))

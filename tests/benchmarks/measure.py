@@ -56,7 +56,8 @@ class Load(NamedTuple):
 
 def load_of_machine(session: int) -> Load:
     # user, nice, system, idle, iowait, irq, softirq, steal
-    ticks = [int(text) for text in Path("/proc/stat").read_text().split()[1:9]]
+    words = Path("/proc/stat").read_text().split()
+    ticks = [int(word) for word in words[1:9]]
     n_busy = sum(ticks) - ticks[3] - ticks[4]
     own_s = usage(session).cpu_s
     for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
@@ -87,8 +88,8 @@ def usage(session: int) -> Usage:
             if int(fields[3]) == session:
                 n_ticks += sum(map(int, fields[11:15]))
                 # Proportional: a process that has just been forked shares the pages of its parent.
-                rollup = (entry / "smaps_rollup").read_text()
-                n_bytes += 1024 * int(rollup.partition("Pss_Anon:")[2].split()[0])
+                after_name = (entry / "smaps_rollup").read_text().partition("Pss_Anon:")[2]
+                n_bytes += 1024 * int(after_name.split()[0])
     return Usage(n_bytes, n_ticks / TICKS_PER_S)
 
 
@@ -165,7 +166,10 @@ def interleaved(measures: Mapping[str, Callable[[], Sample]], n_rounds: int) -> 
 
 
 def medians(samples: Sequence[Sample]) -> Sample:
-    return {key: median(sample[key] for sample in samples) for key in samples[0]}
+    middle = {}
+    for key in samples[0]:
+        middle[key] = median(sample[key] for sample in samples)
+    return middle
 
 
 @dataclass(frozen=True)

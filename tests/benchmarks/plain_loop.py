@@ -39,12 +39,14 @@ class PlainTransformer(nn.Module):
         self.dropout = nn.Dropout(dropout)
         rates = 10_000 ** (-torch.arange(0, d_model, 2) / d_model)
         angles = torch.arange(1024)[:, None] * rates
-        self.register_buffer("positions", torch.stack([angles.sin(), angles.cos()], -1).flatten(1))
+        positions = torch.stack([angles.sin(), angles.cos()], -1)
+        self.register_buffer("positions", positions.flatten(1))
 
     def embed(self, ids: Tensor) -> Tensor:
         """(B, T) to (B, T, D)."""
+        positions = self.get_buffer("positions")[: ids.size(1)]
         x = self.embedding(ids) * math.sqrt(self.embedding.embedding_dim)
-        embedded: Tensor = self.dropout(x + self.get_buffer("positions")[: ids.size(1)])
+        embedded: Tensor = self.dropout(x + positions)
         return embedded
 
     def decode(self, tgt_in: Tensor, memory: Tensor, padding: Tensor) -> Tensor:
@@ -113,7 +115,8 @@ def batches(pairs: Pairs, batch_tokens: int) -> Iterator[tuple[Tensor, Tensor, T
     longest = 0
     for pair in sorted(shuffled, key=lambda pair: len(pair[1])):
         longest = max(longest, *map(len, pair))
-        if cut[-1] and (longest + 1) * (len(cut[-1]) + 1) > batch_tokens:
+        n_positions = (longest + 1) * (len(cut[-1]) + 1)
+        if cut[-1] and n_positions > batch_tokens:
             cut.append([])
             longest = max(map(len, pair))
         cut[-1].append(pair)
@@ -161,7 +164,8 @@ def dev_bleu(model: nn.Module, sources: list[list[int]], home: Path) -> float:
             hypotheses[i] = tokenizer.decode([token for token in before_end if token > EOS])
     model.train()
     references = (home / "dev.tgt").read_text().splitlines()
-    return float(sacrebleu.corpus_bleu([hypotheses[i] for i in range(len(sources))], [references]).score)
+    bleu = sacrebleu.corpus_bleu([text for _, text in sorted(hypotheses.items())], [references])
+    return float(bleu.score)
 
 
 def train(
@@ -182,7 +186,8 @@ def train(
                 # 1. A step, with a warm-up and the inverse square root of the steps as its rate.
                 step += 1
                 growth = step / settings["warmup"]
-                optimizer.param_groups[0]["lr"] = settings["lr"] * min(growth, growth**-0.5)
+                (group,) = optimizer.param_groups
+                group["lr"] = settings["lr"] * min(growth, growth**-0.5)
                 loss = train_step(model, optimizer, batch, settings, bf16=precision == "bf16")
                 n_tokens = int((batch[2] != PAD).sum())
                 print(json.dumps({"loss": loss.item(), "n_tokens": n_tokens}), file=metrics)

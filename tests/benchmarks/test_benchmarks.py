@@ -20,8 +20,10 @@ import pytest
 import serving
 import training
 from conftest import SOURCE, FiveCorpus, FiveRun, out_lines, run_nmt
-from measure import Options, Table, started
+from measure import NMT, Options, Table, started
+from small_run import config_of
 
+from nmt.config import Files, dump_config, load_config
 from nmt.text.lines import iter_lines
 
 
@@ -86,21 +88,36 @@ def test_an_epoch_of_the_plain_loop(five_corpus: FiveCorpus, tmp_path: Path) -> 
     plain_loop.train(task.home / "task.json", plain.progress, "torch", "fp32", validate_s=0, n_epochs=1)
     lines = plain.progress.read_text().splitlines()
     pairs = json.loads((task.home / "task.json").read_text())["train"]
-    assert sum(plain.value(line, 0.0) for line in lines) == sum(len(target) + 1 for _, target in pairs)
+    n_tokens = sum(len(target) + 1 for _, target in pairs)
+    assert sum(plain.value(line, 0.0) for line in lines) == n_tokens
     assert any("dev_bleu" in line for line in lines)
 
 
 def test_a_curve_has_the_best_dev_bleu_by_each_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now, points = time.monotonic(), list[curve.Point]()
-    monkeypatch.setattr(training, "steps", lambda *_, **__: [(now + 30, 7.0), (now + 80, 5.0), (now + 110, 9.0)])
+    steps = [(now + 30, 7.0), (now + 80, 5.0), (now + 110, 9.0)]
+    monkeypatch.setattr(training, "steps", lambda *_, **__: steps)
     trainer = training.Trainer([sys.executable, "-c", ""], tmp_path / "metrics", curve.bleu_in_json)
     best = curve.learn(trainer, replace(options(tmp_path, tmp_path), minutes=2.0), points)
     assert (best["1 min"], best["2 min"], len(points)) == (7.0, 9.0, 3)
 
 
+def test_the_config_of_init_is_for_the_pairs_of_the_others(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the directory of all files is given by a relative path, as by default."""
+    monkeypatch.chdir(corpus)
+    recipe, scratch = corpus / "small.yaml", Path("scratch")
+    recipe.write_text(dump_config(config_of(corpus)))
+    chosen = options(recipe, scratch)
+    trainer = curve.init_trainer(chosen, training.prepare(chosen))
+    _, config, *settings = map(str, trainer.command[len(NMT) :])
+    data = load_config(Path(config), settings).data
+    assert isinstance(data.train, Files)
+    assert [*map(str, data.train.source)] == [f"{corpus}/scratch/training/train.src"]
+
+
 def test_the_picture_of_curves_names_the_best_first() -> None:
-    curves = {"slow": [curve.Point(0, 0), curve.Point(2, 10)], "fast": [curve.Point(0, 0), curve.Point(2, 25)]}
-    picture = curve.svg(curves, minutes=2)
+    slow, fast = [curve.Point(2, 10)], [curve.Point(2, 25)]
+    picture = curve.svg({"slow": slow, "fast": fast}, minutes=2)
     assert re.findall(r">(\w+: [\d.]+)</text>", picture) == ["fast: 25.0", "slow: 10.0"]
     assert "590.0,85.0" in picture  # 25 of 30 BLEU, at the end
 

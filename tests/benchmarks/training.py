@@ -74,7 +74,7 @@ class Task:
 def prepare(options: Options, settings: tuple[str, ...] = RECIPE) -> Task:
     """Tokenize the recipe's corpus; write token ids, text, and a run directory with the tokenizer for `nmt train`."""
     # 1. The run directory.
-    home = options.scratch / "training"
+    home = (options.scratch / "training").absolute()
     run = RunDirectory(home / "nmt")
     corpus = read_corpus(load_config(options.config, [*settings, f"run={run.path}"]))
     config = corpus.config
@@ -87,7 +87,8 @@ def prepare(options: Options, settings: tuple[str, ...] = RECIPE) -> Task:
     train, _ = drop_lengths(corpus, tokenizers)
     ids: dict[str, Pairs] = {}
     for name, pairs in (("train", train), ("dev", corpus.dev)):
-        sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        sources = [pair.source for pair in pairs]
+        targets = [pair.target for pair in pairs]
         write_lines(home / f"{name}.src", sources)
         write_lines(home / f"{name}.tgt", targets)
         source_ids, target_ids = tokenizers.source.encode_all(sources), tokenizers.target.encode_all(targets)
@@ -113,11 +114,12 @@ def flops_per_token(sizes: dict[str, Any], pairs: Pairs) -> float:
 
 def training_flops(sizes: dict[str, Any], n_source: int, n_target: int) -> float:
     """FLOPs of the matmuls in a pair's forward and backward pass: 6 per weight and position, without padding."""
-    d, feed_forward = sizes["d_model"], 2 * sizes["d_model"] * sizes["d_ff"]
-    # Weights by positions; queries times keys, and probabilities times values, of all positions.
-    encoder = n_source * (4 * d * d + feed_forward) + 2 * n_source**2 * d
-    cross_attention = n_source * 2 * d * d + 2 * n_target * n_source * d
-    decoder = n_target * (6 * d * d + feed_forward) + 2 * n_target**2 * d + cross_attention
+    d = sizes["d_model"]
+    square, feed_forward = d * d, 2 * d * sizes["d_ff"]  # weights
+    # Weights times positions; and queries times keys, and probabilities times values.
+    encoder = n_source * (4 * square + feed_forward + 2 * d * n_source)
+    decoder = n_target * (6 * square + feed_forward + 2 * d * (n_target + n_source))
+    decoder += n_source * 2 * square  # keys and values of the memory
     layers = sizes["n_encoder_layers"] * encoder + sizes["n_decoder_layers"] * decoder
     return float(6 * (layers + n_target * d * sizes["vocab_size"]))
 
@@ -155,7 +157,9 @@ def plain_trainer(task: Task, python: Path | str, model: str, precision: str) ->
 
 def joey_trainer(task: Task, python: Path) -> Trainer:
     config, home = task.config, task.home
-    settings = {**config.data.model_dump(), **config.model.model_dump(), **config.train.model_dump(), "home": home}
+    settings = {"home": home}
+    for section in (config.data, config.model, config.train):
+        settings |= section.model_dump()
     template = Template((PROGRAMS / "joeynmt.yaml").read_text())
     (home / "joey.yaml").write_text(template.substitute(settings))
     command = [python, "-m", "joeynmt", "train", home / "joey.yaml", "--skip-test"]
@@ -241,13 +245,15 @@ def windows(title: str, contestants: Mapping[str, Trainer], options: Options, fl
     if cpu_precision() == "bf16":
         peaks["bf16"] = peak_flops(torch.bfloat16)
     peak = max(peaks.values())
-    measures = {name: partial(window, one, options, flops_per_token, peak) for name, one in contestants.items()}
+    measures, commands = {}, {}
+    for name, trainer in contestants.items():
+        commands[name] = trainer.command
+        measures[name] = partial(window, trainer, options, flops_per_token, peak)
     written = " and ".join(f"{value / 1e9:,.0f} GFLOP/s in {name}" for name, value in peaks.items())
     note = (
         f"Real target tokens a second, end sign counted, in windows of {options.seconds:g} s; operations are "
         f"those of real tokens; peak of a large matrix product: {written}; memory is anonymous, of all processes."
     )
-    commands = {name: trainer.command for name, trainer in contestants.items()}
     first, *others = contestants
     baselines = [first, *(name for name in others if name in (MARIAN, JOEY))]
     return Table(title, note, commands, interleaved(measures, options.rounds), "tokens_s", baselines)
