@@ -18,6 +18,13 @@ from nmt.translate.translator import Translator, load
 MORE_BYTES = 100_000_000
 
 
+def limit_data(more_bytes: int) -> None:
+    """Limit the memory of this process to what it has now and `more_bytes`."""
+    after_name = Path("/proc/self/status").read_text().partition("VmData:")[2]
+    limit = 1024 * int(after_name.split()[0]) + more_bytes
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
 def load_by_torch(run: Path) -> Translator:
     """Load a model in this process; CTranslate2 reads a model in another one, which would not be limited."""
     return load(run, engine="torch")
@@ -46,9 +53,7 @@ def main(intact: Path, config: Path, folder: Path) -> None:
     # 1. What intact files need, and no more than a little above.
     load_by_torch(intact).translate(["a"], beam=1)
     make_ready(config, intact)
-    data_kb = Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]
-    limit = 1024 * int(data_kb) + MORE_BYTES
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    limit_data(MORE_BYTES)
 
     # 2. The others. What can be loaded must also translate.
     for entry in sorted(folder.iterdir()):

@@ -9,14 +9,12 @@ import random
 import re
 import tempfile
 import time
-import tomllib
 import zipfile
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
 from html import unescape
-from itertools import pairwise
 from pathlib import Path
 from typing import cast
 from unittest import mock
@@ -48,7 +46,8 @@ from nmt.translate.documents import DocumentTranslation
 from nmt.translate.tags import MarkupTranslator
 from nmt.translate.translator import Translator
 
-HOSTILE = tomllib.loads(Path(__file__).with_name("hostile.toml").read_text(encoding="utf-8"))
+from .hostile import HOSTILE
+
 TIMES = "00:00:01,000 --> 00:00:02,000\n"
 GRAMMAR = {suffix: rules.replace("@", TIMES) for suffix, rules in HOSTILE["grammar"].items()}
 MEMBERS = {".docx": "word/document.xml", ".pptx": "ppt/slides/slide1.xml"}
@@ -159,11 +158,13 @@ def config(path: Path) -> None:
 
 def glossary(path: Path) -> None:
     terms = read_glossary(path)
-    text = " ".join([*terms, "x", *terms]).replace(TERM, "").replace(END, "")
-    spans = [span for span, _ in find_terms(text, terms)]
-    assert all(before[1] <= after[0] for before, after in pairwise(spans))
     names = {term.lower() for term in terms}
-    assert all(text[start:end].lower() in names for start, end in spans)
+    text = " ".join([*terms, "x", *terms]).replace(TERM, "").replace(END, "")
+    end_before = 0
+    for (start, end), _ in find_terms(text, terms):
+        assert end_before <= start
+        assert text[start:end].lower() in names
+        end_before = end
 
 
 def requests(content: bytes) -> None:
@@ -253,9 +254,10 @@ def grown(suffix: str, draw: random.Random, depth: int = 0) -> str:
     """A random text by a grammar."""
 
     def inner(_: re.Match[str]) -> str:
-        return grown(suffix, draw, depth + 1) if is_deeper else draw.choice(HOSTILE["words"])
+        if suffix == ".html" and depth < 6 and draw.random() < 0.5:
+            return grown(suffix, draw, depth + 1)
+        return str(draw.choice(HOSTILE["words"]))
 
-    is_deeper = suffix == ".html" and depth < 6 and draw.random() < 0.5
     rule = draw.choice(GRAMMAR[suffix].split("|"))
     return re.sub(r"\{\}", inner, rule)
 
@@ -283,7 +285,9 @@ def seeds_of(name: str) -> list[bytes]:
     """Valid inputs."""
     if name in GRAMMAR:
         return [grown_document(name, seed) for seed in range(40)]
-    return SEEDS[name]() if name in SEEDS else [HOSTILE["seeds"][name].encode()]
+    if name in SEEDS:
+        return SEEDS[name]()
+    return [HOSTILE["seeds"][name].encode()]
 
 
 def random_span(name: str, content: bytes, draw: random.Random) -> tuple[int, int]:

@@ -19,7 +19,8 @@ PYTEST = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
 def plant(home: Path, fault: dict[str, str]) -> None:
     file = home / fault["file"]
     text = file.read_text()
-    assert text.count(fault["old"]) == 1, f"{fault['file']} has {text.count(fault['old'])} of {fault['old']!r}"
+    n = text.count(fault["old"])
+    assert n == 1, f"{file} has {n} of {fault['old']!r}"
     file.write_text(text.replace(fault["old"], fault["new"]))
 
 

@@ -10,7 +10,6 @@ import signal
 import stat
 import threading
 import time
-import tomllib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
@@ -21,13 +20,15 @@ from conftest import FORKS, FiveRun, soak, write_five
 
 from nmt.cli.app import PANELS, app, name_of
 
+from .hostile import HOSTILE
+from .load_all import limit_data
 from .runs import Command, run_main
 
 FIRST_SEED = int(os.environ.get("NMT_SOAK_SEED", 1))
 N_LINES = soak(8, int(os.environ.get("NMT_SOAK_LINES", 2_000)))
 ODD = os.fsdecode(b"odd\n\x1b[31m\xff\xe2\x80\xae")  # a line end, a color, a bad byte, right to left
-HOSTILE = tomllib.loads(Path(__file__).with_name("hostile.toml").read_text(encoding="utf-8"))["commands"]
-DEFAULTS: dict[str, list[str]] = HOSTILE["defaults"]
+WORDS: dict[str, Any] = HOSTILE["commands"]
+DEFAULTS: dict[str, list[str]] = WORDS["defaults"]
 COMMANDS = [*itertools.chain(*PANELS.values())]
 OUTPUTS = ("output", "html", "fix")
 STOP_S, HANG_S = 30, 240  # after which a server is stopped, and a command that still runs hangs
@@ -47,15 +48,16 @@ def build(home: Path, five: FiveRun) -> None:
     # 1. What can be trained: five pairs, many pairs, a run.
     write_five(home)
     five.copy_run(home / "runs/five")
-    config = (home / "five.yaml").read_text(encoding="utf-8").replace("200", "3").replace(": 100", ": 2")
-    big = "".join(f"a {n} b {n * n} c.\n" for n in range(80))
-    texts = {"five.yaml": config, f"{ODD}.yaml": config, "big.de": big, "big.en": big.upper()}
+    config = (home / "five.yaml").read_text().replace("200", "3").replace(": 100", ": 2")
+    texts = {"five.yaml": config, f"{ODD}.yaml": config}
+    texts["big.de"] = "".join(f"a {n} b {n * n} c.\n" for n in range(80))
+    texts["big.en"] = texts["big.de"].upper()
 
     # 2. Other files, precious ones, a large one, a pipe, and links.
-    texts |= {special(name): '["你 好 。"]\n' for name in HOSTILE["one_line"]}
-    texts |= dict.fromkeys(HOSTILE["precious"], "precious")
+    texts |= {special(name): '["你 好 。"]\n' for name in WORDS["one_line"]}
+    texts |= dict.fromkeys(WORDS["precious"], "precious")
     for name, text in texts.items():
-        (home / name).write_text(text, encoding="utf-8")
+        (home / name).write_text(text)
     (home / "empty").touch()
     (home / "binary").write_bytes(random.Random(1).randbytes(5000))
     (home / "torn.safetensors").write_bytes(five.model_file.read_bytes()[:9000])
@@ -63,7 +65,7 @@ def build(home: Path, five: FiveRun) -> None:
         (home / name).touch()
         os.truncate(home / name, 10**10)
     os.mkfifo(home / "fifo")
-    for name, target in HOSTILE["links"].items():
+    for name, target in WORDS["links"].items():
         (home / special(name)).symlink_to(target)
     (home / "locked").chmod(0)
     (home / "read-only").chmod(0o555)
@@ -112,12 +114,12 @@ def drawn(draw: random.Random, name: str, hint: Any) -> str:
         return str(draw.choice([*get_args(hint), "x"]))
     if get_args(hint):  # list[Path] | None, Literal[...] | None
         return drawn(draw, name, get_args(hint)[0])
-    is_path = hint is Path or name in HOSTILE["good"]
-    usual = HOSTILE["entries"] if is_path else HOSTILE[hint.__name__]
+    is_path = hint is Path or name in WORDS["good"]
+    usual = WORDS["entries"] if is_path else WORDS[hint.__name__]
     if name == "overrides":
-        usual = HOSTILE["settings"]
-    likely = HOSTILE["outputs"] if name in OUTPUTS else usual
-    likely = HOSTILE["good"].get(name, likely)
+        usual = WORDS["settings"]
+    likely = WORDS["outputs"] if name in OUTPUTS else usual
+    likely = WORDS["good"].get(name, likely)
     return special(draw.choice(draw.choice([usual, likely, likely])))
 
 
@@ -125,7 +127,8 @@ def random_line(draw: random.Random) -> CommandLine:
     """A random command, its arguments, and the paths that it may write."""
     function = draw.choice(COMMANDS)
     name, hints = name_of(function), get_type_hints(function)
-    options, arguments, outputs = list[str](), list[str](), [*DEFAULTS.get(name, [])]
+    outputs = [*DEFAULTS.get(name, [])]
+    options, arguments = list[str](), list[str]()
     for parameter in typer.main.get_command(app).commands[name].params:  # type: ignore[attr-defined]
         key, is_argument = str(parameter.name), parameter.param_type_name == "argument"
         if not parameter.required and draw.random() < share_left_out(key, is_argument):
@@ -147,7 +150,7 @@ def random_line(draw: random.Random) -> CommandLine:
 
 
 def share_left_out(name: str, is_argument: bool) -> float:
-    if name in HOSTILE["good"]:
+    if name in WORDS["good"]:
         return 0.2
     return 0.4 if is_argument else 0.75
 
@@ -165,8 +168,9 @@ def execute(words: list[str], home: Path, log: str) -> None:
     """Run a command line in a process of its own, with little memory, disk and time, and no network."""
     # 1. Its directory, its streams and its environment.
     os.chdir(home)
+    stdout = os.open(f"{log}.out", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(os.open(f"{log}.out", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+    os.dup2(stdout, 1)
     reader, writer = os.pipe()
     os.write(writer, "你 好 。\n".encode())
     os.close(writer)
@@ -176,36 +180,34 @@ def execute(words: list[str], home: Path, log: str) -> None:
 
     # 2. Its limits. Root may not do all.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    data_kb = Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]
-    limit_resource(resource.RLIMIT_DATA, 1024 * int(data_kb) + 1_500_000_000)
-    limit_resource(resource.RLIMIT_FSIZE, 50_000_000)
-    limit_resource(resource.RLIMIT_CPU, 60)
-    no_capabilities = (ctypes.c_uint32 * 6)()
-    ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522, 0), no_capabilities)
+    limit_data(1_500_000_000)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000_000, 50_000_000))
+    resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+    header, no_capabilities = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    ctypes.CDLL(None).capset(header, no_capabilities)
     run_main(words, log)
-
-
-def limit_resource(number: int, limit: int) -> None:
-    resource.setrlimit(number, (limit, limit))
 
 
 def use_fifo(fifo: Path, done: threading.Event) -> None:
     """Give a line to whoever reads the pipe, and take what is written into it."""
     while not done.wait(0.01):
-        with suppress(OSError), os.fdopen(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK), "wb") as file:
-            file.write(b"a b\n")
-            time.sleep(0.005)
-        with suppress(OSError), os.fdopen(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK), "rb"):
-            time.sleep(0.005)
+        with suppress(OSError):  # nobody reads
+            writer = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+            os.write(writer, b"a b\n")
+            os.close(writer)
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        time.sleep(0.005)
+        os.close(reader)
 
 
 def wait_for(command: Command, *, is_server: bool) -> None:
     """Wait until a command ends; it is killed if it hangs. A server is told to stop."""
-    start = time.monotonic()
-    while not command.has_ended and time.monotonic() < start + HANG_S:
-        command.process.join(0.1 if is_server else HANG_S)
-        if is_server and (b"serving on" in command.log.read_bytes() or time.monotonic() > start + STOP_S):
-            command.send(signal.SIGTERM)
+    if is_server:
+        end = time.monotonic() + STOP_S
+        while not command.has_ended and b"serving on" not in command.log.read_bytes() and time.monotonic() < end:
+            command.process.join(0.1)
+        command.send(signal.SIGTERM)
+    command.process.join(HANG_S)
     command.process.kill()
     command.process.join()
 
@@ -233,19 +235,21 @@ def check_line(line: CommandLine, five: FiveRun, folder: Path) -> None:
     log.touch()
     before, done = state(home.parent), threading.Event()
     pipe = threading.Thread(target=use_fifo, args=(home / "fifo", done), daemon=True)
-    process = FORKS.Process(target=execute, args=([line.command, *line.words], home, str(log)))
+    words = [line.command, *line.words]
+    process = FORKS.Process(target=execute, args=(words, home, str(log)))
     process.start()
     pipe.start()
     wait_for(Command(process, log), is_server=line.command == "serve")
     done.set()
     pipe.join()
     stderr = log.read_bytes().decode(errors="replace")
-    faults = faults_of_end(line.command, process.exitcode or 0, stderr) + changes(before, home, line.outputs)
+    faults = faults_of_end(line.command, process.exitcode or 0, stderr)
+    faults += changes(before, home, line.outputs)
     text = shlex.join(word[:300] for word in line.words)
     assert not faults, f"{faults}: nmt {line.command} {text!r}\n{stderr[-2000:]}"
 
 
-@pytest.mark.parametrize("words", HOSTILE["found"], ids=str)
+@pytest.mark.parametrize("words", WORDS["found"], ids=str)
 def test_a_command_line_with_which_a_fault_was_found(five_run: FiveRun, tmp_path: Path, words: list[str]) -> None:
     check_line(line_with_a_fault(*words), five_run, tmp_path)
 

@@ -9,7 +9,6 @@ import re
 import resource
 import socketserver
 import threading
-import tomllib
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -26,8 +25,10 @@ from nmt.corpus.download import download
 from nmt.errors import DownloadError
 from nmt.files import sha256
 
-SEED = int(os.environ.get("NMT_SEED", random.randrange(10**6) if SOAK else 1))
-HOSTILE = tomllib.loads(Path(__file__).with_name("hostile.toml").read_text(encoding="utf-8"))
+from .hostile import HOSTILE
+
+USUAL_SEED = random.randrange(10**6) if SOAK else 1
+SEED = int(os.environ.get("NMT_SEED", USUAL_SEED))
 TEXT = b"".join(b"line %d\n" % n for n in range(3000))
 OK = b"HTTP/1.1 200 OK\r\n"
 N_BOMB = soak(3, 120)  # times 10 MB
@@ -126,12 +127,13 @@ def wrong_answers(download: Download, draw: random.Random) -> Iterator[Iterable[
 def limited_memory() -> Iterator[None]:
     """800 MB above what this process uses now."""
     n_pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (n_pages * resource.getpagesize() + 8 * 10**8, limits[1]))
+    limit = n_pages * resource.getpagesize() + 8 * 10**8
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 @pytest.mark.parametrize("given", [GZ, ZIP], ids=["gz", "zip"])

@@ -78,8 +78,7 @@ def test_hostile_lines_come_out_as_many_as_they_went_in(five_run: FiveRun) -> No
 def test_resume_goes_on_after_the_last_complete_line(five_run: FiveRun, tmp_path: Path) -> None:
     """The command is stopped halfway by SIGKILL; `make soak`: and by Ctrl-C."""
     # 1. Several windows of lines.
-    words = 5 * " ".join(SOURCE).split()
-    lines = [" ".join(words[n % 30 :][: n % 5 + 1]) for n in range(soak(2_000, 4_500))]
+    lines = soak(400, 900) * SOURCE
     source, out, part = tmp_path / "in.gz", tmp_path / "out", tmp_path / "out.part"
     source.write_bytes(gzip.compress("\n".join(lines).encode()))
     args = ["translate", "-m", five_run.run, "-i", source, "--beam", 1, "--max-length", 8]

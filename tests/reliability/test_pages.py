@@ -10,7 +10,7 @@ from small_run import config_of, run_training, write_small_corpus
 
 from nmt.run.directory import RunDirectory
 
-from .parsers import HOSTILE
+from .hostile import HOSTILE
 from .served import KEY, serving
 
 pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")

@@ -21,7 +21,8 @@ from conftest import soak
 
 import nmt
 from nmt.text.vocabulary import TAG
-from reliability.parsers import GRAMMAR, HOSTILE, MEMBERS, PARSERS, echo, mutated, outcome, packed, seeds_of
+from reliability.hostile import HOSTILE
+from reliability.parsers import GRAMMAR, MEMBERS, PARSERS, echo, mutated, outcome, packed, seeds_of
 
 METHODS = [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
 
@@ -30,7 +31,8 @@ METHODS = [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
 def test_changed_inputs_are_refused_or_read(name: str) -> None:
     """What is read keeps what `PARSERS` promises; so does the unchanged input."""
     seeds, outcomes = seeds_of(name), Counter[str]()
-    for n in range(soak(3, 100) if name == "tokenizer" else soak(20, 1000)):
+    n_inputs = soak(3, 100) if name == "tokenizer" else soak(20, 1000)
+    for n in range(n_inputs):
         content, draw = seeds[n % len(seeds)], random.Random(n)
         if name in GRAMMAR:
             assert outcome(PARSERS[name], content) == "held", content

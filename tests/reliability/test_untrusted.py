@@ -7,7 +7,6 @@ import random
 import shutil
 import subprocess
 import sys
-import tomllib
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,9 +24,9 @@ from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.train import session
 from nmt.translate.translator import load
 
+from .hostile import HOSTILE
 from .runs import damaged
 
-HOSTILE = tomllib.loads(Path(__file__).with_name("hostile.toml").read_text(encoding="utf-8"))
 VALUES = [*HOSTILE["values"], "x" * 300, "9" * 5000, "[" * 1200, "../" * 90]
 
 
@@ -169,7 +168,8 @@ def models_with_cut_tokenizers(parts: Parts, pickled: bytes) -> Iterator[bytes]:
 
 def spoil(directory: Path, kind: int, draw: random.Random, bomb: Bomb) -> None:
     """Damage or replace a random file of a directory, in a way that `kind` selects (0-11)."""
-    file = draw.choice(sorted(file for file in directory.rglob("*") if file.is_file() and file.name != "lock"))
+    files = [path for path in directory.rglob("*") if path.is_file() and path.name != "lock"]
+    file = draw.choice(sorted(files))
     content = file.read_bytes()
     file.unlink()  # it may be a hard link
     match kind:
@@ -208,7 +208,7 @@ class Outcome(NamedTuple):
 
 def load_all(intact: Path, config: Path, folder: Path) -> list[Outcome]:
     program = Path(__file__).with_name("load_all.py")
-    command = [sys.executable, str(program), str(intact), str(config), str(folder)]
+    command = [sys.executable, *map(str, (program, intact, config, folder))]
     done = subprocess.run(command, env=environment(), capture_output=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     return [Outcome(*json.loads(line)) for line in done.stdout.splitlines()]
@@ -228,7 +228,8 @@ def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -
     folder, outside = tmp_path / "folder", tmp_path / "outside"
     folder.mkdir()
     outside.mkdir()
-    intact, bomb, draw = five_run.copy_run(tmp_path / "intact"), Bomb(outside / "proof"), random.Random(1)
+    intact, bomb = five_run.copy_run(tmp_path / "intact"), Bomb(outside / "proof")
+    draw = random.Random(1)
     content, parts = five_run.model_file.read_bytes(), Parts.of(five_run.model_file)
 
     # 1. Models that must be refused.
