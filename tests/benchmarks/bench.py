@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import beside
 import curve
 import decoding
 import serving
@@ -24,61 +25,62 @@ BENCHMARKS: dict[str, Callable[[Options], list[Table]]] = {
     "decoding": decoding.throughput,
     "latency": decoding.latency,
     "serving": serving.throughput,
-    "beside": serving.beside_documents,
+    "beside": beside.requests_and_documents,
     "start": decoding.start,
     "scaling": training.scaling,
     "curve": curve.of_bleu,
 }
 SHORT = ["training", "decoding", "latency", "start"]
+SCRATCH = Path(".bench")
+
+
+def printed(*command: object) -> str:
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False).stdout
 
 
 def machine(peers: Path | None) -> dict[str, Any]:
     """Describe the machine and the software: processor, system, packages, commit."""
-
-    def printed(*command: object) -> str:
-        return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False).stdout
-
-    cpus = [line.partition(": ")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
-    return {
-        "date": time.strftime("%Y-%m-%d"),
-        "cpu": cpus[0] if cpus else platform.processor(),
-        "cores": os.cpu_count(),
-        "memory_gb": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),
-        "system": platform.platform(),
-        "packages": {str(one): printed(one, "-m", "pip", "freeze") for one in (sys.executable, peers) if one},
-        "commit": printed("git", "rev-parse", "HEAD").strip(),
-    }
+    model_name = Path("/proc/cpuinfo").read_text().partition("model name\t: ")[2]
+    n_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    packages = {sys.executable: printed(sys.executable, "-m", "pip", "freeze")}
+    if peers:
+        packages[str(peers)] = printed(peers, "-m", "pip", "freeze")
+    hardware = {"cpu": model_name.partition("\n")[0], "cores": os.cpu_count(), "memory_gb": round(n_bytes / 1e9, 1)}
+    commit = printed("git", "rev-parse", "HEAD").strip()
+    software = {"system": platform.platform(), "packages": packages, "commit": commit}
+    return {"date": time.strftime("%Y-%m-%d"), **hardware, **software}
 
 
 def main() -> None:
+    # 1. The options.
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)} [{' '.join(SHORT)}]")
+    parser.add_argument("names", nargs="*", choices=BENCHMARKS, default=SHORT, help="default: %(default)s")
     parser.add_argument("--config", type=Path, default=Path(__file__).with_name("peers.yaml"), help="a recipe to train")
     parser.add_argument("-m", "--model", type=Path, help="a run that translates; else one is trained")
     parser.add_argument("--peers", type=Path, help="the Python that has transformers and joeynmt")
-    parser.add_argument("--scratch", type=Path, default=Path(".bench"), help="where everything is written")
     parser.add_argument("--rounds", type=int, default=Options.rounds, help="measurements of each contestant")
     parser.add_argument("--seconds", type=float, default=Options.seconds, help="of a training window")
     parser.add_argument("--minutes", type=float, default=Options.minutes, help="of the training that makes a model")
-    parser.add_argument("-o", "--output", type=Path, default=Path(".bench/results.json"))
+    parser.add_argument("-o", "--output", type=Path, default=SCRATCH / "results.json")
     args = parsed(parser)
-    names, output = args.pop("names") or SHORT, args.pop("output")
-    if unknown := set(names) - set(BENCHMARKS):
-        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
-    options = Options(**args)
-    options.scratch.mkdir(parents=True, exist_ok=True)
+    names, output = args.pop("names"), args.pop("output")
+    options = Options(**args, scratch=SCRATCH)
+    SCRATCH.mkdir(exist_ok=True)
     output.parent.mkdir(parents=True, exist_ok=True)  # before anything is measured
-    found: list[Table] = []
+
+    # 2. The benchmarks.
+    tables: list[Table] = []
     for name in names:
         try:
-            tables = BENCHMARKS[name](options)
+            of_benchmark = BENCHMARKS[name](options)
         except DataError as error:
             say(f"{name}: skipped: {error}")
             continue
-        for table in tables:
+        for table in of_benchmark:
             print(f"{table.markdown()}\n", flush=True)
-        found += tables
-        results = {"machine": machine(options.peers), "tables": [table.as_json() for table in found]}
+        tables += of_benchmark
+        measured = [table.as_json() for table in tables]
+        results = {"machine": machine(options.peers), "tables": measured}
         output.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
 
 

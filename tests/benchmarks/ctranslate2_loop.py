@@ -2,32 +2,33 @@
 
 import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import ctranslate2
 from sentencepiece import SentencePieceProcessor
 
+BATCH_SIZE = 64
 
-def translator(args: argparse.Namespace) -> Callable[[list[str]], list[str]]:
-    """Several translators with a batch each; the options are those of `main`."""
-    names = ["tokenizer.src.model", "tokenizer.tgt.model"]
-    if not (args.model / names[0]).exists():
-        names = ["tokenizer.model"] * 2
-    source, target = (SentencePieceProcessor(model_file=str(args.model / name)) for name in names)
-    engine = ctranslate2.Translator(str(args.model), inter_threads=args.translators, intra_threads=args.threads)
 
-    def translate(lines: list[str]) -> list[str]:
-        found = engine.translate_batch(
-            source.encode(lines, out_type=str),
-            beam_size=args.beam,
-            patience=1 + 3 / args.beam if args.beam > 1 else 1,  # as in nmt
-            max_batch_size=args.batch_size,
-            return_end_token=True,  # so that the end sign counts in a hypothesis' length, as in nmt
-        )
-        return [target.decode(one.hypotheses[0]) for one in found]
+class Loop:
+    """An export on several translators of one thread, each with a batch."""
 
-    return translate
+    def __init__(self, export: Path, n_translators: int, beam: int) -> None:
+        self.engine = ctranslate2.Translator(str(export), inter_threads=n_translators, intra_threads=1)
+        self.beam = beam
+        source, target = export / "tokenizer.src.model", export / "tokenizer.tgt.model"
+        if not source.exists():
+            source = target = export / "tokenizer.model"
+        self.source = SentencePieceProcessor(model_file=str(source))
+        self.target = SentencePieceProcessor(model_file=str(target))
+
+    def translate(self, lines: list[str]) -> list[str]:
+        pieces = self.source.encode(lines, out_type=str)
+        # As in nmt: the patience, and that the end sign counts in a hypothesis' length.
+        patience = 1 + 3 / self.beam if self.beam > 1 else 1
+        options = {"beam_size": self.beam, "patience": patience, "return_end_token": True}
+        results = self.engine.translate_batch(pieces, max_batch_size=BATCH_SIZE, **options)
+        return [self.target.decode(result.hypotheses[0]) for result in results]
 
 
 def main() -> None:
@@ -36,17 +37,15 @@ def main() -> None:
     parser.add_argument("-i", "--input", type=Path, help="lines; without it, each line of stdin is answered")
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--beam", type=int, default=5)
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--translators", type=int, default=2, help="each with a batch")
-    parser.add_argument("--threads", type=int, default=1, help="of each translator")
+    parser.add_argument("--translators", type=int, default=2, help="each with a thread and a batch")
     args = parser.parse_args()
-    translate = translator(args)
+    loop = Loop(args.model, args.translators, args.beam)
     if args.input:
-        texts = translate(args.input.read_text().splitlines())
+        texts = loop.translate(args.input.read_text().splitlines())
         args.output.write_text("".join(f"{text}\n" for text in texts))
     else:
         for line in sys.stdin:
-            print(*translate([line.rstrip("\n")]), flush=True)
+            print(*loop.translate([line.rstrip("\n")]), flush=True)
 
 
 if __name__ == "__main__":

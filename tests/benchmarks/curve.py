@@ -4,13 +4,14 @@ Every program trains on the same pairs for `--minutes` and computes BLEU of a gr
 itself. Time counts from its start, and includes validation. Writes a Markdown table to stdout, and curve.svg.
 """
 
+import itertools
 import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
+from typing import NamedTuple
 
 import training
 from measure import NMT, Options, Sample, Table, interleaved, started
@@ -25,11 +26,23 @@ OFTEN = 100  # steps between validations of nmt
 # Their learning rate falls with the inverse square root of the steps.
 SMALL_BATCHES = "train.batch_tokens=1024", "train.validate_every=120"
 PEER = "train.optimizer=adamw", "train.lr=2e-3", "train.warmup=400", *SMALL_BATCHES
-PICTURE = Path(__file__).with_name("curve.svg")
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 880, 400, 40, 290, 30, 40  # of the picture, in pixels
+LEFT, RIGHT, TOP, BOTTOM = 40, 590, 30, 360  # of the curves, in pixels
 COLORS = "#0b6bcb", "#12805c", "#b45309", "#9d2bb0", "#6b7280"  # contrast of at least 4 with white and with black
+HEAD = f"""\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 880 400" role="img">
+<title>Dev BLEU over minutes of training</title>
+<style>text {{ font: 13px system-ui, sans-serif; fill: #444 }} .grid {{ stroke: #8884 }}
+@media (prefers-color-scheme: dark) {{ text {{ fill: #ccc }} }}</style>
+<text x="{LEFT}" y="{TOP - 12}">dev BLEU</text>
+<text x="{RIGHT}" y="392" text-anchor="end">minutes</text>"""
 
-Curve = list[tuple[float, float]]  # minutes since the start, dev BLEU
+
+class Point(NamedTuple):
+    minutes: float  # since the start
+    bleu: float  # on dev
+
+
+Curve = list[Point]
 
 
 def bleu_in_json(line: str, _seconds: float) -> float:
@@ -39,105 +52,106 @@ def bleu_in_json(line: str, _seconds: float) -> float:
 
 def bleu_of_joey(line: str, _seconds: float) -> float:
     """Dev BLEU in a line of JoeyNMT's validations.txt."""
-    found = re.search(r"bleu:\s+([\d.]+)", line)
-    return float(found[1]) if found else 0.0
+    bleu = re.search(r"bleu:\s+([\d.]+)", line)
+    return float(bleu[1]) if bleu else 0.0
+
+
+def recipe_trainer(options: Options, task: Task) -> Trainer:
+    """`nmt train` with the recipe, within the minutes."""
+    run = RunDirectory(task.home / "recipe")
+    budget = ["train.max_epochs=null", f"train.max_minutes={options.minutes}", f"train.validate_every={OFTEN}"]
+    return Trainer([*NMT, "train", options.config, f"run={run.path}", *budget], run.metrics_file, bleu_in_json)
+
+
+def init_trainer(options: Options, task: Task) -> Trainer:
+    """`nmt train` with the config that `nmt init` writes for the training pairs; it trains on all of them."""
+    # 1. nmt init.
+    home = task.home / "init"
+    run, config = RunDirectory(home / "run"), home / "init.yaml"
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir()
+    init = ["init", task.home / "train.src", task.home / "train.tgt", "-o", config, "--minutes", options.minutes]
+    subprocess.run([*NMT, *map(str, init)], check=True, cwd=home)
+
+    # 2. The pairs that the others have, and validations as often.
+    settings = [f"run={run.path}", "data.root=/", "data.test=null", f"train.validate_every={OFTEN}"]
+    for part in ("train", "dev"):
+        settings.append(f"data.{part}.source={task.home / part}.src")
+        settings.append(f"data.{part}.target={task.home / part}.tgt")
+    return Trainer([*NMT, "train", config, *settings], run.metrics_file, bleu_in_json)
 
 
 def contestants(options: Options, task: Task) -> dict[str, Trainer]:
     """All programs; Marian and JoeyNMT only if `options.peers` is a Python that has them."""
-    run = RunDirectory(task.home / "recipe")
-    budget = ["train.max_epochs=null", f"train.max_minutes={options.minutes}", f"train.validate_every={OFTEN}"]
-    recipe = Trainer([*NMT, "train", options.config, f"run={run.path}", *budget], run.metrics_file, bleu_in_json)
-    found = {"nmt, the recipe": recipe, "nmt, as nmt init writes it": of_init(options, task)}
+    named = {
+        "nmt, the recipe": recipe_trainer(options, task),
+        "nmt, as nmt init writes it": init_trainer(options, task),
+    }
     others = training.trainers(options, task)
     names = {training.BASELINE: "torch.nn.Transformer, plain loop", training.MARIAN: "Hugging Face Marian, plain loop"}
     for name, shown in names.items():
         if name in others:
             command = [*others[name].command, "--validate-s", VALIDATE_S]
-            found[shown] = Trainer(command, others[name].progress, bleu_in_json)
+            named[shown] = Trainer(command, others[name].progress, bleu_in_json)
     if training.JOEY in others:
         validations = task.home / "joey" / "validations.txt"
-        found["JoeyNMT"] = Trainer(others[training.JOEY].command, validations, bleu_of_joey)
-    return found
+        named["JoeyNMT"] = Trainer(others[training.JOEY].command, validations, bleu_of_joey)
+    return named
 
 
-def of_init(options: Options, task: Task) -> Trainer:
-    """`nmt train` with the config that `nmt init` writes for the training pairs; it trains on all of them."""
-    home = task.home / "init"
-    run, config = RunDirectory(home / "run"), home / "init.yaml"
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir()
-    given = [task.home / "train.src", task.home / "train.tgt", "-o", config, "--minutes", options.minutes]
-    subprocess.run([*map(str, [*NMT, "init", *given])], check=True, cwd=home)
-    sides = {"source": "src", "target": "tgt"}
-    files = [f"data.{part}.{side}={task.home / part}.{end}" for part in ("train", "dev") for side, end in sides.items()]
-    settings = [f"run={run.path}", "data.root=/", "data.test=null", *files, f"train.validate_every={OFTEN}"]
-    return Trainer([*NMT, "train", config, *settings], run.metrics_file, bleu_in_json)
-
-
-def learned(trainer: Trainer, options: Options, curve: Curve) -> Sample:
+def learn(trainer: Trainer, options: Options, curve: Curve) -> Sample:
     """Train for `options.minutes`; extend `curve`. Returns the best dev BLEU by the end of each minute."""
-    command, start = training.cleared(trainer), time.monotonic()
-    with started(command, options.scratch) as run:
+    training.clear(trainer)
+    start = time.monotonic()
+    with started(trainer.command, options.scratch) as run:
         for now, bleu in training.steps(trainer, run, until=start + 60 * options.minutes):
-            curve.append(((now - start) / 60, bleu))
+            curve.append(Point((now - start) / 60, bleu))
         figures = run.figures()
-    minutes = range(1, int(options.minutes) + 1)
-    return {f"{m} min": max((bleu for at, bleu in curve if at <= m), default=0.0) for m in minutes} | figures
+    best = {}
+    for minute in range(1, int(options.minutes) + 1):
+        until_then = [point.bleu for point in curve if point.minutes <= minute]
+        best[f"{minute} min"] = max(until_then, default=0.0)
+    return best | figures
 
 
 def of_bleu(options: Options) -> list[Table]:
     """Dev BLEU over minutes, one training each; draws the picture."""
     task = training.prepare(options, PEER)
-    found = contestants(options, task)
-    curves: dict[str, Curve] = {name: [(0.0, 0.0)] for name in found}
-    measures = {name: partial(learned, one, options, curves[name]) for name, one in found.items()}
+    named = contestants(options, task)
+    curves: dict[str, Curve] = {name: [Point(0.0, 0.0)] for name in named}
+    measures, commands = {}, {}
+    for name, trainer in named.items():
+        commands[name] = trainer.command
+        measures[name] = partial(learn, trainer, options, curves[name])
     samples = interleaved(measures, 1)
-    atomic_write(options.scratch / PICTURE.name, svg(curves, options.minutes))
+    atomic_write(options.scratch / "curve.svg", svg(curves, options.minutes))
     note = "Best dev BLEU (greedy search) so far, by minutes since the program's start; one training each."
-    commands = {name: one.command for name, one in found.items()}
     last = f"{int(options.minutes)} min"
     return [Table("Dev BLEU over minutes of training", note, commands, samples, last, [])]
 
 
 def svg(curves: Mapping[str, Curve], minutes: float) -> str:
-    """The curves as a picture for light and dark pages, with names at their ends."""
-    top = 10 * int(max(bleu for curve in curves.values() for _, bleu in curve) // 10 + 1)
+    """The curves as a picture for light and dark pages, with their names beside them, the best one at the top."""
+    # 1. The grid: a line for every 10 BLEU, and about six minutes.
+    best_first = sorted(curves, key=lambda name: -curves[name][-1].bleu)
+    highest = max(point.bleu for point in itertools.chain(*curves.values()))
+    top_bleu = 10 * int(highest // 10 + 1)
+    x_scale, y_scale = (RIGHT - LEFT) / minutes, (BOTTOM - TOP) / top_bleu
+    lines = [HEAD]
+    for bleu in range(0, top_bleu + 1, 10):
+        y = BOTTOM - y_scale * bleu
+        lines.append(f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y}" y2="{y}"/>')
+        lines.append(f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{bleu}</text>')
+    for minute in range(0, int(minutes), max(int(minutes) // 6, 1)):
+        x = LEFT + x_scale * minute
+        lines.append(f'<text x="{x}" y="{BOTTOM + 18}" text-anchor="middle">{minute}</text>')
 
-    def x(at: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * at / minutes
-
-    def y(bleu: float) -> float:
-        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * bleu / top
-
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
-        "<title>Dev BLEU over minutes of training</title>",
-        "<style>text { font: 13px system-ui, sans-serif; fill: #444 } .grid { stroke: #8884 }"
-        " @media (prefers-color-scheme: dark) { text { fill: #ccc } }</style>",
-        f'<text x="{LEFT}" y="{TOP - 12}">dev BLEU</text>',
-        f'<text x="{x(minutes)}" y="{HEIGHT - 8}" text-anchor="end">minutes</text>',
-    ]
-    for bleu in range(0, top + 1, 10):
-        lines.append(f'<line class="grid" x1="{LEFT}" x2="{x(minutes)}" y1="{y(bleu)}" y2="{y(bleu)}"/>')
-        lines.append(f'<text x="{LEFT - 8}" y="{y(bleu) + 4}" text-anchor="end">{bleu}</text>')
-    lines += [
-        f'<text x="{x(minute)}" y="{HEIGHT - 22}" text-anchor="middle">{minute}</text>'
-        for minute in range(0, int(minutes), max(int(minutes) // 6, 1))
-    ]
-    for (name, curve), color, at in zip(curves.items(), COLORS, label_positions(curves, y), strict=False):
-        points = " ".join(f"{x(minute):.1f},{y(bleu):.1f}" for minute, bleu in curve)
+    # 2. The curves.
+    for number, (name, color) in enumerate(zip(best_first, COLORS, strict=False)):
+        points = ""
+        for minute_, bleu_ in curves[name]:
+            points += f" {LEFT + x_scale * minute_:.1f},{BOTTOM - y_scale * bleu_:.1f}"
         lines.append(f'<polyline fill="none" stroke="{color}" stroke-width="2" points="{points}"/>')
-        style = f'style="fill: {color}"'
-        lines.append(f'<text x="{x(minutes) + 10}" y="{at:.1f}" {style}>{name}: {curve[-1][1]:.1f}</text>')
+        y = TOP + 20 * number
+        lines.append(f'<text x="{RIGHT + 10}" y="{y}" style="fill: {color}">{name}: {bleu_:.1f}</text>')
     return "\n".join([*lines, "</svg>"]) + "\n"
-
-
-def label_positions(curves: Mapping[str, Curve], y: Callable[[float], float]) -> Sequence[float]:
-    """The heights of the names: at the ends of their curves, or 18 pixels below the name above."""
-    ends = [y(curve[-1][1]) + 4 for curve in curves.values()]
-    found = dict.fromkeys(range(len(ends)), 0.0)
-    lowest = TOP - 18.0
-    for i in sorted(found, key=lambda i: ends[i]):
-        lowest = found[i] = max(ends[i], lowest + 18)
-    return [found[i] for i in range(len(ends))]

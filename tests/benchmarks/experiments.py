@@ -29,19 +29,17 @@ def trained(config: Path, run: Path, *overrides: str) -> Row:
     run_nmt("train", config, f"run={run}", *overrides)
     newest = read_newest(RunDirectory(run), prefixes=("model",))
     assert newest is not None
-    progress = newest.checkpoint.progress
-    return {
-        "parameters": sum(p.numel() for p in newest.checkpoint.model().parameters()),
-        "target_tokens": progress["n_tokens"],
-        "minutes": progress["elapsed_s"] / 60,
-        "dev_BLEU": progress["best"],
-    }
+    model, progress = newest.checkpoint.model(), newest.checkpoint.progress
+    n_parameters = sum(parameter.numel() for parameter in model.parameters())
+    minutes = progress["elapsed_s"] / 60
+    cost = {"parameters": n_parameters, "target_tokens": progress["n_tokens"], "minutes": minutes}
+    return cost | {"dev_BLEU": progress["best"]}
 
 
 def scores(*options: object) -> dict[str, Row]:
     """BLEU, chrF2 and TER as `nmt eval OPTIONS` computes them, with their signatures."""
     (line,) = run_nmt("eval", "-q", "--json", "--bootstrap", 0, *options)
-    return {one["name"]: one for one in json.loads(line)["scores"]}
+    return {score["name"]: score for score in json.loads(line)["scores"]}
 
 
 class Results:
@@ -49,8 +47,10 @@ class Results:
 
     def __init__(self, file: Path) -> None:
         self.file = file.with_suffix(".json")
-        self.tables: dict[str, dict[str, Row]] = json.loads(self.file.read_text()) if self.file.exists() else {}
         self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.tables: dict[str, dict[str, Row]] = {}  # by title, then by name
+        if self.file.exists():  # the program was interrupted, or ended
+            self.tables = json.loads(self.file.read_text())
 
     def add(self, title: str, name: str, make: Callable[[], Row]) -> Row:
         """Make a row of a table and write all tables, unless the row is there."""
@@ -68,16 +68,19 @@ class Results:
 
 def markdown(title: str, rows: dict[str, Row]) -> str:
     """A Markdown table, followed by the signatures of its scores."""
-    columns = dict.fromkeys(column for row in rows.values() for column in row)
-    table = markdown_table(columns, {name: [shown(row.get(key)) for key in columns] for name, row in rows.items()})
-    scored = [value for row in rows.values() for value in row.values() if isinstance(value, dict)]
-    signatures = sorted({f"{one['name']} `{one['signature']}`" for one in scored})
-    return "\n\n".join([f"**{title}**", table, *([", ".join(signatures)] if signatures else [])]) + "\n"
+    texts, signatures = {}, set()
+    for name, row in rows.items():
+        texts[name] = {key: shown(value) for key, value in row.items()}
+        scores_of_row = [value for value in row.values() if isinstance(value, dict)]
+        signatures |= {f"{score['name']} `{score['signature']}`" for score in scores_of_row}
+    parts = [f"**{title}**", markdown_table(texts), ", ".join(sorted(signatures))]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def shown(value: object) -> str:
-    """Format a figure for a table."""
-    value = value["value"] if isinstance(value, dict) else value
+    """Format a figure or a score for a table."""
+    if isinstance(value, dict):
+        value = value["value"]
     if isinstance(value, float):
         return f"{value:.2f}"
     return f"{value:,}" if isinstance(value, int) else str(value or "")

@@ -16,12 +16,11 @@ from subprocess import CalledProcessError
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from experiments import Results, Row, scores, trained
+from experiments import Results, Row, trained
 from measure import parsed
 from plain_loop import PAD, Marian, PlainTransformer
 from plain_loop import train_step as plain_step
-from torch import Tensor, nn
+from torch import nn
 from training import peak_flops, training_flops
 
 from nmt.config import ModelSettings, TrainSettings
@@ -36,79 +35,106 @@ from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
 from nmt.train.step import StepFigures, StepOptions, train_step
 
-Step = Callable[[Batch], object]  # a training step on a batch, which it moves to the device
+HOME = Path(".bench/gpu")  # where everything is written
 PIECES = ("speed", "memory", "quality")
 N_CALLS = 100  # of an operation between two synchronizations
-# Number of parameters -> width, heads, layers of each side and width of feed-forward layers; vocabulary.
-SIZES = {"7.3M": ((256, 4, 4, 512), 8_000), "65M": ((512, 8, 6, 2048), 40_000), "210M": ((1024, 16, 6, 4096), 32_000)}
-TINY = {"tiny": ((16, 2, 1, 32), 64)}
+Step = Callable[[Batch], object]  # a training step on a batch, which it moves to the device
 
 
-def sized(d_model: int, n_heads: int, n_layers: int, d_ff: int) -> ModelSettings:
-    """Settings of a Transformer with as many encoder as decoder layers."""
-    n_both = {"n_encoder_layers": n_layers, "n_decoder_layers": n_layers}
-    return ModelSettings(d_model=d_model, n_heads=n_heads, d_ff=d_ff, **n_both)
+@dataclass(frozen=True)
+class Size:
+    """A Transformer with as many encoder as decoder layers."""
+
+    d_model: int
+    n_heads: int
+    n_layers: int
+    d_ff: int
+    n_vocab: int
+
+    def settings(self) -> ModelSettings:
+        layers = {"n_encoder_layers": self.n_layers, "n_decoder_layers": self.n_layers}
+        return ModelSettings(d_model=self.d_model, n_heads=self.n_heads, d_ff=self.d_ff, **layers)
+
+    def named(self) -> dict[str, Any]:
+        """The sizes as the plain loop has them."""
+        return {**self.settings().model_dump(), "vocab_size": self.n_vocab}
+
+    def transformer(self, device: torch.device, **changes: float) -> Transformer:
+        settings = self.settings().model_copy(update=changes)
+        return Transformer(settings, self.n_vocab, self.n_vocab).to(device)
+
+    def batches(self, batch_tokens: int) -> list[Batch]:
+        """Batches of random token ids, whose lengths are about those of news: 24 pieces on average, 5 to 100."""
+        draw = random.Random(1)
+        pieces = range(EOS + 1, self.n_vocab)
+        sources, targets = [], []
+        for _ in range(batch_tokens // 2):
+            n = int(draw.lognormvariate(3, 0.6))
+            n = min(max(n, 5), 100)
+            sources.append(draw.choices(pieces, k=n))
+            targets.append(draw.choices(pieces, k=n))
+        batches = list(pair_batches(sources, targets, batch_tokens))
+        draw.shuffle(batches)
+        return batches
 
 
-def batches_of(vocabulary: int, batch_tokens: int) -> list[Batch]:
-    """Batches of random token ids, whose lengths are about those of news: 24 pieces on average, 5 to 100."""
-    draw = random.Random(1)
-    lengths = [min(max(int(draw.lognormvariate(3, 0.6)), 5), 100) for _ in range(batch_tokens // 2)]
-    source, target = ([[draw.randrange(EOS + 1, vocabulary) for _ in range(n)] for n in lengths] for _ in range(2))
-    found = list(pair_batches(source, target, batch_tokens))
-    draw.shuffle(found)
-    return found
+SIZES = {  # by number of parameters
+    "7.3M": Size(256, 4, 4, 512, 8_000),
+    "65M": Size(512, 8, 6, 2048, 40_000),
+    "210M": Size(1024, 16, 6, 4096, 32_000),
+}
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Where to measure. `miniature` takes the smallest models and the fewest steps, on a CPU, for a test."""
+    """Where and how much to measure; a test measures little, on a CPU."""
 
     results: Results
     recipe: Path  # the config that is trained at full length
-    miniature: bool = False
+    device: torch.device
+    sizes: dict[str, Size]
+    batch_tokens: int = 16_384
+    n_batches: int | None = None  # of an epoch; default: all
+    n_calls: int = N_CALLS
     seconds_each: float = 10.0  # of each system's measurement
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device("cpu" if self.miniature else "cuda")
-
-    @property
-    def batch_tokens(self) -> int:
-        return 256 if self.miniature else 16_384
+    n_steps: int = 200  # of a training that is resumed
+    limits: tuple[str, ...] = ()  # of the recipe
 
     @property
     def home(self) -> Path:
         return self.results.file.parent.absolute()
 
-    def transformer(self, settings: ModelSettings, vocabulary: int) -> Transformer:
-        return Transformer(settings, vocabulary, vocabulary).to(self.device)
+    @property
+    def is_gpu(self) -> bool:
+        return self.device.type == "cuda"
 
     def seconds(self, work: Callable[[], object], at_least_s: float) -> float:
         """Mean seconds of a call until the GPU has finished it, over at least `at_least_s`, after one as warm-up."""
 
-        def finished() -> None:
+        def finish() -> None:
             work()
-            if not self.miniature:
+            if self.is_gpu:
                 torch.cuda.synchronize()
 
-        finished()
+        finish()
         start, n = time.perf_counter(), 0
-        while not n or (time.perf_counter() - start < at_least_s and not self.miniature):
-            finished()
+        while n == 0 or time.perf_counter() - start < at_least_s:
+            finish()
             n += 1
         return (time.perf_counter() - start) / n
 
     def microseconds(self, work: Callable[[], object]) -> float:
         """Mean time of a call, from several calls in a row, which are queued on a GPU."""
-        n = 1 if self.miniature else N_CALLS
-        return 1e6 * self.seconds(lambda: [work() for _ in range(n)], 1.0) / n
+
+        def several() -> None:
+            for _ in range(self.n_calls):
+                work()
+
+        return 1e6 * self.seconds(several, self.seconds_each / 10) / self.n_calls
 
     def train(self, name: str, *overrides: str) -> Row:
-        """Train the recipe; in miniature, for four steps."""
-        few = ["train.max_steps=4", "train.max_epochs=null", "train.validate_every=4"] if self.miniature else []
-        options = ["train.report=false", "--device", str(self.device)]
-        return trained(self.recipe.absolute(), self.home / name, *few, *overrides, *options)
+        settings = [*self.limits, *overrides, "train.report=false", "--device", str(self.device)]
+        return trained(self.recipe.absolute(), self.home / name, *settings)
 
 
 def measure(setup: Setup, pieces: Sequence[str] = PIECES) -> None:
@@ -118,24 +144,17 @@ def measure(setup: Setup, pieces: Sequence[str] = PIECES) -> None:
         setup.results.add(title, name, partial(made_or_failed, make))
 
     if "speed" in pieces:
-        for size, (shape, vocabulary) in (TINY if setup.miniature else SIZES).items():
-            settings = sized(*shape)
-            batches = batches_of(vocabulary, setup.batch_tokens)[: 2 if setup.miniature else None]
-            for name, make_step in systems(settings, vocabulary, setup).items():
-                add(f"Training, {size}", name, partial(speed, make_step, batches, settings, vocabulary, setup))
-            add("A step of greedy search, 64 sentences", size, partial(decoding, settings, vocabulary, setup))
-        for share in (0.03, 0.2, 0.45):
-            add("Self-attention, forward and backward", f"{share:.0%} padding", partial(attention, share, setup))
+        for name, size in setup.sizes.items():
+            for system, make_step in systems(size, setup).items():
+                add(f"Training, {name}", system, partial(speed, make_step, size, setup))
+            add("A step of greedy search, 64 sentences", name, partial(decoding, size, setup))
     if "memory" in pieces:
-        # name, limit of a part's positions (0 is none), share of the GPU's memory
-        for name, limit, memory in (("small parts", 512, 1.0), ("split when out of memory", 0, 0.1)):
-            add("A batch too large", name, partial(splitting, limit, memory, setup))
+        add("A batch too large", "small parts", partial(splitting, 512, 1.0, setup))
+        add("A batch too large", "split when out of memory", partial(splitting, 0, 0.1, setup))
     if "quality" in pieces:
         add("Resuming", "deterministic", partial(resume, setup))
         for kind in ("fp32", "bf16"):
             add("Precision", kind, partial(setup.train, f"precision-{kind}", f"train.precision={kind}"))
-        for seed in (1,) if setup.miniature else (1, 2, 3):
-            add("Recipe", f"seed {seed}", partial(recipe, seed, setup))
 
 
 def made_or_failed(make: Callable[[], Row]) -> Row:
@@ -146,97 +165,94 @@ def made_or_failed(make: Callable[[], Row]) -> Row:
         return {"failed": " ".join(str(error).split())[:200]}
 
 
-def speed(
-    make_step: Callable[[], Step], batches: Sequence[Batch], settings: ModelSettings, vocabulary: int, setup: Setup
-) -> Row:
+# --- speed ------------------------------------------------------------------------------------------------
+
+
+def nmt_step(size: Size, setup: Setup, optimizer: str, compiled: bool = False) -> Step:
+    model: Any = size.transformer(setup.device)
+    train = TrainSettings.model_validate({"optimizer": optimizer})
+    optimizers, options = make_optimizers(model, train), StepOptions(train, lr=1e-4, seed=1, bf16=True)
+    if compiled:
+        model = torch.compile(model, dynamic=True)
+    replicas = Replicas(model)
+    replicas.model.train()
+    return lambda batch: train_step(replicas, optimizers, [batch], options)
+
+
+def plain_loop_step(
+    size: Size, setup: Setup, kind: Callable[[dict[str, Any]], nn.Module], compiled: bool = False
+) -> Step:
+    model: Any = kind(size.named()).to(setup.device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    settings = TrainSettings().model_dump()
+    if compiled:
+        model = torch.compile(model, dynamic=True)
+
+    def step(batch: Batch) -> None:
+        batch = batch.to(setup.device)
+        plain_step(model, optimizer, (batch.src, batch.tgt_in, batch.tgt_out), settings, bf16=True)
+
+    return step
+
+
+def systems(size: Size, setup: Setup) -> dict[str, Callable[[], Step]]:
+    """The systems that are compared: for the name of each, a function that makes its model and returns its step."""
+    ours, plain = partial(nmt_step, size, setup), partial(plain_loop_step, size, setup)
+    named: dict[str, Callable[[], Step]] = {}
+    named["nmt, adamw"] = partial(ours, "adamw")
+    named["nmt, muon"] = partial(ours, "muon")
+    named["torch.nn.Transformer, plain loop"] = partial(plain, PlainTransformer)
+    if setup.is_gpu:  # compiling takes minutes on a CPU
+        named["nmt, adamw, compiled"] = partial(ours, "adamw", compiled=True)
+        named["torch.nn.Transformer, plain loop, compiled"] = partial(plain, PlainTransformer, compiled=True)
+    if find_spec("transformers"):
+        named["transformers' Marian, plain loop"] = partial(plain, Marian)
+    return named
+
+
+def operations(batches: Sequence[Batch], sizes: dict[str, Any]) -> float:
+    """FLOPs of a training step on each of the batches, without padding."""
+    n_flops = 0.0
+    for batch in batches:
+        n_source = (batch.src != PAD).sum(1)
+        n_target = (batch.tgt_out != PAD).sum(1)
+        for source, target in zip(n_source.tolist(), n_target.tolist(), strict=True):
+            n_flops += training_flops(sizes, source, target)
+    return n_flops
+
+
+def speed(make_step: Callable[[], Step], size: Size, setup: Setup) -> Row:
     """Target tokens a second, the share of the device's peak FLOP/s, and the GPU's peak memory."""
     gc.collect()  # the model before: a `Replicas` refers to itself
-    if not setup.miniature:
+    if setup.is_gpu:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    sizes = {**settings.model_dump(), "vocab_size": vocabulary}
-    n_flops = sum(
-        training_flops(sizes, int(src), int(tgt))
-        for batch in batches
-        for src, tgt in zip((batch.src != PAD).sum(1), (batch.tgt_out != PAD).sum(1), strict=True)
-    )
-    n_tokens = sum(batch.n_target_tokens for batch in batches)
+    batches = size.batches(setup.batch_tokens)[: setup.n_batches]
     step = make_step()
-    seconds = setup.seconds(lambda: [step(batch) for batch in batches], setup.seconds_each)
+
+    def epoch() -> None:
+        for batch in batches:
+            step(batch)
+
+    seconds = setup.seconds(epoch, setup.seconds_each)
+    flops = operations(batches, size.named()) / seconds
     peak = peak_flops(torch.bfloat16, setup.device.type, setup.batch_tokens // 2)
-    memory = peak_memory(setup.device) / 1e9
-    return {"tokens_s": n_tokens / seconds, "percent_of_peak": 100 * n_flops / seconds / peak, "memory_gb": memory}
+    n_tokens = sum(batch.n_target_tokens for batch in batches)
+    row = {"tokens_s": n_tokens / seconds, "percent_of_peak": 100 * flops / peak}
+    return row | {"memory_gb": peak_memory(setup.device) / 1e9}
 
 
-def systems(settings: ModelSettings, vocabulary: int, setup: Setup) -> dict[str, Callable[[], Step]]:
-    """The systems that are compared: for the name of each, a function that makes its model and returns its step."""
-    sizes = {**settings.model_dump(), "vocab_size": vocabulary}
-
-    def ours(optimizer: Any, compiled: bool = False) -> Step:
-        model, train = setup.transformer(settings, vocabulary), TrainSettings(optimizer=optimizer)
-        optimizers, options = make_optimizers(model, train), StepOptions(train, lr=1e-4, seed=1, bf16=True)
-        replicas = Replicas(torch.compile(model, dynamic=True) if compiled else model)  # type: ignore[arg-type]
-        replicas.model.train()
-        return lambda batch: train_step(replicas, optimizers, [batch], options)
-
-    def plain(kind: Callable[[dict[str, Any]], nn.Module], compiled: bool = False) -> Step:
-        model = kind(sizes).to(setup.device)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-        called: Any = torch.compile(model, dynamic=True) if compiled else model
-
-        def step(batch: Batch) -> None:
-            batch = batch.to(setup.device)
-            tensors = (batch.src, batch.tgt_in, batch.tgt_out)
-            plain_step(called, optimizer, tensors, bf16=True, smoothing=0.1, clip_norm=1.0)
-
-        return step
-
-    found: dict[str, Callable[[], Step]] = {
-        "nmt, adamw": partial(ours, "adamw"),
-        "nmt, muon": partial(ours, "muon"),
-        "torch.nn.Transformer, plain loop": partial(plain, PlainTransformer),
-    }
-    if not setup.miniature:  # compiling takes minutes on a CPU
-        found["nmt, adamw, compiled"] = partial(ours, "adamw", compiled=True)
-        found["torch.nn.Transformer, plain loop, compiled"] = partial(plain, PlainTransformer, compiled=True)
-    if find_spec("transformers"):
-        found["transformers' Marian, plain loop"] = partial(plain, Marian)
-    return found
-
-
-def attention(share: float, setup: Setup) -> Row:
-    """Microseconds of fused self-attention with a padding mask, and on a GPU without padding (varlen)."""
-    n, longest, heads, d = (2, 8, 2, 16) if setup.miniature else (256, 64, 8, 64)
-    dtype = torch.float32 if setup.miniature else torch.bfloat16
-    new = partial(torch.randn, dtype=dtype, device=setup.device, requires_grad=True)
-    lengths = torch.tensor([max(1, round(longest * (1 - 2 * share * i / n))) for i in range(n)])
-    is_token = torch.arange(longest) < lengths[:, None]  # (B, T)
-    padded, mask = new(3, n, heads, longest, d), is_token[:, None, None].to(setup.device)
-    row: Row = {"masked_us": setup.microseconds(partial(backward, F.scaled_dot_product_attention, padded, mask))}
-    if not setup.miniature:
-        from torch.nn.attention.varlen import varlen_attn  # not in every build of torch
-
-        packed, starts = new(3, int(lengths.sum()), heads, d), F.pad(lengths.cumsum(0), (1, 0)).int().cuda()
-        row["varlen_us"] = setup.microseconds(partial(backward, varlen_attn, packed, starts, starts, longest, longest))
-    return row
-
-
-def backward(attend: Callable[..., Any], inputs: Tensor, *args: object) -> None:
-    """Forward and backward pass of an attention function; `inputs` are query, key and value, stacked."""
-    attend(*inputs, *args).sum().backward()
-
-
-def decoding(settings: ModelSettings, vocabulary: int, setup: Setup) -> Row:
+def decoding(size: Size, setup: Setup) -> Row:
     """Microseconds of greedy search's 16th step, random weights: as the search calls it, and as a CUDA graph."""
-    decoder = incremental_decoder(setup.transformer(settings, vocabulary).eval())
+    decoder = incremental_decoder(size.transformer(setup.device).eval())
     src = torch.full((64, 20), EOS + 1, device=setup.device)
-    tokens = torch.full((len(src), 1), BOS, device=setup.device)
+    tokens = torch.full((64, 1), BOS, device=setup.device)
     with torch.inference_mode():
         state = decoder.start(src)
         for _ in range(15):
             _, state = decoder.step(tokens, state)
         row: Row = {"step_us": setup.microseconds(partial(decoder.step, tokens, state))}
-        if not setup.miniature:
+        if setup.is_gpu:
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 decoder.step(tokens, state)
@@ -244,57 +260,62 @@ def decoding(settings: ModelSettings, vocabulary: int, setup: Setup) -> Row:
     return row
 
 
-def resume(setup: Setup) -> Row:
-    """Whether a deterministic training that ends halfway and goes on has the weights of one that does not."""
-    n = 4 if setup.miniature else 200
-    exactly = ["train.deterministic=true", "train.max_epochs=null", f"train.validate_every={n // 2}"]
-    weights = {}
-    for name, stops in (("whole", [n]), ("resumed", [n // 2, n])):
-        for stop in stops:
-            setup.train(name, *exactly, "train.cooldown=0", f"train.max_steps={stop}")
-        newest = read_newest(RunDirectory(setup.home / name), prefixes=("model",))
-        assert newest is not None
-        weights[name] = hash_tensors(newest.checkpoint.tensors)
-    return {"steps": n, "equal": str(weights["whole"] == weights["resumed"])}
+# --- memory and quality -----------------------------------------------------------------------------------
 
 
 def splitting(limit: int, share: float, setup: Setup) -> Row:
-    """Loss and gradient norm of a batch that is split: into parts of at most `limit` positions, or for memory."""
-    shape, vocabulary = next(iter((TINY if setup.miniature else SIZES).values()))
+    """Loss and gradient norm of a batch that is split.
+
+    Args:
+        limit: the most positions of a part; 0 for none.
+        share: of the GPU's memory, which may be used.
+    """
+    size = next(iter(setup.sizes.values()))
     torch.manual_seed(1)
-    model = setup.transformer(sized(*shape).model_copy(update={"dropout": 0.0}), vocabulary)
-    replicas, options = Replicas(model), StepOptions(TrainSettings(), lr=0, seed=1)
-    batch = max(batches_of(vocabulary, 8 * setup.batch_tokens), key=lambda one: one.n_positions)
+    replicas = Replicas(size.transformer(setup.device, dropout=0.0))
+    options = StepOptions(TrainSettings(), lr=0, seed=1)
+    batch = max(size.batches(8 * setup.batch_tokens), key=lambda batch: batch.n_positions)
 
     def step(parts: Sequence[Batch]) -> StepFigures:
-        if setup.miniature and len(parts) == 1:
+        if not setup.is_gpu and len(parts) == 1:
             raise torch.OutOfMemoryError
         return train_step(replicas, [], parts, options)
 
-    if not setup.miniature:
+    if setup.is_gpu:
         torch.cuda.empty_cache()
         torch.cuda.set_per_process_memory_fraction(share)
-    figures, found = split_on_out_of_memory(step, [batch], limit)
-    return {"batch": batch.n_positions, "part": found, "loss": figures.loss, "grad_norm": figures.grad_norm}
+    figures, part = split_on_out_of_memory(step, [batch], limit)
+    return {"batch": batch.n_positions, "part": part, "loss": figures.loss, "grad_norm": figures.grad_norm}
 
 
-def recipe(seed: int, setup: Setup) -> Row:
-    """The recipe at full length: dev BLEU, and test BLEU with beam 5."""
-    found, run = setup.train(f"recipe-{seed}", f"seed={seed}"), setup.home / f"recipe-{seed}"
-    return {**found, "BLEU": scores("-m", run, "--device", setup.device)["BLEU"]}
+def resume(setup: Setup) -> Row:
+    """Whether a deterministic training that ends halfway and goes on has the weights of one that does not."""
+    n = setup.n_steps
+    settings = ["train.deterministic=true", "train.max_epochs=null", "train.cooldown=0"]
+    settings.append(f"train.validate_every={n // 2}")
+    for name, n_steps in (("whole", n), ("resumed", n // 2), ("resumed", n)):
+        setup.train(name, *settings, f"train.max_steps={n_steps}")
+    whole, resumed = last_weights(setup.home / "whole"), last_weights(setup.home / "resumed")
+    return {"steps": n, "equal": str(whole == resumed)}
+
+
+def last_weights(run: Path) -> str:
+    newest = read_newest(RunDirectory(run), prefixes=("model",))
+    assert newest is not None
+    return hash_tensors(newest.checkpoint.tensors)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--home", type=Path, default=Path(".bench/gpu"), help="where everything is written")
     parser.add_argument("--config", type=Path, default=Path("configs/demo.yaml"), help="the recipe that is trained")
     parser.add_argument("--pieces", nargs="+", choices=PIECES, default=PIECES, help="what is measured; default: all")
     parser.add_argument("--seconds", type=float, default=10.0, help="for each system's speed")
     args = parsed(parser)
     if not torch.cuda.is_available():
         parser.error("there is no GPU")
-    results = Results(args["home"] / "gpu")
-    measure(Setup(results, args["config"], seconds_each=args["seconds"]), args["pieces"])
+    results = Results(HOME / "gpu")
+    setup = Setup(results, args["config"], torch.device("cuda"), SIZES, seconds_each=args["seconds"])
+    measure(setup, args["pieces"])
     print(results.markdown(), end="")
 
 

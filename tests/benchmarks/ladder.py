@@ -5,10 +5,10 @@ Tables go to stdout and, after each row, to ladder.md and ladder.json beside the
 
 import argparse
 import time
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import torch
 from experiments import Results, Row, run_nmt, scores, trained
@@ -25,68 +25,86 @@ from nmt.text.lines import iter_lines
 from nmt.train.corpora import corpus_paths
 from nmt.translate.loading import load
 
-# Title -> the configs of its models (rungs), and the part of the corpus on which the best is decoded in every way.
-LADDERS = {
-    "Multi30k de→en": (
-        [
-            "rnn-no-attention",
-            "rnn-dot",
-            "rnn-additive",
-            "transformer-1-head",
-            "transformer",
-            "transformer-muon",
-            "transformer-additive",
-            "transformer-window",
-            "transformer-no-positions",
-            "transformer-no-scaling",
-            "transformer-no-padding-mask",
-            "transformer-scheduled-sampling",
-        ],
-        "test",
-    ),
-    "Tatoeba zh→en": (["tatoeba-rnn-no-attention", "tatoeba-rnn-additive", "tatoeba-transformer"], "dev"),
-}
+CONFIGS = Path("configs/ladder")
+
+
+class Ladder(NamedTuple):
+    """Models of the same pairs, and the part of the corpus on which the best of them is decoded in every way."""
+
+    title: str
+    rungs: list[str]  # names of configs
+    part: str  # dev or test
+
+
+MULTI30K = [
+    "rnn-no-attention",
+    "rnn-dot",
+    "rnn-additive",
+    "transformer-1-head",
+    "transformer",
+    "transformer-muon",
+    "transformer-additive",
+    "transformer-no-positions",
+    "transformer-no-scaling",
+    "transformer-no-padding-mask",
+    "transformer-scheduled-sampling",
+]
+TATOEBA = ["tatoeba-rnn-no-attention", "tatoeba-rnn-additive", "tatoeba-transformer"]
+LADDERS = [Ladder("Multi30k de→en", MULTI30K, "test"), Ladder("Tatoeba zh→en", TATOEBA, "dev")]
 # A sentence and its reference, which the rungs with snapshots (train.snapshots) translate along their training.
-SENTENCE = (
-    "Ein Mann mit einem roten Helm fährt auf einem Fahrrad einen Hügel hinunter.",
-    "A man with a red helmet is riding a bicycle down a hill.",
-)
-GREEDY, BEAM = ["--beam", 1], ["--beam", 5]
+SENTENCE = "Ein Mann mit einem roten Helm fährt auf einem Fahrrad einen Hügel hinunter."
+REFERENCE = "A man with a red helmet is riding a bicycle down a hill."
 
 
-def climb(results: Results, title: str, rungs: Sequence[str], part: str, configs: Path, runs: Path) -> None:
-    """Train every rung and score it on test; then decode the one with the best dev BLEU in every way, on `part`."""
+def climb(ladder: Ladder, results: Results, configs: Path, runs: Path) -> None:
+    """Train every rung and score it on test; then decode the one with the best dev BLEU in every way."""
     dev_bleu = {}
-    for name in rungs:
-        row = results.add(f"{title}, test: the rungs", name, partial(rung, configs / f"{name}.yaml", runs / name))
+    for name in ladder.rungs:
+        make = partial(rung, configs / f"{name}.yaml", runs / name)
+        row = results.add(f"{ladder.title}, test: the rungs", name, make)
         dev_bleu[name] = row["dev_BLEU"]
-    if grown := [word for name in rungs if RunDirectory(runs / name).snapshot_steps() for word in ("-m", runs / name)]:
-        sentence, reference = SENTENCE
-        run_nmt("explain", sentence, "--reference", reference, "--growth", *grown, "-o", runs / "growth.html")
+    write_growth([runs / name for name in ladder.rungs], runs / "growth.html")
     best = max(dev_bleu, key=lambda name: dev_bleu[name])
-    config, one, two = configs / f"{best}.yaml", runs / best, runs / f"{best}-seed-2"
-    trained(config, two, "seed=2")
-    data = load_config(config).data
-    (files,) = data.dev if part == "dev" else data.test
-    (source,), (target,) = corpus_paths(load_config(config), files)
-    table = f"{title}, {part}: ways to decode {best}"
-    results.add(table, "in one pass", partial(in_one_pass, one, source, target))
-    for way, of, options in (
-        ("greedily", [one], GREEDY),
-        ("beam 5", [one], BEAM),
-        ("beam 5, another seed", [two], BEAM),
-        ("beam 5, both seeds together", [one, two], BEAM),
-    ):
-        models = [word for run in of for word in ("-m", run)]
-        results.add(table, way, partial(decoded, source, target, *models, *options))
+    decode_in_every_way(ladder, best, results, configs, runs)
 
 
 def rung(config: Path, run: Path) -> Row:
     """Train a rung, and score it on test with greedy search and beam 5."""
     what = config.read_text().partition("\n")[0].removeprefix("# ")
     row = trained(config, run)
-    greedy, beam = (scores("-m", run, "--beam", size) for size in (1, 5))
-    return {"what": what, **row, "greedy_BLEU": greedy["BLEU"], "BLEU": beam["BLEU"], "chrF2": beam["chrF2"]}
+    greedy = scores("-m", run, "--beam", 1)
+    beam = scores("-m", run, "--beam", 5)
+    quality = {"greedy_BLEU": greedy["BLEU"], "BLEU": beam["BLEU"], "chrF2": beam["chrF2"]}
+    return {"what": what, **row, **quality}
+
+
+def write_growth(runs: list[Path], page: Path) -> None:
+    """Write a page of how the rungs with snapshots learn to translate a sentence."""
+    models: list[object] = []
+    for run in runs:
+        if RunDirectory(run).snapshot_steps():
+            models += ["-m", run]
+    if models:
+        run_nmt("explain", SENTENCE, "--reference", REFERENCE, "--growth", *models, "-o", page)
+
+
+def decode_in_every_way(ladder: Ladder, best: str, results: Results, configs: Path, runs: Path) -> None:
+    """Score one pass, greedy search, a beam, another seed, and both seeds together."""
+    config_file, run, other_run = configs / f"{best}.yaml", runs / best, runs / f"{best}-seed-2"
+    trained(config_file, other_run, "seed=2")
+    config = load_config(config_file)
+    (files,) = config.data.dev if ladder.part == "dev" else config.data.test
+    (source,), (target,) = corpus_paths(config, files)
+    title = f"{ladder.title}, {ladder.part}: ways to decode {best}"
+
+    def add(way: str, *options: object) -> None:
+        results.add(title, way, partial(decoded, source, target, *options))
+
+    results.add(title, "in one pass", partial(in_one_pass, run, source, target))
+    add("greedily", "-m", run, "--beam", 1)
+    add("beam 5", "-m", run, "--beam", 5)
+    add("beam 5, another seed", "-m", other_run, "--beam", 5)
+    add("beam 5, both seeds together", "-m", run, "-m", other_run, "--beam", 5)
 
 
 def decoded(source: Path, target: Path, *options: object) -> Row:
@@ -95,32 +113,36 @@ def decoded(source: Path, target: Path, *options: object) -> Row:
         start = time.monotonic()
         run_nmt("translate", "-i", source, "-o", f"{home}/hyp", *options)
         seconds = time.monotonic() - start
-        found = scores("--hyp", f"{home}/hyp", "--ref", target)
-    return {"BLEU": found["BLEU"], "chrF2": found["chrF2"], "seconds": seconds}
+        by_metric = scores("--hyp", f"{home}/hyp", "--ref", target)
+    return {"BLEU": by_metric["BLEU"], "chrF2": by_metric["chrF2"], "seconds": seconds}
 
 
 def in_one_pass(run: Path, source: Path, target: Path) -> Row:
     """Decode as a well-known tutorial does: one decoder pass over BOS and padding, the likeliest piece everywhere."""
     translator = load(run, "cpu", engine="torch")
     assert isinstance(translator.engine, TorchEngine)
-    (model,), tokenizers, found = translator.engine.models, translator.tokenizers, []
-    for ids in tokenizers.source.encode_all(list(iter_lines([source]))):
-        tgt_in = torch.tensor([[BOS] + [PAD] * (SearchOptions().limit(len(ids) + 1) - 1)])
+    (model,) = translator.engine.models
+    hypotheses = []
+    for ids in translator.tokenizers.source.encode_all(list(iter_lines([source]))):
+        n_steps = SearchOptions().limit(len(ids) + 1)
+        tgt_in = torch.tensor([[BOS] + [PAD] * (n_steps - 1)])
         with torch.inference_mode():
-            best: list[int] = model(pad_source([ids]), tgt_in)[0].argmax(-1).tolist()
-        found.append(tokenizers.target.decode(best[: best.index(EOS)] if EOS in best else best))
-    tokenize = bleu_tokenizer(translator.target_language)
-    return {one.name: vars(one) for one in score(found, [list(iter_lines([target]))], tokenize=tokenize)}
+            logits = model(pad_source([ids]), tgt_in)[0]  # (T, V)
+        best = logits.argmax(-1).tolist()
+        tokens = best[: best.index(EOS)] if EOS in best else best
+        hypotheses.append(translator.tokenizers.target.decode(tokens))
+    references = list(iter_lines([target]))
+    by_metric = score(hypotheses, [references], tokenize=bleu_tokenizer(translator.target_language))
+    return {metric.name: vars(metric) for metric in by_metric}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--configs", type=Path, default=Path("configs/ladder"), help="directory of the rungs")
     parser.add_argument("--runs", type=Path, default=Path(".bench/ladder"), help="directory of all that is written")
-    args = parsed(parser)
-    results = Results(args["runs"] / "ladder")
-    for title, (rungs, part) in LADDERS.items():
-        climb(results, title, rungs, part, args["configs"], args["runs"])
+    runs = parsed(parser)["runs"]
+    results = Results(runs / "ladder")
+    for ladder in LADDERS:
+        climb(ladder, results, CONFIGS, runs)
     print(results.markdown(), end="")
 
 

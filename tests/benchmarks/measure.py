@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import itertools
 import os
 import resource
 import shlex
@@ -14,12 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent
 NMT = [sys.executable, "-m", "nmt"]
 LOOK_EVERY_S = 0.25
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 MAX_FOREIGN = 0.05  # share of the machine's CPU time that other programs may use without a warning
 
 Sample = dict[str, float]  # one measurement: its figures by name
@@ -44,22 +46,69 @@ def parsed(parser: argparse.ArgumentParser) -> dict[str, Any]:
     return vars(parser.parse_args())
 
 
-@dataclass
-class Watched:
-    """A running command, the memory of its processes, and the CPU time of other programs."""
+class Load(NamedTuple):
+    """What this machine has computed since it was started, in seconds."""
 
-    process: "subprocess.Popen[str]"  # in a session of its own
-    log: Path  # its stderr
-    peak_bytes: int = 0  # the most anonymous memory of all its processes so far
-    before: "Times" = (0.0, 0.0, 0.0)  # `times` when the measurement began
+    wall_s: float
+    busy_s: float  # CPU time of all programs, with stolen time
+    own_s: float  # CPU time of this process and of a session
+
+
+def load_of_machine(session: int) -> Load:
+    # user, nice, system, idle, iowait, irq, softirq, steal
+    words = Path("/proc/stat").read_text().split()
+    ticks = [int(word) for word in words[1:9]]
+    n_busy = sum(ticks) - ticks[3] - ticks[4]
+    own_s = usage(session).cpu_s
+    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
+        own = resource.getrusage(who)
+        own_s += own.ru_utime + own.ru_stime
+    return Load(time.monotonic(), n_busy / TICKS_PER_S, own_s)
+
+
+def foreign(before: Load, after: Load) -> float:
+    """The share of CPU time that other programs used between two moments, 0-1."""
+    others_s = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
+    available_s = (after.wall_s - before.wall_s) * (os.cpu_count() or 1)
+    return min(max(others_s / max(available_s, 1e-9), 0.0), 1.0)
+
+
+class Usage(NamedTuple):
+    """What the processes of a session use."""
+
+    n_bytes: int  # anonymous memory
+    cpu_s: float  # with their ended children
+
+
+def usage(session: int) -> Usage:
+    n_bytes, n_ticks = 0, 0
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()  # the third field (state) and later ones
+            if int(fields[3]) == session:
+                n_ticks += sum(map(int, fields[11:15]))
+                # Proportional: a process that has just been forked shares the pages of its parent.
+                after_name = (entry / "smaps_rollup").read_text().partition("Pss_Anon:")[2]
+                n_bytes += 1024 * int(after_name.split()[0])
+    return Usage(n_bytes, n_ticks / TICKS_PER_S)
+
+
+class Watched:
+    """A running command in a session of its own, the memory of its processes, and the CPU time of other programs."""
+
+    def __init__(self, process: "subprocess.Popen[str]", log: Path) -> None:
+        self.process, self.log = process, log  # the log is its stderr
+        self.peak_bytes = 0  # the most anonymous memory of all its processes so far
+        self.before = load_of_machine(process.pid)  # when the measurement began
 
     def begin(self) -> None:
         """Start to measure the CPU time of other programs."""
-        self.before = times(self.process.pid)
+        self.before = load_of_machine(self.process.pid)
 
     def figures(self) -> Sample:
         """Peak anonymous memory so far, and the share of CPU time that other programs have used since `begin`."""
-        return {"memory_mb": self.peak_bytes / 1e6, "foreign": foreign(self.before, times(self.process.pid))}
+        share = foreign(self.before, load_of_machine(self.process.pid))
+        return {"memory_mb": self.peak_bytes / 1e6, "foreign": share}
 
     def wait(self) -> None:
         """Wait until the command ends; if it fails, raise RuntimeError with the last lines of its stderr."""
@@ -67,30 +116,29 @@ class Watched:
             end = "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
             raise RuntimeError(f"{self.process.args!r} ended with {self.process.returncode}:\n{end}")
 
+    def look_until(self, over: threading.Event) -> None:
+        while not over.wait(LOOK_EVERY_S):
+            self.peak_bytes = max(self.peak_bytes, usage(self.process.pid).n_bytes)
+
 
 @contextlib.contextmanager
 def started(command: Sequence[object], scratch: Path, **streams: Any) -> Iterator[Watched]:
     """Run a command during the block and kill it afterwards; its stderr goes to a file."""
     log, over = scratch / "stderr.log", threading.Event()
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, **streams}
+    words = [str(word) for word in command]
     with (
         log.open("w") as stderr,
-        subprocess.Popen([*map(str, command)], start_new_session=True, text=True, stderr=stderr, **streams) as process,
+        subprocess.Popen(words, start_new_session=True, text=True, stderr=stderr, **streams) as process,
     ):
         run = Watched(process, log)
-
-        def look() -> None:
-            while not over.wait(LOOK_EVERY_S):
-                run.peak_bytes = max(run.peak_bytes, usage(process.pid)[0])
-
-        looker = threading.Thread(target=look, daemon=True)
+        looker = threading.Thread(target=run.look_until, args=(over,), daemon=True)
         looker.start()
-        run.begin()
         try:
             yield run
         finally:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, 9)
+                os.killpg(process.pid, signal.SIGKILL)
             over.set()
             looker.join()
 
@@ -103,36 +151,6 @@ def timed(command: Sequence[object], scratch: Path) -> Sample:
         return {"seconds": time.monotonic() - start, **run.figures()}
 
 
-def usage(session: int) -> tuple[int, float]:
-    """Anonymous memory (bytes) and CPU time (s) of a session's processes; CPU time includes their ended children."""
-    n_bytes, ticks = 0, 0
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()  # the third field (state) and later ones
-            if int(fields[3]) == session:
-                ticks += sum(map(int, fields[11:15]))
-                # Proportional: a process that has just been forked shares the pages of its parent.
-                n_bytes += 1024 * int((entry / "smaps_rollup").read_text().partition("Pss_Anon:")[2].split()[0])
-    return n_bytes, ticks / os.sysconf("SC_CLK_TCK")
-
-
-Times = tuple[float, float, float]
-
-
-def times(session: int | None = None) -> Times:
-    """Seconds of wall time, CPU time of all programs (with stolen time), and CPU time of this process and a session."""
-    user, nice, system, _, _, *others = map(int, Path("/proc/stat").read_text().split()[1:9])
-    ours = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    own_s = sum(one.ru_utime + one.ru_stime for one in ours) + (usage(session)[1] if session else 0.0)
-    return time.monotonic(), (user + nice + system + sum(others)) / os.sysconf("SC_CLK_TCK"), own_s
-
-
-def foreign(before: Times, after: Times) -> float:
-    """The share of CPU time that other programs used between two `times`, 0-1."""
-    wall_s, busy_s, own_s = (now - then for now, then in zip(after, before, strict=True))
-    return min(max((busy_s - own_s) / (max(wall_s, 1e-9) * (os.cpu_count() or 1)), 0.0), 1.0)
-
-
 def interleaved(measures: Mapping[str, Callable[[], Sample]], n_rounds: int) -> dict[str, list[Sample]]:
     """Measure in the order A B C, A B C, …, so that changes in the machine's load affect all contestants."""
     samples: dict[str, list[Sample]] = {name: [] for name in measures}
@@ -140,14 +158,18 @@ def interleaved(measures: Mapping[str, Callable[[], Sample]], n_rounds: int) -> 
         for name, measure in measures.items():
             sample = measure()
             samples[name].append(sample)
-            say(f"{number}/{n_rounds}  {name}: " + ", ".join(f"{key} {shown(key, sample[key])}" for key in sample))
+            figures = ", ".join(f"{key} {shown(key, value)}" for key, value in sample.items())
+            say(f"{number}/{n_rounds}  {name}: {figures}")
             if sample.get("foreign", 0.0) > MAX_FOREIGN:
                 say(f"warning: others used {sample['foreign']:.0%} of the machine meanwhile")
     return samples
 
 
 def medians(samples: Sequence[Sample]) -> Sample:
-    return {key: median(sample[key] for sample in samples) for key in samples[0]}
+    middle = {}
+    for key in samples[0]:
+        middle[key] = median(sample[key] for sample in samples)
+    return middle
 
 
 @dataclass(frozen=True)
@@ -163,27 +185,36 @@ class Table:
 
     def rows(self) -> dict[str, Sample]:
         """The medians of each contestant, and the ratios of its figure to those of the baselines."""
-        found = {name: medians(samples) for name, samples in self.samples.items()}
-        bases = {f"× {base}": found[base][self.figure] for base in self.baselines}
-        return {name: row | {key: row[self.figure] / by for key, by in bases.items()} for name, row in found.items()}
+        rows = {name: medians(samples) for name, samples in self.samples.items()}
+        for baseline in self.baselines:
+            by = rows[baseline][self.figure]
+            for row in rows.values():
+                row[f"× {baseline}"] = row[self.figure] / by
+        return rows
 
     def markdown(self) -> str:
         """The rows as a Markdown table, with title and note."""
-        rows = self.rows()
-        columns = list(next(iter(rows.values())))
-        lines = {name: [shown(key, row[key]) for key in columns] for name, row in rows.items()}
-        return f"**{self.title}**\n\n{markdown_table(columns, lines)}\n\n{self.note}"
+        texts = {}
+        for name, row in self.rows().items():
+            texts[name] = {key: shown(key, value) for key, value in row.items()}
+        return f"**{self.title}**\n\n{markdown_table(texts)}\n\n{self.note}"
 
     def as_json(self) -> dict[str, Any]:
         """All measurements and rows as a JSON value; command lines as typed in the project's root."""
-        commands = {name: shlex.join(map(str, one)).replace(f"{ROOT}/", "") for name, one in self.commands.items()}
+        commands = {}
+        for name, words in self.commands.items():
+            commands[name] = shlex.join(map(str, words)).replace(f"{ROOT}/", "")
         return {**vars(self), "commands": commands, "rows": self.rows()}
 
 
-def markdown_table(columns: Iterable[str], rows: Mapping[str, Sequence[str]]) -> str:
-    """A Markdown table; the first column has the names of the rows."""
-    head = [["", *(column.replace("_", " ") for column in columns)], ["---", *("---:" for _ in columns)]]
-    return "\n".join(f"| {' | '.join(line)} |" for line in [*head, *([name, *row] for name, row in rows.items())])
+def markdown_table(rows: Mapping[str, Mapping[str, str]]) -> str:
+    """A Markdown table of rows by name; a column that a row lacks is empty there."""
+    columns = list(dict.fromkeys(itertools.chain(*rows.values())))
+    lines = [["", *(column.replace("_", " ") for column in columns)]]
+    lines.append(["---", *["---:"] * len(columns)])
+    for name, row in rows.items():
+        lines.append([name, *(row.get(column, "") for column in columns)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def shown(key: str, value: float) -> str:
@@ -195,3 +226,7 @@ def shown(key: str, value: float) -> str:
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+def write_lines(file: Path, lines: Iterable[str]) -> None:
+    file.write_text("".join(f"{line}\n" for line in lines))

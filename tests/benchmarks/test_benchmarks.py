@@ -1,13 +1,17 @@
 """Each kind of measurement of speed runs once, on the five pairs; the speeds are not checked."""
 
+import itertools
 import json
 import random
+import re
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
+import beside
 import curve
 import decoding
 import measure
@@ -16,8 +20,10 @@ import pytest
 import serving
 import training
 from conftest import SOURCE, FiveCorpus, FiveRun, out_lines, run_nmt
-from measure import Options, Table, started
+from measure import NMT, Options, Table, started
+from small_run import config_of
 
+from nmt.config import Files, dump_config, load_config
 from nmt.text.lines import iter_lines
 
 
@@ -59,70 +65,102 @@ def test_bf16_is_measured_only_where_it_is_not_emulated(
     five_corpus: FiveCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str, names: list[str]
 ) -> None:
     monkeypatch.setattr(training, "cpu_precision", lambda: precision)
-    titles: list[str] = []
-    monkeypatch.setattr(training, "windows", lambda title, *_: titles.append(title))
     chosen = options(five_corpus.config, tmp_path)
     assert list(training.trainers(chosen, training.prepare(chosen))) == names
+    windows = mock.Mock()
+    monkeypatch.setattr(training, "windows", windows)
     training.scaling(chosen)
-    assert titles == [f"Training by number of processes, {precision}"]
+    assert windows.call_args.args[0] == f"Training by number of processes, {precision}"
+
+
+def test_the_speed_of_nmt(five_corpus: FiveCorpus, tmp_path: Path) -> None:
+    chosen = options(five_corpus.config, tmp_path)
+    task = training.prepare(chosen)
+    *_, nmt = training.trainers(chosen, task).values()
+    assert training.window(nmt, chosen, task.flops_per_token, peak=1e12)["tokens_s"] > 0
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # of torch.nn.Transformer
-def test_training(five_corpus: FiveCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_of_the_plain_loop(five_corpus: FiveCorpus, tmp_path: Path) -> None:
     chosen = options(five_corpus.config, tmp_path)
     task = training.prepare(chosen)
-    found = training.trainers(chosen, task)
-    *_, nmt = found.values()
-    assert training.window(nmt, chosen, task.flops_per_token, peak=1e12)["tokens_s"] > 0
-    plain = found[training.BASELINE]
-    monkeypatch.setattr(sys, "argv", [*map(str, plain.command[1:]), "--epochs=1", "--validate-s=0"])
-    plain_loop.main()  # in this process: faster
-    steps = plain.progress.read_text().splitlines()
+    plain = training.trainers(chosen, task)[training.BASELINE]
+    plain_loop.train(task.home / "task.json", plain.progress, "torch", "fp32", validate_s=0, n_epochs=1)
+    lines = plain.progress.read_text().splitlines()
     pairs = json.loads((task.home / "task.json").read_text())["train"]
-    assert sum(plain.tokens(line, 0.0) for line in steps) == sum(len(ids) + 1 for _, ids in pairs)
-    assert any("dev_bleu" in line for line in steps)
+    n_tokens = sum(len(target) + 1 for _, target in pairs)
+    assert sum(plain.value(line, 0.0) for line in lines) == n_tokens
+    assert any("dev_bleu" in line for line in lines)
 
 
 def test_a_curve_has_the_best_dev_bleu_by_each_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = time.monotonic()
-    monkeypatch.setattr(training, "steps", lambda *_, **__: [(now + 30, 7.0), (now + 80, 5.0), (now + 110, 9.0)])
+    now, points = time.monotonic(), list[curve.Point]()
+    steps = [(now + 30, 7.0), (now + 80, 5.0), (now + 110, 9.0)]
+    monkeypatch.setattr(training, "steps", lambda *_, **__: steps)
     trainer = training.Trainer([sys.executable, "-c", ""], tmp_path / "metrics", curve.bleu_in_json)
-    points: curve.Curve = []
-    found = curve.learned(trainer, replace(options(tmp_path, tmp_path), minutes=2.0), points)
-    assert (found["1 min"], found["2 min"], len(points)) == (7.0, 9.0, 3)
-    assert [curve.bleu_in_json(line, 0.0) for line in ('{"loss": 1}', '{"dev_bleu": 7.0}')] == [0.0, 7.0]
-    assert training.from_rate("Step: 7, Tokens per Sec:      800, Lr: 0.1", 0.5) == 400
+    best = curve.learn(trainer, replace(options(tmp_path, tmp_path), minutes=2.0), points)
+    assert (best["1 min"], best["2 min"], len(points)) == (7.0, 9.0, 3)
+
+
+def test_the_config_of_init_is_for_the_pairs_of_the_others(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the directory of all files is given by a relative path, as by default."""
+    monkeypatch.chdir(corpus)
+    recipe, scratch = corpus / "small.yaml", Path("scratch")
+    recipe.write_text(dump_config(config_of(corpus)))
+    chosen = options(recipe, scratch)
+    trainer = curve.init_trainer(chosen, training.prepare(chosen))
+    _, config, *settings = map(str, trainer.command[len(NMT) :])
+    data = load_config(Path(config), settings).data
+    assert isinstance(data.train, Files)
+    assert [*map(str, data.train.source)] == [f"{corpus}/scratch/training/train.src"]
+
+
+def test_the_picture_of_curves_names_the_best_first() -> None:
+    slow, fast = [curve.Point(2, 10)], [curve.Point(2, 25)]
+    picture = curve.svg({"slow": slow, "fast": fast}, minutes=2)
+    assert re.findall(r">(\w+: [\d.]+)</text>", picture) == ["fast: 25.0", "slow: 10.0"]
+    assert "590.0,85.0" in picture  # 25 of 30 BLEU, at the end
+
+
+def test_figures_in_lines_of_progress() -> None:
+    assert curve.bleu_in_json('{"loss": 1}', 0.0) == 0.0
+    assert curve.bleu_in_json('{"dev_bleu": 7.0}', 0.0) == 7.0
     assert curve.bleu_of_joey("Steps: 30\tloss: 7.10\tppl: 1210.00\tbleu: 3.25\t*", 0.0) == 3.25
+    assert training.tokens_by_rate("Step: 7, Tokens per Sec:      800, Lr: 0.1", 0.5) == 400
 
 
-def test_decoding(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def contest(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> decoding.Contest:
     monkeypatch.setattr(decoding, "KINDS", ["int8"])
     monkeypatch.setattr(decoding, "STREAMED", 3)
     monkeypatch.setattr(decoding, "UNCOUNTED", 1)
     monkeypatch.setattr(decoding, "run_nmt", lambda *words: out_lines(run_nmt(*words)))  # in this process: faster
-    chosen = options(five_run.config, tmp_path, five_run.run)
-    contest = decoding.prepare(chosen)
-    nmt, ctranslate2 = decoding.nmt_command(contest, "int8"), decoding.ctranslate2_command(contest, "int8")
-    for command in ([*nmt, "--stream"], ctranslate2):
-        assert decoding.streamed(command, contest, chosen)["ms"] > 0
+    return decoding.prepare(options(five_run.config, tmp_path, five_run.run))
+
+
+def test_decoding(contest: decoding.Contest, tmp_path: Path) -> None:
+    chosen, ctranslate2 = options(tmp_path, tmp_path), decoding.ctranslate2_command(contest, "int8")
+    nmt = decoding.nmt_command(contest, "int8", "--stream")
+    assert decoding.streamed(nmt, contest, chosen)["ms"] > 0
+    assert decoding.streamed(ctranslate2, contest, chosen)["ms"] > 0
     assert decoding.translated(ctranslate2, contest, chosen)["BLEU"] == pytest.approx(100)
     assert len(list(iter_lines([contest.many]))) == 5 * decoding.COPIES
 
 
 def test_serving(five_run: FiveRun, tmp_path: Path) -> None:
     with serving.server(five_run.run, tmp_path) as port:
-        sample = serving.asked(port, ["a"], n_clients=2, seconds=0.2)
+        sample = serving.rate(port, ["a"], n_clients=2, seconds=0.2)
         assert 0 < sample["p50_ms"] <= sample["p99_ms"]
         with pytest.raises(RuntimeError, match="6,000 characters"):
-            serving.asked(port, ["a" * 6_000], n_clients=1, seconds=0.1)
+            serving.rate(port, ["a" * 6_000], n_clients=1, seconds=0.1)
 
 
 def test_serving_beside_documents(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "N_PARAGRAPHS", 3)
-    monkeypatch.setattr(serving, "N_REQUESTS", 4)
-    monkeypatch.setattr(serving, "PAUSE_S", 0.0)
+    monkeypatch.setattr(beside, "N_PARAGRAPHS", 3)
+    monkeypatch.setattr(beside, "N_REQUESTS", 4)
+    monkeypatch.setattr(beside, "PAUSE_S", 0.0)
     with serving.server(five_run.run, tmp_path) as port:
-        neighbors = serving.Neighbors(port, SOURCE)
+        neighbors = beside.Neighbors(port, SOURCE)
         neighbors.measure(n_clients=2)
     assert list(neighbors.requests) == ["2 clients, alone", "2 clients, beside documents"]
     assert list(neighbors.uploads) == ["in a row, alone", "at once, beside series of 2 clients"]
@@ -130,7 +168,6 @@ def test_serving_beside_documents(five_run: FiveRun, tmp_path: Path, monkeypatch
         assert all(sample["seconds"] > 0 for sample in samples)
 
 
-WORDS = [f"{a}{b}{c}" for a in ("ka", "lo", "mi", "tu") for b in "aeiou" for c in ("n", "ra", "sto", "ve", "x")]
 PREPARE = """
 import itertools, sys
 from pathlib import Path
@@ -151,18 +188,24 @@ for config in sys.argv[1:]:
 """
 
 
+def write_corpus(home: Path, name: str, n_pairs: int) -> Path:
+    """Write distinct pairs of 5 to 15 random words, and their config."""
+    parts = itertools.product(("ka", "lo", "mi", "tu"), "aeiou", ("n", "ra", "sto", "ve", "x"))
+    draw, words = random.Random(1), ["".join(syllables) for syllables in parts]
+    for side in ("a", "b"):
+        with (home / f"{name}.{side}").open("w") as file:
+            for n in range(n_pairs):
+                print(n, *draw.choices(words, k=draw.randint(5, 15)), file=file)
+    config = home / f"{name}.yaml"
+    config.write_text(f"run: x\ndata: {{root: {home}, train: {{source: {name}.a, target: {name}.b}}}}\n")
+    return config
+
+
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The corpus grows by 20,000 distinct pairs, 28 MB as Python lists. malloc grows the heap by 8 MB at a time."""
     monkeypatch.setattr(measure, "LOOK_EVERY_S", 0.1)
-    draw, configs = random.Random(1), [tmp_path / "small.yaml", tmp_path / "large.yaml"]
-    for side in ("a", "b"):
-        lines = [f"{n} {' '.join(draw.choices(WORDS, k=draw.randint(5, 15)))}\n" for n in range(40_000)]
-        for config, n in zip(configs, (20_000, 40_000), strict=True):
-            config.with_suffix(f".{side}").write_text("".join(lines[:n]))
-    for config in configs:
-        files = f"{{source: {config.stem}.a, target: {config.stem}.b}}"
-        config.write_text(f"run: x\ndata: {{root: {tmp_path}, train: {files}}}\n")
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
+    configs = [write_corpus(tmp_path, "small", 20_000), write_corpus(tmp_path, "large", 40_000)]
     with started([sys.executable, "-c", PREPARE, *configs], tmp_path, stdout=subprocess.PIPE) as run:
         assert run.process.stdout
         assert run.process.stdout.readline()

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from measure import NMT, PROGRAMS, Options, Sample, Table, Watched, interleaved, shown, started
+from measure import NMT, PROGRAMS, Options, Sample, Table, Watched, interleaved, started, write_lines
 
 from nmt.config import Config, load_config
 from nmt.model.kernels import bf16_is_faster
@@ -36,7 +36,8 @@ RECIPE = (
 # as many tokens again, so an epoch has fewer steps. The warm-up is the same in tokens, and the rate is adapted.
 OWN = ["train.batch_tokens=2048", "train.accumulate=2", "train.warmup=200", "train.lr=3e-3"]
 BASELINE, PLAIN_BF16 = "torch.nn.Transformer, plain loop, fp32", "the same, bf16"
-PEERS = MARIAN, JOEY = "Hugging Face Marian, the same loop, fp32", "JoeyNMT, its command, fp32"
+MARIAN, JOEY = "Hugging Face Marian, the same loop, fp32", "JoeyNMT, its command, fp32"
+Pairs = list[tuple[list[int], list[int]]]  # source and target ids
 
 
 @dataclass(frozen=True)
@@ -45,18 +46,21 @@ class Trainer:
 
     command: Sequence[object]  # trains until it is stopped
     progress: Path  # the file to which it appends a line per step
-    tokens: Callable[[str, float], float]  # of a line and the seconds since the last step; 0 if the line is no step
+    value: Callable[[str, float], float]  # of a line and the seconds since the last one: tokens or BLEU; 0 if none
 
 
-def counted(line: str, _seconds: float) -> float:
+def tokens_in_json(line: str, _seconds: float) -> float:
     """Target tokens in a metrics line of nmt or of the plain loop."""
     return float(json.loads(line).get("n_tokens", 0))
 
 
-def from_rate(line: str, seconds: float) -> float:
+def tokens_by_rate(line: str, seconds: float) -> float:
     """Target tokens of a line of JoeyNMT's log, which has tokens per second."""
-    found = re.search(r"Tokens per Sec: +(\d+)", line)
-    return int(found[1]) * seconds if found else 0.0
+    rate = re.search(r"Tokens per Sec: +(\d+)", line)
+    return int(rate[1]) * seconds if rate else 0.0
+
+
+# --- the task ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,8 @@ class Task:
 @cache
 def prepare(options: Options, settings: tuple[str, ...] = RECIPE) -> Task:
     """Tokenize the recipe's corpus; write token ids, text, and a run directory with the tokenizer for `nmt train`."""
-    home = options.scratch / "training"
+    # 1. The run directory.
+    home = (options.scratch / "training").absolute()
     run = RunDirectory(home / "nmt")
     config = load_config(options.config, [*settings, f"run={run.path}"])
     corpus = read_corpus(config)
@@ -80,37 +85,49 @@ def prepare(options: Options, settings: tuple[str, ...] = RECIPE) -> Task:
     run.create()
     tokenizers = train_tokenizers(config, corpus.train)
     run.write_tokenizers(tokenizers, config.tokenizer.joint)
+
+    # 2. Text and token ids.
     train, _ = drop_lengths(config, corpus.train, tokenizers)
-    sizes = {**config.model.model_dump(), "vocab_size": len(tokenizers.target)}
-    ids = {}
-    for name, chosen in (("train", train), ("dev", corpus.dev)):
-        texts = [[pair.source for pair in chosen], [pair.target for pair in chosen]]
-        sides = (tokenizer.encode_all(lines) for tokenizer, lines in zip(tokenizers, texts, strict=True))
-        ids[name] = list(zip(*sides, strict=True))
-        for side, lines in zip(("src", "tgt"), texts, strict=True):
-            (home / f"{name}.{side}").write_text("".join(f"{line}\n" for line in lines))
-    (home / "task.json").write_text(json.dumps({"model": sizes, "settings": config.train.model_dump(), **ids}))
-    vocabulary = tokenizers.target.pieces(range(len(tokenizers.target)))
-    (home / "vocabulary.txt").write_text("".join(f"{piece}\n" for piece in vocabulary))
+    ids: dict[str, Pairs] = {}
+    for name, pairs in (("train", train), ("dev", corpus.dev)):
+        sources = [pair.source for pair in pairs]
+        targets = [pair.target for pair in pairs]
+        write_lines(home / f"{name}.src", sources)
+        write_lines(home / f"{name}.tgt", targets)
+        source_ids, target_ids = tokenizers.source.encode_all(sources), tokenizers.target.encode_all(targets)
+        ids[name] = list(zip(source_ids, target_ids, strict=True))
+
+    # 3. What the other programs need.
+    n_pieces = len(tokenizers.target)
+    sizes = {**config.model.model_dump(), "vocab_size": n_pieces}
+    task = {"model": sizes, "settings": config.train.model_dump(), **ids}
+    (home / "task.json").write_text(json.dumps(task))
+    write_lines(home / "vocabulary.txt", tokenizers.target.pieces(range(n_pieces)))
     return Task(config, home, flops_per_token(sizes, ids["train"]))
-
-
-Pairs = list[tuple[list[int], list[int]]]
 
 
 def flops_per_token(sizes: dict[str, Any], pairs: Pairs) -> float:
     """FLOPs of a training step per target token, EOS counted."""
-    lengths = [(len(src) + 1, len(tgt) + 1) for src, tgt in pairs]
-    return sum(training_flops(sizes, *pair) for pair in lengths) / sum(tgt for _, tgt in lengths)
+    n_flops, n_tokens = 0.0, 0
+    for source, target in pairs:
+        n_flops += training_flops(sizes, len(source) + 1, len(target) + 1)
+        n_tokens += len(target) + 1
+    return n_flops / n_tokens
 
 
 def training_flops(sizes: dict[str, Any], n_source: int, n_target: int) -> float:
     """FLOPs of the matmuls in a pair's forward and backward pass: 6 per weight and position, without padding."""
-    d, ff = sizes["d_model"], sizes["d_ff"]
-    encoder = n_source * (4 * d * d + 2 * d * ff) + 2 * n_source**2 * d
-    decoder = n_target * (6 * d * d + 2 * d * ff) + n_source * 2 * d * d + 2 * n_target * (n_target + n_source) * d
+    d = sizes["d_model"]
+    square, feed_forward = d * d, 2 * d * sizes["d_ff"]  # weights
+    # Weights times positions; and queries times keys, and probabilities times values.
+    encoder = n_source * (4 * square + feed_forward + 2 * d * n_source)
+    decoder = n_target * (6 * square + feed_forward + 2 * d * (n_target + n_source))
+    decoder += n_source * 2 * square  # keys and values of the memory
     layers = sizes["n_encoder_layers"] * encoder + sizes["n_decoder_layers"] * decoder
     return float(6 * (layers + n_target * d * sizes["vocab_size"]))
+
+
+# --- the machine ------------------------------------------------------------------------------------------
 
 
 @cache
@@ -132,36 +149,53 @@ def peak_flops(dtype: torch.dtype, device: str = "cpu", size: int = 2048) -> flo
     return 2 * size**3 / min(times)
 
 
+# --- the contestants --------------------------------------------------------------------------------------
+
+
+def plain_trainer(task: Task, python: Path | str, model: str, precision: str) -> Trainer:
+    metrics = task.home / f"{model}-{precision}.jsonl"
+    command = [python, PROGRAMS / "plain_loop.py", task.home / "task.json", metrics, model, precision]
+    return Trainer(command, metrics, tokens_in_json)
+
+
+def joey_trainer(task: Task, python: Path) -> Trainer:
+    config, home = task.config, task.home
+    settings = {"home": home}
+    for section in (config.data, config.model, config.train):
+        settings |= section.model_dump()
+    template = Template((PROGRAMS / "joeynmt.yaml").read_text())
+    (home / "joey.yaml").write_text(template.substitute(settings))
+    command = [python, "-m", "joeynmt", "train", home / "joey.yaml", "--skip-test"]
+    return Trainer(command, home / "joey" / "train.log", tokens_by_rate)
+
+
 def trainers(options: Options, task: Task) -> dict[str, Trainer]:
     """All programs; JoeyNMT and Marian only if `options.peers` is a Python that has them."""
-    home, run = task.home, RunDirectory(task.config.run)
-
-    def plain(python: Path | str, model: str, precision: str) -> Trainer:
-        metrics = home / f"{model}-{precision}.jsonl"
-        command = [python, PROGRAMS / "plain_loop.py", home / "task.json", metrics, model, precision]
-        return Trainer(command, metrics, counted)
-
-    precision = cpu_precision()
-    found = {BASELINE: plain(sys.executable, "torch", "fp32")}
+    run, precision = RunDirectory(task.config.run), cpu_precision()
+    named = {BASELINE: plain_trainer(task, sys.executable, "torch", "fp32")}
     if precision == "bf16":
-        found[PLAIN_BF16] = plain(sys.executable, "torch", "bf16")
+        named[PLAIN_BF16] = plain_trainer(task, sys.executable, "torch", "bf16")
     nmt = [*NMT, "train", options.config, *RECIPE, *OWN, "train.precision=auto", f"run={run.path}"]
-    found[f"nmt train, {precision}"] = Trainer(nmt, run.metrics_file, counted)
+    named[f"nmt train, {precision}"] = Trainer(nmt, run.metrics_file, tokens_in_json)
     if options.peers:
-        found[MARIAN] = plain(options.peers, "marian", "fp32")
-        template = Template((PROGRAMS / "joeynmt.yaml").read_text())
-        sections = (task.config.data, task.config.model, task.config.train)
-        settings = {key: value for section in sections for key, value in section.model_dump().items()}
-        (home / "joey.yaml").write_text(template.substitute(settings, home=home))
-        joey = [options.peers, "-m", "joeynmt", "train", home / "joey.yaml", "--skip-test"]
-        found[JOEY] = Trainer(joey, home / "joey" / "train.log", from_rate)
-    return found
+        named[MARIAN] = plain_trainer(task, options.peers, "marian", "fp32")
+        named[JOEY] = joey_trainer(task, options.peers)
+    return named
 
 
-def steps(trainer: Trainer, run: Watched, until: float = math.inf) -> Iterator[tuple[float, float]]:
-    """Yield the time at which each step was written, and its target tokens, until the program ends or a time."""
+# --- the measurement --------------------------------------------------------------------------------------
+
+
+class Step(NamedTuple):
+    time_s: float  # when it was written
+    value: float
+
+
+def steps(trainer: Trainer, run: Watched, until: float = math.inf) -> Iterator[Step]:
+    """Yield the values of a program until it ends, or until a time."""
     before, text, offset = time.monotonic(), "", 0
     while True:
+        # 1. What it has written since the last time; the last line may be incomplete.
         has_ended = run.process.poll() is not None
         if trainer.progress.exists():
             with trainer.progress.open() as file:
@@ -171,9 +205,11 @@ def steps(trainer: Trainer, run: Watched, until: float = math.inf) -> Iterator[t
         now = time.monotonic()
         *lines, text = text.split("\n")
         for line in lines:
-            if tokens := trainer.tokens(line, now - before):
-                yield now, tokens
+            if value := trainer.value(line, now - before):
+                yield Step(now, value)
                 before = now
+
+        # 2. The end, or a pause.
         if has_ended:
             run.wait()
         if has_ended or now > until:
@@ -181,24 +217,24 @@ def steps(trainer: Trainer, run: Watched, until: float = math.inf) -> Iterator[t
         time.sleep(0.05)
 
 
-def cleared(trainer: Trainer) -> Sequence[object]:
-    """Delete metrics, model and checkpoints of an earlier training, but not the tokenizer; return the command."""
+def clear(trainer: Trainer) -> None:
+    """Delete metrics, model and checkpoints of an earlier training, but not the tokenizer."""
     home = trainer.progress.parent
     for file in [trainer.progress, home / "model.safetensors", *home.glob("checkpoints/*")]:
         file.unlink(missing_ok=True)
-    return trainer.command
 
 
 def window(trainer: Trainer, options: Options, flops_per_token: float, peak: float) -> Sample:
     """Measure a program's speed after its first steps."""
-    n_tokens = 0.0
-    with started(cleared(trainer), options.scratch) as run:
-        found = steps(trainer, run)
+    clear(trainer)
+    with started(trainer.command, options.scratch) as run:
+        written = steps(trainer, run)
         for _ in range(WARM_UP_STEPS):
-            start, _ = next(found)
+            start, _ = next(written)
         run.begin()
-        for now, tokens in found:
-            n_tokens += tokens
+        n_tokens = 0.0
+        for now, n in written:
+            n_tokens += n
             if now - start >= options.seconds:
                 break
         rate = n_tokens / (now - start)
@@ -212,15 +248,18 @@ def windows(title: str, contestants: Mapping[str, Trainer], options: Options, fl
     if cpu_precision() == "bf16":
         peaks["bf16"] = peak_flops(torch.bfloat16)
     peak = max(peaks.values())
-    measures = {name: partial(window, one, options, flops_per_token, peak) for name, one in contestants.items()}
-    told = " and ".join(f"{shown('', peak / 1e9)} GFLOP/s in {name}" for name, peak in peaks.items())
+    measures, commands = {}, {}
+    for name, trainer in contestants.items():
+        commands[name] = trainer.command
+        measures[name] = partial(window, trainer, options, flops_per_token, peak)
+    written = " and ".join(f"{value / 1e9:,.0f} GFLOP/s in {name}" for name, value in peaks.items())
     note = (
         f"Real target tokens a second, end sign counted, in windows of {options.seconds:g} s; operations are "
-        f"those of real tokens; peak of a large matrix product: {told}; memory is anonymous, of all processes."
+        f"those of real tokens; peak of a large matrix product: {written}; memory is anonymous, of all processes."
     )
-    commands = {name: one.command for name, one in contestants.items()}
-    bases = [next(iter(contestants)), *(name for name in contestants if name in PEERS)]
-    return Table(title, note, commands, interleaved(measures, options.rounds), "tokens_s", bases)
+    first, *others = contestants
+    baselines = [first, *(name for name in others if name in (MARIAN, JOEY))]
+    return Table(title, note, commands, interleaved(measures, options.rounds), "tokens_s", baselines)
 
 
 def throughput(options: Options) -> list[Table]:
@@ -237,6 +276,6 @@ def scaling(options: Options) -> list[Table]:
     contestants = {}
     for n in ("1", "2"):
         command = [*NMT, "train", options.config, *settings, "--replicas", n, "--threads", n]
-        contestants[n] = Trainer(command, run.metrics_file, counted)
+        contestants[n] = Trainer(command, run.metrics_file, tokens_in_json)
     title = f"Training by number of processes, {cpu_precision()}"
     return [windows(title, contestants, options, task.flops_per_token)]

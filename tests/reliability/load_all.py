@@ -8,47 +8,60 @@ import resource
 import sys
 import traceback
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from nmt.config import load_config
 from nmt.errors import NmtError
 from nmt.train import session
-from nmt.translate import loading
+from nmt.translate.loading import load
+from nmt.translate.translator import Translator
 
 MORE_BYTES = 100_000_000
-# By torch: CTranslate2 reads a model in another process, which would not be limited.
-load = partial(loading.load, engine="torch")
+
+
+def limit_data(more_bytes: int) -> None:
+    """Limit the memory of this process to what it has now and `more_bytes`."""
+    after_name = Path("/proc/self/status").read_text().partition("VmData:")[2]
+    limit = 1024 * int(after_name.split()[0]) + more_bytes
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def load_by_torch(run: Path) -> Translator:
+    """Load a model in this process; CTranslate2 reads a model in another one, which would not be limited."""
+    return load(run, engine="torch")
 
 
 def make_ready(config: Path, run: Path) -> None:
-    with session.prepare(load_config(config, [f"run={run}"]), device="cpu").run.lock():
+    prepared = session.prepare(load_config(config, [f"run={run}"]), device="cpu")
+    with prepared.run.lock():
         pass
 
 
-def attempt(work: Callable[[], object]) -> list[str]:
-    """Call `work`; return its outcome ("well", "error" or "traceback"), the message and the hint."""
+def tell(entry: Path, way: str, work: Callable[[], object]) -> str:
+    """Call `work`; print its outcome ("well", "error" or "traceback"), which is returned, the message and the hint."""
+    end, message, hint = "well", "", ""
     try:
         work()
     except NmtError as error:
-        return ["error", str(error), error.hint]
+        end, message, hint = "error", str(error), error.hint
     except BaseException:
-        return ["traceback", traceback.format_exc(), ""]
-    return ["well", "", ""]
+        end, message = "traceback", traceback.format_exc()
+    print(json.dumps([entry.name, way, end, message, hint]), flush=True)
+    return end
 
 
 def main(intact: Path, config: Path, folder: Path) -> None:
-    load(intact).translate(["a"], beam=1)
+    # 1. What intact files need, and no more than a little above.
+    load_by_torch(intact).translate(["a"], beam=1)
     make_ready(config, intact)
-    data_kb = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0])
-    resource.setrlimit(resource.RLIMIT_DATA, (1024 * data_kb + MORE_BYTES,) * 2)
+    limit_data(MORE_BYTES)
+
+    # 2. The others. What can be loaded must also translate.
     for entry in sorted(folder.iterdir()):
-        found = attempt(partial(load, entry))
-        print(json.dumps([entry.name, "load", *found]), flush=True)
-        if found[0] == "well":  # then it must also translate
-            load(entry).translate(["a"], beam=1)
+        if tell(entry, "load", lambda: load_by_torch(entry)) == "well":  # noqa: B023
+            load_by_torch(entry).translate(["a"], beam=1)
         if entry.is_dir():
-            print(json.dumps([entry.name, "train", *attempt(partial(make_ready, config, entry))]), flush=True)
+            tell(entry, "train", lambda: make_ready(config, entry))  # noqa: B023
 
 
 if __name__ == "__main__":

@@ -20,22 +20,34 @@ from nmt.run.checkpoint import hash_tensors, read_checkpoint
 from nmt.run.directory import RunDirectory
 
 VALIDATE_EVERY = 5
+RECIPE = {"train__max_steps": 40}
 
 
 def write_config(home: Path, **changes: Any) -> Path:
     """Write the small corpus and its config with 40 steps, a checkpoint every 5, and these changes."""
     path = write_small_corpus(home) / "small.yaml"
-    changes = {"train__max_steps": 40, **changes}
-    path.write_text(dump_config(config_of(home, **changes)), encoding="utf-8")
+    config = config_of(home, **RECIPE | changes)
+    path.write_text(dump_config(config), encoding="utf-8")
     return path
 
 
+# --- commands in processes of their own -------------------------------------------------------------------
+
+
 @dataclass
-class Training:
-    """A running `nmt train`, with its stderr in a file."""
+class Command:
+    """A running `nmt` command, with its stderr in a file."""
 
     process: BaseProcess
     log: Path
+
+    @property
+    def messages(self) -> str:
+        return self.log.read_text(encoding="utf-8") if self.log.exists() else ""
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.exitcode is not None
 
     def end(self) -> int:
         """Wait until it ends; return the exit code, or minus the number of the signal that killed it."""
@@ -48,29 +60,36 @@ class Training:
         with contextlib.suppress(ProcessLookupError):  # it has just ended
             os.kill(self.process.pid, number)
 
-    @property
-    def messages(self) -> str:
-        return self.log.read_text(encoding="utf-8") if self.log.exists() else ""
+
+def start_command(log: Path, *words: object) -> Command:
+    """Start `nmt WORDS` in a process of its own."""
+    arguments = [str(word) for word in words]
+    process = FORKS.Process(target=run_main, args=(arguments, str(log)))
+    process.start()
+    return Command(process, log)
 
 
 @contextlib.contextmanager
-def training(config: Path, run: Path, *settings: str) -> Iterator[Training]:
+def running(log: Path, *words: object) -> Iterator[Command]:
+    """Start `nmt WORDS`; it is killed if it still runs after the block."""
+    command = start_command(log, *words)
+    try:
+        yield command
+    finally:
+        command.process.kill()
+        command.process.join()
+
+
+def training(config: Path, run: Path, *settings: str) -> contextlib.AbstractContextManager[Command]:
     """Start `nmt train CONFIG run=RUN` in its own process, which is killed if it still runs after the block."""
     log = run.with_name(f"{run.name}.{time.monotonic_ns()}.log")
-    arguments = ["train", str(config), f"run={run}", "--replicas", "2", *settings]
-    process = FORKS.Process(target=run_main, args=(arguments, str(log)))
-    process.start()
-    try:
-        yield Training(process, log)
-    finally:
-        process.kill()
-        process.join()
+    return running(log, "train", config, f"run={run}", "--replicas", 2, *settings)
 
 
 def trained(config: Path, run: Path, *settings: str) -> str:
     """Train until the run is finished; return its `weights`."""
-    with training(config, run, *settings) as one:
-        assert one.end() == 0, one.messages
+    with training(config, run, *settings) as command:
+        assert command.end() == 0, command.messages
     return weights(run)
 
 
@@ -80,13 +99,15 @@ def unbroken(config: Path, *settings: str) -> tuple[str, float]:
     first.start()
     first.join()
     start = time.monotonic()
-    return trained(config, config.with_name("unbroken"), *settings), time.monotonic() - start
+    expected = trained(config, config.with_name("unbroken"), *settings)
+    return expected, time.monotonic() - start
 
 
 def run_main(arguments: list[str], log: str) -> None:
     """Run `nmt` with these arguments, in a process of its own, with stderr in a file."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    stderr = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(stderr, 2)
     sys.argv = ["nmt", *arguments]
     import torch
 
@@ -96,8 +117,11 @@ def run_main(arguments: list[str], log: str) -> None:
     try:
         main()
     finally:  # the exit code is known: a signal that comes later must not change it
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+# --- files ------------------------------------------------------------------------------------------------
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
@@ -106,10 +130,10 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
         return draw.randbytes(1)
     if draw.random() < 0.5:
         return content[: draw.randrange(len(content))]
-    spoilt = bytearray(content)
+    flipped = bytearray(content)
     for _ in range(draw.choice([1, 1, 10])):
-        spoilt[draw.randrange(len(spoilt))] ^= 1 << draw.randrange(8)
-    return bytes(spoilt)
+        flipped[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+    return bytes(flipped)
 
 
 def temps(run: Path) -> list[Path]:
@@ -120,16 +144,17 @@ def temps(run: Path) -> list[Path]:
 def newest_step(run: Path) -> int:
     """Check that all checkpoints and the model file load; return the newest step, 0 if there is no checkpoint."""
     directory = RunDirectory(run)
-    files = [directory.checkpoint_file(step) for step in directory.checkpoint_steps()]
-    for file in [*files, directory.model_file]:
-        if file.exists():
-            read_checkpoint(file)
+    for step in directory.checkpoint_steps():
+        read_checkpoint(directory.checkpoint_file(step))
+    if directory.model_file.exists():
+        read_checkpoint(directory.model_file)
     return directory.newest_step() or 0
 
 
 def steps_done(run: Path) -> int:
     """The last step in metrics.jsonl, 0 if there is none."""
-    return max((int(line["step"]) for line in RunDirectory(run).read_metrics()), default=0)
+    lines = RunDirectory(run).read_metrics()
+    return max((int(line["step"]) for line in lines), default=0)
 
 
 def weights(run: Path) -> str:
@@ -137,5 +162,6 @@ def weights(run: Path) -> str:
     directory = RunDirectory(run)
     step = directory.newest_step()
     assert step is not None
-    files = (directory.checkpoint_file(step), directory.model_file)
-    return " ".join([str(step), *(hash_tensors(read_checkpoint(file).tensors) for file in files)])
+    checkpoint = read_checkpoint(directory.checkpoint_file(step))
+    model = read_checkpoint(directory.model_file)
+    return f"{step} {hash_tensors(checkpoint.tensors)} {hash_tensors(model.tensors)}"

@@ -19,71 +19,97 @@ N_KILLS = 40
 
 def entries(cache: Path) -> list[str]:
     """The converted models in a cache, and what a conversion has left unfinished."""
-    return sorted(path.name for path in cache.iterdir() if path.is_dir())
+    return [path.name for path in cache.iterdir() if path.is_dir()]
 
 
 @pytest.mark.skipif(not SOAK, reason="make soak; tests/test_files.py tests what is made once")
-def test_one_of_three_conversions_is_killed_and_one_is_kept(five_run: FiveRun, tmp_path: Path) -> None:
-    draw = random.Random(1)
+@pytest.mark.parametrize("seed", range(soak(1, N_KILLS)))
+def test_one_of_three_conversions_is_killed_and_one_is_kept(five_run: FiveRun, tmp_path: Path, seed: int) -> None:
     command = ["translate", "-q", "-m", five_run.run, "--engine", "ctranslate2", SOURCE[0]]
-    for number in range(N_KILLS):
-        env = {"NMT_CACHE": str(tmp_path / f"cache{number}")}
-        with ThreadPoolExecutor(2) as pool, started_nmt(*command, cwd=tmp_path, env=env) as process:
-            others = [pool.submit(run_nmt, *command, env=env) for _ in range(2)]
-            time.sleep(draw.uniform(0.3, 2.5))
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        assert [out_lines(one.result()) for one in others] == [[TARGET[0]]] * 2
-        assert out_lines(run_nmt(*command, env=env)) == [TARGET[0]]
-        # Until the child of the killed command has ended, it may write again, which the next command removes.
-        wait_until(lambda: len(entries(Path(env["NMT_CACHE"]))) == 1 or not run_nmt(*command, env=env))  # noqa: B023
-        (entry,) = entries(Path(env["NMT_CACHE"]))
-        assert ".tmp." not in entry
+    cache = tmp_path / "cache"
+    env = {"NMT_CACHE": str(cache)}
+    with ThreadPoolExecutor(2) as pool, started_nmt(*command, cwd=tmp_path, env=env) as process:
+        survivors = [pool.submit(run_nmt, *command, env=env) for _ in range(2)]
+        time.sleep(random.Random(seed).uniform(0.3, 2.5))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    for survivor in survivors:
+        assert out_lines(survivor.result()) == [TARGET[0]]
+    assert out_lines(run_nmt(*command, env=env)) == [TARGET[0]]
+    # Until the child of the killed command has ended, it may write again, which the next command removes.
+    wait_until(lambda: len(entries(cache)) == 1 or not run_nmt(*command, env=env))
+    assert ".tmp." not in entries(cache)[0]
+
+
+class ModelFile:
+    """A file with one of two contents, which others change at any time."""
+
+    def __init__(self, folder: Path, draw: random.Random) -> None:
+        self.draw, self.path = draw, folder / "model"
+        self.third, self.other = folder / "third", folder / "other"
+
+    def content(self) -> bytes:
+        return self.draw.choice([b"a", b"b"]) * 1000
+
+    def change(self) -> None:
+        """Another file takes its place, the same file comes back, or it is cut, as a copy that has just begun."""
+        self.other.write_bytes(self.content())
+        match self.draw.choice(["replace", "exchange", "cut", "write", *["nothing"] * 8]):
+            case "replace":
+                self.other.replace(self.path)
+            case "exchange":
+                self.other.replace(self.third)
+                self.path.replace(self.other)
+                self.third.replace(self.path)
+            case "cut":
+                self.path.write_bytes(self.content()[:500])
+            case "write":
+                self.path.write_bytes(self.content())
+
+    def bring_back(self) -> None:
+        if self.other.exists():
+            self.other.replace(self.path)
+
+
+def poison(entry: Path, name: str, model: Path) -> None:
+    """Change a file of a cache's entry, or add a link."""
+    (entry / name).unlink(missing_ok=True)
+    if name == "link":
+        (entry / name).symlink_to(model)
+    else:
+        (entry / name).write_bytes(b"poison")
 
 
 def test_the_cache_holds_what_was_made_of_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model file changes in any way while it is converted; then somebody changes the entry."""
-    draw, model, cache, counts = random.Random(1), tmp_path / "model", tmp_path / "cache", Counter[str]()
-    monkeypatch.setenv("NMT_CACHE", str(cache))
-
-    def change() -> None:
-        """Another file takes its place, the same file comes back, or it is cut, as a copy that has just begun."""
-        (other := tmp_path / "other").write_bytes(draw.choice([b"a", b"b"]) * 1000)
-        how = draw.choice(["replace", "exchange", "cut", "write", *["nothing"] * 8])
-        if how == "exchange":
-            other.replace(tmp_path / "third")
-            model.replace(other)
-            (tmp_path / "third").replace(model)
-        elif how == "replace":
-            other.replace(model)
-        elif how != "nothing":
-            model.write_bytes(other.read_bytes()[: 500 if how == "cut" else None])
+    draw, cache, counts = random.Random(1), tmp_path / "cache", Counter[str]()
+    model = ModelFile(tmp_path, draw)
 
     def convert(file: Path, directory: Path, quantization: str) -> None:
-        change()
-        (directory / "model.bin").write_text(hash_file(file), encoding="utf-8")
-        (tmp_path / "other").replace(file) if draw.random() < 0.3 and (tmp_path / "other").exists() else change()
+        model.change()
+        (directory / "model.bin").write_text(hash_file(file))
+        if draw.random() < 0.3:
+            model.bring_back()
+        else:
+            model.change()
         if draw.random() < 0.1:
             raise ModelError("it crashed")
 
+    monkeypatch.setenv("NMT_CACHE", str(cache))
     monkeypatch.setattr(ctranslate2_engine, "convert", convert)
-    model.write_bytes(b"a" * 1000)
+    model.path.write_bytes(model.content())
     for _ in range(soak(200, 5_000)):
         try:
-            entry, digest = ctranslate2_engine.converted(model, "fp32")
+            entry, digest = ctranslate2_engine.converted(model.path, "fp32")
         except ModelError as error:
-            counts[str(error).removeprefix(str(model))] += 1
-            model.write_bytes(draw.choice([b"a", b"b"]) * 1000)
+            counts[str(error).removeprefix(str(model.path))] += 1
+            model.path.write_bytes(model.content())
             continue
-        assert (entry / "model.bin").read_text(encoding="utf-8") == digest
+        assert (entry / "model.bin").read_text() == digest
         counts["made or found"] += 1
-        change()
+        model.change()
         if draw.random() < 0.5:  # a poisoned entry is made again
-            (poison := entry / draw.choice(["model.bin", "config.json", "link"])).unlink(missing_ok=True)
-            if poison.name == "link":
-                poison.symlink_to(model)
-            else:
-                poison.write_bytes(b"poison")
+            poison(entry, draw.choice(["model.bin", "config.json", "link"]), model.path)
     assert not [name for name in entries(cache) if ".tmp." in name or ".old." in name]
     print(dict(counts))
     assert len(counts) == 3

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import pytest
 from conftest import SOAK, SOURCE, FiveRun, out_lines, run_nmt, soak
 
-from nmt.config import data_root, language
+from nmt.config import Files, language
 from nmt.decode.engines import ctranslate2_engine
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.run.directory import RunDirectory
-from nmt.text.lines import Pair, iter_pairs
+from nmt.text.lines import iter_lines
+from nmt.train.corpora import corpus_paths
 from nmt.translate.loading import load
 
 pytest.importorskip("ctranslate2")
@@ -24,20 +25,23 @@ ROOT = Path(__file__).parents[2]
 
 
 class System(NamedTuple):
-    """A run, and the pairs to translate."""
+    """A run, lines to translate, and their references."""
 
     run: Path
-    pairs: list[Pair]
+    lines: list[str]
+    references: list[str]
+    most_that_differ: float  # with a beam
 
     def translations(self, beam: int, **options: Any) -> list[str]:
-        return load(self.run, "cpu", **options).translate([pair.source for pair in self.pairs], beam=beam)
+        return load(self.run, "cpu", **options).translate(self.lines, beam=beam)
 
     def share_that_differs(self, beam: int) -> float:
         """The share of lines that the engines translate differently."""
-        one, other = (self.translations(beam, engine=engine) for engine in ("torch", "ctranslate2"))
-        n_different = sum(a != b for a, b in zip(one, other, strict=True))
-        print(f"beam {beam}: {n_different} of {len(one)} lines differ")
-        return n_different / len(one)
+        by_torch = self.translations(beam, engine="torch")
+        by_ctranslate2 = self.translations(beam, engine="ctranslate2")
+        n_different = sum(a != b for a, b in zip(by_torch, by_ctranslate2, strict=True))
+        print(f"beam {beam}: {n_different} of {len(by_torch)} lines differ")
+        return n_different / len(by_torch)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +49,7 @@ def mixed_words(five_run: FiveRun) -> System:
     """The five sentences' model, and lines that it has not learned."""
     words, rng = " ".join(SOURCE).split(), random.Random(1)
     lines = [" ".join(rng.choices(words, k=rng.randint(1, 15))) for _ in range(soak(100, 300))]
-    return System(five_run.run, [Pair(i, line, "") for i, line in enumerate(lines, 1)])
+    return System(five_run.run, lines, [], 0.05)
 
 
 @pytest.fixture(scope="module")
@@ -53,43 +57,42 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> System:
     """The model and the test set of a recipe."""
     if not SOAK:
         pytest.skip("make soak trains or loads the model of a recipe")
-    named = os.environ.get("NMT_SOAK_MODEL")
-    run = Path(named) if named else tmp_path_factory.mktemp("demo") / "run"
-    if not named:
-        settings = [f"run={run}", f"data.root={ROOT}"]
-        out_lines(run_nmt("train", ROOT / "configs" / "demo.yaml", *settings, cwd=ROOT))
-    data = RunDirectory(run).read_config().data
-    (test,) = data.test
-    files = [[data_root(data.root) / path for path in side] for side in (test.source, test.target)]
-    return System(run, list(iter_pairs(*files)))
+    run = Path(os.environ.get("NMT_SOAK_MODEL", tmp_path_factory.mktemp("demo") / "run"))
+    if not run.exists():
+        out_lines(run_nmt("train", ROOT / "configs/demo.yaml", f"run={run}", f"data.root={ROOT}", cwd=ROOT))
+    config = RunDirectory(run).read_config()
+    assert isinstance(config.data.test, Files), "the run's config names no test set"
+    sources, references = (list(iter_lines(paths)) for paths in corpus_paths(config, config.data.test))
+    return System(run, sources, references, 0.01)
 
 
-@pytest.mark.parametrize("lines", ["mixed_words", "recipe"])
-def test_few_lines_differ(lines: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    system: System = request.getfixturevalue(lines)
+@pytest.mark.parametrize("name", ["mixed_words", "recipe"])
+def test_few_lines_differ(name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    system: System = request.getfixturevalue(name)
     assert system.share_that_differs(1) == 0
     differing = system.share_that_differs(5)
-    assert differing < {"mixed_words": 0.05, "recipe": 0.01}[lines]
+    assert differing < system.most_that_differ
     monkeypatch.setattr(ctranslate2_engine, "EXTRA_FINISHED", 0)
     assert system.share_that_differs(5) > 3 * differing, "another rule to stop is noticed"
 
 
 def test_batch_size_and_order_change_no_text(mixed_words: System) -> None:
-    translator = load(mixed_words.run, "cpu", engine="torch")
-    lines = [pair.source for pair in mixed_words.pairs[:50]]
+    translator, lines = load(mixed_words.run, "cpu", engine="torch"), mixed_words.lines[:50]
     expected = translator.translate(lines)
     for size in (1, 7):
-        assert [found.text for found in translator.translate_lines(lines, batch_size=size)] == expected
+        translations = translator.translate_lines(lines, batch_size=size)
+        assert [translation.text for translation in translations] == expected
     assert translator.translate(lines[::-1]) == expected[::-1]
 
 
 @pytest.mark.parametrize("beam", [1, 5])
 def test_bleu_of_the_engines_is_the_same(recipe: System, beam: int) -> None:
     tokenize = bleu_tokenizer(language(RunDirectory(recipe.run).read_config().data, "target"))
-    bleu = []
-    for options in ({"engine": "torch"}, {"engine": "ctranslate2"}, {"precision": "int8"}):
-        texts, references = recipe.translations(beam, **options), [[pair.target for pair in recipe.pairs]]
-        bleu.append(score(texts, references, ("bleu",), tokenize=tokenize)[0].value)
-    print(f"beam {beam}: {bleu}")
-    assert bleu[1] == pytest.approx(bleu[0], abs=0.1)
-    assert bleu[2] == pytest.approx(bleu[0], abs=0.3)
+
+    def bleu(**options: str) -> float:
+        (bleu,) = score(recipe.translations(beam, **options), [recipe.references], ("bleu",), tokenize=tokenize)
+        return bleu.value
+
+    expected = bleu(engine="torch")
+    assert bleu(engine="ctranslate2") == pytest.approx(expected, abs=0.1)
+    assert bleu(precision="int8") == pytest.approx(expected, abs=0.3)

@@ -1,20 +1,20 @@
 """NaN or exploding losses, and batches too large for memory: they are reported, and no sentence is left out."""
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 from conftest import SOURCE, TARGET, FiveRun
 from models import batch_of, make
-from small_run import config_of, run_training, write_small_corpus
+from small_run import config_of, run_training
 from torch import Tensor
 
-from nmt.config import TrainSettings
+from nmt.config import Config, TrainSettings
 from nmt.decode.engines import torch_engine
 from nmt.decode.search import search as search_batch
 from nmt.errors import NmtError
@@ -39,20 +39,21 @@ def with_loss(monkeypatch: pytest.MonkeyPatch, change: Callable[[Batch, LossSum]
 
 
 def test_figures_on_dev_without_a_number_go_back_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Even if all gradients are finite, validation may find NaN or infinite logits or losses."""
-    real, calls = validation.validate, itertools.count(1)
+    calls = []
 
     def validate(model: Seq2Seq, *args: Any, **options: Any) -> Validation:
-        if next(calls) == 2:
+        calls.append(model)
+        if len(calls) == 2:
             model.projection.weight.data.fill_(math.inf)
-        return real(model, *args, **options)
+        return validation.validate(model, *args, **options)
 
     monkeypatch.setattr(loop, "validate", validate)
-    assert run_training(config_of(write_small_corpus(tmp_path), train__max_steps=15)).step == 15
+    assert run_training(config_of(corpus, train__max_steps=15)).step == 15
     assert "back to step 5 with 0.5 of the rate" in caplog.text
-    assert next(calls) == 5, "one of steps 5, 10 and 15 each, and again of step 10"
+    assert len(calls) == 4, "one of steps 5, 10 and 15 each, and again of step 10"
 
 
 class FailingGradient(torch.autograd.Function):
@@ -82,62 +83,66 @@ def out_of_memory(place: str, most: int, seen: list[int]) -> Callable[[Batch, Lo
     return change
 
 
+BATCHES = [batch_of(0, 1, 2), batch_of(3), batch_of(2, 1, 3, 0)]
+
+
+def gradient(model: Seq2Seq) -> tuple[dict[str, Tensor], int]:
+    """The gradient of `BATCHES`, and how many positions fit into memory (0: all)."""
+    settings = TrainSettings(clip_norm=0.0)
+    options = StepOptions(settings, lr=0.0, seed=1, bf16=False)
+
+    def once(parts: Sequence[Batch]) -> step.StepFigures:
+        return train_step(Replicas(model), make_optimizers(model, settings), parts, options)
+
+    figures, fits = split_on_out_of_memory(once, BATCHES, 0)
+    assert figures.n_tokens == sum(batch.n_target_tokens for batch in BATCHES)
+    assert figures.n_real == figures.n_tokens + sum(batch.n_source_tokens for batch in BATCHES)
+    assert figures.n_real <= figures.n_positions <= sum(batch.n_positions for batch in BATCHES)  # less padding
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}, fits
+
+
 @pytest.mark.parametrize("place", ["forward", "backward"])
+@pytest.mark.parametrize("most", [40, 25, 12])
 def test_out_of_memory_splits_the_batch_and_leaves_the_gradient_as_it_is(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str, most: int
 ) -> None:
-    model, settings = make().train(), TrainSettings(clip_norm=0.0)
-    batches, seen = [batch_of(0, 1, 2), batch_of(3), batch_of(2, 1, 3, 0)], list[int]()
-
-    def gradient(most: int) -> tuple[dict[str, Tensor], int]:
-        def once(parts: Sequence[Batch]) -> step.StepFigures:
-            seen.clear()
-            options = StepOptions(settings, lr=0.0, seed=1, bf16=False)
-            return train_step(Replicas(model), make_optimizers(model, settings), parts, options)
-
-        with monkeypatch.context() as patch:
-            with_loss(patch, out_of_memory(place, most, seen))
-            figures, fits = split_on_out_of_memory(once, batches, 0)
-        assert sorted(seen) == [0, 0, 1, 1, 2, 2, 3, 3]
-        assert figures.n_tokens == sum(batch.n_target_tokens for batch in batches)
-        assert figures.n_real == figures.n_tokens + sum(batch.n_source_tokens for batch in batches)
-        assert figures.n_real <= figures.n_positions <= sum(batch.n_positions for batch in batches)  # less padding
-        return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}, fits
-
-    whole, fits = gradient(10**6)
+    model, seen = make().train(), list[int]()
+    whole, fits = gradient(model)
     assert (fits, caplog.messages) == (0, [])
-    for most in (40, 25, 12):
-        parts, fits = gradient(most)
-        assert 0 < fits <= most
-        for name, x in whole.items():
-            torch.testing.assert_close(parts[name], x)
+    with_loss(monkeypatch, out_of_memory(place, most, seen))
+    parts, fits = gradient(model)
+    assert 0 < fits <= most
+    assert sorted(seen[-8:]) == [0, 0, 1, 1, 2, 2, 3, 3]
+    torch.testing.assert_close(parts, whole)
+
+
+def test_a_pair_that_is_too_large_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_loss(monkeypatch, out_of_memory("forward", 1, []))
     with pytest.raises(NmtError, match=r"^out of memory with 1 pairs of \d+ positions$") as caught:
-        gradient(1)
-    assert (caught.value.exit_code, "batch_tokens" in caught.value.hint) == (1, True)
+        gradient(make().train())
+    assert caught.value.exit_code == 1
+    assert "batch_tokens" in caught.value.hint
 
 
-def test_out_of_memory_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    write_small_corpus(tmp_path)
-    settings: dict[str, Any] = {"model__dropout": 0.0}
-    run_training(config_of(tmp_path, "whole", **settings, train__max_steps=10))
-    seen: list[int] = []
+def test_out_of_memory_goes_on(corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    whole = config_of(corpus, "whole", model__dropout=0.0, train__max_steps=10)
+    run_training(whole)
+    seen = list[int]()
     with_loss(monkeypatch, out_of_memory("backward", 250, seen))
-    progress = run_training(config_of(tmp_path, **settings, train__max_steps=10))
+    split = config_of(corpus, model__dropout=0.0, train__max_steps=10)
+    progress = run_training(split)
     assert 0 < progress.max_positions <= 250
     assert set(seen) == set(range(1, 61))
-    splits = [text for text in caplog.messages if "out of memory with a batch of" in text]
-    assert 1 <= len(splits) <= 2  # each lowers the limit for later batches
-    whole, split = (
-        [line["loss"] for line in RunDirectory(tmp_path / run).read_metrics() if "loss" in line]
-        for run in ("whole", "run")
-    )
-    assert split == pytest.approx(whole, rel=1e-4)
+    assert 1 <= caplog.text.count("out of memory with a batch of") <= 2  # each lowers the limit for later batches
+    assert losses(split) == pytest.approx(losses(whole), rel=1e-4)
     caplog.clear()
-    longer = config_of(tmp_path, **settings, train__max_steps=12)
+    longer = config_of(corpus, model__dropout=0.0, train__max_steps=12)
     assert run_training(longer).max_positions == progress.max_positions
     assert "out of memory" not in caplog.text  # a resumed run knows the limit
+
+
+def losses(config: Config) -> list[float]:
+    return [line["loss"] for line in RunDirectory(config.run).read_metrics() if "loss" in line]
 
 
 def test_a_search_out_of_memory_halves_the_batch_and_leaves_no_line_out(
@@ -158,7 +163,7 @@ def test_a_search_out_of_memory_halves_the_batch_and_leaves_no_line_out(
     sizes.clear()
     assert translator.translate(lines) == TARGET * 5
     assert max(sizes) <= 4  # later batches stay small
-    monkeypatch.setattr(torch_engine, "search", lambda *_, **__: (_ for _ in ()).throw(torch.OutOfMemoryError()))
+    monkeypatch.setattr(torch_engine, "search", mock.Mock(side_effect=torch.OutOfMemoryError()))
     with pytest.raises(NmtError, match="out of memory with one sentence") as caught:
         translator.translate(lines)
     assert caught.value.exit_code == 1
@@ -166,13 +171,14 @@ def test_a_search_out_of_memory_halves_the_batch_and_leaves_no_line_out(
 
 def test_scoring_out_of_memory_halves_the_batch(five_run: FiveRun, monkeypatch: pytest.MonkeyPatch) -> None:
     translator = load(five_run.run, device="cpu")
-    expected, real = translator.reference_log_probs(SOURCE, TARGET), Transformer.forward
+    forward = Transformer.forward
+    expected = translator.reference_log_probs(SOURCE, TARGET)
 
-    def forward(self: Transformer, src: Tensor, *args: Any) -> Tensor:
+    def forward_if_small(self: Transformer, src: Tensor, *args: Any) -> Tensor:
         if len(src) > 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return real(self, src, *args)
+        return forward(self, src, *args)
 
-    monkeypatch.setattr(Transformer, "forward", forward)
-    for found, wanted in zip(translator.reference_log_probs(SOURCE, TARGET), expected, strict=True):
-        assert found == pytest.approx(wanted, abs=1e-5)
+    monkeypatch.setattr(Transformer, "forward", forward_if_small)
+    for log_probs, whole in zip(translator.reference_log_probs(SOURCE, TARGET), expected, strict=True):
+        assert log_probs == pytest.approx(whole, abs=1e-5)

@@ -8,78 +8,82 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import FORKS, PATIENCE_S, soak
+from conftest import soak
 
 from nmt.files import locked
 
-from .runs import run_main, temps, trained, write_config
-from .test_clients import BODY, request, serving, settled, statuses
+from .runs import running, start_command, temps, trained, write_config
+from .served import BODY, Usage, request, serving, settled, statuses
+
+COMMANDS = [  # that use the same files; each may be repeated until it has succeeded
+    "train {home}/small.yaml run={home}/run train.max_steps={n_steps} --replicas 1",
+    "sweep {home}/small.yaml train.lr=1e-3,3e-3 train.max_steps=4 --steps 2 -o {home}/sweep",
+    "translate -m {home}/run -i {home}/train.zh -o {home}/hyp --engine torch",
+    "eval -m {home}/run --src {home}/train.zh --ref {home}/train.en --bootstrap 0",
+    "export -m {home}/run --to ctranslate2 -o {home}/export",
+    "info {home}/run",
+    "report {home}/run --no-evaluate",
+]
 
 
-def commands(home: Path, n_steps: int) -> list[list[str]]:
-    """Command lines that use the same files; each may be repeated until it has succeeded."""
-    config, run, source, target = (str(home / name) for name in ("small.yaml", "run", "train.zh", "train.en"))
-    return [
-        ["train", config, f"run={run}", f"train.max_steps={n_steps}", "--replicas", "1"],
-        ["sweep", config, "train.lr=1e-3,3e-3", "train.max_steps=4", "--steps", "2", "-o", str(home / "sweep")],
-        ["translate", "-m", run, "-i", source, "-o", str(home / "hyp"), "--engine", "torch"],
-        ["eval", "-m", run, "--src", source, "--ref", target, "--bootstrap", "0"],
-        ["export", "-m", run, "--to", "ctranslate2", "-o", str(home / "export")],
-        ["info", run],
-        ["report", run, "--no-evaluate"],
-    ]
+def words_of_command(line: str, home: Path, n_steps: int) -> list[str]:
+    return line.format(home=home, n_steps=n_steps).split()
 
 
 def test_a_day_in_a_minute(tmp_path: Path) -> None:
-    draw, counts, sizes, n_steps = random.Random(1), Counter[str](), list[tuple[int, int]](), 5
-    config, asked = write_config(tmp_path), request("/translate", BODY)
+    draw, n_steps, counts, usages = random.Random(1), 5, Counter[int](), list[Usage]()
+    config, question = write_config(tmp_path), request("/translate", BODY)
     trained(config, tmp_path / "run", f"train.max_steps={n_steps}")
     with serving(tmp_path, "--engine", "torch") as server:
-        expected, end = settled(server.answer(asked)), time.monotonic() + soak(1, 120)
+        expected = settled(server.answer(question))
+        end = time.monotonic() + soak(1, 120)
         while time.monotonic() < end:
+            # 1. Start some commands.
             n_steps += 2
             started = []
-            for words in draw.sample(commands(tmp_path, n_steps), k=soak(2, 4)):
-                log = tmp_path / f"{len(counts)}-{time.monotonic_ns()}.log"
-                started.append((words, log, FORKS.Process(target=run_main, args=(words, str(log)))))
-                started[-1][2].start()
+            for line in draw.sample(COMMANDS, k=soak(2, 4)):
+                log = tmp_path / f"{time.monotonic_ns()}.log"
+                started.append(start_command(log, *words_of_command(line, tmp_path, n_steps)))
             time.sleep(draw.uniform(0, soak(1, 4)))
-            for number, (_, _, process) in enumerate(started):
-                answer = server.answer(asked)
+
+            # 2. The server answers as before. Every second command is killed.
+            for number, command in enumerate(started):
+                answer = server.answer(question)
                 assert (statuses(answer), settled(answer)) == ("200", expected)
                 if number % 2 == 0:
-                    process.kill()
-            for words, log, process in started:
-                process.join(PATIENCE_S)
-                text = log.read_text(encoding="utf-8") if log.exists() else ""
-                assert process.exitcode in (0, -signal.SIGKILL) or "is in use by another" in text, (words, text)
-                counts[f"{words[0]} {process.exitcode}"] += 1
-            sizes.append(server.memory())
-        print(dict(sorted(counts.items())), "MB and descriptors", sizes[0], sizes[-1])
-        check_sizes(sizes)
+                    command.process.kill()
+
+            # 3. The others succeed, unless they need what another one uses.
+            for command in started:
+                code = command.end()
+                counts[code] += 1
+                is_busy = "is in use by another" in command.messages
+                assert is_busy or code in (0, -signal.SIGKILL), command.messages
+            usages.append(server.usage())
+        print(dict(counts), usages[0], usages[-1])
+        check_usages(usages)
         server.send(signal.SIGTERM)
         assert server.end() == 143
     check_nothing_is_left(tmp_path, n_steps)
 
 
-def check_sizes(sizes: list[tuple[int, int]]) -> None:
+def check_usages(usages: list[Usage]) -> None:
     """Check that memory and descriptors of the server stay."""
-    early = sizes[len(sizes) // 3]
-    assert sizes[-1][0] <= early[0] + soak(60, 10)
-    assert sizes[-1][1] <= early[1] + 2
+    early, last = usages[len(usages) // 3], usages[-1]
+    assert last.memory_mb <= early.memory_mb + soak(60, 10)
+    assert last.n_descriptors <= early.n_descriptors + 2
 
 
 def check_nothing_is_left(home: Path, n_steps: int) -> None:
     """Check that no lock is left, nor what a killed command has begun."""
-    for words in commands(home, n_steps)[: soak(1, None)]:
-        process = FORKS.Process(target=run_main, args=(words, str(home / "log")))
-        process.start()
-        process.join(PATIENCE_S)
-        assert process.exitcode == 0, (words, (home / "log").read_text(encoding="utf-8"))
-    assert not [*(temps(home) if soak(False, True) else temps(home / "run")), *home.rglob("*.old.*")]
+    for line in COMMANDS[: soak(1, None)]:
+        with running(home / "log", *words_of_command(line, home, n_steps)) as command:
+            assert command.end() == 0, command.messages
+    assert not temps(soak(home / "run", home))
+    assert not list(home.rglob("*.old.*"))
 
 
-def test_what_is_left_and_what_grows_is_found(tmp_path: Path) -> None:
+def test_a_lock_and_a_folder_that_are_left_are_found(tmp_path: Path) -> None:
     write_config(tmp_path)
     (tmp_path / "run").mkdir()
     lock = locked(tmp_path / "run" / "lock", holder="training", setting="")
@@ -88,6 +92,9 @@ def test_what_is_left_and_what_grows_is_found(tmp_path: Path) -> None:
     (tmp_path / f"run.old.{os.getpid()}").touch()
     with pytest.raises(AssertionError, match=r"run\.old"):
         check_nothing_is_left(tmp_path, 1)
-    for last in ((200, 16), (100, 20)):
-        with pytest.raises(AssertionError):
-            check_sizes([(100, 16), (100, 16), last])
+
+
+@pytest.mark.parametrize("last", [Usage(200, 16), Usage(100, 20)])
+def test_a_server_that_grows_is_found(last: Usage) -> None:
+    with pytest.raises(AssertionError):
+        check_usages([Usage(100, 16), Usage(100, 16), last])

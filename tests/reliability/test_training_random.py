@@ -1,94 +1,133 @@
-"""The gradient of a step is that of its sentences, each alone, on random models, cuts, replicas and settings."""
+"""The gradient of a step is that of its sentences, each alone, on random models and settings."""
 
-import math
+import copy
 import random
-from typing import Any
+from typing import NamedTuple
 
 import pytest
 import torch
+import torch.nn.functional as F
 from conftest import soak
 from models import FAMILY, RNNS, TRANSFORMERS, make
 from torch import Tensor
 
 from nmt.config import TrainSettings
-from nmt.model.base import PART_OF, Seq2Seq, n_stacked
+from nmt.model.base import PART_OF, Seq2Seq
 from nmt.text import BOS, EOS
-from nmt.text.batches import collate, pad_source
+from nmt.text.batches import Batch, collate, pad_source
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
-from nmt.train.step import StepOptions, train_step
+from nmt.train.step import StepFigures, StepOptions, train_step
 
-Pair = tuple[list[int], list[int]]
+LR = 0.01
 
 
-def gradient_alone(model: Seq2Seq, pairs: list[Pair], smoothing: float) -> dict[str, Tensor]:
-    """The gradient of the mean loss per target token, one sentence after the other, without padding."""
-    total = torch.zeros(())
-    for source, target in pairs:
-        log_probs = model(pad_source([source]), torch.tensor([[BOS, *target]]))[0].log_softmax(-1)  # (T + 1, V)
-        of_target = log_probs[range(len(target) + 1), [*target, EOS]].sum()
-        total = total - (1 - smoothing) * of_target - smoothing * log_probs.mean(-1).sum()
-    names = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    mean = total / sum(len(target) + 1 for _, target in pairs)
-    return dict(zip(names, torch.autograd.grad(mean, [*names.values()], materialize_grads=True), strict=True))
+class TokenPair(NamedTuple):
+    source: list[int]
+    target: list[int]
 
 
 def random_model(seed: int, rng: random.Random) -> Seq2Seq:
-    choices: dict[str, Any] = dict(
-        FAMILY[seed % len(FAMILY)] if rng.random() < 0.5 else rng.choice(TRANSFORMERS + RNNS)
-    )
-    layers = rng.choice([1, 2])
-    choices |= {"n_encoder_layers": layers, "n_decoder_layers": layers if "cell" in choices else rng.choice([1, 2])}
-    choices |= {"projection_bias": rng.random() < 0.3} if "cell" not in choices else {}
+    """A model of any kind, in part frozen."""
+    common = FAMILY[seed % len(FAMILY)]
+    choices = dict(rng.choice([common, *TRANSFORMERS, *RNNS]))
+    choices["n_encoder_layers"] = choices["n_decoder_layers"] = rng.choice([1, 2])
+    if "cell" not in choices:  # a Transformer
+        choices["n_decoder_layers"] = rng.choice([1, 2])
+        choices["projection_bias"] = rng.random() < 0.3
     n_target = rng.choice([7, 23, 150])
-    n_source = n_target if choices.get("tied_embeddings", "all") == "all" else rng.choice([9, 23])
-    model = make(seed, n_target, n_source, **choices).train()
-    model.freeze(rng.choice([[], rng.sample(sorted({*PART_OF.values()} - {"decoder"}), rng.choice([1, 2]))]))
-    return model
+    is_shared = choices.get("tied_embeddings", "all") == "all"
+    n_source = n_target if is_shared else rng.choice([9, 23])
+    model = make(seed, n_target, n_source, **choices)
+    parts = sorted(set(PART_OF.values()) - {"decoder"})
+    model.freeze(rng.sample(parts, rng.choice([0, 0, 1, 2])))
+    return model.train()
+
+
+def random_pairs(model: Seq2Seq, rng: random.Random) -> list[TokenPair]:
+    def sentence(embedding: torch.nn.Embedding) -> list[int]:
+        length = rng.choice([0, 1, 2, 5, 9])
+        return rng.choices(range(EOS + 1, embedding.num_embeddings), k=length)
+
+    pairs = []
+    for _ in range(rng.randint(1, 9)):
+        source, target = sentence(model.source_embedding), sentence(model.target_embedding)
+        pairs.append(TokenPair(source, target))
+    return pairs
+
+
+def micro_batches(pairs: list[TokenPair], size: int) -> list[Batch]:
+    batches = []
+    for start in range(0, len(pairs), size):
+        sources, targets = zip(*pairs[start : start + size], strict=True)
+        batches.append(collate(sources, targets, range(len(sources))))
+    return batches
+
+
+def random_settings(rng: random.Random) -> TrainSettings:
+    loss = {"label_smoothing": rng.choice([0.0, 0.1, 0.5]), "clip_norm": rng.choice([0, 0.01, 1.0])}
+    update = {"optimizer": rng.choice(["muon", "adamw"]), "weight_decay": rng.choice([0, 0.1])}
+    return TrainSettings.model_validate({**loss, **update})
+
+
+def loss_alone(model: Seq2Seq, pair: TokenPair, smoothing: float) -> Tensor:
+    """The loss of a sentence without padding, summed over its target tokens."""
+    tgt_in, tgt_out = torch.tensor([BOS, *pair.target]), torch.tensor([*pair.target, EOS])
+    logits = model(pad_source([pair.source]), tgt_in[None])[0]  # (T, V)
+    return F.cross_entropy(logits, tgt_out, label_smoothing=smoothing, reduction="sum")
+
+
+def gradient_alone(model: Seq2Seq, pairs: list[TokenPair], smoothing: float) -> dict[str, Tensor]:
+    """The gradient of the mean loss per target token, one sentence after the other; frozen parameters have none."""
+    loss = torch.stack([loss_alone(model, pair, smoothing) for pair in pairs]).sum()
+    n_tokens = sum(len(pair.target) + 1 for pair in pairs)
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    gradients = torch.autograd.grad(loss / n_tokens, [*parameters.values()], materialize_grads=True)
+    return dict(zip(parameters, gradients, strict=True))
+
+
+def step_on(model: Seq2Seq, batches: list[Batch], settings: TrainSettings, n_replicas: int) -> StepFigures:
+    replicas, optimizers = Replicas(model, n_replicas), make_optimizers(model, settings)
+    figures = train_step(replicas, optimizers, batches, StepOptions(settings, lr=LR, seed=1))
+    replicas.close()
+    return figures
+
+
+def update_by_gradients(model: Seq2Seq, gradients: list[Tensor | None], settings: TrainSettings) -> None:
+    """Update a model whose parameters have these gradients; tests/train/test_optimizer.py tests the optimizers."""
+    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+        parameter.grad = gradient
+    for optimizer in make_optimizers(model, settings):
+        for group in optimizer.param_groups:
+            group["lr"] = LR
+        optimizer.step()
 
 
 @pytest.mark.parametrize("seed", range(soak(6, 300)))
 def test_a_step_has_the_gradient_of_its_sentences(seed: int) -> None:
+    # 1. A model, sentences, and their gradient, clipped.
     rng = random.Random(seed)
-    model = random_model(seed, rng)
-    sizes = model.source_embedding.num_embeddings, model.target_embedding.num_embeddings
+    model, settings = random_model(seed, rng), random_settings(rng)
+    pairs = random_pairs(model, rng)
+    expected = gradient_alone(model, pairs, settings.label_smoothing)
+    norm = float(torch.nn.utils.get_total_norm(expected.values()))
+    factor = 1.0
+    if settings.clip_norm:
+        factor = min(settings.clip_norm / (norm + 1e-6), 1.0)
 
-    def sentence(n: int) -> list[int]:
-        return rng.choices(range(EOS + 1, n), k=rng.choice([0, 1, 2, 5, 9]))
+    # 2. A step.
+    updated = copy.deepcopy(model)
+    batches = micro_batches(pairs, size=rng.randint(1, len(pairs)))
+    figures = step_on(model, batches, settings, n_replicas=rng.choice([1, 2, 3]))
 
-    pairs: list[Pair] = [(sentence(sizes[0]), sentence(sizes[1])) for _ in range(rng.randint(1, 9))]
-    cuts = sorted(rng.choices(range(1, len(pairs)), k=rng.choice([0, 1, 3]))) if len(pairs) > 1 else []
-    parts = [pairs[a:b] for a, b in zip([0, *cuts], [*cuts, len(pairs)], strict=True) if a < b]
-    batches = [collate([one for one, _ in part], [two for _, two in part], range(len(part))) for part in parts]
-    smoothing, clip = rng.choice([0.0, 0.1, 0.5]), rng.choice([0, 0.01, 1.0])
-    kinds: dict[str, Any] = {"optimizer": rng.choice(["muon", "adamw"]), "weight_decay": rng.choice([0, 0.1])}
-    settings = TrainSettings(label_smoothing=smoothing, clip_norm=clip, **kinds)
-    expected = gradient_alone(model, pairs, smoothing)
-    norm = math.sqrt(sum(float(g.square().sum()) for g in expected.values()))
-    factor = min(clip / (norm + 1e-6), 1.0) if clip else 1.0
-    before = {name: p.detach().clone() for name, p in model.named_parameters()}
-
-    replicas, optimizers = Replicas(model.train(), rng.choice([1, 2, 3])), make_optimizers(model, settings)
-    figures = train_step(replicas, optimizers, batches, StepOptions(settings, lr=0.01, seed=1))
-    replicas.close()
-
+    # 3. Its norm, its gradient, its update.
     assert figures.grad_norm == pytest.approx(norm, rel=1e-7)
-    by_adamw = {id(p) for group in optimizers[0].param_groups for p in group["params"]}
-    for name, p in model.named_parameters():
-        if not p.requires_grad:
-            assert p.grad is None, name
-            assert torch.equal(p, before[name]), name
-            continue
-        gradient = expected[name] * factor
-        found = torch.zeros_like(p) if p.grad is None else p.grad
-        assert torch.allclose(found, gradient, rtol=1e-6, atol=1e-10), name
-        if id(p) in by_adamw and p.grad is not None:  # the first step of AdamW moves each weight by the rate
-            decay = settings.weight_decay if p.dim() > 1 else 0.0
-            moved = before[name] * (1 - 0.01 * decay) - 0.01 * found / (found.abs() + 1e-9)
-            torch.testing.assert_close(p.detach(), moved, rtol=1e-6, atol=1e-9)
-        elif p.grad is not None:  # Muon's update is U f(S) V^T of the gradient U S V^T, which has the same directions
-            step = before[name] * (1 - 0.01 * settings.weight_decay) - p.detach()
-            n = n_stacked(name.removesuffix(".weight"))
-            for update, of in zip(step.chunk(n), found.chunk(n), strict=True):
-                product = update @ of.mT
-                torch.testing.assert_close(product, product.mT, rtol=1e-4, atol=1e-5 * float(product.abs().max()))
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            torch.testing.assert_close(gradient, expected[name] * factor, rtol=1e-6, atol=1e-10, msg=name)
+        else:
+            assert parameter.grad is None, name
+    update_by_gradients(updated, [parameter.grad for parameter in model.parameters()], settings)
+    for name, weights in updated.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[name], weights, msg=name)
