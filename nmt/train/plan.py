@@ -18,6 +18,7 @@ from nmt.config import Config
 from nmt.config.yaml_file import CoreDumper
 from nmt.corpus.split import Facts
 from nmt.errors import ConfigError
+from nmt.text.sentences import sentence_spans
 
 PIECES_PER_WORD = 1.35  # on either side, EOS included
 BATCH = 0.6  # batch_tokens / sqrt(target tokens in all epochs): the best of those tried for 0.8M to 2M tokens
@@ -31,6 +32,7 @@ MIN_ROOM = 10  # least intercept of the length limit, tokens
 MARGIN = 5  # tokens by which a translation may exceed what the training pairs need
 OUTLIERS = 100_000  # of so many pairs, one may be longer than the limit
 MAX_SLOPE, MAX_INTERCEPT = 100.0, 100_000  # the largest values of the settings
+OFTEN = 0.1  # of the training lines, from which a model is one of several sentences a line
 
 
 class CorpusSize(NamedTuple):
@@ -245,6 +247,15 @@ def fit_limit(config: Config, corpora: Sequence[Lengths], base: Config | None) -
     most = int(sorted_needed[-1 - n_outliers])
     intercept = min(max(most + MARGIN, least), MAX_INTERCEPT)
     return with_unset(config, {"decode": {"max_length_a": slope, "max_length_b": intercept}})
+
+
+def fit_whole_lines(config: Config, sources: Sequence[str]) -> Config:
+    """Return the config. If `decode.whole_lines` is unset, it is true if the source lines often have several sentences.
+
+    Then the model has learned to translate them together. `sources` are a sample of the training text.
+    """
+    n_several = sum(len(sentence_spans(line)) > 1 for line in sources)
+    return with_unset(config, {"decode": {"whole_lines": n_several > OFTEN * len(sources)}})
 
 
 def with_unset(config: Config, values: dict[str, Any], *, what: str = "sizes chosen for this corpus") -> Config:

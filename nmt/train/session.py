@@ -28,8 +28,8 @@ from nmt.train.corpora import mixture_of, training_corpora
 from nmt.train.encoding import EncodedPairs, drop_lengths, train_tokenizers
 from nmt.train.loop import Session, Trainer
 from nmt.train.memory import check_memory, n_fitting_replicas
-from nmt.train.plan import fit_limit, fit_sizes, fit_validation, with_unset
-from nmt.train.preparation import TrainingText, read_corpus
+from nmt.train.plan import fit_limit, fit_sizes, fit_validation, fit_whole_lines, with_unset
+from nmt.train.preparation import TrainingText, read_corpus, sample
 from nmt.train.progress import OR_ANEW, Progress, ending
 from nmt.train.report import clock
 
@@ -38,6 +38,7 @@ log = logging.getLogger("nmt")
 # Settings that may change on resume, besides most of `train`. Paths may change, contents may not: hashes are compared.
 MAY_CHANGE = ("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "data.allow_bad_utf8")
 MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # may change, too
+SAMPLED_LINES = 10_000  # of the training text, whose sentences are counted
 FIXED = ("train.freeze", "train.metric", "train.optimizer")  # may not
 ORDER = re.compile(r"data\.train\.\d+\.languages")  # may not: the order of the data depends on that of the corpora
 
@@ -68,6 +69,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     encoded = drop_lengths(config, corpus.train, tokenizers)
     base = start.checkpoint.config if start else None
     given, config = config, fit_limit(config, encoded.lengths(), base)
+    config = fit_whole_lines(config, [pair.source for pair in sample(encoded.pairs, SAMPLED_LINES)])
     log_chosen("chosen for the lengths of the pairs", given, config)
     data = training_data(config, encoded)
     n_steps = math.ceil(data.n_batches / config.train.accumulate)
@@ -132,7 +134,7 @@ def inherit(config: Config, start: Start) -> Config:
     """Return the config with settings of the model that training starts from, where the user did not set them."""
     parts: dict[str, Any] = {"model": True, "tokenizer": True, "data": INHERITED_DATA}
     if start.resumes:  # else the limit is fitted to the new corpus
-        parts["decode"] = {"max_length_a", "max_length_b"}
+        parts["decode"] = {"max_length_a", "max_length_b", "whole_lines"}
     what = f"the settings of {start.name} and those changed"
     inherited = with_unset(config, start.config.model_dump(include=parts), what=what)
 

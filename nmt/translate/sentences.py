@@ -1,7 +1,6 @@
 """Step: a unit is translated sentence by sentence, because most models are trained on single sentences."""
 
 from collections.abc import Callable, Sequence
-from itertools import chain, islice
 
 from nmt.text.sentences import sentence_spans
 from nmt.text.spans import Span
@@ -68,27 +67,29 @@ class Sentences(Step):
         return merged
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
-        sentences = iter(translations)
         restored = []
+        first = 0
         for unit, spans in zip(self.units, self.spans, strict=True):
-            parts = list(islice(sentences, len(spans)))
-            hypotheses = joined([part.hypotheses for part in parts], self.options, self.joiner)
-            restored.append(
-                Translation(
-                    unit.text,
-                    hypotheses,
-                    unit.number,
-                    source_tokens=list(chain.from_iterable(part.source_tokens for part in parts)),
-                    sentences=spans,
-                    sentence_pairs=[(part.source, part.text) for part in parts],
-                )
+            sentences = translations[first : first + len(spans)]
+            first += len(spans)
+            whole = Translation(
+                unit.text,
+                joined([sentence.hypotheses for sentence in sentences], self.options, self.joiner),
+                unit.number,
+                sentences=spans,
             )
+            # The sources of the sentences may have been changed by later steps.
+            for (start, end), sentence in zip(spans, sentences, strict=True):
+                whole.sentence_pairs.append((unit.text[start:end], sentence.text))
+                whole.source_tokens += sentence.source_tokens
+            restored.append(whole)
         return restored
 
     def preview(self, texts: list[str]) -> list[str]:
-        sentences = iter(texts)
         joined_texts = []
+        first = 0
         for spans in self.spans:
-            parts = islice(sentences, len(spans))
-            joined_texts.append(self.joiner.join(part for part in parts if part))
+            sentences = texts[first : first + len(spans)]
+            first += len(spans)
+            joined_texts.append(self.joiner.join(text for text in sentences if text))
         return joined_texts

@@ -99,7 +99,7 @@ def test_a_bom_is_dropped_in_each_of_several_files_compressed_or_not(tmp_path: P
     assert list(iter_lines(paths)) == ["a", "", "no end"] * 3
 
 
-COMPRESSED = gzip.compress(b"some text that is long enough to be cut and flipped\n" * 9)
+COMPRESSED = gzip.compress(b"some text that is long enough to be cut and flipped\n" * 9, mtime=0)
 CUT = COMPRESSED[:-12]
 FLIPPED = COMPRESSED[:-8] + bytes(4) + COMPRESSED[-4:]
 
@@ -107,6 +107,7 @@ FLIPPED = COMPRESSED[:-8] + bytes(4) + COMPRESSED[-4:]
 @pytest.mark.parametrize(
     ("content", "reason"),
     [(CUT, "Compressed file ended"), (FLIPPED, "CRC check failed"), (b"text\n", "Not a gzipped file")],
+    ids=["cut", "flipped", "plain"],
 )
 def test_a_damaged_gz_file_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
     path = tmp_path / "train.en.gz"

@@ -24,6 +24,7 @@ from nmt.train.plan import (
     fit_machine,
     fit_sizes,
     fit_validation,
+    fit_whole_lines,
     size_of,
 )
 
@@ -127,7 +128,8 @@ def test_validations_come_once_an_epoch_within_limits(steps: int, every: int) ->
 
 def test_the_list_of_settings_says_which_are_fitted() -> None:
     marked = {setting.key for setting in settings() if "[fitted]" in setting.help}
-    assert marked == {*FITTED, "train.validate_every", "decode.max_length_a", "decode.max_length_b"}
+    others = {"train.validate_every", "decode.max_length_a", "decode.max_length_b", "decode.whole_lines"}
+    assert marked == {*FITTED, *others}
 
 
 def test_more_pairs_get_larger_models_and_fewer_epochs() -> None:
@@ -256,3 +258,14 @@ def test_the_limit_of_the_model_that_training_starts_from_is_the_least() -> None
     base = limit_of((1, 80), (10, 90))
     assert limit_of((10, 10), base=base).decode == base.decode
     assert longest(limit_of((1, 150), base=base), 1) >= 150
+
+
+@pytest.mark.parametrize(("n_several", "whole_lines"), [(0, False), (10, False), (11, True)])
+def test_a_model_of_lines_of_several_sentences_translates_whole_lines(n_several: int, whole_lines: bool) -> None:
+    lines = ["A dog runs. It is red."] * n_several + ["A dog runs."] * (100 - n_several)
+    assert fit_whole_lines(config_of(), lines).decode.whole_lines is whole_lines
+
+
+def test_whole_lines_that_the_user_has_set_stay() -> None:
+    config = config_of(decode={"whole_lines": False})
+    assert not fit_whole_lines(config, ["A dog runs. It is red."]).decode.whole_lines
