@@ -26,11 +26,14 @@ def test_version() -> None:
 
 
 def test_help_has_a_short_name() -> None:
-    assert run_nmt("-h").stdout == run_nmt("--help").stdout
+    short = run_nmt("-h")
+    long = run_nmt("--help")
+    assert short.stdout == long.stdout
 
 
 def test_help_groups_all_commands_and_begins_with_the_four_of_the_mission() -> None:
-    _, _, text = run_nmt("--help").stdout.decode().partition("\nLearn:\n")
+    text = run_nmt("--help").stdout.decode()
+    _, _, text = text.partition("\nLearn:\n")
     groups = re.findall(r"^(\w+):$", text, re.MULTILINE)
     assert groups == ["Data", "Models", "Runs", "Formats", "Serve"]
     commands = re.findall(r"^  (\w+)", text, re.MULTILINE)

@@ -75,7 +75,8 @@ def test_a_model_file_is_compared_on_a_given_test_set(five_home: Path, worse: Pa
     test_set = "--src train.zh --ref train.en --lowercase --tokenize char"
     done = run_in(five_home, f"compare {worse} runs/five/model.safetensors {test_set} --json -q")
     assert err_lines(done) == []
-    bleu, chrf, _ = json.loads(done.stdout)["scores"]
+    comparison = json.loads(done.stdout)
+    bleu, chrf, _ = comparison["scores"]
     assert "|case:lc|eff:no|tok:char|" in bleu["signature"]
     _, model = chrf["systems"]
     assert model["difference"]["value"] > 0

@@ -40,7 +40,8 @@ def test_examples_are_from_all_over_the_test_set(five_home: Path) -> None:
 def test_an_ensemble_is_named(five_home: Path) -> None:
     done = run_in(five_home, "eval -m runs/five -m runs/five --json")
     assert err_lines(done) == ["ensemble: runs/five and runs/five"]
-    assert json.loads(done.stdout)["models"] == ["runs/five", "runs/five"]
+    figures = json.loads(done.stdout)
+    assert figures["models"] == ["runs/five", "runs/five"]
 
 
 def test_eval_json_with_several_references(five_run: FiveRun, tmp_path: Path) -> None:
@@ -131,7 +132,8 @@ def test_intervals_lie_within_the_scale(tmp_path: Path) -> None:
     (tmp_path / "ref").write_text(f"this line is the one that differs\n{text}")
     (tmp_path / "nearly").write_text(f"no word of it\n{text}")
     done = run_in(tmp_path, "eval --hyp nearly --ref ref --json")
-    bleu, chrf, ter = json.loads(done.stdout)["scores"]
+    figures = json.loads(done.stdout)
+    bleu, chrf, ter = figures["scores"]
     assert 90 < bleu["low"] < bleu["value"] < bleu["high"] == 100, "a resample without the first line is perfect"
     assert 90 < chrf["low"] < chrf["value"] < chrf["high"] == 100
     assert 0 == ter["low"] < ter["value"] < ter["high"] < 10

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from conftest import SOURCE, FiveRun, run_in
+from conftest import SOURCE, FiveRun
 
 from nmt.cli import resumable
 from nmt.cli.rendering import as_json
@@ -104,12 +104,3 @@ def test_a_resumed_output_has_the_bytes_of_an_unbroken_one(
         with (tmp_path / f"broken-{n_lines}.part").open("ab") as part:
             part.write(b"half a li")
         assert run(output, len(LINES)) == unbroken
-
-
-@pytest.mark.parametrize("markup", ["html", "markdown"])
-def test_lines_with_markup_can_be_resumed(five_run: FiveRun, tmp_path: Path, markup: str) -> None:
-    (tmp_path / "in").write_text("\n".join(LINES))
-    command = f"translate -m {five_run.run} --format {markup} -i in"
-    assert run_in(tmp_path, f"{command} -o whole").returncode == 0
-    assert run_in(tmp_path, f"{command} -o out --resume").returncode == 0
-    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()

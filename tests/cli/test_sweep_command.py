@@ -72,10 +72,11 @@ SWEEP = (
 
 def result(corpus: FiveCorpus, directory: str) -> tuple[list[str], Any]:
     """Run or resume a sweep; return the winner, and the figures of each trial by its steps."""
-    _, first, *_ = out_lines(run_in(corpus.home, f"{SWEEP} {directory}"))
+    done = run_in(corpus.home, f"{SWEEP} {directory}")
+    _, first, *_ = out_lines(done)
     _, *winner, _, _, _ = first.split()
-    kept = json.loads((corpus.home / directory / "sweep.json").read_text())
-    return winner, kept["results"]
+    file = corpus.home / directory / "sweep.json"
+    return winner, json.loads(file.read_text())["results"]
 
 
 CODES: dict[int, int] = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 143, signal.SIGINT: 130}

@@ -103,7 +103,8 @@ def test_bad_bytes_of_a_text_are_replaced_as_in_a_file(five_home: Path) -> None:
 
 
 def test_a_text_may_begin_with_a_dash(five_home: Path) -> None:
-    assert len(out_lines(run_in(five_home, "translate -- '- 我'"))) == 1
+    done = run_in(five_home, "translate -- '- 我'")
+    assert len(out_lines(done)) == 1
     stderr = refused(five_home, "translate '- 我'", "No such option")
     assert "put -- before a TEXT that begins with a dash" in stderr
 
@@ -124,9 +125,12 @@ def test_n_best_lists_with_scores_and_pieces(five_home: Path) -> None:
         assert len(set(texts)) == 3
         for hypothesis in hypotheses:
             *pieces, eos = hypothesis["pieces"]
-            text = "".join(piece["piece"] for piece in pieces).replace("▁", " ")
-            assert text.strip() == hypothesis["text"]
-            log_prob = sum(piece["log_prob"] for piece in pieces) + eos["log_prob"]
+            text = ""
+            log_prob = eos["log_prob"]
+            for piece in pieces:
+                text += piece["piece"]
+                log_prob += piece["log_prob"]
+            assert text.replace("▁", " ").strip() == hypothesis["text"]
             assert log_prob == pytest.approx(hypothesis["log_prob"])
     assert i == 4
 
@@ -141,14 +145,15 @@ def test_scores_are_those_of_the_best_hypotheses(five_home: Path) -> None:
 def test_translations_begin_with_the_prefix(five_home: Path) -> None:
     best = best_hypotheses(run_in(five_home, "translate -i train.zh --json --prefix 'They are tea'"))
     texts = {hypothesis["text"] for hypothesis in best}
-    assert all(text.startswith("They are tea") for text in texts)
+    for text in texts:
+        assert text.startswith("They are tea")
     assert len(texts) > 1
 
 
 def test_a_prefix_that_is_too_long_is_refused_before_any_output(five_run: FiveRun, tmp_path: Path) -> None:
-    options = ["-i", five_run.source_file, "-o", "out", "--resume", "--prefix", "book " * 1100]
-    done = run_nmt("translate", "-m", five_run.run, *options, cwd=tmp_path)
-    one_clear_error(done, 2, "the prefix has 1101 pieces, the model takes at most 1023")
+    files = f"-i {five_run.source_file} -o out --resume"
+    command = f"translate -m {five_run.run} {files} --prefix '{'book ' * 1100}'"
+    refused(tmp_path, command, "the prefix has 1101 pieces, the model takes at most 1023")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -212,7 +217,8 @@ def test_doubtful_lines_are_named(five_home: Path, tmp_path: Path) -> None:
     plain = run_in(five_home, common, UNLIKELY)
     (warning,) = err_lines(plain)
     assert warning.startswith(f"nmt: warning: line 3 is doubtful: confidence {unknown:.2f}")
-    assert out_lines(plain) == [hypothesis["text"] for hypothesis in best], "the output is as ever"
+    texts = [hypothesis["text"] for hypothesis in best]
+    assert out_lines(plain) == texts, "the output is as ever"
     # 3. JSON has the reasons, also in a file that can be resumed.
     (tmp_path / "in").write_bytes(UNLIKELY)
     resumed = run_in(five_home, f"{common} --json -i {tmp_path}/in -o {tmp_path}/out --resume")
