@@ -96,9 +96,9 @@ def score_window(
     for i, (source, target) in enumerate(pairs):
         if not source.spans or not target.spans:
             continue
-        n_source = len(tokenizers.source.encode(as_read(source.text, tokenizers.source)[0]))
-        n_target = len(tokenizers.target.encode(as_read(target.text, tokenizers.target)[0]))
-        if max(n_source, n_target) > limit:  # before `encoded`, whose matrix of a long text needs much memory
+        # This comes before `encoded`, whose matrix of a long text needs much memory.
+        n_pieces = max(count_pieces(source, tokenizers.source), count_pieces(target, tokenizers.target))
+        if n_pieces > limit:
             message = "line %d is not aligned: a side has more than the %d pieces that the model takes"
             log.warning(message, numbers[i], limit)
             continue
@@ -113,6 +113,11 @@ def score_window(
     for (i, (source_side, target_side)), weights, loss in zip(encoded_pairs.items(), attention, losses, strict=True):
         scores[i] = word_scores(weights, source_side.shares, target_side.shares, likeness(*pairs[i]), loss)
     return scores
+
+
+def count_pieces(side: WordText, tokenizer: Tokenizer) -> int:
+    text, _ = as_read(side.text, tokenizer)
+    return len(tokenizer.encode(text))
 
 
 def losses_without(engine: Engine, pairs: Sequence[tuple[EncodedWords, EncodedWords]]) -> Iterator[Matrix | float]:
@@ -157,31 +162,38 @@ def word_scores(
 
     Both are from the same attention weights (T, S); `source` (S, words) and `target` (T, words) are from `encoded`.
     """
-    between = (source.T @ weights.T * losses) @ target * (1 + ALIKE * likeness**2)
+    to_source_words = source.T @ weights.T  # (source words, T)
+    between = (to_source_words * losses) @ target  # (source words, target words)
+    between = between * (1 + ALIKE * likeness**2)
     return normalized(between, 0) * normalized(between, 1)
 
 
 def encoded(side: WordText, tokenizer: Tokenizer) -> EncodedWords:
     """Encode a text. The punctuation around a word is not part of it."""
     text, _ = as_read(side.text, tokenizer)
-    tokens, words_of_tokens = tokenizer.encode_words(text, [bare_span(side.text, span) for span in side.spans])
+    words = [bare_span(side.text, span) for span in side.spans]
+    tokens, words_of_tokens = tokenizer.encode_words(text, words)
     shares = np.zeros((len(tokens), len(side.spans)), np.float32)
-    for t, words in enumerate(words_of_tokens):
-        shares[t, words] = 1 / max(len(words), 1)
+    for t, overlapped in enumerate(words_of_tokens):
+        shares[t, overlapped] = 1 / max(len(overlapped), 1)
     return EncodedWords(tokens, shares)
 
 
 def normalized(weights: Matrix, axis: int) -> Matrix:
-    """Weights divided by their sum over an axis; 0 where the sum is 0."""
-    return np.asarray(weights / np.maximum(weights.sum(axis, keepdims=True), np.finfo(np.float32).tiny))
+    """Return the weights divided by their sum over an axis; 0 where the sum is 0."""
+    least = np.finfo(np.float32).tiny
+    sums = np.maximum(weights.sum(axis, keepdims=True), least)
+    return np.asarray(weights / sums)
 
 
 def links(matrix: Matrix) -> Links:
     """Return the links for alignment scores of shape (source words, target words)."""
     if not matrix.size:
         return []
-    by_target = {(int(s), t) for t, s in enumerate(matrix.argmax(0)) if matrix[s, t] > 0}
-    by_source = {(s, int(t)) for s, t in enumerate(matrix.argmax(1)) if matrix[s, t] > 0}
+    best_sources = matrix.argmax(0).tolist()
+    best_targets = matrix.argmax(1).tolist()
+    by_target = {(s, t) for t, s in enumerate(best_sources) if matrix[s, t] > 0}
+    by_source = {(s, t) for s, t in enumerate(best_targets) if matrix[s, t] > 0}
     return sorted(grow_diagonal(by_target, by_source))
 
 

@@ -1,4 +1,4 @@
-"""How far a translation can be trusted: confidences of words and lines, and signs of hallucination. Imports no torch.
+"""How far a translation can be trusted: confidences of words and lines, and signs of hallucination.
 
 A word is right if the reference has it, punctuation around it aside, and as often as the translation. The confidence of
 a word estimates the probability that it is right, by logistic regression (Platt 1999):
@@ -62,49 +62,68 @@ class Calibration(NamedTuple):
 
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> "Calibration":
-        """The calibration of a model file with this progress; the default if it has none."""
+        """Return the calibration of a model file with this progress; the default if it has none."""
         match progress.get("best_figures"):
-            case {"confidence": [float(), float(), float()] as found} if all(abs(x) < MAX_FIGURE for x in found):
-                return cls(*found)
+            case {"confidence": [float(), float(), float()] as figures}:
+                # A damaged or diverged figure would make every word certain or impossible.
+                if all(abs(figure) < MAX_FIGURE for figure in figures):
+                    return cls(*figures)
         return cls()
 
     @classmethod
     def fit(cls, samples: Iterable[Sample]) -> "Calibration":
         """Fit by maximum a posteriori; a normal prior with its mean at the default keeps the figures finite."""
         table = np.array([*samples], np.float64).reshape(-1, 3)
-        features, right = np.column_stack([table[:, :2], np.ones(len(table))]), table[:, 2]
+        logits, right = table[:, :2], table[:, 2]
+        features = np.column_stack([logits, np.ones(len(table))])  # (n, 3)
         weights = np.zeros(3)
         for _ in range(N_NEWTON):
             p = (1 + np.tanh(features @ weights / 2)) / 2  # the logistic function, which does not overflow
             gradient = features.T @ (right - p) - (weights - cls())
-            weights += np.linalg.solve((features.T * (p * (1 - p))) @ features + np.eye(3), gradient)
+            variance = p * (1 - p)
+            hessian = (features.T * variance) @ features + np.eye(3)
+            weights += np.linalg.solve(hessian, gradient)
         return cls(*np.maximum(weights, (0, 0, -math.inf)).tolist())
 
     def confidence(self, word: float, line: float) -> float:
-        """The confidence, 0-1, of a word with these logits."""
-        return (1 + math.tanh((self.word * word + self.line * line + self.bias) / 2)) / 2
+        """Return the confidence, 0-1, of a word with these logits."""
+        logit_of_confidence = self.word * word + self.line * line + self.bias
+        return (1 + math.tanh(logit_of_confidence / 2)) / 2
 
 
 def words_of(translator: Translator, hypothesis: TextHypothesis) -> list[Word]:
-    """The words of a hypothesis that has log-probabilities; they cover its text except white space."""
-    text, calibration = hypothesis.text, Calibration.of(translator.progress)
-    pairs = zip(WordText.split(text).spans, logits_of(translator, hypothesis), strict=True)
-    return [Word(text[slice(*span)], *span, calibration.confidence(*logits)) for span, logits in pairs]
+    """Return the words of a hypothesis that has log-probabilities; they cover its text except white space."""
+    calibration = Calibration.of(translator.progress)
+    spans = WordText.split(hypothesis.text).spans
+    words = []
+    for (start, end), logits in zip(spans, logits_of(translator, hypothesis), strict=True):
+        words.append(Word(hypothesis.text[start:end], start, end, calibration.confidence(*logits)))
+    return words
 
 
 def confidence_of(words: Sequence[Word]) -> float:
-    """The confidence of a line with these words; 1 if there are none."""
-    return sum(word.confidence for word in words) / len(words) if words else 1.0
+    """Return the confidence of a line with these words; 1 if there are none."""
+    if not words:
+        return 1.0
+    return sum(word.confidence for word in words) / len(words)
 
 
 def doubts(translator: Translator, translation: Translation, least: float) -> list[str]:
     """Log and return the reasons to check the best hypothesis of a line by hand; none if there is nothing to doubt."""
     best = translation.hypotheses[0]
-    confidence, share = confidence_of(words_of(translator, best)), coverage(translator, translation)
-    phrase = "" if repeated(translation.source) else repeated(best.text)
-    reasons = [f"confidence {confidence:.2f}"] if confidence < least else []
-    reasons += [f"attention covers {share:.0%} of the source"] if share < LEAST_COVERAGE else []
-    reasons += [f"repeats '{phrase:.40}'"] if phrase else []
+    reasons = []
+    # 1. The words are improbable.
+    confidence = confidence_of(words_of(translator, best))
+    if confidence < least:
+        reasons.append(f"confidence {confidence:.2f}")
+    # 2. A part of the source is left out.
+    covered = coverage(translator, translation)
+    if covered < LEAST_COVERAGE:
+        reasons.append(f"attention covers {covered:.0%} of the source")
+    # 3. The model repeats itself, and the source does not.
+    phrase = repeated(best.text)
+    if phrase and not repeated(translation.source):
+        reasons.append(f"repeats '{phrase:.40}'")
     if reasons:
         log.warning("line %d is doubtful: %s", translation.number, ", ".join(reasons))
     return reasons
@@ -112,24 +131,34 @@ def doubts(translator: Translator, translation: Translation, least: float) -> li
 
 def samples_of(translator: Translator, hypothesis: TextHypothesis, reference: str) -> list[Sample]:
     """Return a training sample of `Calibration.fit` for each word of a hypothesis."""
-    left, found = Counter(WordText.split(reference).bare_words), list[Sample]()
-    for word, logits in zip(WordText.split(hypothesis.text).bare_words, logits_of(translator, hypothesis), strict=True):
-        found.append((*logits, left[word] > 0))
-        left[word] -= 1
-    return found
+    n_left = Counter(WordText.split(reference).bare_words)  # a word is right as often as the reference has it
+    words = WordText.split(hypothesis.text).bare_words
+    samples = []
+    for word, (word_logit, line_logit) in zip(words, logits_of(translator, hypothesis), strict=True):
+        samples.append((word_logit, line_logit, n_left[word] > 0))
+        n_left[word] -= 1
+    return samples
 
 
 def logits_of(translator: Translator, hypothesis: TextHypothesis) -> list[tuple[float, float]]:
     """Return logit(p) and logit(q) of each word, as defined above. Without pieces, as for a copied word, p is 1."""
     text, log_probs = hypothesis.text, hypothesis.log_probs
-    pieces = list(zip(log_probs, piece_spans(translator, hypothesis), strict=True))
-    words = (bare_span(text, span) for span in WordText.split(text).spans)
-    line = logit(sum(log_probs) / max(len(log_probs), 1))
-    return [(logit(sum(x for x, (a, b) in pieces if a < end and start < b)), line) for start, end in words]
+    spans = piece_spans(translator, hypothesis)
+    mean_log_prob = sum(log_probs) / max(len(log_probs), 1)
+    line_logit = logit(mean_log_prob)
+    logits = []
+    for word in WordText.split(text).spans:
+        word_start, word_end = bare_span(text, word)
+        log_prob = 0.0
+        for piece_log_prob, (start, end) in zip(log_probs, spans, strict=True):
+            if start < word_end and word_start < end:
+                log_prob += piece_log_prob
+        logits.append((logit(log_prob), line_logit))
+    return logits
 
 
 def logit(log_prob: float) -> float:
-    """The logit of a probability, given its logarithm."""
+    """Return the logit of a probability, given its logarithm."""
     p = min(max(math.exp(log_prob), LEAST_P), 1 - LEAST_P)
     return math.log(p / (1 - p))
 
@@ -137,15 +166,31 @@ def logit(log_prob: float) -> float:
 def piece_spans(translator: Translator, hypothesis: TextHypothesis) -> list[Span]:
     """Return the span of each piece in the text of a hypothesis; empty for EOS, and for pieces that it lacks."""
     written, spans = translator.tokenizers.target.decode_spans(hypothesis.tokens)
-    written, text = written.lower(), hypothesis.text.lower()  # headlines are rewritten
+    # The text may have been changed after the search: headlines are rewritten, placeholders are put back.
+    written, text = written.lower(), hypothesis.text.lower()
     if written == text:
         return spans
-    sides = [UNIT.findall(side) for side in (written, text)]
-    starts = [[*accumulate(map(len, side), initial=0)] for side in sides]
-    blocks = SequenceMatcher(None, sides[0], sides[1], autojunk=False).get_matching_blocks()
-    places = {starts[0][a] + i: starts[1][b] + i for a, b, n in blocks for i in range(starts[0][a + n] - starts[0][a])}
-    kept = ([places[i] for i in range(*span) if i in places] for span in spans)
-    return [(found[0], found[-1] + 1) if found else (0, 0) for found in kept]
+    new_places = equal_characters(written, text)
+    moved = []
+    for start, end in spans:
+        places = [new_places[i] for i in range(start, end) if i in new_places]
+        moved.append((places[0], places[-1] + 1) if places else (0, 0))
+    return moved
+
+
+def equal_characters(old: str, new: str) -> dict[int, int]:
+    """Return where the characters of equal words are in two texts, in the order of both: index in old -> in new."""
+    old_units, new_units = UNIT.findall(old), UNIT.findall(new)
+    old_starts = [0, *accumulate(len(unit) for unit in old_units)]
+    new_starts = [0, *accumulate(len(unit) for unit in new_units)]
+    places = {}
+    matcher = SequenceMatcher(None, old_units, new_units, autojunk=False)
+    for old_first, new_first, n_units in matcher.get_matching_blocks():
+        start, end = old_starts[old_first], old_starts[old_first + n_units]
+        moved_by = new_starts[new_first] - start
+        for i in range(start, end):
+            places[i] = i + moved_by
+    return places
 
 
 def coverage(translator: Translator, translation: Translation) -> float:

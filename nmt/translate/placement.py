@@ -98,20 +98,25 @@ class Placement:
         placed: dict[int, PlacedElement] = {}  # by the index of the child
         # 1. Those with words, the longest first.
         search_from = Counter[str]()  # text to copy -> where the next search for it in the translation starts
-        for i in sorted(range(len(children)), key=lambda i: children[i].start - children[i].end):
-            place = self.copied(children[i], parent, free, search_from) or self.by_links(children[i], parent, free)
+        longest_first = sorted(range(len(children)), key=lambda i: children[i].start - children[i].end)
+        for i in longest_first:
+            place = self.copied(children[i], parent, free, search_from)
+            if place is None:
+                place = self.by_links(children[i], parent, free)
             if place:
                 placed[i] = place
                 free -= set(place.words)
         # 2. Those without words, between the others.
         with_words = sorted(placed.values(), key=lambda place: place.start)
         for i, child in enumerate(children):
-            if i not in placed:
-                at = min(max(self.position(child, parent.words), parent.start), parent.end)
-                n_before = bisect_left(with_words, at, key=lambda place: place.start)
-                if n_before:
-                    at = with_words[n_before - 1].nearer_edge(at)
-                placed[i] = PlacedElement(child, range(0), at, at)
+            if i in placed:
+                continue
+            at = self.position(child, parent.words)
+            at = min(max(at, parent.start), parent.end)
+            n_before = bisect_left(with_words, at, key=lambda place: place.start)
+            if n_before:
+                at = with_words[n_before - 1].nearer_edge(at)
+            placed[i] = PlacedElement(child, range(0), at, at)
         in_source_order = [placed[i] for i in range(len(children))]
         return sorted(in_source_order, key=lambda place: (place.start, place.end))
 
@@ -141,16 +146,19 @@ class Placement:
 
         It may cut a word that is linked to its own, as in l'`option`, or any word if it cuts one in the source.
         """
+        start, end = span
+        first, last = words[0], words[-1]
+        return self.cuts_at(element, element.start, start, first) or self.cuts_at(element, element.end, end, last)
+
+    def cuts_at(self, element: Element, source_edge: int, target_edge: int, word: int) -> bool:
+        """Return whether an edge of an element cuts a target word that it may not cut, see `cuts_a_word`."""
+        start, end = self.pair.target_words[word]
+        if not start < target_edge < end:
+            return False
+        cuts_in_source = not EDGE.match(self.pair.source, source_edge)
         own_words = self.source_words(element)
-        edges = [(element.start, span[0], words[0]), (element.end, span[1], words[-1])]
-        for source_edge, target_edge, i in edges:
-            start, end = self.pair.target_words[i]
-            is_inside = start < target_edge < end
-            cuts_in_source = not EDGE.match(self.pair.source, source_edge)
-            is_own = any(s in own_words for s in self.linked_sources[i])
-            if is_inside and not cuts_in_source and not is_own:
-                return True
-        return False
+        is_own = any(s in own_words for s in self.linked_sources[word])
+        return not cuts_in_source and not is_own
 
     def by_links(self, element: Element, parent: PlacedElement, free: set[int]) -> PlacedElement | None:
         """Place an element around the words that are linked to its own; None if there are none."""
@@ -164,7 +172,8 @@ class Placement:
             return None
         if element.verbatim is None:
             interval = self.extended(interval, own_words, parent_words, parent.words, free)
-        start, end = self.pair.target_words[interval[0]][0], self.pair.target_words[interval[-1]][1]
+        start, _ = self.pair.target_words[interval[0]]
+        _, end = self.pair.target_words[interval[-1]]
         return PlacedElement(element, interval, start, end)
 
     def source_words(self, element: Element) -> range:

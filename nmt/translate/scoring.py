@@ -1,13 +1,14 @@
-"""The log-probabilities of given translations, by teacher forcing. Long lines are not split. Imports no torch."""
+"""The log-probabilities of given translations, by teacher forcing. Long lines are not split."""
 
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from nmt.decode.options import SearchOptions
 from nmt.text import EOS
 from nmt.text.lines import Pair, is_blank
+from nmt.text.tokenizer import Tokenizer
 from nmt.translate.translator import Translator
 from nmt.translate.units import TextHypothesis, Translation
 
@@ -22,18 +23,30 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], options: SearchOp
     Each hypothesis gets the log-probabilities that a search would report, and a score with the length penalty of
     `options`. If a pair is too long for the model, both are NaN and a warning names the line.
     """
-    stream, (source, target), limit = iter(pairs), translator.tokenizers, translator.engine.max_length - 1
+    stream = iter(pairs)
+    limit = translator.engine.max_length - 1
     while window := list(islice(stream, WINDOW)):
-        src = source.encode_all(["" if is_blank(pair.source) else pair.source for pair in window])
-        tgt = target.encode_all(["" if is_blank(pair.target) else pair.target for pair in window])
-        fitting = [i for i in range(len(window)) if 0 < max(len(src[i]), len(tgt[i])) <= limit]
-        scores = translator.engine.score([src[i] for i in fitting], [tgt[i] for i in fitting])
-        log_probs = dict(zip(fitting, scores, strict=True))
+        # 1. Encode both sides, and score the pairs that fit the model.
+        src = encode_lines(translator.tokenizers.source, [pair.source for pair in window])
+        tgt = encode_lines(translator.tokenizers.target, [pair.target for pair in window])
+        lengths = [max(len(src[i]), len(tgt[i])) for i in range(len(window))]
+        fitting = [i for i, length in enumerate(lengths) if 0 < length <= limit]
+        rows = translator.engine.score([src[i] for i in fitting], [tgt[i] for i in fitting])
+        log_probs_of = dict(zip(fitting, rows, strict=True))
+        # 2. A pair that is too long has NaN, a blank one nothing.
         for i, pair in enumerate(window):
-            tokens = [*tgt[i], EOS] if src[i] or tgt[i] else []
-            if (longest := max(len(src[i]), len(tgt[i]))) > limit:
-                log.warning("line %d is not scored: %d pieces, the model takes %d", pair.line, longest, limit)
-                log_probs[i] = [math.nan] * len(tokens)
-            of_pair = log_probs.get(i, [])
-            score = sum(of_pair) / options.length_divisor(len(tokens)) if tokens else 0.0
-            yield Translation(pair.source, [TextHypothesis(tokens, of_pair, score, target.pieces(tokens), pair.target)])
+            tokens = [*tgt[i], EOS] if lengths[i] else []
+            log_probs = log_probs_of.get(i, [math.nan] * len(tokens))
+            if lengths[i] > limit:
+                message = "line %d is not scored: %d pieces, the model takes %d"
+                log.warning(message, pair.line, lengths[i], limit)
+            score = 0.0
+            if tokens:
+                score = sum(log_probs) / options.length_divisor(len(tokens))
+            pieces = translator.tokenizers.target.pieces(tokens)
+            yield Translation(pair.source, [TextHypothesis(tokens, log_probs, score, pieces, pair.target)])
+
+
+def encode_lines(tokenizer: Tokenizer, lines: Sequence[str]) -> list[list[int]]:
+    """Return the token ids of lines; blank ones have none."""
+    return tokenizer.encode_all(["" if is_blank(line) else line for line in lines])

@@ -70,8 +70,10 @@ def align_words(engine: Engine, tokenizers: Tokenizers, pairs: Sequence[TaggedPa
             target = within(pair.target, pair.target_words, target_span)
             sentences.append((source, target))
     alignments = align_for_markup(engine, tokenizers, [(source.words, target.words) for source, target in sentences])
+    # The indices of words are those in the whole text from here on.
     for pair, (source, target), alignment in zip(owners, sentences, alignments, strict=True):
-        pair.links += [(source.first + s, target.first + t) for s, t in alignment.links]
+        for s, t in alignment.links:
+            pair.links.append((source.first + s, target.first + t))
         for t, shares in enumerate(alignment.shares, target.first):
             pair.shares[t] = {source.first + s: share for s, share in shares.items()}
 
@@ -80,5 +82,8 @@ def within(text: str, words: Sequence[Span], sentence: Span) -> SentenceWords:
     """Return the words of a text that lie in a sentence."""
     start, end = sentence
     indices = indices_between(words, start, end)
-    spans = [(words[i][0] - start, words[i][1] - start) for i in indices]
+    spans = []
+    for i in indices:
+        word_start, word_end = words[i]
+        spans.append((word_start - start, word_end - start))
     return SentenceWords(WordText(text[start:end], spans), indices.start)
