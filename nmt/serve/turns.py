@@ -117,7 +117,7 @@ class EngineInParts:
     def start(
         self, segments: Sequence[Segment], options: SearchOptions, *, batch_size: int, watch: WatchStep | None = None
     ) -> Callable[[], list[NBest]]:
-        """The whole search runs in the returned function. A search that is watched is checked in each step."""
+        """Return a function that runs the whole search. A search that is watched is checked in each step."""
 
         def search(part: Sequence[int]) -> list[NBest]:
             chosen = [segments[i] for i in part]
