@@ -137,7 +137,7 @@ class CTranslate2Engine:
         )
 
     def _hypotheses(self, result: Any) -> NBest:
-        """Return the hypotheses of a segment, without scores. If CTranslate2 has truncated one, it gets EOS and is cut."""
+        """Return the hypotheses of a segment, without scores. Those that were truncated get EOS and are cut."""
         hypotheses = []
         for pieces in result.hypotheses:
             tokens = self.tokenizers.target.ids(pieces)
