@@ -34,25 +34,25 @@ def create_app(api: Api, hosts: Collection[str] = ()) -> Guard:
     """Create the ASGI application of an API; `hosts` are names that it accepts besides localhost and IP addresses."""
     # FastAPI's own documentation page loads its scripts from a CDN.
     app = FastAPI(title="nmt", version=__version__, docs_url=None, redoc_url=None, responses=ERRORS)
-    # 1. What it answers.
+    # 1. Endpoints and pages.
     add_endpoints(app, api)
     for path, (package, name) in FILES.items():
         app.get(path, response_model=None, include_in_schema=False)(asset(package, name))
     add_error_handlers(app)
 
-    # 2. What it counts.
-    # Prometheus keeps one time series per value of a label, so unknown paths share one.
+    # 2. Metrics. Prometheus keeps one time series per value of a label, so unknown paths share one.
     known = {route.path for route in app.routes if hasattr(route, "path")}
 
     def observe(path: str, status: int, seconds: float) -> None:
         label = path if path in known else "other"
         api.metrics.seconds.labels(label, str(status)).observe(seconds)
 
-    # 3. What it refuses.
+    # 3. Checks before all of these.
     return Guard(app, api.limits, hosts, observe)
 
 
 def add_endpoints(app: FastAPI, api: Api) -> None:
+    """Add the endpoints for programs and for the page."""
     # LibreTranslate's endpoints.
     libre = LibreTranslate(api)
     app.get("/health")(libre.health)

@@ -62,7 +62,7 @@ class ShortJob:
         return sum(len(line.text) for line in self.lines)
 
     def goes_with(self, other: "ShortJob") -> bool:
-        """Whether one search can translate both; a job with `show` may need another engine than one without."""
+        """Return whether one search can translate both; a job with `show` may need another engine than one without."""
         is_shown_alike = (self.show is None) == (other.show is None)
         return self.translator is other.translator and self.options == other.options and is_shown_alike
 
@@ -239,7 +239,7 @@ class Batcher:
         """Start a search for jobs; the returned function waits for their results and returns them."""
         translator = jobs[0].translator
         lines = list(chain.from_iterable(job.lines for job in jobs))
-        # To watch the steps shows them, or ends a search that nobody waits for. In the background, none can be watched.
+        # `watch` shows the steps, and ends a search that nobody waits for. A search in the background has no steps.
         is_watched = jobs[0].show is not None or not self.engine.in_background
 
         def watch(texts_so_far: Callable[[], list[str]]) -> None:
@@ -280,7 +280,7 @@ class Batcher:
         self.turn_s = self.turn_ended - began
 
     def _wait_s(self) -> float:
-        """How long the jobs that have started must still wait for a turn; not positive if it is due."""
+        """Return how long the jobs that have started must still wait for a turn; not positive if it is due."""
         due = self.turn_ended + WAIT_BY_TURN * self.turn_s
         if not self._startable():
             due = min(due, self.short_ended + QUIET_S)

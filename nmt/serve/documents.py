@@ -52,11 +52,11 @@ class Documents:
         suffix = path.suffix.lower()
         if suffix not in SUFFIXES:
             raise HTTPException(400, f"file: its name must end in {', '.join(SUFFIXES)}")
-        # 2. Translate. Nobody can guess the address of the translation.
+        # 2. Translate.
         content = await self.translated(model, suffix, await file.read(), column)
+        # 3. Keep the translation, whose address nobody can guess, until it expires or newer ones need its room.
         name = secrets.token_urlsafe() + suffix
         self.kept[name] = KeptFile(quote(f"{path.stem[:100]}_{model.target}{suffix}"), content)
-        # 3. The file goes after a time, or when newer ones need its room.
         asyncio.get_running_loop().call_later(KEPT_S, self.kept.pop, name, None)
         while sum(len(kept.content) for kept in self.kept.values()) > MAX_KEPT_BYTES:
             oldest = next(iter(self.kept))

@@ -34,7 +34,7 @@ HEADERS = {
 
 
 def max_connections() -> int:
-    """Half of the files that this process may open, at most `MAX_CONNECTIONS`."""
+    """Return half of the files that this process may open, at most `MAX_CONNECTIONS`."""
     try:
         import resource
     except ImportError:  # Windows
@@ -80,6 +80,7 @@ class Guard:
             await self._handle(scope, receive, send)
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request, let the app answer it, and add the security headers to each answer."""
         started, status = time.monotonic(), 0
 
         async def send_with_headers(message: Message) -> None:
@@ -159,7 +160,7 @@ class Guard:
         host = headers.get("host", "")
         if not self._is_ours(host):
             raise HTTPException(421, f"this server does not answer for the host {host!r:.80}")
-        # These change nothing, and browsers do not show their answers to other pages.
+        # These methods change nothing, and browsers do not show their answers to other pages.
         if scope["method"] in ("GET", "HEAD", "OPTIONS"):
             return
         ours = (f"http://{host}", f"https://{host}")
@@ -171,7 +172,7 @@ class Guard:
             raise HTTPException(415, f"send the request as {wanted}, without Content-Encoding")
 
     def _is_ours(self, host: str) -> bool:
-        """Whether the Host header is an allowed name or any IP address; DNS rebinding attacks need a name."""
+        """Return whether the Host header is an allowed name or any IP address; DNS rebinding attacks need a name."""
         with contextlib.suppress(ValueError):
             name = urlsplit(f"//{host}").hostname or ""
             return name in self.hosts or bool(ipaddress.ip_address(name))

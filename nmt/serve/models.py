@@ -76,7 +76,7 @@ def load_model(path: Path, load: Callable[[Path], Sequence[Translator]]) -> Load
 
 
 def weights_file(path: Path) -> Path:
-    """The file with the weights of a run, of a model file or of an export. Raises ModelError if there is none."""
+    """Return the file with the weights of a run, a model file or an export. Raises ModelError if there is none."""
     return path / "model.bin" if is_export(path) else model_file(path)
 
 
@@ -171,7 +171,7 @@ class WatchedFile:
 
 
 def current_stamp(path: Path) -> Stamp | None:
-    """The stamp of a model's file; None if it is missing, as it may be for a moment while it is replaced."""
+    """Return the stamp of a model's file; None if it is missing, as it may be for a moment while it is replaced."""
     try:
         return stamp_of(weights_file(path))
     except (ModelError, OSError):
@@ -179,7 +179,7 @@ def current_stamp(path: Path) -> Stamp | None:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a model file has all that its header names; an export has no header."""
+    """Return whether a model file has all that its header names; an export has no header."""
     if is_export(path):
         return True
     try:

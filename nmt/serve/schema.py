@@ -170,7 +170,7 @@ class ModelAnswer(BaseModel):
     joiner: str = Field(description="Written between sentences of the target language.")
 
 
-# The page adapts to it.
+# The answer of /v1/models, to which the page adapts.
 class ModelsAnswer(BaseModel):
     models: list[ModelAnswer]
     # The limits of a request.

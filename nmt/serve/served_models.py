@@ -44,7 +44,7 @@ class ServedModel:
         return self.translator.with_options(**values)
 
     def translates(self, source: str, target: str | None) -> bool:
-        """Whether the model translates from source to target; source `auto` and target None fit every model."""
+        """Return whether the model translates from source to target; source `auto` and target None fit every model."""
         if target is not None and base_language(target) != self.base_target:
             return False
         return source == "auto" or base_language(source) == self.base_source

@@ -44,7 +44,7 @@ class Connection(H11Protocol):
 
     @property
     def is_answered(self) -> bool:
-        """Whether the server owes the client an answer, or the rest of one, and the client has read what was sent."""
+        """Return whether the server owes the client an answer, or its rest, and the client has read what was sent."""
         is_due = self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
         return is_due and not self.transport.get_write_buffer_size()
 

@@ -126,7 +126,7 @@ class CTranslate2Engine:
         return hypotheses
 
     def goes_on(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[bool]:
-        """Whether the likeliest token after each target is not EOS."""
+        """Return whether the likeliest token after each target is not EOS."""
         if not source:
             return []
         longest = max(map(len, target))
@@ -145,13 +145,13 @@ class CTranslate2Engine:
         return [piece != end for piece in next_pieces]
 
     def _pieces(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> tuple[list[Any], list[Any]]:
-        """The pieces of each source and of each target."""
+        """Return the pieces of each source and of each target."""
         sources = [self.tokenizers.source.pieces(tokens) for tokens in source]
         targets = [self.tokenizers.target.pieces(tokens) for tokens in target]
         return sources, targets
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        """By torch if possible and a target contains UNK, whose probability is 0 in an export."""
+        """See `Engine`. Torch scores targets with UNK, whose probability is 0 in an export, unless it is an export."""
         if self.load_torch is None or not any(UNK in tokens for tokens in target):
             return self.log_probs_of(source, target)
         return self.torch_engine("scores of references").score(source, target)
@@ -163,7 +163,7 @@ class CTranslate2Engine:
         return [result.log_probs for result in results]
 
     def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
-        """The mean of the heads of the last layer: CTranslate2 returns the weights of one layer."""
+        """Return the mean of the heads of the last layer: CTranslate2 returns the weights of one layer."""
         longest = max(map(len, target), default=0)
         results = self.engine.translate_batch(
             *self._pieces(source, target),
@@ -268,7 +268,7 @@ def import_ctranslate2() -> Any:
 
 
 def unsupported(settings: ModelSettings, supported: Mapping[str, Sequence[object]] = SUPPORTED) -> str:
-    """The first setting with a value that is not supported, as `model.key=value`; empty if there is none."""
+    """Return the first setting with a value that is not supported, as `model.key=value`; empty if there is none."""
     for key, values in supported.items():
         value = getattr(settings, key)
         if value not in values:
@@ -320,7 +320,7 @@ def convert(file: Path, directory: Path, quantization: str) -> None:
 
 
 def contents(export: Path) -> bytes:
-    """The names and hashes of an export's files. Raises ModelError if one is not a file."""
+    """Return the names and hashes of an export's files. Raises ModelError if one is not a file."""
     lines = []
     for file in sorted(export.iterdir()):
         if file.is_dir():

@@ -95,7 +95,7 @@ class TorchEngine:
 
     @torch.inference_mode()
     def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
-        """The mean of all layers, and of all models that have attention."""
+        """Return the mean of all layers, and of all models that have attention."""
         matrices: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32) for _ in source]
         for batch in pair_batches(source, target, ATTENTION_POSITIONS):
             src = batch.src.to(self.device)
@@ -288,7 +288,7 @@ def load_models(
 
 
 def config_of_all(configs: Sequence[Config]) -> Config:
-    """The config of an ensemble: that of its first model, but with lengths that suit all."""
+    """Return the config of an ensemble: that of its first model, but with lengths that suit all."""
     first = configs[0]
     max_length = min(config.data.max_length for config in configs)
     # A translation that is long enough for one model must not be cut off by the limit of another.
