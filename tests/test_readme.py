@@ -157,7 +157,7 @@ def options() -> set[str]:
     names = {*OTHER_OPTIONS}
     for command in COMMANDS.values():
         for parameter in command.params:
-            names.update(parameter.opts)
+            names.update(parameter.opts, parameter.secondary_opts)
     for folder in FOLDERS:
         for file in folder.rglob("*.py"):
             names.update(re.findall(r'add_argument\([^)]*?"(--[a-z-]+)"', file.read_text(encoding="utf-8")))

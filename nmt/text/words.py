@@ -62,7 +62,7 @@ COMPARED_WORD = (
 # Japanese, the mark alone. Each word and each row of marks is matched once, so that the time is linear.
 SENTENCE_MARKS = ".!?…؟۔।॥።"
 SENTENCE_END = (
-    rf"(?:(?<!\w)(?P<word>\w++)|(?<![\w{SENTENCE_MARKS}]))(?P<mark>[{SENTENCE_MARKS}]++)[\"”’»)\]]*+"
+    rf"(?:(?<!\w)(?P<word>\w++)|(?<![\w{SENTENCE_MARKS}]))(?P<mark>[{SENTENCE_MARKS}]++)[\"”“’»)\]]*+"
     r"(?P<space>\s++)(?=[^\s\w]*+(?P<next>\w))"
     r"|(?<![。！？])[。！？]++(?P<no_space>\s*+)(?=[^\s。！？”’」』）])"
 )

@@ -15,6 +15,7 @@ def sentences(text: str) -> list[str]:
         ("Es regnet. Wir gehen heim! Ja", ["Es regnet.", "Wir gehen heim!", "Ja"]),
         ("Nein! Oh? Ja. Anna schläft.", ["Nein!", "Oh?", "Ja.", "Anna schläft."]),
         ('Er sagte: "Halt." Dann kam sie.', ['Er sagte: "Halt."', "Dann kam sie."]),
+        ("Er ruft „Laut!“ Ja, laut.", ["Er ruft „Laut!“", "Ja, laut."]),
         ("She left (early). He stayed.", ["She left (early).", "He stayed."]),
         ("That was in 1995. Now it rains.", ["That was in 1995.", "Now it rains."]),
         ("她来了。他走了！“好。”", ["她来了。", "他走了！", "“好。”"]),
