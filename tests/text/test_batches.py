@@ -244,6 +244,7 @@ def test_the_order_is_a_function_of_seed_and_epoch(
 
 @pytest.mark.parametrize("mixture", [None, MIXTURE])
 def test_an_epoch_goes_on_from_any_batch(make_data: MakeData, pool_pairs: int, mixture: Mixture | None) -> None:
+    # As after a stop: the first batches are skipped.
     data = make_data(mixture=mixture)
     expected = epoch_of(data, 1)
     for first in (1, 5, len(expected) - 1, len(expected), len(expected) + 3):

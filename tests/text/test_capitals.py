@@ -97,6 +97,7 @@ def test_characters_stay_in_their_places(text: str) -> None:
 
 
 def test_a_translation_is_in_capitals_as_its_source_is() -> None:
+    # Each hypothesis of a headline is that of the same line in lower case.
     translator = small_translator()
     options = translator.with_options(n_best=3)
     plain = list(translator.translate_lines(PLAIN, options))
