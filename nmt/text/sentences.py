@@ -5,6 +5,8 @@ import re
 from nmt.text.spans import Span
 from nmt.text.words import SENTENCE_END
 
+END = re.compile(SENTENCE_END)
+
 
 def sentence_spans(text: str) -> list[Span]:
     """Return the span of each sentence of a text, without the white space between them.
@@ -13,7 +15,7 @@ def sentence_spans(text: str) -> list[Span]:
     """
     spans = []
     start = 0
-    for match in re.finditer(SENTENCE_END, text):
+    for match in END.finditer(text):
         space, letter = match[1], match[2]
         if space is None:  # Chinese and Japanese
             spans.append((start, match.start()))
