@@ -36,7 +36,7 @@ TAG_NAME = re.compile(r"</?([^\s/>]+)")
 NOT_TRANSLATED = re.compile(r"""(?i)\s(?:translate\s*=\s*["']?no\b|class\s*=\s*(?:"[^"]*|'[^']*|)\bnotranslate\b)""")
 MAX_DEPTH = 100
 SPACES = " \t\r\n\f"  # what HTML shows as one space
-SPACE = re.compile(f"[{SPACES}]+")
+WHITE_SPACE = re.compile(f"[{SPACES}]+")
 
 
 class Kind(Enum):
@@ -146,7 +146,7 @@ class Parser:
     def write(self, raw: str, text: str) -> None:
         """Add text to the segment; `raw` is how the source writes it."""
         self.raw += raw
-        text = SPACE.sub(" ", text)
+        text = WHITE_SPACE.sub(" ", text)
         # White space is shown as one space, even if there are tags in between.
         if text.startswith(" ") and (not self.text or self.text.endswith(" ")):
             text = text[1:]
@@ -187,7 +187,7 @@ class Parser:
             return
         element.verbatim += raw
         if kind is Kind.TEXT:
-            self.text += SPACE.sub(" ", unescape(raw))
+            self.text += WHITE_SPACE.sub(" ", unescape(raw))
 
     def mark(self, raw: str, kind: Kind, name: str) -> None:
         """Read a tag or comment inside of a segment."""

@@ -15,7 +15,7 @@ FRONT_MATTER = re.compile(r"\ufeff?(?:---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\
 LINE_END = re.compile(r"\r\n?|\n")
 # Templates, formulas, footnote marks and checkboxes. Each alternative ends where it could begin anew, or it would take
 # quadratic time.
-COPIED = re.compile(
+TEMPLATE_OR_MARK = re.compile(
     r"(\{\{(?:(?!\{\{).)*?\}\}|\{%(?:(?!\{%).)*?%\}|\$[^$\s](?:[^$]*[^$\s])?\$|\[\^[^\[\]\s]+\](?::\s)?|^\[[ xX]\]\s)"
 )
 ESCAPED = re.compile(
@@ -159,7 +159,7 @@ def keep_raw(parser: Parser, raw: str) -> None:
 
 def read_text(parser: Parser, text: str, content: str) -> None:
     """Let a parser read the text of a token in a block with this content."""
-    for i, part in enumerate(COPIED.split(text)):
+    for i, part in enumerate(TEMPLATE_OR_MARK.split(text)):
         if i % 2 == 0:
             parser.write(part, part)
             continue

@@ -13,7 +13,7 @@ from html import unescape
 
 from nmt.documents.html import Kind, Parser, escape_html
 from nmt.documents.markup import Format, Part, Segment, between_segments, has_segment
-from nmt.documents.xml import Node, read_xml
+from nmt.documents.xml import XmlNode, read_xml
 
 RUNS = ("w:r", "a:r")
 TEXTS = ("w:t", "a:t")
@@ -39,7 +39,7 @@ class RunStyle:
     look: str  # without what nobody sees: styles are equal if they look the same
 
 
-def style_of(run: Node) -> RunStyle:
+def style_of(run: XmlNode) -> RunStyle:
     """Return the formatting of a run."""
     prefix = run.name[:2]  # w: or a:
     raw = "".join(child.raw for child in run.children if child.name == f"{prefix}rPr")
@@ -50,7 +50,7 @@ def style_of(run: Node) -> RunStyle:
     return RunStyle(f"{run.opening}{raw}<{prefix}t{space}>", f"</{prefix}t></{prefix}r>", look)
 
 
-def main_style(nodes: Sequence[Node]) -> RunStyle | None:
+def main_style(nodes: Sequence[XmlNode]) -> RunStyle | None:
     """Return the most frequent style of runs by characters, else of those in a hyperlink; None if there is no text."""
     n_characters = Counter[RunStyle]()  # equal styles count for the first of them
     for node in nodes:
@@ -75,7 +75,7 @@ def parse_ooxml(text: str, *, of_boxes: bool) -> list[Part]:
     """Return the parts of a document; segments are the paragraphs in text boxes, or all others."""
     parts: list[Part] = []
 
-    def visit(node: Node, is_inside: bool) -> None:
+    def visit(node: XmlNode, is_inside: bool) -> None:
         is_paragraph = node.name in ("w:p", "a:p")
         content = []
         if is_paragraph:
@@ -98,14 +98,14 @@ def parse_ooxml(text: str, *, of_boxes: bool) -> list[Part]:
 class Paragraph(Parser):
     """Builds the parts of a paragraph."""
 
-    def __init__(self, nodes: Sequence[Node], base: RunStyle) -> None:
+    def __init__(self, nodes: Sequence[XmlNode], base: RunStyle) -> None:
         super().__init__()
         self.base = base  # the style outside of all elements
         self.empty = set[str]()  # the XML of an empty run, for each style in use
         self.add(nodes, base)
         self.finish()
 
-    def add(self, nodes: Sequence[Node], base: RunStyle) -> None:
+    def add(self, nodes: Sequence[XmlNode], base: RunStyle) -> None:
         """Add the children of a paragraph or a hyperlink; `base` is the style of text outside of its elements."""
         self.empty.add(base.start + base.end)
         style = base  # in which text is written now
@@ -140,7 +140,7 @@ class Paragraph(Parser):
         self.read(base.end + new.start, Kind.START, "run")
         return new
 
-    def add_other(self, node: Node, raw: str, base: RunStyle) -> None:
+    def add_other(self, node: XmlNode, raw: str, base: RunStyle) -> None:
         """Add a node that is not text; `raw` is what is written for it."""
         inner = main_style(node.children) if node.name in CONTAINERS else None
         if inner:  # an element of its own, such as a link
@@ -181,7 +181,7 @@ def as_escaped(match: re.Match[str]) -> str:
     return escape_html(match[1] or "")
 
 
-def fields_joined(nodes: Sequence[Node]) -> list[Node]:
+def fields_joined(nodes: Sequence[XmlNode]) -> list[XmlNode]:
     """Merge the runs of each field, such as a page number, into one node."""
     joined, field_nodes = [], []
     depth = 0  # of fields inside of each other
@@ -191,7 +191,7 @@ def fields_joined(nodes: Sequence[Node]) -> list[Node]:
             depth += ('"begin"' in mark) - ('"end"' in mark)
         field_nodes.append(node)
         if depth <= 0:
-            joined.append(Node("field", children=field_nodes) if marks else node)
+            joined.append(XmlNode("field", children=field_nodes) if marks else node)
             field_nodes = []
             depth = 0
     # A field that ends in another paragraph: its first node stands alone.

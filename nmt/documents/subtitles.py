@@ -18,12 +18,12 @@ BEGINS_WITH_TIME = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+")
 CUE = re.compile(rf"^{TIMES.pattern}\r?\n(?P<text>(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+)", re.MULTILINE)
 SPEAKER = re.compile(r"\n(?=\s*(?:<[^<>]*>)*[-–—])")  # a line that begins with a dash is another speaker's
 POSITION_AND_DASH = re.compile(r"(?:\{[^}]*\})*(?:[-–—]\s*)?")
-MARK = re.compile(r"(<[\d:.]+>|\{\\[^{}]*\})")  # a time inside of a cue, and a format such as {\i1}
+TIME_OR_FORMAT = re.compile(r"(<[\d:.]+>|\{\\[^{}]*\})")  # a time inside of a cue, and a format such as {\i1}
 UNSPACED_BREAK = re.compile(rf"(?<={UNSPACED_CHARACTER})\n(?={UNSPACED_CHARACTER})")
 # What stays on one line: a word, or a character of a script without spaces with the punctuation marks after it, with
 # the tags and the space before it.
 UNBROKEN = re.compile(rf"\s*(?:<[^<>]*>)*(?:{UNSPACED_CHARACTER}[^\w\s<&]*|(?:[^\s<{UNSPACED_SCRIPTS}]|</[^<>]*>)+|<|)")
-TAG = re.compile("<[^<>]*>")
+ANY_TAG = re.compile("<[^<>]*>")
 MAX_LINE = 42  # characters, as broadcasters have it; a line of the source may be longer
 
 
@@ -50,7 +50,7 @@ def parts_of_cue(text: str) -> list[Part]:
         start = POSITION_AND_DASH.match(lines)[0]  # type: ignore[index]
         # Lines are joined with a space, but for scripts without spaces.
         joined = UNSPACED_BREAK.sub("", lines[len(start) :]).replace("\n", " ")
-        widths = [len(TAG.sub("", line)) for line in lines.split("\n")]
+        widths = [len(ANY_TAG.sub("", line)) for line in lines.split("\n")]
         finish = partial(broken, n_lines=len(widths), width=max(MAX_LINE, *widths), line_end=line_end)
         speaker_parts = parse_constructs(constructs_with_marks(joined), finish)
         if has_segment(speaker_parts):
@@ -61,8 +61,8 @@ def parts_of_cue(text: str) -> list[Part]:
 
 
 def constructs_with_marks(text: str) -> Iterator[Construct]:
-    """Yield the constructs of a text, in which each `MARK` is an element without content."""
-    for i, piece in enumerate(MARK.split(text)):
+    """Yield the constructs of a text, in which each `TIME_OR_FORMAT` is an element without content."""
+    for i, piece in enumerate(TIME_OR_FORMAT.split(text)):
         if i % 2 == 0:
             yield from constructs(piece)
         else:
@@ -72,7 +72,7 @@ def constructs_with_marks(text: str) -> Iterator[Construct]:
 def broken(text: str, *, n_lines: int, width: int, line_end: str) -> str:
     """Break text with tags into `n_lines` lines of similar length; one line that is too wide becomes two."""
     words = UNBROKEN.findall(text)
-    sizes = [len(TAG.sub("", word)) for word in words]
+    sizes = [len(ANY_TAG.sub("", word)) for word in words]
     n_characters = sum(sizes)
     # A word goes to the line in which its middle would be if all lines had the same number of characters.
     n_lines = max(n_lines, min(2, math.ceil(n_characters / width)))

@@ -13,7 +13,7 @@ from nmt.documents.markup import Format, Part, Segment, has_segment, parts_of_te
 from nmt.errors import InputError
 
 # An address, and a message whose branches are chosen by a number: {n, plural, one {# day} other {# days}}
-COPIED = re.compile(r"\s*\w+://\S+\s*|.*\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,.*", re.DOTALL)
+ADDRESS_OR_BRANCHES = re.compile(r"\s*\w+://\S+\s*|.*\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,.*", re.DOTALL)
 JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 JSON_KEY_END = re.compile(r"\s*:")
 PO_STRING = r'"(?:[^"\\\r\n]|\\[^\r\n])*"'
@@ -29,7 +29,7 @@ PO_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", 
 PO_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))")
 PO_ESCAPED = str.maketrans({character: f"\\{name}" for name, character in PO_ESCAPES.items()})
 PO_CHARSET = re.compile(r"charset=([\w-]+)")
-TAG = re.compile(r"</?[^\s/>]+")
+TAG_START = re.compile(r"</?[^\s/>]+")
 HTML_NAMES = BLOCK | VOID  # of tags that need no partner
 
 
@@ -50,10 +50,10 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
 
     See `parts_of_string`.
     """
-    if COPIED.fullmatch(text) and not parser.kept:  # an address or a message with branches
+    if ADDRESS_OR_BRANCHES.fullmatch(text) and not parser.kept:  # an address or a message with branches
         parser.copy(escape(text))
         return
-    tags = set(TAG.findall(text.lower()))  # without ">"
+    tags = set(TAG_START.findall(text.lower()))  # without ">"
     for i, line in enumerate(re.split(r"(\r?\n)", text)):
         if i > 0 and not parser.kept:  # each line is a paragraph, and so are line breaks, which are copied
             parser.finish()

@@ -9,19 +9,19 @@ from html import unescape
 from nmt.documents.html import Kind, Parser, escape_html
 from nmt.documents.markup import Format, Part
 from nmt.documents.tables import read_string
-from nmt.documents.xml import Node, read_xml
+from nmt.documents.xml import XmlNode, read_xml
 
 AROUND = ("g", "mrk", "pc")  # inline elements that contain text; others contain code, or nothing
 # Codes that come in pairs, each of them one tag.
 PAIRED = {"bpt": Kind.START, "bx": Kind.START, "sc": Kind.START, "ec": Kind.END, "ept": Kind.END, "ex": Kind.END}
 VERSION = re.compile(r"""\sversion\s*=\s*["'][12]\.""")
-NOT_TRANSLATED = re.compile(r"""\s(?:translate\s*=\s*["']no|mtype\s*=\s*["']protected)\b""")
+PROTECTED = re.compile(r"""\s(?:translate\s*=\s*["']no|mtype\s*=\s*["']protected)\b""")
 UNFINISHED = re.compile(r"""\sstate\s*=\s*["'](?:new|initial|needs-translation)\b""")
 KEY = re.compile(r"""\s(id|rid|startRef)\s*=\s*["']([^"']*)""")
 CDATA = "<![CDATA["
 
 
-def local_name(node: Node) -> str:
+def local_name(node: XmlNode) -> str:
     """Return a node's name without its prefix."""
     return node.name.rpartition(":")[2]
 
@@ -33,8 +33,8 @@ def parse_xliff(text: str) -> list[Part]:
         raise ValueError("it is no XLIFF of version 1 or 2")
     parts: list[Part] = []
 
-    def visit(node: Node) -> None:
-        if node.name and NOT_TRANSLATED.search(node.opening):  # with all that is in it
+    def visit(node: XmlNode) -> None:
+        if node.name and PROTECTED.search(node.opening):  # with all that is in it
             parts.append(node.raw)
         elif local_name(node) in ("trans-unit", "segment"):
             parts.extend(parts_of_unit(node))
@@ -48,14 +48,14 @@ def parse_xliff(text: str) -> list[Part]:
     return parts
 
 
-def parts_of_unit(unit: Node) -> list[Part]:
+def parts_of_unit(unit: XmlNode) -> list[Part]:
     """Return the parts of a unit. Its target, which follows the source if it is new, has the source as text."""
     children = {local_name(child): child for child in unit.children}
     source, target = children.get("source"), children.get("target")
     if source is None:
         raise ValueError(f"there is no source in {unit.opening:.60}")
     if target is None:
-        target = Node(source.name.removesuffix("source") + "target")
+        target = XmlNode(source.name.removesuffix("source") + "target")
         # In version 1, the segmented source follows the source.
         source_end = unit.children.index(children.get("seg-source", source)) + 1
         unit.children.insert(source_end, target)
@@ -77,7 +77,7 @@ def parts_of_unit(unit: Node) -> list[Part]:
     return [*parts, unit.closing]
 
 
-def read_inline(parser: Parser, nodes: list[Node]) -> None:
+def read_inline(parser: Parser, nodes: list[XmlNode]) -> None:
     """Read the text and the inline elements of a source. Codes that come in pairs are one element."""
     for node in nodes:
         name, raw = local_name(node), node.opening
@@ -86,7 +86,7 @@ def read_inline(parser: Parser, nodes: list[Node]) -> None:
         elif not raw.startswith("<"):  # text
             read_string(parser, unescape(raw), escape_html)
         elif name in AROUND and node.closing:
-            kind = Kind.VERBATIM if NOT_TRANSLATED.search(raw) else Kind.START
+            kind = Kind.VERBATIM if PROTECTED.search(raw) else Kind.START
             parser.read(raw, kind, f"{name} ")
             read_inline(parser, node.children)
             parser.read(node.closing, Kind.END, f"{name} ")

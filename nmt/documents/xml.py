@@ -13,12 +13,12 @@ ENCODING = re.compile(r"""\ufeff?<\?xml[^>]*\sencoding\s*=\s*["'](?!utf-8["'])""
 
 
 @dataclass(eq=False)
-class Node:
+class XmlNode:
     """An element, or a text, comment or instruction without a name."""
 
     name: str = ""  # with its prefix
     opening: str = ""  # as written, as are `closing` and `raw`
-    children: list["Node"] = field(default_factory=list)
+    children: list["XmlNode"] = field(default_factory=list)
     closing: str = ""
 
     @property
@@ -27,17 +27,17 @@ class Node:
         return self.opening + "".join(child.raw for child in self.children) + self.closing
 
 
-def read_xml(text: str) -> Node:
+def read_xml(text: str) -> XmlNode:
     """Return the root of a document. Raises ValueError if it is malformed or has a document type, as for entities."""
     check_xml(text)
-    root = Node()
+    root = XmlNode()
     open_nodes = [root]  # the innermost last
     # The document is well-formed, so each end tag closes the innermost node.
     for token in TOKEN.finditer(text):
         if token["end"]:
             open_nodes.pop().closing = token[0]
             continue
-        node = Node(token["name"] or "", token[0])
+        node = XmlNode(token["name"] or "", token[0])
         open_nodes[-1].children.append(node)
         if node.name and not node.opening.endswith("/>"):
             open_nodes.append(node)

@@ -16,8 +16,8 @@ from nmt.text.words import CASED_WORD, SENTENCE_START
 
 CAPITALS = 0.9  # least share of the letters of a line in capitals
 EVIDENCE = 3  # a title has at least so many words whose usual case is lower case
-SHORT = 3  # words of at most so many letters may be in lower case in a title
-WORD = re.compile(CASED_WORD)
+SHORT_IN_TITLE = 3  # words of at most so many letters may be in lower case in a title
+HEADLINE_WORD = re.compile(CASED_WORD)
 BEFORE_SENTENCE = re.compile(SENTENCE_START)
 
 Style = Callable[[str], str]  # from a translation to the same in the case of its source
@@ -37,12 +37,12 @@ def in_sentence_case(source: str, tokenizer: Tokenizer) -> tuple[str, Style]:
     tag, text = tokenizer.split_tag(source)
     n_lower = 0  # letters of longer words in lower case
     for word in text.split():
-        if len(word) > SHORT and word.islower() and word.isalpha():
+        if len(word) > SHORT_IN_TITLE and word.islower() and word.isalpha():
             n_lower += len(word)
     if n_lower > (1 - CAPITALS) * len(text):  # a fast check that rules out most texts
         return source, str
     # In capitals: several words, with few other letters.
-    words = WORD.findall(text)
+    words = HEADLINE_WORD.findall(text)
     letters = [character for character in text if character.isalpha()]
     n_capitals = sum(map(str.isupper, letters))
     if len(words) > 1 and n_capitals >= CAPITALS * len(letters):
@@ -54,7 +54,7 @@ def in_sentence_case(source: str, tokenizer: Tokenizer) -> tuple[str, Style]:
 
 def is_title(words: list[str], tokenizer: Tokenizer) -> bool:
     """Return whether the words of a text are in Title Case, although several are usually in lower case."""
-    long_words = [word for word in words if len(word) > SHORT]
+    long_words = [word for word in words if len(word) > SHORT_IN_TITLE]
     if not words or any(word[0].islower() for word in long_words):
         return False
     # German nouns are always in capitals, so only words that are usually in lower case are evidence.
@@ -94,7 +94,7 @@ def recased(text: str, tokenizer: Tokenizer, *, title: bool = False) -> str:
         n_of_forms = {lower: n_lower, capitalized: n_capitalized, word: n_pieces(word, tokenizer)}
         return min(n_of_forms, key=lambda form: n_of_forms[form])
 
-    return WORD.sub(usual, text)
+    return HEADLINE_WORD.sub(usual, text)
 
 
 def in_title_case(text: str) -> str:
@@ -104,4 +104,4 @@ def in_title_case(text: str) -> str:
         word = match[0]
         return word[0].upper() + word[1:]
 
-    return WORD.sub(capitalized, text)
+    return HEADLINE_WORD.sub(capitalized, text)

@@ -15,12 +15,12 @@ from random import Random
 from nmt.errors import ConfigError
 from nmt.text.spans import Span, replaced
 from nmt.text.vocabulary import split_tag
-from nmt.text.words import FINAL_MARKS, LONG_WORD, SPACED_LETTER, UNSPACED_SCRIPTS, WORD, WORD_CHARACTER
+from nmt.text.words import FINAL_MARKS, LONG_WORD, PLAIN_WORD, SPACED_LETTER, UNSPACED_SCRIPTS, WORD_CHARACTER
 
 N_SYMBOLS = 6
 SYMBOLS = [f"⟦{n}⟧" for n in range(1, N_SYMBOLS + 1)]
 REPLACED, INSERTED = 0.5, 0.3  # shares of the training pairs with equal spans, and of the others
-SHORT = 4  # letters; a shorter or equally long word such as "was" is often another word in the other language
+SHORT_WORD = 4  # letters; a shorter or equally long word such as "was" is often another word in the other language
 
 _IN_URL = r"a-zA-Z0-9\u00c0-\u052f\-._~:/?#@!$&'*+,;=%"
 _EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u231a-\u23ff"
@@ -38,7 +38,7 @@ KINDS = [
 SPAN = re.compile(f"(?:{'|'.join(KINDS)})+")  # adjacent ones are one span, so that they stay together
 EQUAL_WORD = re.compile(LONG_WORD)  # which counts as a placeholder in training, if both sides have it
 NUMBER = re.compile(_NUMBER)
-TOKEN = re.compile(f"⟦[1-6]⟧|{WORD}")  # what is aligned
+TOKEN = re.compile(f"⟦[1-6]⟧|{PLAIN_WORD}")  # what is aligned
 SYMBOL = re.compile(r"(\s?)(⟦[1-6]⟧)")
 MARK = re.compile(rf"(\s?)(⟦[1-6]⟧|{_NUMBER})")
 NO_SPACE = re.compile(r"[\s.,;:!?)…]|\Z")
@@ -113,7 +113,7 @@ def equal_spans(source: str, target: str) -> list[tuple[Span, Span]]:
     pairs = []
     for start, end in spans_of(source, [SPAN, EQUAL_WORD]):
         text = source[start:end]
-        is_common = len(text) <= SHORT and text[0].islower()
+        is_common = len(text) <= SHORT_WORD and text[0].islower()
         if free.get(text) and not is_common:
             pairs.append(((start, end), free[text].pop(0)))
     return pairs

@@ -39,9 +39,9 @@ WORD_CHARACTER = rf"[^\W{UNSPACED_SCRIPTS}]"  # a letter, digit or underscore of
 MARKED_CHARACTER = rf"{WORD_CHARACTER}|[{COMBINING_MARKS}]"
 
 # Words. In scripts without spaces, each character is a word.
-WORD = rf"{UNSPACED_CHARACTER}|{WORD_CHARACTER}+"
-WORD_OR_MARK = rf"{WORD}|[^\w\s]"
-WORD_OR_CHARACTER = rf"{WORD}|(?s:.)"
+PLAIN_WORD = rf"{UNSPACED_CHARACTER}|{WORD_CHARACTER}+"
+WORD_OR_MARK = rf"{PLAIN_WORD}|[^\w\s]"
+WORD_OR_CHARACTER = rf"{PLAIN_WORD}|(?s:.)"
 WRITTEN_WORD = rf"{UNSPACED_CHARACTER}|[^\s{UNSPACED_SCRIPTS}]+"  # with the punctuation that touches the word
 BARE_WORD = r"['’]?\w(.*\w)?"  # within a written word: from its first to its last letter or digit
 LONG_WORD = rf"(?<!{WORD_CHARACTER}){SPACED_LETTER}{{3,}}(?!{WORD_CHARACTER})"

@@ -6,6 +6,7 @@ import subprocess
 import zipfile
 from html import unescape
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import pytest
@@ -57,23 +58,32 @@ def shown(file: Path, kind: str, folder: Path) -> list[str]:
     return [unescape(re.sub("<[^>]*>", "", paragraph)) for paragraph in paragraphs]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "kind", "flat", "others"),
-    [
-        pytest.param("page.html", PAGE, "docx:MS Word 2007 XML", "txt:Text", OTHERS, id="Word"),
-        pytest.param("page.html", PAGE, "html", "txt:Text", OTHERS, id="HTML"),
-        pytest.param("deck.fodp", DECK, "pptx", "fodp", [], id="PowerPoint"),
-        pytest.param("table.csv", TABLE, "csv", "fods", ['Zwei, "Kinder"'], id="CSV"),
-    ],
-)
-def test_text_is_translated_and_structure_stays(
-    tmp_path: Path, name: str, content: str, kind: str, flat: str, others: list[str]
-) -> None:
-    (tmp_path / name).write_text(content, encoding="utf-8")
-    file = converted(tmp_path / name, kind, tmp_path / "old")
+class Case(NamedTuple):
+    name: str
+    content: str
+    kind: str  # of the document that LibreOffice makes of it
+    flat: str  # kind of a file that shows what is in this document
+    others: list[str]  # sentences after `FIRST`
+
+
+CASES = [
+    Case("page.html", PAGE, "docx:MS Word 2007 XML", "txt:Text", OTHERS),
+    Case("page.html", PAGE, "html", "txt:Text", OTHERS),
+    Case("deck.fodp", DECK, "pptx", "fodp", []),
+    Case("table.csv", TABLE, "csv", "fods", ['Zwei, "Kinder"']),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.kind)
+def test_text_is_translated_and_structure_stays(tmp_path: Path, case: Case) -> None:
+    written = tmp_path / case.name
+    written.write_text(case.content, encoding="utf-8")
+    file = converted(written, case.kind, tmp_path / "old")
     new = tmp_path / f"new{file.suffix}"
-    assert echo_file(file, new, column="TEXT" if kind == "csv" else "") == [*FIRST, *others]
+    column = "TEXT" if case.kind == "csv" else ""
+    assert echo_file(file, new, column=column) == [*FIRST, *case.others]
     if zipfile.is_zipfile(file):
         assert structure(new) == structure(file)
-    before, after = shown(file, flat, tmp_path / "before"), shown(new, flat, tmp_path / "after")
+    before = shown(file, case.flat, tmp_path / "before")
+    after = shown(new, case.flat, tmp_path / "after")
     assert after == [text.upper() for text in before] != before

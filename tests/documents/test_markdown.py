@@ -52,6 +52,7 @@ def test_entities_become_characters() -> None:
 
 @pytest.mark.parametrize("text", ["- x", "1. x", "# x", "> x", "*x*", "`x`", "<b>", "[x](y)", "&lt;", "a_ _b", "~~x~~"])
 def test_a_translation_is_text_whatever_its_characters(text: str) -> None:
+    # The parser reads what is written as one text.
     (_, block, _) = markdown_it().parse(echoed("Hund", MARKDOWN, lambda _: text))
     assert [token.type for token in block.children] == ["text"]
     assert block.content.replace("\\", "") == text

@@ -33,6 +33,7 @@ def translated(content: str) -> str:
     return text.removeprefix(before).removesuffix(after)
 
 
+# A field: marks of its begin and end, in between an instruction and what it shows.
 BEGIN, SEPARATE, END = (f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end"))
 PAGE = f"{BEGIN}<w:r><w:instrText>PAGE</w:instrText></w:r>{SEPARATE}{r('3')}{END}"
 IMAGE = '<w:r><w:drawing><a:blip r="x"/></w:drawing></w:r>'
@@ -43,6 +44,7 @@ MARK = '<w:bookmarkStart w:id="1"/>'
 MARK_END = '<w:bookmarkEnd w:id="1"/>'
 LINK = '<w:hyperlink w:anchor="x">{}</w:hyperlink>'
 BOX = "<w:r><w:pict><w:txbxContent><w:p>{}</w:p></w:txbxContent></w:pict></w:r>"
+# Tracked changes.
 DELETED = "<w:del><w:r><w:delText>alt</w:delText></w:r></w:del>"
 
 PARAGRAPHS_OF_WORD = {

@@ -56,6 +56,7 @@ def test_cues_of_webvtt() -> None:
 
 
 def test_lines_of_unspaced_text_are_one_sentence() -> None:
+    # The translation is broken into as many lines again.
     translations = {"我们昨天去了": "yesterday we went"}
     assert echoed(f"{TIME}\n我们昨天\n去了\n", SRT, translations.__getitem__) == f"{TIME}\nyesterday\nwe went\n"
 

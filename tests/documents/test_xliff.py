@@ -54,6 +54,7 @@ def test_a_target_is_written_if_it_is_empty_or_new(old: str, new: str, version: 
 
 
 def test_a_segment_with_a_prefix_gets_a_target_with_this_prefix() -> None:
+    # Prefixes are those of namespaces.
     expected = "<x:segment><x:source>a</x:source><x:target>A</x:target></x:segment>"
     source = expected.replace("<x:target>A</x:target>", "")
     assert echoed(file_of(source), XLIFF) == file_of(expected)
@@ -65,6 +66,7 @@ def test_units_that_are_not_translated_stay(name: str) -> None:
     assert echoed(text, XLIFF) == text
 
 
+# Damaged files, and what is said about them.
 BAD = {
     "<a/>": "it is no XLIFF",
     "<!DOCTYPE xliff [<!ENTITY a SYSTEM '/etc/passwd'>]><xliff>&a;</xliff>": "a document type",

@@ -1,7 +1,7 @@
 """Batches stay within the budget, an epoch has every pair once, and its order is a function of seed and epoch."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ from nmt.text.permutation import Mixture
 from nmt.text.tokenizer import Tokenizers
 from nmt.text.tokenizer_training import train_tokenizer
 
-N_PAIRS = 60
-SOURCE = ["the cat sat on the mat " * (1 + n % 5) + str(n) for n in range(1, N_PAIRS + 1)]
-TARGET = ["die Katze saß da " * (1 + n % 3) + str(n) for n in range(1, N_PAIRS + 1)]
+LINES = range(1, 61)
+SOURCE = ["the cat sat on the mat " * (1 + n % 5) + str(n) for n in LINES]
+TARGET = ["die Katze saß da " * (1 + n % 3) + str(n) for n in LINES]
 BATCH_TOKENS = 200
 SMALL_POOL = 17  # pairs
 # Corpora of 20, 30 and 10 pairs. An epoch has all 20, 10 of the 30, and all 10, which each epoch repeats.
@@ -55,7 +55,8 @@ def test_a_batch_knows_its_size() -> None:
 
 def whole(pairs: IdPairs) -> Batch:
     """One batch of all pairs."""
-    return collate([source for source, _ in pairs], [target for _, target in pairs], range(len(pairs)))
+    source, target = zip(*pairs, strict=True)
+    return collate(source, target, range(len(pairs)))
 
 
 def n_padded(group: IdPairs) -> int:
@@ -78,12 +79,12 @@ def without_padding(ids: Tensor) -> list[int]:
     return ids[ids != PAD].tolist()
 
 
-def rows(parts: Sequence[Batch]) -> dict[int, tuple[list[int], ...]]:
+def rows(parts: Sequence[Batch]) -> dict[int, object]:
     """The token ids of each pair without padding, by its line."""
-    found = {}
+    found: dict[int, object] = {}
     for part in parts:
-        for i, line in enumerate(part.lines):
-            found[line] = tuple(without_padding(side[i]) for side in (part.src, part.tgt_in, part.tgt_out))
+        for line, src, tgt_in, tgt_out in zip(part.lines, part.src, part.tgt_in, part.tgt_out, strict=False):
+            found[line] = without_padding(src), without_padding(tgt_in), without_padding(tgt_out)
     return found
 
 
@@ -108,7 +109,8 @@ def test_the_largest_part_of_a_batch_is_as_small_as_possible(pairs: IdPairs, n: 
     assert rows(parts) == rows([batch])
     assert len(parts) == n
     fewest = next(limit for limit in range(batch.n_positions + 1) if len(batch.cut(limit)) <= n)
-    assert max(part.n_positions for part in parts if part.lines) == max(part.n_positions for part in batch.cut(fewest))
+    largest = max(part.n_positions for part in parts if part.lines)
+    assert largest == max(part.n_positions for part in batch.cut(fewest))
     for part in parts:
         assert part.lines or (len(part.src), part.n_target_tokens) == (1, 0)
 
@@ -131,7 +133,8 @@ def sort_key(lengths: tuple[int, int]) -> tuple[int, int]:
 def test_batches_are_sorted_and_as_full_as_the_budget_allows(lengths: list[tuple[int, int]], budget: int) -> None:
     """A pair over the budget gets its own batch."""
     cut = cut_batches(lengths, budget)
-    assert [i for batch in cut for i in batch] == sorted(range(len(lengths)), key=lambda i: sort_key(lengths[i]))
+    order = sorted(range(len(lengths)), key=lambda i: sort_key(lengths[i]))
+    assert list(chain.from_iterable(cut)) == order
     for batch, following in pairwise([*cut, []]):
         longest = 1 + max(max(lengths[i]) for i in batch)
         assert longest * len(batch) <= budget or len(batch) == 1
@@ -188,7 +191,7 @@ def tokenizers() -> Tokenizers:
 @pytest.fixture(scope="module")
 def make_data(folder: Path, tokenizers: Tokenizers) -> MakeData:
     """A function that returns the training data of `SOURCE` and `TARGET`."""
-    write_pairs(folder, [Pair(n, *pair) for n, pair in enumerate(zip(SOURCE, TARGET, strict=True), 1)])
+    write_pairs(folder, list(map(Pair, LINES, SOURCE, TARGET)))
     source = RaggedArray.from_lists(tokenizers.source.encode_all(SOURCE))
     target = RaggedArray.from_lists(tokenizers.target.encode_all(TARGET))
 
@@ -226,7 +229,7 @@ def test_an_epoch_has_every_pair_once(make_data: MakeData, tokenizers: Tokenizer
         longest = 1 + max(map(len, source + target))
         assert longest * len(source) <= BATCH_TOKENS
         lines += batch.lines
-    assert sorted(lines) == list(range(1, N_PAIRS + 1))
+    assert sorted(lines) == list(LINES)
 
 
 @pytest.mark.parametrize("mixture", [None, MIXTURE])
@@ -242,6 +245,7 @@ def test_the_order_is_a_function_of_seed_and_epoch(
 
 @pytest.mark.parametrize("mixture", [None, MIXTURE])
 def test_an_epoch_goes_on_from_any_batch(make_data: MakeData, pool_pairs: int, mixture: Mixture | None) -> None:
+    # As after a stop: the first batches are skipped.
     data = make_data(mixture=mixture)
     expected = epoch_of(data, 1)
     for first in (1, 5, len(expected) - 1, len(expected), len(expected) + 3):

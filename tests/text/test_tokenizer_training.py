@@ -107,4 +107,5 @@ def test_odd_characters_in_the_training_text_are_accepted(line: str) -> None:
 
 def test_a_lone_surrogate_in_the_training_text_is_accepted() -> None:
     """It is no text of a file, because bad UTF-8 is replaced; it may come from the Python API."""
+    # SentencePiece takes UTF-8, which has no surrogates.
     assert train([*LINES, "half \ud800 pair"]).vocab_size

@@ -65,6 +65,7 @@ def test_tokens_of_a_vocabulary_are_decoded(model: bytes, other: Tokenizer) -> N
 
 
 def test_two_sides_may_have_one_vocabulary(model: bytes, other: Tokenizer) -> None:
+    # SentencePiece's own vocabulary, or the same pieces as a separate one.
     own = Tokenizer(model)
     same = Tokenizer(with_vocabulary(model, own.pieces(range(len(own)))))
     assert Tokenizers(own, same).one_vocabulary

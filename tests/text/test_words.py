@@ -15,7 +15,7 @@ UNSPACED_CHARACTER   a⟨我⟩⟨。⟩⟨ก⟩⟨あ⟩한1
 SPACED_LETTER        ⟨a⟩我1_⟨한⟩
 WORD_CHARACTER       ⟨a⟩我⟨1⟩⟨_⟩.
 MARKED_CHARACTER     ⟨e⟩⟨\u0301⟩ ⟨क⟩⟨ि⟩
-WORD                 ⟨Hund⟩-⟨Hund⟩, ⟨x_1⟩: ⟨我⟩⟨买⟩⟨USB⟩
+PLAIN_WORD           ⟨Hund⟩-⟨Hund⟩, ⟨x_1⟩: ⟨我⟩⟨买⟩⟨USB⟩
 WORD_OR_MARK         ⟨Hund⟩⟨-⟩⟨Hund⟩⟨,⟩ ⟨C⟩⟨+⟩⟨+⟩ ⟨我⟩
 WORD_OR_CHARACTER    ⟨Hund⟩⟨,⟩⟨ ⟩⟨我⟩⟨买⟩
 WRITTEN_WORD         ⟨我⟩⟨买⟩⟨USB-Kabel,⟩⟨。⟩
