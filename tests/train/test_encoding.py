@@ -39,7 +39,9 @@ def test_of_a_large_corpus_the_tokenizer_learns_from_a_sample_and_that_is_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(preparation, "SAMPLE_PAIRS", 20)
-    train = train_of([(f"die Katze läuft {n}", f"the cat runs {n}") for n in range(60)])
+    pairs = [(f"die Katze läuft {n}", f"the cat runs {n}") for n in range(60)]
+    train = train_of(pairs)
+    # All over the corpus, in its order.
     lines = [pair.line for pair in preparation.sample(train)]
     assert len(set(lines)) == 20
     assert lines == sorted(lines)
@@ -77,6 +79,7 @@ def test_a_vocabulary_that_was_cut_is_told_also_from_the_cache(
     joint: bool, n_tokenizers: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     train = train_of(LETTERS)
+    # The second time, it is in the cache.
     for _ in range(2):
         caplog.clear()
         train_tokenizers(config_of(vocab_size=300, joint=joint), train)
@@ -118,7 +121,8 @@ def test_pairs_of_wrong_lengths_are_dropped_and_told(characters: Tokenizers, cap
     too_long = [(10, 1), (1, 10)]
     unlikely = [(9, 2), (9, 1), (1, 9), (0, 1), (2, 0)]
     config = config_of({"max_length": 10, "max_ratio": 2.5})
-    lines = kept_lines(config, of_lengths(*right, *too_long, *unlikely), characters)
+    train = of_lengths(*right, *too_long, *unlikely)
+    lines = kept_lines(config, train, characters)
     assert lines == [1, 2, 3, 4, 5, 6, 7]
     assert caplog.messages == [
         "2 pairs over 10 pieces dropped (data.max_length)",

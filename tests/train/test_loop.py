@@ -46,16 +46,18 @@ def stop_in_step(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 
 def check_resumed(corpus: Path, monkeypatch: pytest.MonkeyPatch, config: Config, stop_at: int, n_replicas: int) -> None:
     """Check that a run that is stopped and resumed equals one that was never stopped."""
-    whole, parts = same_in(config, corpus / "whole"), same_in(config, corpus / "parts")
+    whole = same_in(config, corpus / "whole")
+    parts = same_in(config, corpus / "parts")
     run_training(whole, n_replicas)
     stop_in_step(monkeypatch, stop_at)
     with pytest.raises(StoppedError) as caught:
         run_training(parts, n_replicas)
     assert caught.value.exit_code == 128 + signal.SIGTERM
     assert RunDirectory(parts.run).newest_step() == stop_at
+    # The same command goes on.
     assert run_training(parts, n_replicas).step == 12
     check_equal(parts, whole)
-    assert steps_of(parts, "loss") == steps_of(whole, "loss") == list(range(1, 13))
+    assert steps_of(parts, "loss") == list(range(1, 13))
 
 
 RESUMED: dict[str, dict[str, Any]] = {
@@ -96,7 +98,9 @@ def test_epochs_end_with_their_last_batch(corpus: Path, caplog: pytest.LogCaptur
     prepared = session.prepare(config)
     batches = [*prepared.data.batches(0), *prepared.data.batches(1)]
     progress = session.train(prepared, quiet=True)
-    assert steps_of(config, "dev_bleu") == list(range(1, len(batches) + 1))
+    # One step, and one validation, for each batch.
+    steps = list(range(1, len(batches) + 1))
+    assert steps_of(config, "dev_bleu") == steps
     assert (progress.epoch, progress.batch, progress.step) == (2, 0, len(batches))
     assert progress.n_tokens == sum(batch.n_target_tokens for batch in batches)
     # The same command has nothing to do.
@@ -108,7 +112,8 @@ def test_minutes_end_it(corpus: Path) -> None:
     config = config_of(corpus, train__max_steps=None, train__max_minutes=0.03)
     progress = run_training(config)
     run = RunDirectory(config.run)
-    ends = [line["elapsed_s"] for line in run.read_metrics() if line["kind"] == "step"]
+    steps = [line for line in run.read_metrics() if line["kind"] == "step"]
+    ends = [line["elapsed_s"] for line in steps]
     assert progress.elapsed_s >= 1.8
     assert max(ends[:-1]) < 1.8, "a step began after the limit"
     assert progress.step == len(ends) > 1
@@ -145,6 +150,7 @@ def test_the_last_lines_name_the_limit_and_how_far_training_came(
     others = "train.max_steps: 0 of 9,000, train.max_epochs: 0.0 of 40"
     assert limit == f"ended by train.max_minutes=1e-09 ({others}): raise train.max_minutes to go on"
     assert done.startswith("done: ")
+    # The same command says it, too.
     run_training(config)
     assert caplog.messages[-1].startswith(f"{config.run} is finished: 0 steps in ")
     assert caplog.messages[-1].endswith(f", {limit}")
@@ -174,8 +180,9 @@ def test_tokenized_dev_references_are_warned_of_once(
     corpus: Path, caplog: pytest.LogCaptureFixture, quiet: bool, n_warnings: int
 ) -> None:
     """Not at each validation, and not by sacreBLEU."""
-    (corpus / "tokenized.zh").write_text("".join(f"{n} 今天 .\n" for n in range(110)))
-    (corpus / "tokenized.en").write_text("".join(f"{n} today .\n" for n in range(110)))
+    # Enough lines to be sure.
+    (corpus / "tokenized.zh").write_text("今天 .\n" * 110)
+    (corpus / "tokenized.en").write_text("today .\n" * 110)
     dev = {"source": "tokenized.zh", "target": "tokenized.en"}
     config = config_of(corpus, data__dev=dev, train__max_steps=3, train__validate_every=1)
     session.train(session.prepare(config), quiet=quiet)
@@ -237,11 +244,13 @@ def test_a_step_without_a_gradient_is_skipped_and_a_validation_due_at_it_follows
     assert f"step 5 {fault}" in caplog.text
     assert f"step 6 {fault}" in caplog.text
     assert caplog.text.count("skipped") == 2
+    # A validation, and with it a checkpoint, was due at step 5.
     run = RunDirectory(config.run)
     assert run.checkpoint_steps() == [7, 10, 12]
     assert steps_of(config, "loss") == [1, 2, 3, 4, *range(7, 13)]
     assert steps_of(config, "dev_bleu") == [7, 10, 12]
-    assert all(x.isfinite().all() for x in read_checkpoint(run.model_file).tensors.values())
+    for tensor in read_checkpoint(run.model_file).tensors.values():
+        assert tensor.isfinite().all()
 
 
 @pytest.mark.parametrize("stop_at", [5, 6])
@@ -276,10 +285,11 @@ def test_steps_running_without_a_gradient_go_back_to_the_checkpoint_with_half_th
     assert steps_of(config, "loss") == list(range(1, 13))
 
 
-@pytest.mark.parametrize(
-    ("first_bad", "n_steps", "newest"),
-    [pytest.param(1, 5, None, id="no checkpoint"), pytest.param(7, 6 + 4 * 5, 5, id="three rollbacks")],
-)
+NO_CHECKPOINT = pytest.param(1, 5, None, id="no checkpoint")
+THREE_ROLLBACKS = pytest.param(7, 6 + 4 * 5, 5, id="three rollbacks")
+
+
+@pytest.mark.parametrize(("first_bad", "n_steps", "newest"), [NO_CHECKPOINT, THREE_ROLLBACKS])
 def test_if_no_rate_helps_it_ends(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, first_bad: int, n_steps: int, newest: int | None
 ) -> None:
@@ -324,6 +334,7 @@ def test_a_resumed_run_repeats_the_validation_that_was_stopped(corpus: Path, mon
             run_training(parts)
 
     monkeypatch.setattr(loop, "validate", breaking_off)
+    # At the first one, twice; at the second and at the last, after the one before was repeated.
     stop_at(5, "stop")
     stop_at(5, "stop")
     stop_at(10, "pass", "stop")
@@ -347,6 +358,7 @@ def check_stopped(monkeypatch: pytest.MonkeyPatch, prepared: loop.Session, targe
         with pytest.raises(StoppedError) as caught:
             session.train(prepared, quiet=True)
     assert caught.value.exit_code == 130
+    # Without a validation, there is no model file yet.
     assert prepared.run.newest_step() == step
     assert not prepared.run.model_file.exists()
     assert run_training(prepared.config).step == 1

@@ -25,7 +25,8 @@ def muon_steps(weight: Tensor, gradients: Tensor, n_stacked: int = 1) -> Tensor:
 
 @pytest.mark.parametrize("shape", [(8, 8), (8, 32), (64, 64)])
 def test_singular_values_become_about_1(shape: tuple[int, int]) -> None:
-    x = torch.randn(5, *shape, generator=torch.Generator().manual_seed(1))
+    torch.manual_seed(1)
+    x = torch.randn(5, *shape)
     left, before, right = torch.linalg.svd(x, full_matrices=False)
     found = orthogonalize(x)
     after = torch.linalg.svdvals(found)
@@ -54,14 +55,17 @@ def test_muon_equals_that_of_torch(shape: tuple[int, int]) -> None:
 
 def test_stacked_matrices_are_orthogonalized_one_by_one() -> None:
     torch.manual_seed(1)
-    weight, gradients = torch.randn(24, 8), torch.randn(3, 24, 8)
-    parts = zip(torch.split(weight, 8), torch.split(gradients, 8, 1), strict=True)
-    one_by_one = [muon_steps(*part) for part in parts]
-    torch.testing.assert_close(muon_steps(weight, gradients, n_stacked=3), torch.cat(one_by_one))
+    weights, gradients = torch.randn(3, 8, 8), torch.randn(3, 4, 8, 8)  # of three matrices, four steps each
+    one_by_one = [muon_steps(*matrix) for matrix in zip(weights, gradients, strict=True)]
+    # All of them as rows of one matrix.
+    stacked = gradients.transpose(0, 1).flatten(1, 2)
+    found = muon_steps(weights.flatten(0, 1), stacked, n_stacked=3)
+    torch.testing.assert_close(found, torch.cat(one_by_one))
 
 
 def test_a_matrix_without_a_gradient_stays() -> None:
-    used, unused = nn.Parameter(torch.ones(4, 4)), nn.Parameter(torch.ones(4, 4))
+    used = nn.Parameter(torch.ones(4, 4))
+    unused = nn.Parameter(torch.ones(4, 4))
     optimizer = Muon([(used, 1), (unused, 1)], LR, DECAY)
     used.grad = torch.eye(4)
     optimizer.step()
@@ -90,6 +94,7 @@ def test_muon_has_the_linear_layers_and_adamw_the_rest(tied: str) -> None:
     adamw, muon = make_optimizers(model, TrainSettings())
     by_muon = parameters_of(muon)
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    # The encoder is frozen: neither has it.
     for name, parameter in trained.items():
         is_linear = name.startswith("decoder.0.") and name.endswith(".weight") and "norm" not in name
         assert (parameter in by_muon) == is_linear, name

@@ -21,8 +21,12 @@ def test_a_constant_rate() -> None:
 
 
 def test_noam_is_scaled_by_width_and_warmup() -> None:
-    peak = 64**-0.5 / 100**0.5
-    assert rates("noam", 50, 100, 400) == pytest.approx([peak / 2, peak, peak / 2])
+    # Vaswani et al. 2017, equation 3: the peak is at the end of the warm-up.
+    peak = 64**-0.5 / 10
+    before, at, after = rates("noam", 50, 100, 400)
+    assert at == pytest.approx(peak)
+    assert before == pytest.approx(peak / 2)
+    assert after == pytest.approx(peak / 2)
 
 
 @pytest.mark.parametrize(("progress", "rate"), [(0.0, 2), (0.8, 2), (0.9, 1), (1.0, 0), (1.1, 0)])

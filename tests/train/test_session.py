@@ -46,7 +46,8 @@ def test_fine_tuning_encodes_the_source_as_the_saved_model_does(corpus: Path, pa
         data = session.prepare(config).data
         source = load(config.run, engine="torch").tokenizers.source
         assert source.nfkc is nfkc
-        assert data.ids[0][0] == source.encode(data.pairs[0].source)
+        first = data.pairs[0]
+        assert data.ids[0][0] == source.encode(first.source)
 
 
 SYMBOLS: dict[str, Any] = {"data__placeholders": True, "tokenizer": {"vocab_size": 360}, "train__max_steps": 1}
@@ -70,18 +71,21 @@ def test_placeholders_need_a_tokenizer_that_has_their_symbols(corpus: Path) -> N
 def test_another_corpus_is_encoded_by_the_models_tokenizer(corpus: Path) -> None:
     """No new tokenizer is trained on the other corpus, and unset settings come from the model."""
     base = finished(corpus, "base", data__nfkc_source=True, train__max_steps=1)
-    (corpus / "other.de").write_text("".join(f"Ein Hund rennt {n}\n" for n in range(40)), encoding="utf-8")
-    (corpus / "other.en").write_text("".join(f"A dog runs {n}\n" for n in range(40)), encoding="utf-8")
+    # Numbers, so that pairs differ.
+    (corpus / "other.de").write_text("\n".join(f"Ein Hund rennt {n}" for n in range(40)))
+    (corpus / "other.en").write_text("\n".join(f"A dog runs {n}" for n in range(40)))
     data = {"root": str(corpus), "train": {"source": "other.de", "target": "other.en"}, "mix": MIX}
-    tuned = Config.model_validate({"run": str(corpus / "tuned"), "data": data, "train": {"init_from": base.run}})
-    prepared = session.prepare(tuned)
+    tree = {"run": str(corpus / "tuned"), "data": data, "train": {"init_from": base.run}}
+    prepared = session.prepare(Config.model_validate(tree))
     assert prepared.tokenizers == load(base.run, engine="torch").tokenizers
+    # Unset settings.
     assert prepared.config.model == base.model
     assert prepared.config.tokenizer == base.tokenizer
     assert prepared.config.data.nfkc_source
-    source = prepared.data.pairs[0].source
-    assert source.startswith("Ein Hund")
-    assert prepared.data.ids[0][0] == prepared.tokenizers.source.encode(source)
+    # The corpus.
+    first, ids = prepared.data.pairs[0], prepared.data.ids[0]
+    assert first.source.startswith("Ein Hund")
+    assert ids[0] == prepared.tokenizers.source.encode(first.source)
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, "dev"), ("dev", None), ("dev", "train")])
@@ -99,6 +103,7 @@ def test_another_dev_set_is_refused(corpus: Path, before: str | None, after: str
         run_training(with_dev(after, 14))
     assert str(caught.value) == f"the files of dev.source, dev.target are not those that {config.run} was begun with"
     assert "--fresh" in caught.value.hint
+    # Nothing has changed, and with the old set it goes on.
     assert final_hash(config) == trained
     assert run_training(with_dev(before, 14)).step == 14
 
@@ -138,6 +143,7 @@ def test_another_architecture_is_refused(corpus: Path) -> None:
 def test_another_schedule_is_told(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nmt")
     config = finished(corpus)
+    # Settings of decoding change nothing in training.
     session.prepare(config_of(corpus, decode={"beam": 2}))
     assert "resumes with changed" not in caplog.text
     session.prepare(config_of(corpus, train__lr=1e-3, train__batch_tokens=200))
@@ -181,8 +187,10 @@ def test_where_files_lie_and_what_is_tested_may_change(corpus: Path) -> None:
 @pytest.mark.parametrize("name", ["base", "base/model.safetensors"])
 def test_fine_tuning_starts_from_the_other_models_weights(corpus: Path, name: str) -> None:
     weights = weights_of(finished(corpus, "base", train__max_steps=1))
-    model = session.prepare(config_of(corpus, "tuned", train__init_from=str(corpus / name))).model
-    assert all(torch.equal(x, weights[name]) for name, x in model.named_parameters())
+    config = config_of(corpus, "tuned", train__init_from=str(corpus / name))
+    model = session.prepare(config).model
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, weights[name])
 
 
 def test_fine_tuning_with_another_tokenizer_is_refused(corpus: Path) -> None:
@@ -193,8 +201,10 @@ def test_fine_tuning_with_another_tokenizer_is_refused(corpus: Path) -> None:
 
 def test_settings_that_do_not_go_with_those_of_the_other_model_are_refused(corpus: Path) -> None:
     base = finished(corpus, "base", train__max_steps=1)
+    # The base has one layer per side, as an rnn needs; not this one.
+    model = {"architecture": "rnn", "n_encoder_layers": 3}
     tree = {"run": str(corpus / "x"), "data": base.data.model_dump(), "train": {"init_from": base.run}}
-    unlike = Config.model_validate({**tree, "model": {"architecture": "rnn", "n_encoder_layers": 3}})
+    unlike = Config.model_validate({**tree, "model": model})
     with pytest.raises(ConfigError, match=r"^the settings of .* and those changed do not fit: architecture rnn needs"):
         session.prepare(unlike)
 
@@ -210,9 +220,10 @@ def test_a_shallower_model_starts_from_the_first_layers_of_the_other(corpus: Pat
     base = finished(corpus, "base", model__n_encoder_layers=2, model__n_decoder_layers=3, train__max_steps=1)
     weights = weights_of(base)
     student = config_of(corpus, train__init_from=base.run, model__n_encoder_layers=2, model__n_decoder_layers=1)
-    parameters = dict(session.prepare(student).model.named_parameters())
-    assert all(torch.equal(x, weights[name]) for name, x in parameters.items())
-    assert parameters.keys() == {name for name in weights if not name.startswith(("decoder.1.", "decoder.2."))}
+    for name, parameter in session.prepare(student).model.named_parameters():
+        assert torch.equal(parameter, weights.pop(name))
+    # What is left is of layers that the student lacks.
+    assert all(name.startswith(("decoder.1.", "decoder.2.")) for name in weights)
 
 
 def test_a_deeper_model_does_not_start_from_the_other(corpus: Path) -> None:
@@ -245,8 +256,9 @@ def test_frozen_parts_stay_as_they_are_and_have_no_moments(corpus: Path, frozen:
     run_training(tuned, n_replicas=2)
     newest = read_checkpoint(RunDirectory(tuned.run).checkpoint_file(12))
     for weights in (newest.part("model"), newest.part("average"), weights_of(tuned)):
-        changed = [name for name, x in weights.items() if not torch.equal(x, before[name])]
+        changed = [name for name in weights if not torch.equal(weights[name], before[name])]
         assert parts_of(changed) == trained
+    # Moments.
     assert parts_of(newest.part("optimizer")) == trained
 
 
@@ -282,7 +294,8 @@ def test_the_length_limit_of_the_training_pairs_is_in_the_model_file(corpus: Pat
     source, target = session.prepare(config_of(corpus, "first", **pieces)).data.ids
     assert (target.lengths > 1.5 * source.lengths + 11).any(), "the default would cut some"
     options = load(finished(corpus, **pieces, train__max_steps=1).run, engine="torch").options
-    limits = [options.limit(n_source + 1) for n_source in source.lengths.tolist()]
+    # EOS counts.
+    limits = [options.limit(n) for n in (source.lengths + 1).tolist()]
     assert (target.lengths < limits).all()
 
 
@@ -315,7 +328,8 @@ def test_characters_that_were_taught_in_bytes_are_kept_over_several_fine_tunings
     once = finished(corpus, "once", data__train=runes, train__init_from=base.run, train__max_steps=1)
     more = rewritten(corpus, "more", "猫", "ᚠ")
     twice = finished(corpus, "twice", data__train=more, train__init_from=once.run, train__max_steps=1)
-    assert (learned(base), learned(once), learned(twice)) == ("", "ᛋ", "ᚠᛋ")
+    assert [learned(config) for config in (base, once, twice)] == ["", "ᛋ", "ᚠᛋ"]
+    # Also by a resumed run.
     goes_on = config_of(corpus, "twice", data__train=more, train__max_steps=2)
     assert session.prepare(goes_on).tokenizers.source.learned == "ᚠᛋ"
 
@@ -341,7 +355,8 @@ def test_rare_characters_that_have_no_piece_are_learned_in_bytes(corpus: Path) -
 
 def test_a_resumed_run_has_the_same_learned_characters(corpus: Path) -> None:
     base = finished(corpus, "base", train__max_steps=1)
-    changes: dict[str, Any] = {"data__train": rewritten(corpus, "runes", "狗", "ᛋ"), "train__init_from": base.run}
+    runes = rewritten(corpus, "runes", "狗", "ᛋ")
+    changes: dict[str, Any] = {"data__train": runes, "train__init_from": base.run}
     whole = finished(corpus, "whole", **changes)
     finished(corpus, "parts", **changes, train__max_steps=5)
     parts = finished(corpus, "parts", **changes)

@@ -18,6 +18,7 @@ from nmt.train.replicas import Replicas
 from nmt.train.step import StepFigures, StepOptions, batch_loss, norm_of, train_step
 
 SETTINGS = TrainSettings()
+ALL = batch_of(0, 1)
 
 
 def step(model: Seq2Seq, micro_batches: list[Batch], lr: float, seed: int = 1, *, bf16: bool = False) -> StepFigures:
@@ -31,26 +32,28 @@ def test_the_norm_of_a_large_gradient_is_exact() -> None:
     matrix = torch.randn(40_000, 500, generator=generator)
     vector = torch.randn(7, generator=generator)
     elements = torch.cat([matrix.flatten(), vector])
-    assert float(norm_of([matrix, vector])) == pytest.approx(float(elements.double().norm()), rel=1e-6)
+    exact = elements.double().norm().item()
+    assert norm_of([matrix, vector]).item() == pytest.approx(exact, rel=1e-6)
 
 
 def test_figures_are_means_over_tokens() -> None:
     """The loss of a padded batch is the sum over its sentences."""
     model = make().train()
-    expected = batch_loss(model, batch_of(0, 1), SETTINGS)
+    expected = batch_loss(model, ALL, SETTINGS)
     figures = step(model, [batch_of(0), batch_of(1)], lr=1e-9)
     assert figures.n_tokens == 10
     assert figures.n_real == 10 + 6  # target and source tokens, EOS included
     assert figures.n_positions == 10 + 6  # a batch of one sentence has no padding
-    assert figures.loss == pytest.approx(float(expected.loss.detach()) / 10)
-    assert figures.nll == pytest.approx(float(expected.nll) / 10)
+    assert figures.loss == pytest.approx(expected.loss.item() / 10)
+    assert figures.nll == pytest.approx(expected.nll.item() / 10)
 
 
 def test_the_same_seed_drops_the_same_and_another_does_not() -> None:
     model = make(dropout=0.5).train()
-    first = step(model, [batch_of(0, 1)], lr=0.0, seed=1)
-    assert step(model, [batch_of(0, 1)], lr=0.0, seed=1).loss == first.loss
-    assert step(model, [batch_of(0, 1)], lr=0.0, seed=2).loss != first.loss
+    first = step(model, [ALL], lr=0.0, seed=1)
+    again = step(model, [ALL], lr=0.0, seed=1)
+    other = step(model, [ALL], lr=0.0, seed=2)
+    assert first.loss == again.loss != other.loss
 
 
 def test_out_of_memory_while_weights_are_updated_does_not_repeat_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +61,7 @@ def test_out_of_memory_while_weights_are_updated_does_not_repeat_the_step(monkey
     monkeypatch.setattr(optimizer, "orthogonalize", mock.Mock(side_effect=torch.OutOfMemoryError))
     model = make().train()
     with pytest.raises(NmtError, match="out of memory while weights were updated"):
-        split_on_out_of_memory(lambda parts: step(model, list(parts), lr=1e-3), [batch_of(0, 1)], 0)
+        split_on_out_of_memory(lambda parts: step(model, list(parts), lr=1e-3), [ALL], 0)
 
 
 def test_precision_is_what_was_asked_for() -> None:
@@ -71,10 +74,12 @@ def test_precision_is_what_was_asked_for() -> None:
 @pytest.mark.parametrize(("bf16", "rel"), [(False, 1e-6), (True, 0.02)])
 def test_bf16_steps_keep_fp32_weights_and_come_close(bf16: bool, rel: float) -> None:
     """Steps are in fp32 if not told otherwise."""
-    expected = batch_loss(make().float(), batch_of(0, 1), SETTINGS)
+    sums = batch_loss(make().float(), ALL, SETTINGS)
+    expected = sums.loss.item() / sums.n_tokens
     model = make().train().float()
-    loss = step(model, [batch_of(0, 1)], lr=1e-3, bf16=bf16).loss
-    assert loss == pytest.approx(expected.loss.item() / expected.n_tokens, rel=rel)
-    assert all(p.dtype == torch.float32 for p in model.parameters())
-    is_exact = loss == pytest.approx(expected.loss.item() / expected.n_tokens, rel=1e-6)
+    loss = step(model, [ALL], lr=1e-3, bf16=bf16).loss
+    assert loss == pytest.approx(expected, rel=rel)
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    # In bf16, it is not exact.
+    is_exact = loss == pytest.approx(expected, rel=1e-6)
     assert is_exact != bf16

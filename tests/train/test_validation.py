@@ -36,6 +36,7 @@ class Advice(NamedTuple):
     warning: str
 
 
+# What guesses has a loss of 8.99.
 ADVICE = [
     Advice([2.0, 1.5, 1.6, 1.7, 1.8], "dev loss has risen three times running"),
     Advice([9.0, 8.9, 8.95], "dev loss is 8.95 after 300 steps, hardly below chance (8.99)"),
@@ -50,6 +51,7 @@ ADVICE = [
     Advice([5.0, 7.0, 10.0, 14.0, 19.0], "the model learns train by heart"),
     Advice([6.0] * 6, "has not fallen in three validations"),
 ]
+# Losses that fall, rise twice only, or recover.
 NOTHING_WRONG = [
     [3.0, 2.5, 2.0, 1.9],
     [2.0, 1.5, 1.6, 1.7],
@@ -84,7 +86,9 @@ def test_a_model_that_diverged_is_not_told_to_go_on() -> None:
 def test_the_references_pick_the_tokenizer(target: str) -> None:
     files = {"source": "t.en", "target": f"t.{target}"}
     config = Config.model_validate({"run": "run", "data": {"train": files}})
-    bleu, _ = scores_by_direction([Pair(1, "I am at home", "ฉันอยู่บ้าน")], ["ฉันอยู่บ้าน"], config)[""]
+    dev = [Pair(1, "I am at home", "ฉันอยู่บ้าน")]
+    scores = scores_by_direction(dev, ["ฉันอยู่บ้าน"], config)
+    bleu, _ = scores[""]  # of the only direction
     assert "|tok:char|" in bleu.signature
     assert bleu.value == pytest.approx(100)
 
@@ -106,8 +110,8 @@ def test_clock(seconds: float, text: str) -> None:
 def test_cut_dev_lines_are_counted(corpus: Path) -> None:
     """A model that has learned nothing goes on to the limit."""
     session = prepare(config_of(corpus, decode__max_length_a=0.0, decode__max_length_b=1))
-    dev = session.corpus.dev
-    cut = validate(session.model.eval(), session.tokenizers, dev, session.config, bf16=False)
+    model, dev = session.model.eval(), session.corpus.dev
+    cut = validate(model, session.tokenizers, dev, session.config, bf16=False)
     assert cut.n_cut == cut.figures()["dev_cut"] == len(dev)
 
 
