@@ -29,6 +29,7 @@ def test_a_kill_between_the_first_checkpoint_and_the_model_file_loses_nothing(
         patch.setattr("nmt.train.checkpointer.save_checkpoint", killed)
         with pytest.raises(KeyboardInterrupt):
             run_training(config)
+    # Of the first save, only the checkpoint was written.
     assert not run.model_file.exists()
     assert run.newest_step() == step
     run_training(config)
@@ -44,6 +45,7 @@ def test_a_model_file_that_was_deleted_is_written_again(
     run_training(config)
     model_file = RunDirectory(config.run).model_file
     model_file.unlink()
+    # All later models are worse than those that are lost.
     script(monkeypatch, (6.0, 4.0), (5.0, 5.0))
     more = config_of(corpus, train__max_steps=max_steps)
     assert run_training(more).step == max_steps

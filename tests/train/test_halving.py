@@ -24,6 +24,7 @@ def test_the_rungs_take_the_time_that_is_given() -> None:
         n_steps = first * 2**rung
         total += n_candidates * (10.0 + 0.05 * (n_steps - steps_before))
         steps_before = n_steps
+    # Each training goes on from the rung before.
     assert seconds == pytest.approx(total)
     assert 0.99 * 3600 < total <= 3600
 
@@ -41,6 +42,7 @@ def test_too_little_time_is_refused_with_the_least_that_works() -> None:
     assert first >= MIN_STEPS
 
 
+# Figures of candidates.
 DIVERGED = None
 FIGURES = {"dev_bleu": 0.0, "dev_nll": 9.0}
 LOWER_LOSS = {"dev_bleu": 0.0, "dev_nll": 3.0}

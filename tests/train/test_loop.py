@@ -270,6 +270,7 @@ def test_a_run_that_is_stopped_at_a_skipped_step_does_the_same(
     with pytest.raises(StoppedError, match=f"stopped at step {stop_at}"):
         run_training(parts)
     run_training(parts)
+    # No step was done twice.
     assert len(rates) == 12
     check_equal(parts, whole)
 
@@ -312,6 +313,7 @@ def test_in_a_rollback_the_first_rank_reads_the_checkpoint_before_the_others(
     monkeypatch.setattr(loop, "rank", lambda: rank)
     monkeypatch.setattr(loop, "barrier", lambda: calls.append("wait"))
     monkeypatch.setattr(trainer.checkpointer, "resume", lambda: calls.append("read"))
+    # `resume` renames checkpoints that cannot be read.
     trainer.roll_back(DivergedError("the loss is nan"))
     assert calls == order
 

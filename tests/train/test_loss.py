@@ -24,6 +24,7 @@ def test_it_equals_that_of_torch(smoothing: float, chunk: int, monkeypatch: pyte
     ours = smoothed_cross_entropy(logits, targets, smoothing=smoothing).loss
     theirs = F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
     torch.testing.assert_close(ours, theirs)
+    # The gradient, too, if the loss is divided afterwards.
     (our_gradient,) = torch.autograd.grad(ours / 3, logits)
     (their_gradient,) = torch.autograd.grad(theirs / 3, logits)
     torch.testing.assert_close(our_gradient, their_gradient)

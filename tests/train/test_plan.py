@@ -84,6 +84,7 @@ def test_what_is_left_open_is_what_init_chooses(n_pairs: int, joint: bool) -> No
 
 def test_in_a_finished_config_all_is_set() -> None:
     fitted = fit_sizes(config_of(), corpus_size(18_000))
+    # Read back, it does not tell what was chosen from what was set.
     finished = check_config(fitted.model_dump(), {}, "test")
     assert fit_sizes(finished, corpus_size(7)) == fitted
 
@@ -170,7 +171,7 @@ def test_much_time_gets_twice_the_usual_epochs() -> None:
 
 def test_little_time_gets_a_smaller_model_and_the_epochs_that_fit() -> None:
     usual = fit_machine(corpus_size(150_000), None, seconds)
-    minutes = usual.expected_minutes / 100
+    minutes = usual.expected_minutes / 100  # a hundredth of the usual time
     plan = fit_machine(corpus_size(150_000), minutes, seconds)
     assert plan.model.d_model < usual.model.d_model
     assert plan.expected_minutes <= minutes

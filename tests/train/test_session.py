@@ -212,6 +212,7 @@ def test_settings_that_do_not_go_with_those_of_the_other_model_are_refused(corpu
 def test_a_fine_tuning_is_resumed_without_the_other_model(corpus: Path) -> None:
     base = finished(corpus, "base", train__max_steps=1)
     finished(corpus, "tuned", train__init_from=base.run)
+    # The checkpoint has all that it needs.
     Path(base.run).rename(corpus / "gone")
     assert run_training(config_of(corpus, "tuned", train__init_from=base.run, train__max_steps=14)).step == 14
 

@@ -39,12 +39,14 @@ def resumed(whole: Config, run: Path) -> str:
 def test_all_checkpoints_but_the_newest_are_deleted(run: RunDirectory) -> None:
     (run.checkpoints / "step-3.damaged").write_bytes(b"x")
     sizes = {file: file.stat().st_size for file in run.checkpoints.iterdir()}
+    # A dry run says what would be deleted.
     planned = prune(run.path, dry_run=True)
     assert set(run.checkpoints.iterdir()) == sizes.keys()
     assert prune(run.path) == planned
     assert list(run.checkpoints.iterdir()) == [run.checkpoint_file(20)]
     assert set(planned.files) == sizes.keys() - {run.checkpoint_file(20)}
     assert planned.n_bytes == sum(sizes[file] for file in planned.files)
+    # Nothing is left to delete.
     assert prune(run.path).files == []
 
 
@@ -62,7 +64,7 @@ def test_a_pruned_run_translates(whole: Config, run: RunDirectory) -> None:
 
 def test_a_damaged_checkpoint_is_deleted_and_an_older_one_kept(run: RunDirectory) -> None:
     content = bytearray(run.checkpoint_file(20).read_bytes())
-    content[-5] ^= 1
+    content[-5] ^= 1  # a bit of a weight
     run.checkpoint_file(20).write_bytes(content)
     assert prune(run.path).kept == 15
     assert run.checkpoint_steps() == [15]

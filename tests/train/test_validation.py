@@ -121,5 +121,6 @@ def test_the_figures_of_a_validation_say_how_many_lines_were_cut(caplog: pytest.
     report.validation(7, validation(), best=False)
     report.validation(7, validation(n_cut=12), best=False)
     report.close()
+    # No sample is shown, so that each validation is one line.
     plain, cut = caplog.messages
     assert cut == f"{plain}, 12 lines cut off at the length limit"
