@@ -47,7 +47,7 @@ def check_path(text: str) -> str:
 
 
 def is_language(code: str) -> bool:
-    """Whether a code is empty (unknown), or has the form of a BCP 47 tag, with - or _ between subtags."""
+    """Return whether a code is empty (unknown), or has the form of a BCP 47 tag, with - or _ between subtags."""
     return not code or LANGUAGE.fullmatch(code) is not None
 
 
@@ -69,7 +69,7 @@ def target_of(direction: str) -> str:
 
 
 def is_meant(direction: str, languages: str) -> bool:
-    """Whether a user means the direction de-en by `de-en` or `en`."""
+    """Return whether a user means the direction de-en by `de-en` or `en`."""
     return f"-{direction}".endswith(f"-{languages}")
 
 

@@ -221,7 +221,7 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
 
 
 def may_change(key: str) -> bool:
-    """Whether a setting outside of `train` may change on resume."""
+    """Return whether a setting outside of `train` may change on resume."""
     # The order of a list of corpora is that of the data.
     if ORDER.fullmatch(key):
         return False

@@ -188,7 +188,7 @@ class Sweep:
         return RunDirectory(self.path / "trials" / str(number))
 
     def _config(self, candidate: int, steps: int) -> Config:
-        """The config of a trial that trains to the end of a rung."""
+        """Return the config of a trial that trains to the end of a rung."""
         config = self.candidates[candidate].config
         limits = {"max_steps": steps, "max_epochs": None, "max_minutes": None}
         train = config.train.model_copy(update=limits)
