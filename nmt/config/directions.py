@@ -25,13 +25,17 @@ def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
             raise ConfigError(f"the model translates {', '.join(known)}", hint=f"choose one, for example -l {known[0]}")
         languages = targets[0]
     elif not targets:
+        # A model of one direction has no tags.
         source, target = language(data, "source"), language(data, "target")
         message = f"the model translates from {source or '?'} to {target or '?'} only"
         raise ConfigError(message, hint="leave out -l")
+
+    # Is it one that training had, or could have had?
     source, _, target = languages.rpartition("-")
     sources = {direction.partition("-")[0] for direction in known}
     if target not in targets or (source and known and source not in sources):
         hint = f"it translates {', '.join(known or targets):.200}"
         raise ConfigError(f"the model does not translate {languages}", hint=hint)
+    # A target language means its only direction; of several, the model finds the source language by itself.
     fitting = [direction for direction in known if is_meant(direction, languages)]
     return fitting[0] if len(fitting) == 1 else languages

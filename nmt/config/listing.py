@@ -53,7 +53,7 @@ def section_in(kind: Any) -> type[BaseModel] | None:
 
 def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
     """Return a field's type and range in short: `int 1..100`, `pre|post`."""
-    choices = get_args(kind)
+    choices = get_args(kind)  # of a literal, its values; of a union or tuple, its types
     if get_origin(kind) is Literal:
         return "|".join(choices)
     if get_origin(kind) is tuple:
@@ -154,6 +154,7 @@ def language_of(path: Path) -> str:
 
 def base_language(code: str) -> str:
     """Return a language code without region and script: zh for zh-CN, zho for zho_Hans."""
+    # Both ways to write a code.
     return re.split("[-_]", code.lower())[0]
 
 

@@ -47,7 +47,7 @@ def check_path(text: str) -> str:
 
 
 def is_language(code: str) -> bool:
-    """Whether a code is empty (unknown), or has the form of a BCP 47 tag, with - or _ between subtags."""
+    """Return whether a code is empty (unknown), or has the form of a BCP 47 tag, with - or _ between subtags."""
     return not code or LANGUAGE.fullmatch(code) is not None
 
 
@@ -69,11 +69,10 @@ def target_of(direction: str) -> str:
 
 
 def is_meant(direction: str, languages: str) -> bool:
-    """Whether a user means the direction de-en by `de-en` or `en`."""
+    """Return whether a user means the direction de-en by `de-en` or `en`."""
     return f"-{direction}".endswith(f"-{languages}")
 
 
-# Types of settings that are checked by the functions above.
 PathText = Annotated[str, AfterValidator(check_path)]
 Direction = Annotated[str, AfterValidator(check_direction)]
 Language = Annotated[str, AfterValidator(check_language)]
@@ -164,7 +163,6 @@ class Data(Section):
 
     @model_validator(mode="after")
     def check_weights(self) -> Self:
-        # data.train needs a share, too.
         total = sum(files.weight for files in self.mix.values())
         if total >= 1:
             raise ValueError(f"the weights of mix add up to {total:g}, which leaves nothing of train")
@@ -209,8 +207,6 @@ class Data(Section):
 
 
 class TokenizerSettings(Section):
-    """The vocabulary."""
-
     type: Literal["unigram", "bpe", "char", "word"] = Field("unigram", description="kind of subword model")
     vocab_size: int = Field(8000, ge=8, le=1_000_000, description="pieces, including special and byte ones [fitted]")
     joint: bool = Field(True, description="one vocabulary for both sides, or one per side")
@@ -296,13 +292,11 @@ class TrainSettings(Section):
     adam_beta2: float = Field(0.98, ge=0, lt=1, description="AdamW's decay of the second moment")
     weight_decay: float = Field(0.0, ge=0, le=10, description="decoupled, on matrices only")
     clip_norm: float = Field(1.0, ge=0, description="maximum gradient norm; 0 is off")
-    # The loss.
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="probability mass spread over the vocabulary, 0-1")
     decoder_input: Literal["teacher_forcing", "scheduled_sampling"] = Field(
         "teacher_forcing", description="tokens that the decoder reads in training: true ones, or also its own"
     )
     sampling_rate: float = Field(0.25, ge=0, le=1, description="scheduled sampling: final rate, rises linearly from 0")
-    # Arithmetic.
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matmuls; weights stay fp32")
     deterministic: bool = Field(False, description="bit-identical weights on a GPU too, slower; CPUs always give them")
     # The end of training: the first limit that is reached.

@@ -87,6 +87,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 def parse_override(override: str) -> tuple[KeyPath, Any]:
     """Return the key and the value of `key=value`. Raises ConfigError."""
+    # The value may contain "=", too.
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise ConfigError(f"'{override}' is not a setting", hint="write key=value, for example train.lr=3e-4")
@@ -119,6 +120,7 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
     except YAML_ERRORS as error:
         message = f"{yaml_place(path, error)}: not valid YAML: {yaml_problem(error)}"
         raise ConfigError(message, hint="check indentation, colons and quotes") from error
+    # 3. Sections and settings.
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}: a config must be a mapping of keys to values", hint="see `nmt config`")
     return tree, origins
@@ -143,6 +145,7 @@ def keys_of(node: yaml.Node | None, prefix: KeyPath) -> Iterator[tuple[KeyPath, 
             yield from keys_of(item, (*prefix, str(number)))
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
+            # A key that is a list or a mapping.
             if not isinstance(key, yaml.ScalarNode):
                 raise yaml.MarkedYAMLError(problem="found unhashable key", problem_mark=key.start_mark)
             path = (*prefix, str(key.value))
@@ -170,7 +173,7 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
 
 def without_gone(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the settings without those that are gone. Raises ModelError if one of them has a value with an effect."""
-    kept = dict(tree)
+    kept = dict(tree)  # the caller's stays as it is
     for (section, key), without_effect in GONE.items():
         settings_of_section = kept.get(section)
         # The schema reports a section that is no mapping.
@@ -252,5 +255,6 @@ def described(fault: Mapping[str, Any]) -> str:
 
 def dump_config(config: Config, *, only_set: bool = False) -> str:
     """Return the config as YAML, with all keys or only those set by the user. Loading it returns the same config."""
+    # In the order of the schema, which is that of `nmt config`.
     tree = config.model_dump(mode="json", exclude_unset=only_set)
     return yaml.dump(tree, Dumper=CoreDumper, sort_keys=False, allow_unicode=True)

@@ -85,6 +85,7 @@ class Checkpointer:
         """Copy the model for the next save if it is better than the best one so far; return whether it is."""
         progress, metric = self.state.progress, self.config.train.metric
         figures = {"step": progress.step, **validation.figures()}
+        # None, before the first validation, is worse than any model.
         rank_of_model = ranking(figures, metric)
         if rank_of_model <= ranking(progress.best_figures, metric):
             return False
@@ -144,6 +145,7 @@ class Checkpointer:
         # 3. The files.
         file = self.run.checkpoint_file(state.progress.step)
         save_checkpoint(file, self._checkpoint(tensors))
+        # Only the newest are kept.
         newest = self.run.checkpoint_steps()[-self.config.train.keep :]
         self.run.prune_checkpoints(newest)
 
@@ -258,6 +260,7 @@ class Checkpointer:
         is_same = before.batch_tokens == now.batch_tokens and before.accumulate == now.accumulate
         if is_same or not progress.batch:
             return
+        # About as many pairs, in whole steps.
         n_batches = progress.batch * before.batch_tokens / now.batch_tokens
         n_steps = round(n_batches / now.accumulate)
         progress.batch = n_steps * now.accumulate

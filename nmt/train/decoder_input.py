@@ -16,7 +16,7 @@ from nmt.text.batches import Batch
 
 @torch.no_grad()
 def decoder_input(model: Seq2Seq, batch: Batch, prediction_rate: float, seed: int) -> Tensor:
-    """A batch's `tgt_in` with some tokens replaced by the model's predictions.
+    """Return a batch's `tgt_in` with some tokens replaced by the model's predictions.
 
     Predictions are the most probable tokens that are not special, without dropout, as in decoding. The only random
     choice is which tokens are replaced, each with probability `prediction_rate`. It is seeded per sentence, so it does

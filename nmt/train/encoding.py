@@ -131,6 +131,7 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
     data, n_pairs = config.data, len(train)
     check_pieces(tokenizers, data)
 
+    # Of several processes that need the same ids, one writes them.
     def write(directory: Path) -> None:
         # 1. Encode in parallel, chunk by chunk.
         ratios = usual_ratios(train, tokenizers, data.max_length)
@@ -159,6 +160,7 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
     origin = [FORMAT, train.directory.name, models, data.max_length, data.max_ratio]
     directory = cached("ids", origin, write)
     n_too_long, n_unlikely = json.loads((directory / "dropped.json").read_text())
+    # Told each time, also from the cache.
     if n_too_long:
         log.info("%d pairs over %d pieces dropped (data.max_length)", n_too_long, data.max_length)
     if n_unlikely:
@@ -240,15 +242,20 @@ def encode(tokenizer: Tokenizer, texts: list[str]) -> RaggedArray:
 
 def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, float]]:
     """`nmt tokenize`: train the tokenizer, write it into the run, and return the pieces per word of dev, by side."""
+    # 1. Train it, or take it from the cache.
     corpus = read_corpus(config)
     config = fit_sizes(config, corpus.size)
     tokenizers = train_tokenizers(config, corpus.train)
+
+    # 2. Write it, unless a training depends on another one.
     run = RunDirectory(config.run)
     with run.lock():
         if run.holds_training() and run.read_tokenizers(config) != tokenizers:
             message = f"{run.path} holds a training that uses its tokenizer"
             raise ModelError(message, hint="choose another run=PATH, or move the run away first")
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
+
+    # 3. How well it fits new text.
     sources = [pair.tagged_source for pair in corpus.dev]
     targets = [pair.target for pair in corpus.dev]
     source = pieces_per_word(tokenizers.source, sources)

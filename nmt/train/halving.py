@@ -33,7 +33,7 @@ class Budget:
     steps: int | None  # of the first rung
 
     def n_survivors(self, n_candidates: int) -> list[int]:
-        """The number of candidates in each rung: half of those before, rounded down; the last is 1."""
+        """Return the number of candidates in each rung: half of those before, rounded down; the last is 1."""
         return [n_candidates >> rung for rung in range(n_candidates.bit_length())]
 
 
@@ -60,7 +60,7 @@ def check_candidates(candidates: Sequence[Candidate]) -> None:
 
 
 def first_rung(budget: Budget, sizes: Sequence[int], step_s: float, once_s: float) -> tuple[int, float]:
-    """The steps of the first rung, and the approximate duration of the whole sweep in seconds.
+    """Return the steps of the first rung, and the approximate duration of the whole sweep in seconds.
 
     Rung k ends at 2^k times the steps of the first rung; its trainings continue those of the rung before.
 

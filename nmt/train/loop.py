@@ -46,7 +46,7 @@ ROLLBACK_LR = 0.5  # factor of the learning rate per rollback
 
 
 def uses_bf16(settings: TrainSettings, device: torch.device) -> bool:
-    """Whether matmuls run in bf16. If `train.precision` is `auto`: whether bf16 is faster on this device."""
+    """Return whether matmuls run in bf16. If `train.precision` is `auto`: whether bf16 is faster on this device."""
     if settings.precision == "auto":
         return bf16_is_faster(device)
     return settings.precision == "bf16"
@@ -64,7 +64,7 @@ def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[
 
 
 def step_options(config: Config, progress: Progress, spent: float) -> StepOptions:
-    """The options of the next step, given the fraction of the budget that is spent."""
+    """Return the options of the next step, given the fraction of the budget that is spent."""
     settings = config.train
     lr = learning_rate(settings, config.model.d_model, progress.step + 1, spent)
     return StepOptions(
@@ -280,18 +280,18 @@ class Trainer:
         log.warning("%s: back to step %d with %g of the rate", error, progress.step, ROLLBACK_LR**progress.n_rollbacks)
 
     def spent(self) -> float:
-        """The fraction of the budget that is spent, 0-1: the largest of the fractions of steps, epochs and minutes."""
+        """Return the fraction of the budget that is spent, 0-1: the largest of those of steps, epochs and minutes."""
         shares = [limit.share for limit in self.limits() if limit.name != "patience"]
         return min(max(shares, default=0.0), 1.0)
 
     def over(self) -> bool:
-        """Whether the budget is spent, or the last `patience` validations brought no better model."""
+        """Return whether the budget is spent, or the last `patience` validations brought no better model."""
         return any(limit.share >= 1 for limit in self.limits())
 
     def limits(self) -> list[Limit]:
-        """The limits on the length of training that are set."""
+        """Return the limits on the length of training that are set."""
         return limits(self.config.train, self.progress, self.data.n_batches)
 
     def finished(self) -> bool:
-        """Whether training is over and `finish` has been called at this step."""
+        """Return whether training is over and `finish` has been called at this step."""
         return self.over() and self.progress.finished_at == self.progress.step

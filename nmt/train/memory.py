@@ -48,7 +48,7 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
 
 
 def memory_of(device: torch.device) -> int:
-    """The memory of a GPU, or else of the machine, in bytes; a very large number if the system does not report it."""
+    """Return the bytes of memory of a GPU, or else of the machine; a very large number if they are not known."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
@@ -57,7 +57,7 @@ def memory_of(device: torch.device) -> int:
 
 
 def n_fitting_replicas(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_before: int | None = None) -> int:
-    """The number of replicas that trains fastest: on a CPU one per core, if half of the memory suffices; on a GPU 1.
+    """Return how many replicas train fastest: on a CPU one per core, if half of the memory suffices; on a GPU 1.
 
     A resumed run keeps its number of replicas, `n_before`, because each has its own dropout.
     """

@@ -65,6 +65,7 @@ def read_corpus(config: Config) -> TrainingText:
     settings = [data.drop_blank, data.drop_duplicates, data.allow_bad_utf8, seed_of_dev]
     directory = cached("pairs", [FORMAT, hashes, settings], write)
     if data.glossary or data.placeholders:
+        # A copy with other texts, of the same pairs.
         directory = annotated(Pairs(directory), data)
 
     # 2. What is known about it.
@@ -97,7 +98,7 @@ class Draft:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.notes: list[str] = []
+        self.notes: list[str] = []  # for the user
         self.digest_files = {name: directory / f"{name}.digest" for name in (*SIDES, "pair")}
 
     def digests(self, name: str) -> Digests:
@@ -116,6 +117,7 @@ class Draft:
 
     def hold_out(self, config: Config, ranges: Sequence[CorpusRange]) -> list[Pair]:
         """Take random pairs of data.train out, and all others with their sentences; return the former."""
+        # Only from data.train, which comes first: what is mixed in may be of another kind.
         pairs = Pairs(self.directory, ranges=ranges)
         _, n_train = pairs.spans()[0]
         n = n_dev_pairs(n_train)
@@ -128,13 +130,14 @@ class Draft:
         return dev
 
     def finish(self) -> None:
+        """Delete what is not needed any more."""
         for file in (*self.digest_files.values(), self.directory / "blank"):
             file.unlink()
 
 
 def write_corpus(config: Config, directory: Path) -> None:
     """Write the text of train, the line numbers of the kept pairs, and a summary with the pairs of dev."""
-    # 1. Read everything.
+    # 1. Read everything. Dev and test stay in memory.
     data = config.data
     dev_names = named("dev", data.dev)
     dev_and_test = dev_names | named("test", data.test)
@@ -205,11 +208,13 @@ def check_corpora(training: dict[str, Pairs], dev: list[Pair], others: dict[str,
 
     `others` are dev and test as they were read.
     """
+    # What is used: train without the pairs that were dropped, and dev.
     used: dict[str, Pairs | list[Pair]] = {**training, "dev": dev}
     for name, pairs in used.items():
         if not len(pairs):
             hint = "are all of its pairs in train, too?" if name.startswith("mix.") else "check data.train and data.dev"
             raise DataError(f"{name} has no pair that can be used", hint=hint)
+    # What was read.
     read: dict[str, Pairs | list[Pair]] = {**training, **others}
     for name, pairs in read.items():
         if all(pair.source == pair.target for pair in pairs):  # usually False at the first pair
@@ -237,6 +242,7 @@ def sample(pairs: Pairs, size: int | None = None) -> list[Pair]:
     size = size or SAMPLE_PAIRS
     if n <= size:
         return list(pairs)
+    # The same pairs in every process: the seed is fixed.
     chosen = permutation.shuffled(np.arange(size), n, seed=0)
     return [pairs[int(i)] for i in np.sort(chosen)]
 
@@ -247,6 +253,7 @@ def annotated(pairs: Pairs, data: Data) -> Path:
     def write(directory: Path) -> None:
         changed = shutil.ignore_patterns("source*", "target*")
         shutil.copytree(pairs.directory, directory, dirs_exist_ok=True, ignore=changed)
+        # All lines, because pairs refer to texts by their line numbers.
         lexicon = learn_lexicon(pairs)
         for source, target in chunks_of_lines(pairs):
             annotate(source, target, lexicon, data)

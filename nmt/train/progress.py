@@ -15,13 +15,13 @@ OR_ANEW = "begin anew with --fresh (the old run is kept)"
 
 
 def is_validation(line: dict[str, Any]) -> bool:
-    """Whether a line of metrics.jsonl has the dev figures by which models are compared."""
+    """Return whether a line of metrics.jsonl has the dev figures by which models are compared."""
     values = [line.get(name) for name in ("step", "dev_loss", "dev_nll", "dev_bleu")]
     return all(isinstance(value, int | float) for value in values)
 
 
 def ranking(line: Mapping[str, Any] | None, metric: str, loss: str = "dev_loss") -> tuple[float, ...]:
-    """A sort key of a validation's figures; larger is better, None is the worst.
+    """Return a sort key of a validation's figures; larger is better, None is the worst.
 
     Of equal BLEU scores, that with the lower loss is better: a new model has BLEU 0.00 for many validations while its
     loss falls.
@@ -67,14 +67,14 @@ class Progress:
     history: list[Figures] = field(default_factory=list)  # figures of every validation
 
     def is_validated(self) -> bool:
-        """Whether there was a validation at this step."""
+        """Return whether there was a validation at this step."""
         if not self.history:
             return False
         return bool(self.history[-1]["step"] == self.step)
 
 
 def parse_progress(saved: dict[str, Any], file: Path) -> Progress:
-    """The progress that a checkpoint has saved. Raises ModelError if it lacks values or has others."""
+    """Return the progress that a checkpoint has saved. Raises ModelError if it lacks values or has others."""
     try:
         return TypeAdapter(Progress).validate_python(saved)
     except ValidationError as error:
@@ -94,7 +94,7 @@ class Limit(NamedTuple):
 
 
 def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[Limit]:
-    """The limits that are set: steps, epochs of about `n_batches` batches, minutes, and validations without a gain."""
+    """Return the limits that are set: steps, epochs of about `n_batches` batches, minutes, worse validations."""
     # n_batches is an estimate; the epoch ends with its last batch.
     part_of_epoch = min(progress.batch / n_batches, 1 - 1e-9)
     used = {
@@ -112,7 +112,7 @@ def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[
 
 
 def ending(settings: TrainSettings, progress: Progress, n_batches: int) -> str:
-    """A message that names the limits that ended a training, and how far it came towards the other limits."""
+    """Return a message that names the limits that ended a training, and how far it came towards the other limits."""
     reached, names, shares = [], [], []
     for limit in limits(settings, progress, n_batches):
         name = f"train.{limit.name}"

@@ -88,7 +88,7 @@ class Report:
 
 
 def means_of(steps: Sequence[StepFigures], seconds: float) -> str:
-    """The figures of several steps, which took so many seconds, in words: means over tokens, and speed."""
+    """Return the figures of several steps, which took so many seconds, in words: means over tokens, and speed."""
     # 1. Sums over steps.
     loss = nll = 0.0
     n_tokens = n_real = n_positions = 0
@@ -106,7 +106,7 @@ def means_of(steps: Sequence[StepFigures], seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """A human-readable duration: "2 h 05 min", "3 min 07 s", "12 s"."""
+    """Return a human-readable duration: "2 h 05 min", "3 min 07 s", "12 s"."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

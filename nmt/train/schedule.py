@@ -4,7 +4,7 @@ from nmt.config import TrainSettings
 
 
 def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: float) -> float:
-    """The learning rate of a step.
+    """Return the learning rate of a step.
 
     Inverse square root: lr·min(t/w, √(w/t)). Constant: lr·min(t/w, 1). Noam (Vaswani et al. 2017, equation 3):
     lr·d^-0.5·min(t^-0.5, t·w^-1.5). All decay linearly to 0 over the last part of the budget, a

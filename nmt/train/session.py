@@ -45,6 +45,7 @@ ORDER = re.compile(r"data\.train\.\d+\.languages")  # may not: the order of the 
 
 def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Session:
     """Read and check everything that a training run needs. Raises InputError or OutputError if something is wrong."""
+    # The machine, and a run that may be in the way.
     torch_device = pick_device(device)
     if config.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is first used
@@ -120,6 +121,7 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | Non
             from_weights = quote(f"train.init_from={config.run}")
             hint = f"{from_weights} run=OTHER starts another run from its weights; {hint}"
         raise ModelError(f"{run.path} holds a training but no checkpoint from which it can go on", hint=hint)
+    # No training in this run.
     name = config.train.init_from
     if not name:
         return None
@@ -165,7 +167,8 @@ def find_tokenizers(
     config: Config, corpus: TrainingText, start: Start | None, run: RunDirectory, *, fresh: bool
 ) -> Tokenizers:
     """Return the tokenizers of the model that training starts from, else those in the run, else new ones."""
-    if start:  # the checkpoint's pieces, with the normalization of this config
+    if start:
+        # The checkpoint's pieces, with the normalization of this config.
         source, target = start.checkpoint.tokenizers
         nfkc, tag = config.data.nfkc_source, config.data.target_tag
         return Tokenizers.from_models(source.model, target.model, nfkc_source=nfkc, target_tag=tag)
@@ -220,7 +223,8 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
 
 
 def may_change(key: str) -> bool:
-    """Whether a setting outside of `train` may change on resume."""
+    """Return whether a setting outside of `train` may change on resume."""
+    # The order of a list of corpora is that of the data.
     if ORDER.fullmatch(key):
         return False
     return key.startswith(MAY_CHANGE) or MIXED_PATHS.fullmatch(key) is not None

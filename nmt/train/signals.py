@@ -49,6 +49,7 @@ def stop_signals() -> Iterator[StopRequest]:
     before: dict[signal.Signals, Any] = {}
 
     def note(number: int, _frame: FrameType | None) -> None:
+        # A second signal ends the process.
         for either in SIGNALS:
             signal.signal(either, signal.SIG_DFL)
         with contextlib.suppress(RuntimeError):  # raised if the signal interrupted another log message
@@ -62,5 +63,6 @@ def stop_signals() -> Iterator[StopRequest]:
     try:
         yield request
     finally:
+        # Outside of the block, signals mean what they meant before.
         for number, handler in before.items():
             signal.signal(number, handler)

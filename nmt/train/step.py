@@ -129,7 +129,7 @@ def forward_backward(
 
 
 def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossSum:
-    """The summed loss of a batch, which is on the model's device."""
+    """Return the summed loss of a batch, which is on the model's device."""
     is_token = batch.tgt_out != PAD
     logits = model(batch.src, batch.tgt_in, is_token)  # (N, V)
     return smoothed_cross_entropy(logits, batch.tgt_out[is_token], smoothing=settings.label_smoothing)

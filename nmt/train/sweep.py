@@ -74,6 +74,7 @@ class Sweep:
     ) -> None:
         self.path, self.candidates, self.budget = path, candidates, budget
         self.train, self.device = train, device
+        # All candidates have the same metric, and each rung half as many of them as the one before.
         self.metric = candidates[0].config.train.metric
         self.sizes = budget.n_survivors(len(candidates))
         self.file = path / "sweep.json"
@@ -92,6 +93,7 @@ class Sweep:
             names = {file.name.partition(TEMP_MARK)[0] for file in self.path.iterdir()}
         if self.file.name not in names and not names <= {"lock"}:
             raise InputError(f"{self.path} exists and is not a sweep", hint=OTHER)
+        # Only one process works on a sweep.
         with locked(self.path / "lock", holder="sweep", setting="--output DIR"):
             sweep_temps(self.path)
             if self.file.exists():
@@ -140,7 +142,8 @@ class Sweep:
 
     def _train(self, candidate: int, steps: int) -> None:
         """Train a trial to the end of a rung, and save its figures."""
-        run, figures = self._run(candidate), None
+        run = self._run(candidate)
+        figures = None  # of a training that diverges
         try:
             self.train(self._config(candidate, steps))
             figures = best_figures(run, steps, self.metric)
@@ -185,7 +188,7 @@ class Sweep:
         return RunDirectory(self.path / "trials" / str(number))
 
     def _config(self, candidate: int, steps: int) -> Config:
-        """The config of a trial that trains to the end of a rung."""
+        """Return the config of a trial that trains to the end of a rung."""
         config = self.candidates[candidate].config
         limits = {"max_steps": steps, "max_epochs": None, "max_minutes": None}
         train = config.train.model_copy(update=limits)
@@ -195,6 +198,7 @@ class Sweep:
         atomic_write(self.file, self.state.model_dump_json(indent=1) + "\n")
 
     def _read(self) -> None:
+        # 1. What a sweep has written.
         with os_errors_as(ModelError, f"read {self.file}", hint=OTHER):
             content = read_capped(self.file, MAX_BYTES)
         try:
@@ -204,6 +208,8 @@ class Sweep:
                     ranking(figures, "bleu", LOSS)  # looks up both figures
         except (ValueError, KeyError) as error:
             raise ModelError(f"{self.file} is damaged", hint=OTHER) from error
+
+        # 2. Is it this sweep?
         has_all_rungs = len(state.rungs) == len(self.sizes)
         if state.asked != self.state.asked or not has_all_rungs:
             message = f"{self.path} holds a sweep with another config, other values or another budget"

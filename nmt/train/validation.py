@@ -51,7 +51,7 @@ class Validation:
         return math.exp(min(self.nll, MAX_NLL))
 
     def figures(self) -> dict[str, Any]:
-        """The figures, by their keys in metrics.jsonl."""
+        """Return the figures, by their keys in metrics.jsonl."""
         figures: dict[str, Any] = {"dev_loss": self.loss, "dev_nll": self.nll, "dev_perplexity": self.perplexity}
         figures |= {"dev_bleu": self.bleu.value, "bleu_signature": self.bleu.signature}
         figures |= {"dev_chrf": self.chrf.value, "chrf_signature": self.chrf.signature}
@@ -211,7 +211,7 @@ def beside_chance(loss: float, chance: float) -> str:
 
 
 def has_diverged(losses: Sequence[float], chance: float) -> bool:
-    """Whether the model is no better than guessing because the training diverged.
+    """Return whether the model is no better than guessing because the training diverged.
 
     A model that learns train by heart may become worse than guessing, too, but its loss creeps there.
     """
@@ -231,5 +231,5 @@ def has_diverged(losses: Sequence[float], chance: float) -> bool:
 
 
 def is_rising(losses: Sequence[float]) -> bool:
-    """Whether each loss is higher than the one before."""
+    """Return whether each loss is higher than the one before."""
     return all(after > before for before, after in pairwise(losses))

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from configs import MINIMAL, OTHER_CORPORA, load
-from nmt.config import check_config, data_root, language, settings
+from nmt.config import Data, data_root, language, settings
 
 
 def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[str]:
@@ -21,33 +21,33 @@ def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[str]:
 def test_the_listing_has_every_setting_with_type_and_help(folder: Path) -> None:
     config = load(folder, MINIMAL, *OTHER_CORPORA)
     rows = list(settings())
-    assert [key for key, *_ in rows] == list(leaves(config.model_dump()))
-    assert all(allowed and default and meaning for _, allowed, default, meaning in rows)
+    assert [setting.key for setting in rows] == list(leaves(config.model_dump()))
+    for setting in rows:
+        assert all(setting), setting.key
 
 
 def test_the_listed_defaults_are_the_defaults(folder: Path) -> None:
-    given_defaults = [f"{key}={default}" for key, _, default, _ in settings() if default not in ("required", "-")]
-    assert len(given_defaults) > 30
-    assert load(folder, MINIMAL, *given_defaults) == load(folder, MINIMAL)
+    defaults = [f"{key}={default}" for key, _, default, _ in settings() if default not in ("required", "-")]
+    assert len(defaults) > 30
+    assert load(folder, MINIMAL, *defaults) == load(folder, MINIMAL)
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "given_lang", "expected"),
-    [
-        ("train.zh", "train.en", "", ("zh", "en")),
-        ("train.cmn.gz", "train.eng.gz", "", ("cmn", "eng")),
-        ("x/train.zh", "train.en", "de", ("de", "en")),
-        ("train.txt", "train", "", ("", "")),
-        ("train.source", "train.e", "", ("", "")),
-        ("zh", "train.zh.txt", "", ("", "")),
-    ],
-)
-def test_a_language_is_set_or_the_suffix(source: str, target: str, given_lang: str, expected: tuple[str, str]) -> None:
+LANGUAGES = [
+    # source, target, data.source_lang, both languages
+    ("train.zh", "train.en", "", ("zh", "en")),
+    ("train.cmn.gz", "train.eng.gz", "", ("cmn", "eng")),
+    ("x/train.zh", "train.en", "de", ("de", "en")),
+    ("train.txt", "train", "", ("", "")),
+    ("train.source", "train.e", "", ("", "")),
+    ("zh", "train.zh.txt", "", ("", "")),
+]
+
+
+@pytest.mark.parametrize(("source", "target", "source_lang", "expected"), LANGUAGES)
+def test_a_language_is_set_or_the_suffix(source: str, target: str, source_lang: str, expected: tuple[str, str]) -> None:
     files = {"source": [source, "other.xx"], "target": target}
-    tree = {"run": "r", "data": {"train": files, "source_lang": given_lang}}
-    data = check_config(tree, {}, "test").data
-    sides: tuple[Literal["source", "target"], ...] = ("source", "target")
-    assert tuple(language(data, side) for side in sides) == expected
+    data = Data.model_validate({"train": files, "source_lang": source_lang})
+    assert (language(data, "source"), language(data, "target")) == expected
 
 
 @pytest.fixture
@@ -76,7 +76,6 @@ def test_places_are_not_searched_for_paths_that_lead_elsewhere(project: Path, tm
 
 
 def test_a_root_that_exists_stays_as_it_is_unless_it_is_a_file(project: Path) -> None:
-    """The config.yaml of old runs has such paths, because corpora had no names."""
     for place in ("../shared/data/corpus", "data/downloads/corpus"):
         (project / place).mkdir(parents=True)
     assert data_root("../shared/data/corpus") == Path("../shared/data/corpus")

@@ -32,15 +32,17 @@ def config_of(data: dict[str, Any] | None = None, **tokenizer: Any) -> Config:
 
 def train_of(pairs: list[tuple[str, str]]) -> Pairs:
     directory = Path(tempfile.mkdtemp(dir=cache_directory()))
-    write_pairs(directory, [Pair(n, *pair) for n, pair in enumerate(pairs, 1)])
-    return Pairs(directory, ranges=[CorpusRange(len(pairs), "")])
+    n_lines = write_pairs(directory, [Pair(0, *pair) for pair in pairs])
+    return Pairs(directory, ranges=[CorpusRange(n_lines, "")])
 
 
 def test_of_a_large_corpus_the_tokenizer_learns_from_a_sample_and_that_is_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(preparation, "SAMPLE_PAIRS", 20)
-    train = train_of([(f"die Katze läuft {n}", f"the cat runs {n}") for n in range(60)])
+    pairs = [(f"die Katze läuft {n}", f"the cat runs {n}") for n in range(60)]
+    train = train_of(pairs)
+    # All over the corpus, in its order.
     lines = [pair.line for pair in preparation.sample(train)]
     assert len(set(lines)) == 20
     assert lines == sorted(lines)
@@ -51,7 +53,8 @@ def test_of_a_large_corpus_the_tokenizer_learns_from_a_sample_and_that_is_told(
 
 def test_lines_too_long_for_the_tokenizers_trainer_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     long = "é cat " * 3000
-    train = train_of([("abab", "xyxy"), (long, "xy"), ("ab", long)] + [(long, long)] * 10)
+    long_pairs = [(long, "xy"), ("ab", long)] + [(long, long)] * 10
+    train = train_of([("abab", "xyxy"), *long_pairs])
     train_tokenizers(config_of(vocab_size=265), train)
     told = "left out of the tokenizer's training: 12 lines of over 16,384 bytes, the first is line 2"
     assert caplog.messages == [told]
@@ -77,6 +80,7 @@ def test_a_vocabulary_that_was_cut_is_told_also_from_the_cache(
     joint: bool, n_tokenizers: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     train = train_of(LETTERS)
+    # The second time, it is in the cache.
     for _ in range(2):
         caplog.clear()
         train_tokenizers(config_of(vocab_size=300, joint=joint), train)
@@ -114,12 +118,13 @@ def kept_lines(config: Config, train: Pairs, tokenizers: Tokenizers) -> list[int
 
 def test_pairs_of_wrong_lengths_are_dropped_and_told(characters: Tokenizers, caplog: pytest.LogCaptureFixture) -> None:
     """Lengths are in pieces, one more than characters, and EOS; those of a blank side are 1. The usual ratio is 1."""
-    right = [(9, 9), (5, 1), (4, 1), (1, 1), (0, 0), (3, 3), (5, 5), (7, 7)]
+    right = [(9, 9), (5, 1), (4, 1), (1, 1), (0, 0), (3, 3), (5, 5)]
     too_long = [(10, 1), (1, 10)]
     unlikely = [(9, 2), (9, 1), (1, 9), (0, 1), (2, 0)]
     config = config_of({"max_length": 10, "max_ratio": 2.5})
-    lines = kept_lines(config, of_lengths(*right, *too_long, *unlikely), characters)
-    assert lines == [1, 2, 3, 4, 5, 6, 7, 8]
+    train = of_lengths(*right, *too_long, *unlikely)
+    lines = kept_lines(config, train, characters)
+    assert lines == [1, 2, 3, 4, 5, 6, 7]
     assert caplog.messages == [
         "2 pairs over 10 pieces dropped (data.max_length)",
         "5 pairs of unlikely lengths dropped (data.max_ratio=2.5)",
@@ -127,7 +132,8 @@ def test_pairs_of_wrong_lengths_are_dropped_and_told(characters: Tokenizers, cap
 
 
 def test_the_ids_are_those_of_the_kept_pairs(characters: Tokenizers, caplog: pytest.LogCaptureFixture) -> None:
-    kept, (source, target) = drop_lengths(config_of(), of_lengths((3, 2), (1, 300), (4, 4)), characters)
+    train = of_lengths((3, 2), (1, 300), (4, 4))
+    kept, (source, target) = drop_lengths(config_of(), train, characters)
     assert [source[0], source[1]] == characters.source.encode_all(["aaa", "aaaa"])
     assert [target[0], target[1]] == characters.target.encode_all(["bb", "bbbb"])
     assert [pair.line for pair in kept] == [1, 3]
@@ -148,7 +154,8 @@ def test_where_lengths_leave_no_pair_it_is_refused(characters: Tokenizers) -> No
 
 def test_right_pairs_stay_where_one_side_has_coarse_pieces(characters: Tokenizers) -> None:
     """A target has ten to fifteen times the pieces of its source, EOS counted; one pair is misaligned."""
-    train = of_lengths((1, 30), (2, 60), (1, 30), (2, 60), (1, 30), (2, 60), (60, 1))
+    right = [(1, 30), (2, 60)] * 3
+    train = of_lengths(*right, (60, 1))
     assert kept_lines(config_of({"max_ratio": 9}), train, characters) == [1, 2, 3, 4, 5, 6]
 
 

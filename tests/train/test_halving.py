@@ -1,6 +1,5 @@
 """The rules of successive halving."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,35 +16,52 @@ def test_each_rung_keeps_half_until_one_is_left(n: int, sizes: list[int]) -> Non
 
 
 def test_the_rungs_take_the_time_that_is_given() -> None:
-    budget = Budget(minutes=60, steps=None)
-    sizes = budget.n_survivors(12)
-    first, seconds = first_rung(budget, sizes, step_s=0.05, once_s=10.0)
-    trained, total = [0] * 12, 0.0
-    for k, n in enumerate(sizes):
-        for i in range(n):
-            total += 10.0 + 0.05 * (first * 2**k - trained[i])
-            trained[i] = first * 2**k
+    sizes = [12, 6, 3, 1]
+    first, seconds = first_rung(Budget(minutes=60, steps=None), sizes, step_s=0.05, once_s=10.0)
+    total = 0.0
+    steps_before = 0
+    for rung, n_candidates in enumerate(sizes):
+        n_steps = first * 2**rung
+        total += n_candidates * (10.0 + 0.05 * (n_steps - steps_before))
+        steps_before = n_steps
+    # Each training goes on from the rung before.
     assert seconds == pytest.approx(total)
     assert 0.99 * 3600 < total <= 3600
-    assert first_rung(replace(budget, minutes=None, steps=7), sizes, 1e6, 1e6)[0] == 7
+
+
+def test_steps_that_are_given_are_those_of_the_first_rung() -> None:
+    first, _ = first_rung(Budget(minutes=None, steps=7), [2, 1], step_s=1e6, once_s=1e6)
+    assert first == 7
 
 
 def test_too_little_time_is_refused_with_the_least_that_works() -> None:
-    budget = Budget(minutes=1, steps=None)
     with pytest.raises(ConfigError, match="1 minutes are too short for 4 candidates") as caught:
-        first_rung(budget, [4, 2, 1], step_s=1.0, once_s=30.0)
-    least = float(caught.value.hint.split("--minutes ")[1].split(",")[0])
-    assert first_rung(replace(budget, minutes=least), [4, 2, 1], 1.0, 30.0)[0] >= MIN_STEPS
+        first_rung(Budget(minutes=1, steps=None), [4, 2, 1], step_s=1.0, once_s=30.0)
+    assert caught.value.hint == "give at least --minutes 5, or fewer values"
+    first, _ = first_rung(Budget(minutes=5, steps=None), [4, 2, 1], step_s=1.0, once_s=30.0)
+    assert first >= MIN_STEPS
+
+
+# Figures of candidates.
+DIVERGED = None
+FIGURES = {"dev_bleu": 0.0, "dev_nll": 9.0}
+LOWER_LOSS = {"dev_bleu": 0.0, "dev_nll": 3.0}
+HIGHER_BLEU = {"dev_bleu": 1.0, "dev_nll": 4.0}
 
 
 def test_ties_in_bleu_are_broken_by_the_loss_and_divergence_is_last() -> None:
-    figures = [None, *({"dev_bleu": bleu, "dev_nll": nll} for bleu, nll in ((0.0, 9.0), (0.0, 3.0), (1.0, 4.0)))]
-    assert sorted(figures, key=lambda one: ranking(one, "bleu", "dev_nll")) == figures
-    assert [ranking(one, "loss", "dev_nll")[0] for one in figures[1:]] == [-9.0, -3.0, -4.0]
+    worst_first = [DIVERGED, FIGURES, LOWER_LOSS, HIGHER_BLEU]
+    shuffled = [HIGHER_BLEU, FIGURES, DIVERGED, LOWER_LOSS]
+    assert sorted(shuffled, key=lambda figures: ranking(figures, "bleu", "dev_nll")) == worst_first
+
+
+def test_of_losses_the_lower_one_is_better() -> None:
+    assert ranking(LOWER_LOSS, "loss", "dev_nll") > ranking(HIGHER_BLEU, "loss", "dev_nll")
+    assert ranking(FIGURES, "loss", "dev_nll") > ranking(DIVERGED, "loss", "dev_nll")
 
 
 @pytest.mark.parametrize("key", ["run", "train.max_steps", "train.metric", "seed", "tokenizer.type"])
 def test_settings_that_cannot_be_compared_are_refused(key: str, tmp_path: Path) -> None:
     config = config_of(write_small_corpus(tmp_path), train__metric="loss")
     with pytest.raises(ConfigError, match=key):
-        check_candidates([Candidate({key: "1"}, config), Candidate({key: "2"}, config)])
+        check_candidates([Candidate({key: "1"}, config)])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from models import fresh
-from torch import nn
+from torch import Tensor, nn
 
 from nmt.config import TrainSettings
 from nmt.train.optimizer import Muon, make_optimizers, orthogonalize
@@ -13,10 +13,11 @@ from nmt.train.optimizer import Muon, make_optimizers, orthogonalize
 LR, DECAY = 0.01, 0.1
 
 
-def weights_after(steps: int, gradients: list[torch.Tensor], weight: torch.Tensor, n_stacked: int) -> torch.Tensor:
+def muon_steps(weight: Tensor, gradients: Tensor, n_stacked: int = 1) -> Tensor:
+    """Return the weight after one step for each gradient: (steps, rows, columns)."""
     parameter = nn.Parameter(weight.clone())
     optimizer = Muon([(parameter, n_stacked)], LR, DECAY)
-    for gradient in gradients[:steps]:
+    for gradient in gradients:
         parameter.grad = gradient
         optimizer.step()
     return parameter.detach()
@@ -24,66 +25,89 @@ def weights_after(steps: int, gradients: list[torch.Tensor], weight: torch.Tenso
 
 @pytest.mark.parametrize("shape", [(8, 8), (8, 32), (64, 64)])
 def test_singular_values_become_about_1(shape: tuple[int, int]) -> None:
-    x = torch.randn(5, *shape, generator=torch.Generator().manual_seed(1))
-    left, values, right = torch.linalg.svd(x, full_matrices=False)
+    torch.manual_seed(1)
+    x = torch.randn(5, *shape)
+    left, before, right = torch.linalg.svd(x, full_matrices=False)
     found = orthogonalize(x)
-    expected = torch.linalg.svdvals(found)
-    assert expected[values > 0.05 * values[:, :1]].min() > 0.6
-    assert expected.max() < 1.3
+    after = torch.linalg.svdvals(found)
+    is_large = before > 0.05 * before[:, :1]
+    assert after[is_large].min() > 0.6
+    assert after.max() < 1.3
     # The singular vectors stay: U^T x V is diagonal.
-    diagonal = left.mT @ found @ right.mT
-    assert (diagonal - torch.diag_embed(diagonal.diagonal(dim1=1, dim2=2))).abs().max() < 1e-4
+    rotated = left.mT @ found @ right.mT
+    diagonal = torch.diag_embed(rotated.diagonal(dim1=1, dim2=2))
+    torch.testing.assert_close(rotated, diagonal, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("shape", [(16, 16), (32, 8), (8, 32)])
 def test_muon_equals_that_of_torch(shape: tuple[int, int]) -> None:
     torch.manual_seed(1)
-    weight, gradients = torch.randn(shape), [torch.randn(shape) for _ in range(4)]
+    weight, gradients = torch.randn(shape), torch.randn(4, *shape)
     theirs = nn.Parameter(weight.clone())
     optimizer: Any = torch.optim.Muon([theirs], LR, DECAY, adjust_lr_fn="match_rms_adamw")
     for gradient in gradients:
         theirs.grad = gradient
         optimizer.step()
     moved = (theirs - weight).norm()
-    assert (weights_after(4, gradients, weight, 1) - theirs).norm() < 0.02 * moved  # torch's computes in bf16
+    difference = (muon_steps(weight, gradients) - theirs).norm()
+    assert difference < 0.02 * moved  # torch's computes in bf16
 
 
 def test_stacked_matrices_are_orthogonalized_one_by_one() -> None:
     torch.manual_seed(1)
-    weight, gradients = torch.randn(24, 8), [torch.randn(24, 8) for _ in range(3)]
-    parts = [weights_after(3, [g[i : i + 8] for g in gradients], weight[i : i + 8], 1) for i in (0, 8, 16)]
-    torch.testing.assert_close(weights_after(3, gradients, weight, 3), torch.cat(parts))
+    weights, gradients = torch.randn(3, 8, 8), torch.randn(3, 4, 8, 8)  # of three matrices, four steps each
+    one_by_one = [muon_steps(*matrix) for matrix in zip(weights, gradients, strict=True)]
+    # All of them as rows of one matrix.
+    stacked = gradients.transpose(0, 1).flatten(1, 2)
+    found = muon_steps(weights.flatten(0, 1), stacked, n_stacked=3)
+    torch.testing.assert_close(found, torch.cat(one_by_one))
 
 
-def test_a_matrix_without_a_gradient_stays_and_a_gradient_of_zero_moves_nothing() -> None:
-    used, unused = nn.Parameter(torch.ones(4, 4)), nn.Parameter(torch.ones(4, 4))
+def test_a_matrix_without_a_gradient_stays() -> None:
+    used = nn.Parameter(torch.ones(4, 4))
+    unused = nn.Parameter(torch.ones(4, 4))
     optimizer = Muon([(used, 1), (unused, 1)], LR, DECAY)
     used.grad = torch.eye(4)
     optimizer.step()
     assert torch.equal(unused, torch.ones(4, 4))
     assert not torch.equal(used, torch.ones(4, 4))
-    assert torch.equal(weights_after(1, [torch.zeros(4, 4)], torch.zeros(4, 4), 1), torch.zeros(4, 4))
+
+
+def test_a_gradient_of_zero_moves_nothing() -> None:
+    zeros = torch.zeros(4, 4)
+    assert torch.equal(muon_steps(zeros, zeros[None]), zeros)
 
 
 @pytest.mark.parametrize("name", ["muon", "adamw"])
 def test_weight_decay_spares_biases_and_norms(name: str) -> None:
     settings = TrainSettings.model_validate({"optimizer": name, "weight_decay": DECAY})
-    groups = [group for optimizer in make_optimizers(fresh(), settings) for group in optimizer.param_groups]
-    found = {(p.dim() >= 2, group["weight_decay"]) for group in groups for p in group["params"]}
-    assert found == {(True, DECAY), (False, 0.0)}
+    for optimizer in make_optimizers(fresh(), settings):
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                assert group["weight_decay"] == (DECAY if parameter.dim() >= 2 else 0.0)
 
 
 @pytest.mark.parametrize("tied", ["all", "none"])
 def test_muon_has_the_linear_layers_and_adamw_the_rest(tied: str) -> None:
     model = fresh(n_encoder_layers=1, n_decoder_layers=1, tied_embeddings=tied)
     model.freeze(["encoder"])
-    adamw, muon = make_optimizers(model, TrainSettings(weight_decay=DECAY))
-    names = {p: name for name, p in model.named_parameters()}
-    of_muon = {names[p] for p in muon.param_groups[0]["params"]}
-    of_adamw = {names[p] for group in adamw.param_groups for p in group["params"]}
-    weights = {name for name in names.values() if name.startswith("decoder.0.") and name.endswith(".weight")}
-    assert of_muon == {name for name in weights if "norm" not in name}
-    assert of_muon | of_adamw == {name for name in names.values() if not name.startswith("encoder")}
-    assert not of_muon & of_adamw
-    (only,) = make_optimizers(model, TrainSettings(optimizer="adamw"))
-    assert len([p for group in only.param_groups for p in group["params"]]) == len(of_muon) + len(of_adamw)
+    adamw, muon = make_optimizers(model, TrainSettings())
+    by_muon = parameters_of(muon)
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    # The encoder is frozen: neither has it.
+    for name, parameter in trained.items():
+        is_linear = name.startswith("decoder.0.") and name.endswith(".weight") and "norm" not in name
+        assert (parameter in by_muon) == is_linear, name
+    assert by_muon | parameters_of(adamw) == set(trained.values())
+    assert not by_muon & parameters_of(adamw)
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> set[Tensor]:
+    groups = [set(group["params"]) for group in optimizer.param_groups]
+    return set.union(*groups)
+
+
+def test_adamw_alone_has_all_parameters() -> None:
+    model = fresh()
+    (adamw,) = make_optimizers(model, TrainSettings(optimizer="adamw"))
+    assert parameters_of(adamw) == set(model.parameters())

@@ -1,6 +1,5 @@
 """Settings that the user did not set are chosen for the corpus and the machine; no others change."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from nmt.config import Config, check_config, load_config, settings, values
+from nmt.config import Config, check_config, settings, values
 from nmt.corpus.split import Facts
 from nmt.decode.options import SearchOptions
 from nmt.errors import ConfigError
@@ -62,22 +61,31 @@ def facts_of(n_pairs: int, letter_overlap: float) -> Facts:
 
 def seconds(plan: Plan) -> tuple[float, int]:
     """Stand in for a measurement: seconds of an epoch, which grow with the number of weights, and bytes of memory."""
-    return plan.model.d_model**2 * plan.model.n_layers / 1000, 10**9
+    n_weights = plan.model.d_model**2 * plan.model.n_layers
+    return n_weights / 1000, 10**9
+
+
+def init_config(facts: Facts, minutes: float | None = None, root: str = "") -> Config:
+    """Return the config that `nmt init` writes."""
+    plan = fit_machine(size_of(facts), minutes, seconds)
+    text = config_text(plan, facts, "runs/x", root, ("de", "en"))
+    assert "so that each piece is frequent enough" in text
+    return check_config(yaml.safe_load(text), {}, "test")
 
 
 @pytest.mark.parametrize("n_pairs", [1, 499, 500, 18_000, 158_000, 10**7])
-@pytest.mark.parametrize(("joint", "tied"), [(True, "all"), (False, "decoder")])
-def test_what_is_left_open_is_what_init_chooses(tmp_path: Path, n_pairs: int, joint: bool, tied: str) -> None:
-    facts = facts_of(n_pairs, letter_overlap=float(joint))
-    plan = fit_machine(size_of(facts), None, lambda _: (60.0, 0))
-    (tmp_path / "init.yaml").write_text(config_text(plan, facts, "r", "", ("a", "b")))
-    config = config_of(tokenizer={"joint": joint}, model={"tied_embeddings": tied})
+@pytest.mark.parametrize("joint", [True, False])
+def test_what_is_left_open_is_what_init_chooses(n_pairs: int, joint: bool) -> None:
+    expected = init_config(facts_of(n_pairs, letter_overlap=float(joint)))
+    tied = {"tied_embeddings": expected.model.tied_embeddings}
+    config = config_of(tokenizer={"joint": joint}, model=tied)
     fitted = fit_sizes(config, corpus_size(n_pairs))
-    assert fitted_values(fitted) == fitted_values(load_config(tmp_path / "init.yaml"))
+    assert fitted_values(fitted) == fitted_values(expected)
 
 
 def test_in_a_finished_config_all_is_set() -> None:
     fitted = fit_sizes(config_of(), corpus_size(18_000))
+    # Read back, it does not tell what was chosen from what was set.
     finished = check_config(fitted.model_dump(), {}, "test")
     assert fit_sizes(finished, corpus_size(7)) == fitted
 
@@ -99,8 +107,10 @@ def test_what_was_set_stays_whatever_the_corpus(keys: set[str], n_pairs: int) ->
         tree.setdefault(section, {})[key] = FITTED[name]
     config = config_of(**tree)
     fitted = fit_sizes(config, corpus_size(n_pairs))
-    left_open = fitted_values(fit_sizes(config_of(), corpus_size(n_pairs)))
-    assert fitted_values(fitted) == left_open | {key: str(FITTED[key]) for key in keys}
+    # All others are as they would be without these.
+    without = fit_sizes(config_of(), corpus_size(n_pairs))
+    was_set = {key: str(FITTED[key]) for key in keys}
+    assert fitted_values(fitted) == fitted_values(without) | was_set
     assert (fitted.data, fitted.decode) == (config.data, config.decode)
 
 
@@ -123,7 +133,11 @@ def test_what_is_chosen_is_checked_with_what_was_set() -> None:
 @pytest.mark.parametrize(("steps", "every"), [(1, 100), (100, 100), (350, 350), (4000, 4000), (90_000, 4000)])
 def test_validations_come_once_an_epoch_within_limits(steps: int, every: int) -> None:
     assert fit_validation(config_of(), steps).train.validate_every == every
-    assert fit_validation(config_of(train={"validate_every": 3}), steps).train.validate_every == 3
+
+
+def test_an_interval_that_was_set_stays() -> None:
+    config = config_of(train={"validate_every": 3})
+    assert fit_validation(config, 350).train.validate_every == 3
 
 
 def test_the_list_of_settings_says_which_are_fitted() -> None:
@@ -133,8 +147,10 @@ def test_the_list_of_settings_says_which_are_fitted() -> None:
 
 
 def test_more_pairs_get_larger_models_and_fewer_epochs() -> None:
-    plans = [fit_machine(corpus_size(n), None, seconds) for n in (100, 3_000, 18_000, 150_000, 1_000_000, 5_000_000)]
-    assert [plan.model.d_model for plan in plans] == [64, 128, 128, 256, 512, 512]
+    sizes = [corpus_size(n) for n in (100, 3_000, 18_000, 150_000, 1_000_000, 5_000_000)]
+    plans = [fit_machine(size, None, seconds) for size in sizes]
+    widths = [plan.model.d_model for plan in plans]
+    assert widths == [64, 128, 128, 256, 512, 512]
     vocabularies = [plan.vocab_size for plan in plans]
     assert vocabularies == sorted(vocabularies)
     batches = [plan.batch_tokens for plan in plans]
@@ -157,7 +173,7 @@ def test_much_time_gets_twice_the_usual_epochs() -> None:
 
 def test_little_time_gets_a_smaller_model_and_the_epochs_that_fit() -> None:
     usual = fit_machine(corpus_size(150_000), None, seconds)
-    minutes = usual.expected_minutes / 100
+    minutes = usual.expected_minutes / 100  # a hundredth of the usual time
     plan = fit_machine(corpus_size(150_000), minutes, seconds)
     assert plan.model.d_model < usual.model.d_model
     assert plan.expected_minutes <= minutes
@@ -171,31 +187,30 @@ def test_the_rate_peaks_long_before_the_cooldown(minutes: float | None) -> None:
     assert plan.warmup <= max(plan.n_steps / 4, 50)
 
 
+MINUTES = st.none() | st.floats(0.01, 10_000)
+PLACES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40)
+
+
 @hypothesis_settings(max_examples=50)
-@given(
-    st.integers(20, 10**8),
-    st.floats(0, 1),
-    st.none() | st.floats(0.01, 10_000),
-    st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40),
-)
-def test_the_config_is_valid_and_says_why(
-    n_pairs: int, letter_overlap: float, minutes: float | None, root: str
-) -> None:
-    facts = facts_of(n_pairs, letter_overlap)
-    text = config_text(fit_machine(size_of(facts), minutes, seconds), facts, "runs/x", root, ("de", "en"))
-    config = check_config(yaml.safe_load(text), {}, "test")
+@given(st.integers(20, 10**8), st.floats(0, 1), MINUTES, PLACES)
+def test_the_config_of_init_is_valid(n_pairs: int, letter_overlap: float, minutes: float | None, root: str) -> None:
+    config = init_config(facts_of(n_pairs, letter_overlap), minutes, root)
     assert config.data.root == root
     assert config.train.max_minutes == minutes
-    assert "so that each piece is frequent enough" in text
 
 
 def test_two_scripts_get_a_vocabulary_each() -> None:
-    joint, separate = size_of(facts_of(18_000, letter_overlap=0.9)), size_of(facts_of(18_000, letter_overlap=0.1))
+    joint = size_of(facts_of(18_000, letter_overlap=0.9))
+    separate = size_of(facts_of(18_000, letter_overlap=0.1))
     assert (joint.joint, separate.joint) == (True, False)
-    (size,) = {fit_machine(corpus, None, seconds).model for corpus in (joint, separate)}
-    assert Plan(separate, size).vocab_size == Plan(joint, size).vocab_size / 2
-    chinese = separate._replace(n_characters=5_000)
-    assert Plan(chinese, size).vocab_size > 5_000 + 256, "all characters, and all bytes"
+    both = fit_machine(joint, None, seconds)
+    each = fit_machine(separate, None, seconds)
+    assert each.vocab_size == both.vocab_size / 2
+
+
+def test_a_vocabulary_holds_all_characters_and_bytes() -> None:
+    chinese = CorpusSize(18_000, n_words=180_000, n_characters=5_000, joint=False)
+    assert fit_machine(chinese, None, seconds).vocab_size > 5_000 + 256
 
 
 def lengths_of(*pairs: tuple[int, int]) -> Lengths:
@@ -214,8 +229,11 @@ def longest(config: Config, n_source: int) -> int:
     return options.limit(n_source + 1) - 1
 
 
+N_PIECES = st.integers(0, 200)
+
+
 @hypothesis_settings(max_examples=100)
-@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200)), min_size=1, max_size=30))
+@given(st.lists(st.tuples(N_PIECES, N_PIECES), min_size=1, max_size=30))
 def test_every_training_pair_can_be_written_with_room_to_spare(pairs: list[tuple[int, int]]) -> None:
     config = limit_of(*pairs)
     assert config.decode.max_length_a >= 1.5
@@ -231,21 +249,28 @@ def test_coarse_source_pieces_raise_the_slope() -> None:
 
 def test_of_several_corpora_that_with_the_longest_translations_counts() -> None:
     """A model of several languages has one limit."""
-    short, long = lengths_of((9, 1), (19, 3)), lengths_of((1, 9), (3, 19))
+    short = lengths_of((9, 1), (19, 3))
+    long = lengths_of((1, 9), (3, 19))
     without_pairs = Lengths(np.zeros(0, int), np.zeros(0, int))
     config = fit_limit(config_of(), [short, without_pairs, long], None)
     assert config.decode.max_length_a == 7.5
-    assert limit_of((9, 1), (19, 3), (1, 9), (3, 19)).decode.max_length_a == 1.5
+    # All of them together have as many pieces on both sides.
+    together = limit_of((9, 1), (19, 3), (1, 9), (3, 19))
+    assert together.decode.max_length_a == 1.5
 
 
 def test_one_pair_of_a_hundred_thousand_may_be_longer_than_the_limit() -> None:
     usual = [(10, 10)] * 99_998
-    assert limit_of(*usual, (3, 199), (10, 10)).decode.max_length_b == 10
-    assert longest(limit_of(*usual, (3, 199), (3, 198)), 3) == 198 + MARGIN
+    one_long = limit_of(*usual, (3, 199), (10, 10))
+    assert one_long.decode.max_length_b == 10
+    # The second one counts.
+    two_long = limit_of(*usual, (3, 199), (3, 198))
+    assert longest(two_long, 3) == 198 + MARGIN
 
 
 def test_of_fewer_pairs_each_one_counts() -> None:
-    assert longest(limit_of(*[(10, 10)] * 99_000, (3, 199)), 3) == 199 + MARGIN
+    usual = [(10, 10)] * 99_000
+    assert longest(limit_of(*usual, (3, 199)), 3) == 199 + MARGIN
 
 
 def test_a_limit_that_was_set_is_not_fitted() -> None:

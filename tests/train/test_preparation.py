@@ -1,7 +1,9 @@
 """From a config to pairs: dropped pairs are counted, dev shares no sentence with train, errors are found early."""
 
+import itertools
 import logging
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,10 @@ from nmt.train.preparation import MAX_DEV_PAIRS, n_dev_pairs, n_shared, read_cor
 # 60 pairs without a repeated sentence, with enough words to train subwords on
 SOURCES = [f"die Katze läuft {n}" for n in range(30)] + [f"ein Hund schläft {n}" for n in range(30)]
 TARGETS = [f"the cat runs {n}" for n in range(30)] + [f"a dog sleeps {n}" for n in range(30)]
+TRAIN = SOURCES, TARGETS
+DEV = ["eins"], ["one"]
+
+Sides = tuple[list[str], list[str]]
 
 
 class Files:
@@ -35,14 +41,19 @@ class Files:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def write(self, name: str, source: list[str], target: list[str]) -> dict[str, str]:
-        (self.path / f"{name}.de").write_text("".join(f"{line}\n" for line in source), encoding="utf-8")
-        (self.path / f"{name}.en").write_text("".join(f"{line}\n" for line in target), encoding="utf-8")
-        return {"source": f"{name}.de", "target": f"{name}.en"}
+    def write(self, name: str, sides: Sides, **settings: Any) -> dict[str, Any]:
+        """Write a corpus; return its settings."""
+        for ending, lines in zip(("de", "en"), sides, strict=True):
+            text = "".join(f"{line}\n" for line in lines)
+            (self.path / f"{name}.{ending}").write_text(text, encoding="utf-8")
+        return {"source": f"{name}.de", "target": f"{name}.en", **settings}
 
-    def config(self, data: dict[str, Any], **sections: Any) -> Config:
-        data = {"root": str(self.path), **data}
-        return check_config({"run": str(self.path / "run"), "data": data, **sections}, {}, "test")
+    def config(self, **data: Any) -> Config:
+        """Return a config with these settings of `data`; a corpus that is given as its two sides is written."""
+        tree: dict[str, Any] = {"root": str(self.path)}
+        for name, value in data.items():
+            tree[name] = self.write(name, value) if isinstance(value, tuple) else value
+        return check_config({"run": str(self.path / "run"), "data": tree}, {}, "test")
 
 
 @pytest.fixture
@@ -56,44 +67,51 @@ def log_to_caplog(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nmt")
 
 
-def notes_of(caplog: pytest.LogCaptureFixture, level: str = "INFO") -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelname == level]
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
 def refused(config: Config) -> DataError:
-    with pytest.raises(DataError) as caught:
+    """Return the error. `pytest.raises` would keep it alive, and with it a file that is still open."""
+    try:
         read_corpus(config)
-    assert caught.value.hint
-    return caught.value
+    except DataError as error:
+        return error
+    pytest.fail("it was not refused")
 
 
-def lines_of(pairs: Any) -> list[int]:
+def lines_of(pairs: Iterable[Pair]) -> list[int]:
     return [pair.line for pair in pairs]
 
 
-def test_a_corpus_is_read_with_dev_and_hashes(files: Files, caplog: pytest.LogCaptureFixture) -> None:
-    train = files.write("train", SOURCES[:2], TARGETS[:2])
-    dev = files.write("dev", ["eins", "drei"], ["one", "three"])
-    test = files.write("test", ["x"], ["y"])
-    corpus = read_corpus(files.config({"train": train, "dev": dev, "test": test}))
-    assert list(corpus.train) == [Pair(1, SOURCES[0], TARGETS[0]), Pair(2, SOURCES[1], TARGETS[1])]
-    assert corpus.dev == [Pair(1, "eins", "one"), Pair(2, "drei", "three")]
+def test_a_corpus_is_read_with_dev(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+    corpus = read_corpus(files.config(train=(["a", "b"], ["c", "d"]), dev=DEV))
+    assert list(corpus.train) == [Pair(1, "a", "c"), Pair(2, "b", "d")]
+    assert corpus.dev == [Pair(1, "eins", "one")]
+    assert caplog.messages == []
+    assert not (files.path / "run").exists()  # nothing is written
+
+
+def test_each_side_of_each_corpus_has_a_hash(files: Files) -> None:
+    hashes = read_corpus(files.config(train=TRAIN, dev=DEV, test=(["x"], ["y"]))).hashes
     names = ["train.source", "train.target", "dev.source", "dev.target", "test.source", "test.target"]
-    assert list(corpus.hashes) == names
-    assert corpus.hashes["dev.target"] == hash_files([files.path / "dev.en"])
-    assert notes_of(caplog) == []
-    assert list(files.path.glob("run*")) == []  # nothing is written
+    assert list(hashes) == names
+    assert hashes["dev.target"] == hash_files([files.path / "dev.en"])
+
+
+# Three blank pairs, one that is repeated, and one of which a side is.
+REPEATED = (
+    [*SOURCES, "", "leer", "\u3000", SOURCES[0], SOURCES[0]],
+    [*TARGETS, "x", " \t", "", TARGETS[0], "another"],
+)
 
 
 def test_what_lines_drop_is_counted_and_told(files: Files, caplog: pytest.LogCaptureFixture) -> None:
-    blank = {"source": ["", "leer", "\u3000"], "target": ["blank", " \t", ""]}
-    source = [*SOURCES, *blank["source"], SOURCES[0], SOURCES[0]]
-    target = [*TARGETS, *blank["target"], TARGETS[0], "another"]
-    dev = files.write("dev", ["eins", "", "drei", "vier"], ["one", "two", " ", "four"])
-    corpus = read_corpus(files.config({"train": files.write("train", source, target), "dev": dev}))
+    dev = ["eins", "", "drei", "vier"], ["one", "two", " ", "four"]
+    corpus = read_corpus(files.config(train=REPEATED, dev=dev))
     assert lines_of(corpus.train) == [*range(1, 61), 65]  # the first of equal pairs is kept
     assert lines_of(corpus.dev) == [1, 4]
-    assert notes_of(caplog) == [
+    assert caplog.messages == [
         "3 pairs blank on a side dropped (data.drop_blank)",
         "1 repeated pairs dropped (data.drop_duplicates)",
         "2 pairs of dev blank on a side left out",
@@ -101,43 +119,53 @@ def test_what_lines_drop_is_counted_and_told(files: Files, caplog: pytest.LogCap
 
 
 def test_blank_and_repeated_pairs_stay_if_the_user_wants_them(files: Files) -> None:
-    train = files.write("train", [*SOURCES, "", SOURCES[0]], [*TARGETS, "x", TARGETS[0]])
-    dev = files.write("dev", ["eins"], ["one"])
-    corpus = read_corpus(files.config({"train": train, "dev": dev, "drop_blank": False, "drop_duplicates": False}))
-    assert lines_of(corpus.train) == [*range(1, 63)]
+    config = files.config(train=REPEATED, dev=DEV, drop_blank=False, drop_duplicates=False)
+    assert lines_of(read_corpus(config).train) == [*range(1, 66)]
 
 
-def test_corpora_that_are_mixed_in_follow_train(files: Files, caplog: pytest.LogCaptureFixture) -> None:
-    """They are sorted by name; repeated pairs are dropped; dev and test are compared with all corpora."""
-    train = files.write("train", SOURCES[:6], TARGETS[:6])
-    news = files.write("news", [*SOURCES[4:10], ""], [*TARGETS[4:10], "x"])
-    (files.path / "else").mkdir()
-    files.write("else/talks", SOURCES[20:23], TARGETS[20:23])
-    talks = {"source": "talks.de", "target": "talks.en", "root": str(files.path / "else")}
-    dev = files.write("dev", ["neu", "ganz neu"], ["new", TARGETS[5]])
-    test = files.write("test", SOURCES[8:10], TARGETS[8:10])
-    mix = {"talks": {**talks, "weight": 0.5}, "news": {**news, "weight": 0.2}}
-    config = files.config({"train": train, "dev": dev, "test": test, "mix": mix})
-    corpus = read_corpus(config)
-    assert [pair.source for pair in corpus.train] == [*SOURCES[:10], *SOURCES[20:23]]
+def mixed(files: Files) -> Config:
+    """Return a config with two corpora that are mixed in, one of another directory; some pairs are repeated."""
+    news = files.write("news", ([*SOURCES[4:10], ""], [*TARGETS[4:10], "x"]), weight=0.2)
+    other = files.path / "else"
+    other.mkdir()
+    talks = Files(other).write("talks", (SOURCES[20:23], TARGETS[20:23]), weight=0.5, root=str(other))
+    train = SOURCES[:6], TARGETS[:6]
+    dev = ["neu", "ganz neu"], ["new", TARGETS[5]]
+    test = SOURCES[8:10], TARGETS[8:10]
+    return files.config(train=train, dev=dev, test=test, mix={"talks": talks, "news": news})
+
+
+def test_corpora_that_are_mixed_in_follow_train_sorted_by_name(files: Files) -> None:
+    corpus = read_corpus(mixed(files))
+    sources = [pair.source for pair in corpus.train]
+    assert sources == SOURCES[:10] + SOURCES[20:23]
+    # Lines 7 and 8 repeat pairs of train, line 13 is blank.
     assert lines_of(corpus.train) == [*range(1, 7), *range(9, 13), *range(14, 17)]
     assert {name.rpartition(".")[0] for name in corpus.hashes} == {"train", "mix.news", "mix.talks", "dev", "test"}
-    assert notes_of(caplog) == [
+
+
+def test_dev_and_test_are_compared_with_all_corpora(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+    read_corpus(mixed(files))
+    assert caplog.messages == [
         "1 pairs blank on a side dropped (data.drop_blank)",
         "2 repeated pairs dropped (data.drop_duplicates)",
         "1 of 2 pairs of dev have a side that is also in train: scores on it will be too high",
         "2 of 2 pairs of test have a side that is also in train: scores on it will be too high",
     ]
-    # The shares are those of the pairs that are left.
-    pairs, _ = drop_lengths(config, corpus.train, train_tokenizers(config, corpus.train))
+
+
+def test_an_epoch_mixes_the_pairs_that_are_left(files: Files) -> None:
+    config = mixed(files)
+    train = read_corpus(config).train
+    pairs, _ = drop_lengths(config, train, train_tokenizers(config, train))
     expected = Mixture([6, 4, 3], [0.2, 0.5])
-    assert mixture_of(config, corpus.train) == mixture_of(config, pairs) == expected
+    assert mixture_of(config, train) == mixture_of(config, pairs) == expected
 
 
 def test_pairs_set_aside_for_dev_are_of_train_and_their_sentences_leave_what_is_mixed_in(files: Files) -> None:
     more = [f"mehr {n}" for n in range(500)]
-    mix = files.write("mix", [*SOURCES, *more], [f"new {n}" for n in range(560)])
-    config = files.config({"train": files.write("train", SOURCES, TARGETS), "mix": {"all": {**mix, "weight": 0.5}}})
+    mix = files.write("mix", ([*SOURCES, *more], [f"new {n}" for n in range(560)]), weight=0.5)
+    config = files.config(train=TRAIN, mix={"all": mix})
     corpus = read_corpus(config)
     (held_out,) = corpus.dev  # 2 % of train, not of all
     assert held_out.line <= 60
@@ -145,52 +173,47 @@ def test_pairs_set_aside_for_dev_are_of_train_and_their_sentences_leave_what_is_
     assert mixture_of(config, corpus.train) == Mixture([59, 559], [0.5])
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "message"),
-    [
-        pytest.param(SOURCES, TARGETS, "mix.news has no pair that can be used", id="all are in train"),
-        pytest.param(SOURCES, SOURCES, "data.mix.news: source and target are the same text", id="the same text"),
-        pytest.param(["a"], ["b", "c"], "news.en has 2", id="a side is longer"),
-    ],
-)
-def test_faults_of_a_corpus_that_is_mixed_in_name_it(
-    files: Files, source: list[str], target: list[str], message: str
-) -> None:
-    data = {"train": files.write("train", SOURCES, TARGETS), "dev": files.write("dev", ["eins"], ["one"])}
-    news = {**files.write("news", source, target), "weight": 0.5}
-    assert message in str(refused(files.config({**data, "mix": {"news": news}})))
+FAULTS = [
+    pytest.param(TRAIN, "mix.news has no pair that can be used", id="all are in train"),
+    pytest.param((SOURCES, SOURCES), "data.mix.news: source and target are the same text", id="the same text"),
+    pytest.param((["a"], ["b", "c"]), "news.en has 2", id="a side is longer"),
+]
 
 
-def test_a_corpus_that_can_be_downloaded_is_not_found(files: Files) -> None:
-    absent = {"source": "news.de", "target": "news.en", "root": "tatoeba-deu-eng"}
-    assert "nmt download tatoeba-deu-eng" in refused(files.config({"train": absent})).hint
+@pytest.mark.parametrize(("sides", "message"), FAULTS)
+def test_faults_of_a_corpus_that_is_mixed_in_name_it(files: Files, sides: Sides, message: str) -> None:
+    news = files.write("news", sides, weight=0.5)
+    error = refused(files.config(train=TRAIN, dev=DEV, mix={"news": news}))
+    assert message in str(error)
 
 
 def test_a_mixed_in_corpus_without_a_pair_that_fits_is_refused(files: Files) -> None:
-    data = {"train": files.write("train", SOURCES, TARGETS), "dev": files.write("dev", ["eins"], ["one"])}
-    long = {**files.write("long", ["wort " * 30], ["word " * 30]), "weight": 0.1}
-    config = files.config({**data, "max_length": 20, "mix": {"long": long}})
+    long = files.write("long", (["wort " * 30], ["word " * 30]), weight=0.1)
+    config = files.config(train=TRAIN, dev=DEV, max_length=20, mix={"long": long})
     train = read_corpus(config).train
     pairs, _ = drop_lengths(config, train, train_tokenizers(config, train))
     with pytest.raises(DataError, match=r"^mix\.long has no pair left$"):
         mixture_of(config, pairs)
 
 
-def test_a_corpus_of_blank_pairs_is_refused(files: Files) -> None:
-    data = {"train": files.write("train", ["", " "], ["x", "y"]), "dev": files.write("dev", ["a"], ["b"])}
-    error = refused(files.config(data))
-    assert str(error) == "train has no pair that can be used"
+def test_a_corpus_that_can_be_downloaded_is_not_found(files: Files) -> None:
+    absent = {"source": "news.de", "target": "news.en", "root": "tatoeba-deu-eng"}
+    assert "nmt download tatoeba-deu-eng" in refused(files.config(train=absent)).hint
+
+
+BLANK = ["", "a"], ["x", " "]
+NO_PAIRS = [
+    pytest.param(BLANK, DEV, "train", id="train is blank"),
+    pytest.param(TRAIN, BLANK, "dev", id="dev is blank"),
+    pytest.param((["a", "a"], ["b", "c"]), None, "train", id="dev takes all"),
+]
+
+
+@pytest.mark.parametrize(("train", "dev", "name"), NO_PAIRS)
+def test_a_corpus_without_pairs_is_refused(files: Files, train: Sides, dev: Sides | None, name: str) -> None:
+    error = refused(files.config(train=train, dev=dev))
+    assert str(error) == f"{name} has no pair that can be used"
     assert error.hint == "check data.train and data.dev"
-
-
-def test_a_dev_set_of_blank_pairs_is_refused(files: Files) -> None:
-    data = {"train": files.write("train", ["a"], ["b"]), "dev": files.write("dev", ["", "a"], ["x", ""])}
-    assert str(refused(files.config(data))) == "dev has no pair that can be used"
-
-
-def test_a_corpus_that_is_too_small_for_dev_is_refused(files: Files) -> None:
-    data = {"train": files.write("train", ["a", "a"], ["b", "c"])}
-    assert str(refused(files.config(data))) == "train has no pair that can be used"
 
 
 @pytest.mark.parametrize(("n", "n_dev"), [(50, 1), (5_000, 100)])
@@ -198,53 +221,57 @@ def test_without_dev_some_of_train_is_held_out_and_told(
     files: Files, caplog: pytest.LogCaptureFixture, n: int, n_dev: int
 ) -> None:
     """It is told again if the corpus is in the cache."""
-    train = files.write("train", [f"wort {i}" for i in range(n)], [f"WORD {i}" for i in range(n)])
-    first = read_corpus(files.config({"train": train}))
-    again = read_corpus(files.config({"train": train}))
+    words = [f"wort {i}" for i in range(n)]
+    config = files.config(train=(words, [word.upper() for word in words]))
+    first, again = read_corpus(config), read_corpus(config)
     assert (len(first.dev), len(first.train)) == (n_dev, n - n_dev)
     assert again.dev == first.dev
     assert list(again.train) == list(first.train)
     told = f"no data.dev: {n_dev} pairs of train set aside for it, none of their sentences left in train"
-    assert notes_of(caplog) == [told, told]
+    assert caplog.messages.count(told) == 2
 
 
 def test_a_small_dev_set_is_warned_of_unless_the_user_chose_it(files: Files, caplog: pytest.LogCaptureFixture) -> None:
-    train = files.write("train", SOURCES, TARGETS)
-    read_corpus(files.config({"train": train, "dev": files.write("dev", ["d"], ["e"])}))
-    assert notes_of(caplog, "WARNING") == []
-    read_corpus(files.config({"train": train}))
+    read_corpus(files.config(train=TRAIN, dev=DEV))
+    assert warnings_of(caplog) == []
+    read_corpus(files.config(train=TRAIN))
     warning = "dev has only 1 pairs, held out of train: scores on fewer than 100 are mostly chance; set data.dev"
-    assert notes_of(caplog, "WARNING") == [warning]
+    assert warnings_of(caplog) == [warning]
 
 
 @pytest.mark.parametrize("name", ["train", "test"])
 def test_another_encoding_is_refused_unless_allowed(files: Files, caplog: pytest.LogCaptureFixture, name: str) -> None:
-    source = [f"die Bären {n}" for n in range(60)]
-    data: dict[str, Any] = {part: files.write(part, source, TARGETS) for part in ("train", "dev", "test")}
+    corpora: dict[str, Sides] = {"train": TRAIN, "dev": DEV, "test": TRAIN}
+    config = files.config(**corpora)
     file = files.path / f"{name}.de"
-    file.write_bytes(file.read_bytes().replace("ä".encode(), "ä".encode("latin1")))
-    error = refused(files.config(data))
-    assert str(error).startswith(f"{file} is not UTF-8 in 60 of 60 lines (line 1 at byte 6, ")
+    latin = file.read_text(encoding="utf-8").replace("t", "ä")
+    file.write_text(latin, encoding="latin1")
+    error = refused(config)
+    assert str(error).startswith(f"{file} is not UTF-8 in 60 of 60 lines (line 1 at byte 7, ")
     assert "data.allow_bad_utf8=true" in error.hint
-    assert notes_of(caplog, "WARNING") == []
-    assert len(read_corpus(files.config({**data, "allow_bad_utf8": True})).train) == 60
-    assert len(notes_of(caplog, "WARNING")) == 1
-    refused(files.config(data))  # although the corpus with U+FFFD is in the cache
+    assert warnings_of(caplog) == []
+    # With U+FFFD in its place. The other config is refused although this corpus is in the cache.
+    allowed = config.data.model_copy(update={"allow_bad_utf8": True})
+    assert len(read_corpus(config.model_copy(update={"data": allowed})).train) == 60
+    assert len(warnings_of(caplog)) == 1
+    refused(config)
 
 
 @pytest.mark.parametrize("name", ["train", "dev", "test"])
 def test_equal_sides_are_refused(files: Files, name: str) -> None:
-    data: dict[str, Any] = {part: files.write(part, SOURCES, TARGETS) for part in ("train", "dev", "test")}
-    data[name] = {"source": f"{name}.de", "target": f"{name}.de"}
-    assert str(refused(files.config(data))) == f"data.{name}: source and target are the same text"
+    files.write("equal", TRAIN)
+    corpora: dict[str, Any] = {"train": TRAIN, "dev": DEV, "test": DEV}
+    corpora[name] = {"source": "equal.de", "target": "equal.de"}
+    assert str(refused(files.config(**corpora))) == f"data.{name}: source and target are the same text"
 
 
 @pytest.mark.parametrize("name", ["dev", "test"])
 def test_exchanged_sides_are_refused(files: Files, name: str) -> None:
-    data: dict[str, Any] = {part: files.write(part, SOURCES, TARGETS) for part in ("train", "dev", "test")}
-    data[name] = {"source": f"{name}.en", "target": f"{name}.de"}
-    message = f"data.{name} has its sides exchanged: its source is {name}.en, that of train train.de"
-    assert str(refused(files.config(data))) == message
+    files.write("other", TRAIN)
+    corpora: dict[str, Any] = {"train": TRAIN, "dev": DEV, "test": DEV}
+    corpora[name] = {"source": "other.en", "target": "other.de"}
+    message = f"data.{name} has its sides exchanged: its source is other.en, that of train train.de"
+    assert str(refused(files.config(**corpora))) == message
 
 
 def prepared(config: Config, caplog: pytest.LogCaptureFixture) -> tuple[Any, ...]:
@@ -253,23 +280,26 @@ def prepared(config: Config, caplog: pytest.LogCaptureFixture) -> tuple[Any, ...
     train = read_corpus(config).train
     pairs, (source, _) = drop_lengths(config, train, train_tokenizers(config, train))
     ids = [source[i] for i in range(len(source))]
-    return lines_of(pairs), ids, notes_of(caplog)
+    return lines_of(pairs), ids, caplog.messages[:]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"data": {"drop_blank": False}}, {"data": {"max_length": 19}}, {"data": {"max_ratio": 1.02}}, {"seed": 2}],
-    ids=str,
-)
-def test_what_differs_is_prepared_anew_and_what_is_equal_once(
-    files: Files, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("changes", [{"drop_blank": False}, {"max_length": 14}, {"max_ratio": 1.02}], ids=str)
+def test_what_differs_is_prepared_anew(files: Files, caplog: pytest.LogCaptureFixture, changes: dict[str, Any]) -> None:
+    before = prepared(files.config(train=REPEATED), caplog)
+    assert prepared(files.config(train=REPEATED, **changes), caplog) != before
+
+
+def test_another_seed_sets_other_pairs_aside(files: Files) -> None:
+    config = files.config(train=TRAIN)
+    first, second = read_corpus(config), read_corpus(config.model_copy(update={"seed": 2}))
+    assert first.dev != second.dev
+
+
+def test_what_is_equal_is_prepared_once(
+    files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    data = {"train": files.write("train", [*SOURCES, "", SOURCES[0]], [*TARGETS, "", TARGETS[0]])}
-    tokenizer = {"type": "char"}
-    config = files.config(data, tokenizer=tokenizer)
+    config = files.config(train=REPEATED)
     before = prepared(config, caplog)
-    data |= changes.pop("data", {})
-    assert prepared(files.config(data, tokenizer=tokenizer, **changes), caplog) != before
     monkeypatch.setattr(preparation, "write_corpus", None)
     monkeypatch.setattr(encoding, "train_tokenizer", None)
     monkeypatch.setattr(encoding, "in_parallel", None)
@@ -278,24 +308,25 @@ def test_what_differs_is_prepared_anew_and_what_is_equal_once(
 
 @pytest.mark.parametrize("name", ["train", "dev"])
 def test_a_corpus_that_changes_in_reading_is_refused(files: Files, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    config = files.config({"train": files.write("train", SOURCES, TARGETS), "dev": files.write("dev", ["a"], ["b"])})
-    content = (files.path / f"{name}.de").read_bytes()
+    config = files.config(train=TRAIN, dev=DEV)
+    file = files.path / f"{name}.de"
+    content = file.read_bytes()
 
     def read_what_has_changed(*paths: Any, **options: Any) -> list[Pair]:
-        (files.path / f"{name}.de").write_bytes(content.replace(b"a", b"o"))
+        file.write_bytes(content.replace(b"e", b"o"))
         return list(iter_pairs(*paths, **options))
 
     with monkeypatch.context() as patch:
         patch.setattr(corpora, "iter_pairs", read_what_has_changed)
         assert str(refused(config)) == "a file of the corpus has changed while it was read"
-    (files.path / f"{name}.de").write_bytes(content)
+    # Nothing of it is in the cache.
+    file.write_bytes(content)
     assert [pair.source for pair in read_corpus(config).train] == SOURCES
 
 
 def test_many_parts_are_as_one(files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """The same pairs are dropped, and the kept pairs have the same ids."""
-    train = files.write("train", SOURCES + SOURCES[3:6] + SOURCES, TARGETS + TARGETS[3:6] + TARGETS)
-    config = files.config({"train": train}, tokenizer={"type": "char"})
+    config = files.config(train=(SOURCES + SOURCES[3:6] + SOURCES, TARGETS + TARGETS[3:6] + TARGETS))
     expected = prepared(config, caplog)
     monkeypatch.setenv("NMT_CACHE", str(files.path / "another"))
     monkeypatch.setattr(corpus_files, "CHUNK", 9)
@@ -303,15 +334,19 @@ def test_many_parts_are_as_one(files: Files, monkeypatch: pytest.MonkeyPatch, ca
     assert prepared(config, caplog) == expected
 
 
-def test_the_source_of_some_pairs_has_terms(files: Files) -> None:
-    numbers = [(i, j) for i in range(12) for j in range(12, 24)]
-    source = [f"s{i} und s{j} hier" for i, j in numbers]
-    target = [f"there t{j} and t{i}" for i, j in numbers]
-    data = {"train": files.write("train", source, target), "dev": files.write("dev", ["d"], ["e"])}
-    config = files.config({**data, "glossary": True, "placeholders": True})
-    train = read_corpus(config).train
+@pytest.fixture
+def with_symbols(files: Files) -> Config:
+    """A corpus in which each word has one translation."""
+    source, target = [], []
+    for i, j in itertools.product(range(12), range(12, 24)):
+        source.append(f"s{i} und s{j} hier")
+        target.append(f"there t{j} and t{i}")
+    return files.config(train=(source, target), dev=DEV, glossary=True, placeholders=True)
+
+
+def test_the_source_of_some_pairs_has_terms_and_symbols(with_symbols: Config) -> None:
     n_terms = n_right = n_symbols = 0
-    for pair in train:
+    for pair in read_corpus(with_symbols).train:
         for number, term in re.findall("s(\\d+)⟦=⟧ (\\w+)⟦/⟧", pair.source):
             n_terms += 1
             n_right += term == f"t{number}"
@@ -320,21 +355,34 @@ def test_the_source_of_some_pairs_has_terms(files: Files) -> None:
     assert n_terms > 40
     assert n_right / n_terms == pytest.approx(0.75, abs=0.15)
     assert 10 < n_symbols < 40
-    # The tokenizer has a piece for each symbol.
-    tokenizers = train_tokenizers(config, train)
-    assert tokenizers.source.pieces(tokenizers.source.encode("a⟦=⟧⟦/⟧⟦1⟧"))[-3:] == ["⟦=⟧", "⟦/⟧", "⟦1⟧"]
-    pairs, (ids, _) = drop_lengths(config, train, tokenizers)
-    assert ids[0] == tokenizers.source.encode(pairs[0].source)
+
+
+def test_each_symbol_is_a_piece(with_symbols: Config) -> None:
+    train = read_corpus(with_symbols).train
+    source, _ = train_tokenizers(with_symbols, train)
+    assert source.pieces(source.encode("a⟦=⟧⟦/⟧⟦1⟧"))[-3:] == ["⟦=⟧", "⟦/⟧", "⟦1⟧"]
 
 
 def digests(pairs: list[Pair]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    return digests_of(pair.source.encode() for pair in pairs), digests_of(pair.target.encode() for pair in pairs)
+    source = digests_of(pair.source.encode() for pair in pairs)
+    target = digests_of(pair.target.encode() for pair in pairs)
+    return source, target
+
+
+def sources_of(pairs: list[Pair]) -> set[str]:
+    return {pair.source for pair in pairs}
+
+
+def targets_of(pairs: list[Pair]) -> set[str]:
+    return {pair.target for pair in pairs}
 
 
 def split(pairs: list[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
     """Return train and dev."""
-    held_out, remaining = hold_out(*digests(pairs), n_dev_pairs(len(pairs)), seed)
-    return [pairs[i] for i in np.flatnonzero(remaining)], [pairs[i] for i in held_out]
+    n_dev = n_dev_pairs(len(pairs))
+    held_out, remaining = hold_out(*digests(pairs), n_dev, seed)
+    train = list(itertools.compress(pairs, remaining))
+    return train, [pairs[i] for i in held_out]
 
 
 SENTENCES = st.sampled_from("abcdefgh") | st.text(st.sampled_from("ab"), max_size=3)
@@ -345,13 +393,15 @@ SENTENCES = st.sampled_from("abcdefgh") | st.text(st.sampled_from("ab"), max_siz
 def test_no_sentence_of_dev_stays_in_train_on_either_side(sides: list[tuple[str, str]], seed: int) -> None:
     pairs = [Pair(n, *pair) for n, pair in enumerate(sides, 1)]
     train, dev = split(pairs, seed)
-    assert not {pair.source for pair in dev} & {pair.source for pair in train}
-    assert not {pair.target for pair in dev} & {pair.target for pair in train}
+    assert not sources_of(dev) & sources_of(train)
+    assert not targets_of(dev) & targets_of(train)
+    # And so says the count that users are told.
     assert n_shared(dev, *digests(train)) == 0
     assert set(train) | set(dev) <= set(pairs)
     assert lines_of(train) == sorted(lines_of(train))
     assert lines_of(dev) == sorted(set(lines_of(dev)))
     assert len(dev) == (max(1, len(pairs) * 2 // 100) if pairs else 0)
+    # The same every time.
     assert split(pairs, seed) == (train, dev)
 
 
@@ -360,7 +410,8 @@ def test_dev_has_one_to_a_thousand_pairs() -> None:
 
 
 def test_sentences_that_occur_once_are_held_out_first() -> None:
-    pairs = [Pair(n, "often", f"t{n}") for n in range(1, 60)] + [Pair(60, "once", "once")]
-    train, dev = split(pairs, seed=1)
-    assert dev == [pairs[-1]]
-    assert len(train) == 59
+    often = [Pair(n, "often", f"t{n}") for n in range(1, 60)]
+    once = Pair(60, "once", "once")
+    train, dev = split([*often, once], seed=1)
+    assert dev == [once]
+    assert train == often

@@ -1,34 +1,42 @@
 """Learning rates and prediction rates at points that are easy to compute by hand."""
 
-import math
-
 import pytest
 
 from nmt.config import TrainSettings
 from nmt.train.schedule import learning_rate, prediction_rate
 
 
-@pytest.mark.parametrize(
-    ("schedule", "rates"),
-    [
-        ("inverse_sqrt", {1: 0.01, 100: 1.0, 400: 0.5}),
-        ("constant", {50: 0.5, 4000: 1.0}),
-        ("noam", {50: 64**-0.5 / 20, 100: 64**-0.5 / 10, 400: 64**-0.5 / 20}),
-    ],
-)
-def test_schedules(schedule: str, rates: dict[int, float]) -> None:
+def rates(schedule: str, *steps: int) -> list[float]:
+    """Return learning rates of a width of 64, with a warm-up of 100 steps to 1."""
     settings = TrainSettings.model_validate({"schedule": schedule, "lr": 1.0, "warmup": 100, "cooldown": 0})
-    assert {step: learning_rate(settings, 64, step, 0.5) for step in rates} == pytest.approx(rates)
+    return [learning_rate(settings, 64, step, progress=0.5) for step in steps]
 
 
-@pytest.mark.parametrize(("progress", "share"), [(0.0, 1), (0.8, 1), (0.9, 0.5), (1.0, 0), (1.1, 0)])
-def test_cool_down_falls_to_zero_over_the_last_part(progress: float, share: float) -> None:
+def test_the_inverse_square_root() -> None:
+    assert rates("inverse_sqrt", 1, 100, 400) == pytest.approx([0.01, 1.0, 0.5])
+
+
+def test_a_constant_rate() -> None:
+    assert rates("constant", 50, 4000) == pytest.approx([0.5, 1.0])
+
+
+def test_noam_is_scaled_by_width_and_warmup() -> None:
+    # Vaswani et al. 2017, equation 3: the peak is at the end of the warm-up.
+    peak = 64**-0.5 / 10
+    before, at, after = rates("noam", 50, 100, 400)
+    assert at == pytest.approx(peak)
+    assert before == pytest.approx(peak / 2)
+    assert after == pytest.approx(peak / 2)
+
+
+@pytest.mark.parametrize(("progress", "rate"), [(0.0, 2), (0.8, 2), (0.9, 1), (1.0, 0), (1.1, 0)])
+def test_cool_down_falls_to_zero_over_the_last_part(progress: float, rate: float) -> None:
     settings = TrainSettings.model_validate({"schedule": "constant", "lr": 2.0, "warmup": 1, "cooldown": 0.2})
-    assert math.isclose(learning_rate(settings, 64, 10, progress), 2.0 * share, abs_tol=1e-12)
+    assert learning_rate(settings, 64, 10, progress) == pytest.approx(rate, abs=1e-12)
 
 
-@pytest.mark.parametrize(("decoder_input", "rate"), [("teacher_forcing", 0), ("scheduled_sampling", 0.8)])
-def test_the_prediction_rate_rises_linearly_in_scheduled_sampling(decoder_input: str, rate: float) -> None:
-    settings = TrainSettings.model_validate({"decoder_input": decoder_input, "sampling_rate": 0.8})
-    found = [prediction_rate(settings, progress) for progress in (0.0, 0.25, 1.0)]
-    assert found == pytest.approx([0, rate / 4, rate])
+@pytest.mark.parametrize(("progress", "rate"), [(0.0, 0.0), (0.25, 0.2), (1.0, 0.8)])
+def test_the_prediction_rate_rises_linearly_in_scheduled_sampling(progress: float, rate: float) -> None:
+    settings = TrainSettings(decoder_input="scheduled_sampling", sampling_rate=0.8)
+    assert prediction_rate(settings, progress) == pytest.approx(rate)
+    assert prediction_rate(TrainSettings(sampling_rate=0.8), progress) == 0.0

@@ -14,66 +14,92 @@ from nmt.translate.loading import load
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small_corpus(tmp_path_factory.mktemp("corpus"))
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """A run with four checkpoints."""
+    corpus = write_small_corpus(tmp_path_factory.mktemp("corpus"))
+    config = config_of(corpus, train__max_steps=20, train__keep=6, train__metric="loss")
+    run_training(config)
+    return config
 
 
 @pytest.fixture
-def trained(corpus: Path, tmp_path: Path) -> Config:
-    """A copy of a run with four checkpoints, which a test may change."""
-    config = config_of(corpus, "whole", train__max_steps=20, train__keep=6, train__metric="loss")
-    if not Path(config.run).exists():
-        run_training(config)
-    return config.model_copy(update={"run": str(shutil.copytree(config.run, tmp_path / "run"))})
+def run(whole: Config, tmp_path: Path) -> RunDirectory:
+    """A copy, which a test may change."""
+    return RunDirectory(shutil.copytree(whole.run, tmp_path / "run"))
 
 
-def resumed(config: Config) -> str:
-    more = config.train.model_copy(update={"max_steps": 25})
-    run_training(config.model_copy(update={"train": more}))
+def resumed(whole: Config, run: Path) -> str:
+    """Train on; return the hash of the last checkpoint."""
+    more = whole.train.model_copy(update={"max_steps": 25})
+    config = whole.model_copy(update={"run": str(run), "train": more})
+    run_training(config)
     return final_hash(config)
 
 
-def test_a_pruned_run_translates_and_goes_on_like_the_whole_one(trained: Config, tmp_path: Path) -> None:
-    whole = trained.model_copy(update={"run": str(shutil.copytree(trained.run, tmp_path / "whole"))})
-    run = RunDirectory(trained.run)
+def test_all_checkpoints_but_the_newest_are_deleted(run: RunDirectory) -> None:
     (run.checkpoints / "step-3.damaged").write_bytes(b"x")
-    before = {file: file.stat().st_size for file in run.checkpoints.iterdir()}
-    assert prune(run.path, dry_run=True) == (found := prune(run.path))
-    left = set(run.checkpoints.iterdir())
-    assert left == {run.checkpoint_file(20)}
-    assert set(found.files) == before.keys() - left
-    assert found.n_bytes == sum(before[file] for file in found.files)
+    sizes = {file: file.stat().st_size for file in run.checkpoints.iterdir()}
+    # A dry run says what would be deleted.
+    planned = prune(run.path, dry_run=True)
+    assert set(run.checkpoints.iterdir()) == sizes.keys()
+    assert prune(run.path) == planned
+    assert list(run.checkpoints.iterdir()) == [run.checkpoint_file(20)]
+    assert set(planned.files) == sizes.keys() - {run.checkpoint_file(20)}
+    assert planned.n_bytes == sum(sizes[file] for file in planned.files)
+    # Nothing is left to delete.
     assert prune(run.path).files == []
-    one, other = (load(path, engine="torch").translate(["狗今天跑。"], beam=1) for path in (run.path, whole.run))
-    assert one == other
-    assert resumed(trained) == resumed(whole)
 
 
-def test_a_damaged_checkpoint_is_deleted_and_an_older_one_kept(trained: Config) -> None:
-    run = RunDirectory(trained.run)
+def test_a_pruned_run_goes_on_like_the_whole_one(whole: Config, run: RunDirectory, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run.path, tmp_path / "copy"))
+    prune(run.path)
+    assert resumed(whole, run.path) == resumed(whole, copy)
+
+
+def test_a_pruned_run_translates(whole: Config, run: RunDirectory) -> None:
+    prune(run.path)
+    pruned, unpruned = load(run.path, engine="torch"), load(whole.run, engine="torch")
+    assert pruned.translate(["狗今天跑。"], beam=1) == unpruned.translate(["狗今天跑。"], beam=1)
+
+
+def test_a_damaged_checkpoint_is_deleted_and_an_older_one_kept(run: RunDirectory) -> None:
     content = bytearray(run.checkpoint_file(20).read_bytes())
-    content[-5] ^= 1
+    content[-5] ^= 1  # a bit of a weight
     run.checkpoint_file(20).write_bytes(content)
-    assert [prune(run.path).kept] == run.checkpoint_steps() == [15]
+    assert prune(run.path).kept == 15
+    assert run.checkpoint_steps() == [15]
 
 
-def test_nothing_is_deleted_if_model_or_checkpoints_are_damaged_or_the_run_is_in_use(trained: Config) -> None:
-    run = RunDirectory(trained.run)
+def test_a_run_in_use_is_not_pruned(run: RunDirectory) -> None:
     with run.lock(), pytest.raises(InputError, match="is in use"):
         prune(run.path)
+
+
+def check_refused(run: RunDirectory, message: str) -> None:
+    """Check that nothing is deleted."""
+    steps = run.checkpoint_steps()
+    with pytest.raises(ModelError, match=message):
+        prune(run.path)
+    assert run.checkpoint_steps() == steps
+
+
+def test_nothing_is_deleted_if_the_model_file_is_damaged(run: RunDirectory) -> None:
     model = run.model_file.read_bytes()
     run.model_file.write_bytes(model[:-9])
-    with pytest.raises(ModelError, match="damaged"):
-        prune(run.path)
+    check_refused(run, "damaged")
+
+
+def test_nothing_is_deleted_without_a_model_file(run: RunDirectory) -> None:
     run.model_file.unlink()
-    with pytest.raises(ModelError, match="has no model yet"):
-        prune(run.path)
-    run.model_file.write_bytes(model)
+    check_refused(run, "has no model yet")
+
+
+def test_nothing_is_deleted_if_all_checkpoints_are_damaged(run: RunDirectory) -> None:
     for step in run.checkpoint_steps():
         run.checkpoint_file(step).write_bytes(b"")
-    with pytest.raises(ModelError, match="step-5"):
-        prune(run.path)
-    assert run.checkpoint_steps() == [5, 10, 15, 20]
+    check_refused(run, "step-5")
+
+
+def test_a_run_without_checkpoints_is_refused(run: RunDirectory) -> None:
     run.prune_checkpoints([])
-    with pytest.raises(ModelError, match="has no checkpoint"):
-        prune(run.path)
+    check_refused(run, "has no checkpoint")
