@@ -53,18 +53,18 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
     learned = learn_from(surveys[0], labels, quiet)
     languages = learned.usual.languages
     others = [gather(surveyed, learned.usual, quiet) for surveyed in surveys[1:]]
-    gathered = [learned.train, *others]
+    all_gathered = [learned.train, *others]
     # 2. Find the lines that belong together, and all faults of each corpus.
     result = with_examples(learned.train, findings.of_languages(languages, labels))
     runs = {}
-    for i, found in enumerate(gathered):
-        runs_of_corpus = find_runs(found, learned)
-        runs[found.survey.files.name] = runs_of_corpus
-        drafts = findings.of_lines(found, runs_of_corpus)
-        drafts += findings.of_alignment(found, runs_of_corpus, learned.evidence)
-        drafts.append(findings.of_repetition(found))
-        drafts += findings.of_overlap(found, gathered[:i])
-        result += with_examples(found, drafts)
+    for i, gathered in enumerate(all_gathered):
+        runs_of_corpus = find_runs(gathered, learned)
+        runs[gathered.survey.files.name] = runs_of_corpus
+        drafts = findings.of_lines(gathered, runs_of_corpus)
+        drafts += findings.of_alignment(gathered, runs_of_corpus, learned.evidence)
+        drafts.append(findings.of_repetition(gathered))
+        drafts += findings.of_overlap(gathered, all_gathered[:i])
+        result += with_examples(gathered, drafts)
     result.sort(key=lambda finding: (SEVERITIES.index(finding.severity), -finding.share))
     # 3. Name the languages.
     source = findings.language_of_side(languages.identified[0], labels[0])
@@ -85,10 +85,10 @@ class Learned:
 def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned:
     """Learn from the lines of train with the same number or, if most do not belong together, from pairs that do."""
     usual = learn_usual(train.source, train.target, declared)
-    found = gather(train, usual, quiet)
-    evidence = findings.evidence_of(found)
-    blocks = findings.unrelated_blocks(found, evidence)
-    learned = Learned(usual, found, evidence, blocks)
+    gathered = gather(train, usual, quiet)
+    evidence = findings.evidence_of(gathered)
+    blocks = findings.unrelated_blocks(gathered, evidence)
+    learned = Learned(usual, gathered, evidence, blocks)
     n_unrelated = sum(end - start for start, end in blocks)
     seem_paired = evidence is not None and n_unrelated <= MAX_UNRELATED * train.n_pairs
     contrast = evidence.contrast if evidence else 0.0
@@ -104,26 +104,26 @@ def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned
     source = texts_at(train.files.source, [source for source, _ in pairs])
     target = texts_at(train.files.target, [target for _, target in pairs])
     usual = learn_usual(source, target, declared)
-    found = gather(train, usual, quiet)
-    return Learned(usual, found, evidence, findings.unrelated_blocks(found, evidence))
+    gathered = gather(train, usual, quiet)
+    return Learned(usual, gathered, evidence, findings.unrelated_blocks(gathered, evidence))
 
 
-def find_runs(found: Gathered, learned: Learned) -> list[Run]:
+def find_runs(gathered: Gathered, learned: Learned) -> list[Run]:
     """Return the runs of a corpus; without evidence, that of the lines with the same number, or none if unrelated."""
-    surveyed = found.survey
+    surveyed = gathered.survey
     if learned.evidence is not None:
-        is_train = found is learned.train
-        blocks = learned.blocks if is_train else findings.unrelated_blocks(found, learned.evidence)
+        is_train = gathered is learned.train
+        blocks = learned.blocks if is_train else findings.unrelated_blocks(gathered, learned.evidence)
         comparison = Comparison(learned.usual.lexicon, learned.usual.lengths, learned.evidence)
         return pairing.find_runs(surveyed, blocks, comparison)
-    if surveyed.n_source != surveyed.n_target or findings.is_unrelated(found):
+    if surveyed.n_source != surveyed.n_target or findings.is_unrelated(gathered):
         return []
     return [Run(0, surveyed.n_pairs)]
 
 
-def with_examples(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
+def with_examples(gathered: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
     """Turn drafts into findings with examples, whose text is read from the files again."""
-    files = found.survey.files
+    files = gathered.survey.files
     drafts = [draft for draft in drafts if len(draft.lines) or draft.kind in OF_CORPUS]
     chosen = [example_lines(draft) for draft in drafts]
     wanted = [*chain.from_iterable(chosen)]
@@ -131,7 +131,7 @@ def with_examples(found: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
     result = []
     for draft, lines in zip(drafts, chosen, strict=True):
         examples = [Example(line, decode(source[line]), decode(target[line])) for line in lines]
-        result.append(finished(draft, examples, found.survey))
+        result.append(finished(draft, examples, gathered.survey))
     return result
 
 

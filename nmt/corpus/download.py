@@ -46,6 +46,7 @@ def download(corpus: Corpus, path: Path, names: Iterable[str], *, mirror: str = 
         return unpacked(content, url, corpus.members)
 
     texts = split_texts(corpus, texts_at) if corpus.is_split else checked_texts(corpus, missing, texts_at)
+    # Write each text when it has arrived, so that an error keeps those before.
     written = []
     for name, text in texts:
         with os_errors_as(OutputError, f"make {path}", hint="set NMT_DATA=PATH to a directory that you may write to"):
@@ -82,6 +83,7 @@ def split_texts(corpus: Corpus, texts_at: Callable[[str], list[bytes]]) -> Itera
     except ValueError as error:
         raise DownloadError(f"{corpus.name}: the two sides have different numbers of lines", hint=RETRY) from error
     parts = split(pairs, public_test, pins_file(f"{corpus.name}.pairs"))
+    # Tatoeba grows: another version has more pairs, which is no error.
     source_language, target_language = corpus.languages
     for (part, pairs_of_part), n_pairs in zip(parts.items(), corpus.n_pairs, strict=True):
         if len(pairs_of_part) != n_pairs:
@@ -96,7 +98,7 @@ def joined_lines(texts: Iterable[str]) -> bytes:
 
 
 def mirrored(url: str, mirror: str) -> str:
-    """The URL of the same file on a mirror: MIRROR/HOST/PATH, the layout of `wget --force-directories`."""
+    """Return the URL of the same file on a mirror: MIRROR/HOST/PATH, the layout of `wget --force-directories`."""
     if mirror and not mirror.startswith(("http://", "https://")):
         hint = "give the URL of a server, as in --mirror http://localhost:8000"
         raise InputError(f"the mirror {mirror!r} is not an http or https URL", hint=hint)
@@ -104,7 +106,7 @@ def mirrored(url: str, mirror: str) -> str:
 
 
 def fetch(url: str, *, quiet: bool = False) -> bytes:
-    """The content at a URL; shows a progress bar if stderr is a terminal. Raises DownloadError."""
+    """Return the content at a URL; shows a progress bar if stderr is a terminal. Raises DownloadError."""
     name = url.rpartition("/")[2]
     content = bytearray()
     try:
@@ -113,7 +115,7 @@ def fetch(url: str, *, quiet: bool = False) -> bytes:
             urllib.request.urlopen(request, timeout=TIMEOUT_S) as response,  # noqa: S310
             tqdm(desc=name, total=response.length, unit="B", unit_scale=True, disable=quiet or None) as bar,
         ):
-            while chunk := response.read1(CHUNK):
+            for chunk in iter(lambda: response.read1(CHUNK), b""):
                 content += chunk
                 check_size(content)
                 bar.update(len(chunk))
@@ -125,17 +127,19 @@ def fetch(url: str, *, quiet: bool = False) -> bytes:
 
 
 def reason_of(error: BaseException) -> str:
-    """The reason for an error on one short line, without the `<urlopen error [Errno ...] ...>` of urllib."""
+    """Return the reason for an error on one short line, without the `<urlopen error [Errno ...] ...>` of urllib."""
     if isinstance(error, urllib.error.HTTPError):
         error.close()
         return f"HTTP {error.code} {error.reason}"
+    # An error of urllib holds the error of the socket, which may have a text without its number.
     cause = getattr(error, "reason", error)
-    reason = str(getattr(cause, "strerror", None) or cause) or type(cause).__name__
+    text = str(getattr(cause, "strerror", None) or cause)
+    reason = text or type(cause).__name__
     return " ".join(reason.split())[:200]
 
 
 def unpacked(content: bytes, url: str, members: Sequence[str]) -> list[bytes]:
-    """The text of a plain or gzip file, or the members of a zip archive. Raises DownloadError if it is damaged."""
+    """Return the text of a plain or gzip file, or the members of a zip archive; DownloadError if it is damaged."""
     try:
         if url.endswith(".zip"):
             with zipfile.ZipFile(io.BytesIO(content)) as archive:

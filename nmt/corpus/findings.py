@@ -60,34 +60,34 @@ def evidence_of(train: Gathered) -> Evidence | None:
     return alignment.weigh(train.paired[:, is_related], train.unrelated)
 
 
-def unrelated_blocks(found: Gathered, evidence: Evidence | None) -> list[Block]:
+def unrelated_blocks(gathered: Gathered, evidence: Evidence | None) -> list[Block]:
     """Return blocks of lines that do not belong to the lines with the same number; none without evidence."""
     if evidence is None:
         return []
-    ratios = evidence(found.paired)
-    ratios[found.lines_of("exchanged") - 1] = 0  # the lexicon has a direction
+    ratios = evidence(gathered.paired)
+    ratios[gathered.lines_of("exchanged") - 1] = 0  # the lexicon has a direction
     return alignment.blocks(ratios)
 
 
-def of_lines(found: Gathered, runs: Sequence[Run]) -> list[Draft]:
+def of_lines(gathered: Gathered, runs: Sequence[Run]) -> list[Draft]:
     """Return the faults of single pairs; differences between sides count only if the lines belong together."""
     drafts = []
-    misplaced = misplaced_lines(found, runs)
-    for kind, lines in found.hits.items():
+    misplaced = misplaced_lines(gathered, runs)
+    for kind, lines in gathered.hits.items():
         if kind in OF_PAIRS:
             lines = np.setdiff1d(lines, misplaced)
-        detail = encoding_detail(found, lines) if kind == "encoding" else ""
+        detail = encoding_detail(gathered, lines) if kind == "encoding" else ""
         drafts.append(Draft(kind, lines, detail))
-    if len(found.lines_of("exchanged")) > SWAPPED_SHARE * found.survey.n_pairs:
+    if len(gathered.lines_of("exchanged")) > SWAPPED_SHARE * gathered.survey.n_pairs:
         drafts.append(Draft("swapped", NONE))
     return drafts
 
 
-def encoding_detail(found: Gathered, lines: NDArray[np.int64]) -> str:
+def encoding_detail(gathered: Gathered, lines: NDArray[np.int64]) -> str:
     """Return how to convert a file with lines that are not UTF-8; "" if their encoding cannot be guessed."""
     chosen = lines[:N_RAW].tolist()
     raw: list[bytes] = []
-    for paths in found.survey.files.sides:
+    for paths in gathered.survey.files.sides:
         raw += lines_at(paths, chosen).values()
     guess = guess_encoding([line for line in raw if not is_utf8(line)])
     return f"perhaps {guess}: iconv -f {guess} -t utf-8 FILE > NEW" if guess else ""
@@ -102,9 +102,9 @@ def guess_encoding(lines: Sequence[bytes]) -> str:
     return "" if encoding.startswith(("ascii", "utf-8")) else encoding
 
 
-def misplaced_lines(found: Gathered, runs: Sequence[Run]) -> NDArray[np.int64]:
+def misplaced_lines(gathered: Gathered, runs: Sequence[Run]) -> NDArray[np.int64]:
     """Return the numbers of the lines that do not belong to the line with the same number."""
-    is_misplaced = np.ones(found.survey.n_pairs, bool)
+    is_misplaced = np.ones(gathered.survey.n_pairs, bool)
     for run in runs:
         is_misplaced[run.start : run.end] = run.offset != 0
     return np.flatnonzero(is_misplaced) + 1
@@ -141,26 +141,26 @@ def first_three(items: Sequence[object], separator: str, last_separator: str) ->
     return f"{shown}{last_separator}{n_more} more" if n_more > 0 else shown
 
 
-def of_alignment(found: Gathered, runs: Sequence[Run], evidence: Evidence | None) -> list[Draft]:
+def of_alignment(gathered: Gathered, runs: Sequence[Run], evidence: Evidence | None) -> list[Draft]:
     """Return different numbers of lines, blocks that are shifted or shuffled, and single pairs that do not fit."""
     drafts = []
-    survey = found.survey
+    survey = gathered.survey
     # Say which lines are not where their translations should be.
     if survey.n_source != survey.n_target:
         numbers = f"{survey.n_source:,} source lines, {survey.n_target:,} target lines"
         drafts.append(Draft("counts", NONE, numbers + where_they_part(runs, survey.n_pairs)))
     if evidence is None:
-        kind = "unrelated" if is_unrelated(found) else "unchecked"
+        kind = "unrelated" if is_unrelated(gathered) else "unchecked"
         return [*drafts, Draft(kind, NONE)]
     shifted = [run for run in runs if run.offset]
     shuffled = gaps(runs, survey.n_source)
     drafts.append(of_stretches("shifted", shifted, survey.n_pairs))
     drafts.append(of_stretches("shuffled", shuffled, survey.n_pairs))
     # Of the lines that belong together by their places, find those whose words hardly do.
-    has_words = ~np.isnan(found.paired[0])
-    is_odd = has_words & (evidence(found.paired) > MISMATCH)
-    is_odd[misplaced_lines(found, runs) - 1] = False
-    explained = found.lines_of("exchanged", "untranslated", "language", "ratio", "copy")
+    has_words = ~np.isnan(gathered.paired[0])
+    is_odd = has_words & (evidence(gathered.paired) > MISMATCH)
+    is_odd[misplaced_lines(gathered, runs) - 1] = False
+    explained = gathered.lines_of("exchanged", "untranslated", "language", "ratio", "copy")
     mismatched = np.setdiff1d(np.flatnonzero(is_odd) + 1, explained)
     return [*drafts, Draft("mismatch", mismatched)]
 
@@ -173,9 +173,9 @@ def of_stretches(kind: str, stretches: Sequence[Run], n_pairs: int) -> Draft:
     return Draft(kind, np.array(lines, np.int64), first_three(stretches, "; ", "; and "))
 
 
-def is_unrelated(found: Gathered) -> bool:
+def is_unrelated(gathered: Gathered) -> bool:
     """Return whether neither the lengths nor the words of the two sides depend on each other."""
-    survey = found.survey
+    survey = gathered.survey
     source_lengths = np.log1p(list(map(len, survey.source)))
     target_lengths = np.log1p(list(map(len, survey.target)))
     if survey.n_pairs < MIN_PAIRS or not source_lengths.std() or not target_lengths.std():
@@ -186,29 +186,29 @@ def is_unrelated(found: Gathered) -> bool:
     return not bootstrap.are_related(survey.source, survey.target)
 
 
-def of_repetition(found: Gathered) -> Draft:
-    repeated = np.flatnonzero(~first_occurrences(found.digests[PAIR])) + 1
-    return Draft("duplicate", np.setdiff1d(repeated, found.lines_of("blank")))
+def of_repetition(gathered: Gathered) -> Draft:
+    repeated = np.flatnonzero(~first_occurrences(gathered.digests[PAIR])) + 1
+    return Draft("duplicate", np.setdiff1d(repeated, gathered.lines_of("blank")))
 
 
-def of_overlap(found: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
+def of_overlap(gathered: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
     """Return lines with a side that is also, or almost, in an earlier corpus: train and, for test, dev."""
     drafts = []
-    blank = found.lines_of("blank")
+    blank = gathered.lines_of("blank")
     for other in earlier:
-        leaks = np.setdiff1d(shared_lines(found, other, SOURCE, TARGET), blank)
-        near_leaks = np.setdiff1d(shared_lines(found, other, SOURCE_KEY, TARGET_KEY), blank)
+        leaks = np.setdiff1d(shared_lines(gathered, other, SOURCE, TARGET), blank)
+        near_leaks = np.setdiff1d(shared_lines(gathered, other, SOURCE_KEY, TARGET_KEY), blank)
         detail = f"in {other.survey.files.name}"
         drafts.append(Draft("leak", leaks, detail))
         drafts.append(Draft("near-leak", np.setdiff1d(near_leaks, leaks), detail))
     return drafts
 
 
-def shared_lines(found: Gathered, other: Gathered, *sides: int) -> NDArray[np.int64]:
+def shared_lines(gathered: Gathered, other: Gathered, *sides: int) -> NDArray[np.int64]:
     """Return the numbers of the lines of which one of these digests is in another corpus, too."""
-    is_shared = np.zeros(found.survey.n_pairs, bool)
+    is_shared = np.zeros(gathered.survey.n_pairs, bool)
     for side in sides:
-        is_shared |= np.isin(found.digests[side], other.digests[side])
+        is_shared |= np.isin(gathered.digests[side], other.digests[side])
     return np.flatnonzero(is_shared) + 1
 
 

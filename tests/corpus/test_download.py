@@ -46,6 +46,7 @@ PARTS = {"train": PAIRS[10:], "dev": PAIRS[:5], "test": PAIRS[5:10]}
 
 @pytest.fixture
 def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
+    # The split of the hundred pairs takes the place of that of Tatoeba.
     monkeypatch.setattr(module, "pins_file", lambda _: pins_of(PARTS))
     with serving() as server:
         for name, text in TEXTS.items():
@@ -103,6 +104,7 @@ def test_only_what_is_missing_is_fetched(mirror: Mirror, tmp_path: Path) -> None
 
 
 def test_a_text_with_another_hash_is_not_kept(mirror: Mirror, pins: dict[str, str], tmp_path: Path) -> None:
+    # The files before it are kept, and it can be fetched again.
     pins["dev.en"] = "0" * 64
     with pytest.raises(DownloadError, match=r"dev\.en has SHA-256 \w{64} instead of 0{64}; it was not kept"):
         get(GZIP, tmp_path, mirror)
@@ -133,6 +135,7 @@ def test_if_a_part_of_a_split_is_missing_all_files_are_made_again(mirror: Mirror
 
 
 def test_another_version_is_reported_and_kept(mirror: Mirror, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    # One pair of dev is gone, one is new, and two have a blank side.
     pairs = [*PAIRS[1:], ("neu", "new"), ("", "blank"), ("x", " ")]
     lines = "".join(f"{target}\t{source}\n" for source, target in pairs)
     mirror.add(LINES.url, f"\ufeff{lines}no tab".encode())
@@ -142,6 +145,7 @@ def test_another_version_is_reported_and_kept(mirror: Mirror, tmp_path: Path, ca
     assert "small: train has 91 pairs, the recipes were measured with 90" in caplog.text
 
 
+# The bit in the central directory that says that a member is encrypted.
 ENCRYPTED = archive({"x.de": b"a\n"}).replace(b"K\1\2\x14\3\x14\0\0", b"K\1\2\x14\3\x14\0\1")
 
 

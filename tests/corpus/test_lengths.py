@@ -7,18 +7,21 @@ from nmt.corpus.lengths import learn_lengths
 
 
 def test_ratios_are_measured_in_spreads_from_the_usual_one() -> None:
+    # Translations are twice as long, with a standard deviation of a fifth.
     generator = np.random.default_rng(1)
     source = generator.integers(20, 60, 2000)
     noise = generator.normal(0, 0.2, 2000)
     target = (2 * source * np.exp(noise)).astype(np.int64)
     lengths = learn_lengths(source, target)
     usual, long, short, empty = lengths.z(np.array([40, 40, 40, 0]), np.array([80, 160, 40, 5]))
+    # Twice or half the usual length is log(2) / 0.2 = 3.5 standard deviations off.
     assert abs(usual) < 0.3
     assert 2.5 < long < 4.5
     assert -4.5 < short < -2.5
     assert np.isnan(empty)
 
 
+# With or without an empty text.
 @pytest.mark.parametrize(("source", "target"), [([1, 0], [1, 1]), ([0], [0])])
 def test_few_lines_are_enough(source: list[int], target: list[int]) -> None:
     lengths = learn_lengths(np.array(source), np.array(target))

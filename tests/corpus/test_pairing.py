@@ -72,6 +72,7 @@ def test_runs_that_are_kept_do_not_cross(runs: list[Run]) -> None:
 
 
 def test_a_window_compares_lines_as_single_pairs_are_compared() -> None:
+    # The window begins at source line 40 and has all target lines at offsets of -5 to 2.
     rng = random.Random(1)
     source = [" ".join(rng.choices("abcdefghijkl", k=rng.randrange(6))) for _ in range(300)]
     target = [text.upper().translate(str.maketrans("ABCDEF", "UVWXYZ")) for text in source]
@@ -111,12 +112,15 @@ def break_sides(
     pairs: list[PairText], rng: random.Random, n_breaks: int
 ) -> tuple[list[NumberedText], list[NumberedText]]:
     """Both sides with 1 to 30 lines missing or added at some of 20 positions from 1 % to 99 %."""
-    sides = [[NumberedText(number, text) for number, text in enumerate(texts)] for texts in zip(*pairs, strict=True)]
+    source, target = [], []
+    for number, pair in enumerate(pairs):
+        source.append(NumberedText(number, pair[0]))
+        target.append(NumberedText(number, pair[1]))
     positions = [0.01 + 0.98 * i / 19 for i in range(20)]
     for position in sorted(rng.sample(positions, n_breaks), reverse=True):
         at = int(position * len(pairs))
         size = rng.randint(1, 30)
-        lines = rng.choice(sides)
+        lines = rng.choice([source, target])
         text = lines[at].text
         match rng.choice(["missing", "other lines", "blank lines", "repeated", "line break"]):
             case "missing":
@@ -131,7 +135,7 @@ def break_sides(
             case "line break":
                 middle = len(text) // 2
                 lines[at : at + 1] = [NumberedText(-1, text[:middle]), NumberedText(-1, text[middle:])]
-    return sides[0], sides[1]
+    return source, target
 
 
 @pytest.mark.parametrize("has_equal_lengths", [False, True])
@@ -142,7 +146,9 @@ def test_lines_are_paired_again(seed: int, has_equal_lengths: bool, tmp_path: Pa
     if has_equal_lengths:
         n = min(len(source), len(target))
         source, target = source[:n], target[:n]
-    files = write_sides(tmp_path, "corpus", [line.text for line in source], [line.text for line in target])
+    source_texts = [line.text for line in source]
+    target_texts = [line.text for line in target]
+    files = write_sides(tmp_path, "corpus", source_texts, target_texts)
     (repair,) = fix(check([files]), [files], tmp_path / "fixed")
     # Hardly any written pair is wrong, and hardly any pair that both files still have is lost.
     written = read_pairs(*repair.paths)
@@ -155,6 +161,7 @@ def test_lines_are_paired_again(seed: int, has_equal_lengths: bool, tmp_path: Pa
 
 def test_a_corpus_with_an_early_break_is_not_called_unrelated(tmp_path: Path) -> None:
     source, target = grammar_sides(1500)
+    # Of the lines with the same number, only the first 60 belong together.
     source.insert(60, "男孩们")
     files = write_sides(tmp_path, "corpus", source, target)
     report = check([files])
@@ -163,6 +170,7 @@ def test_a_corpus_with_an_early_break_is_not_called_unrelated(tmp_path: Path) ->
 
 
 def test_shifted_lines_whose_neighbors_are_alike_are_found(tmp_path: Path) -> None:
+    # A lexicon learned from them finds shifted lines usual.
     in_alphabetical_order = sorted(grammar_pairs(1500), key=lambda pair: pair[1])
     source, target = map(list, zip(*in_alphabetical_order, strict=True))
     del target[300:302]

@@ -24,6 +24,7 @@ def files(tmp_path: Path) -> CorpusFiles:
 
 
 def test_lines_are_counted_and_sampled(files: CorpusFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    # At four pairs, every second one is dropped.
     monkeypatch.setattr(reading, "SAMPLE_LIMIT", 2)
     surveyed = survey(files)
     assert (surveyed.n_source, surveyed.n_target, surveyed.n_pairs) == (6, 8, 6)
@@ -50,6 +51,7 @@ def test_text_is_decoded_as_training_reads_it() -> None:
 
 
 def test_spans_are_read_in_one_pass(files: CorpusFiles) -> None:
+    # They may overlap, be empty, or end after the last line.
     spans = [(0, 2), (1, 4), (1, 4), (5, 5), (6, 7), (7, 99), (50, 60)]
     expected = [TARGET[start:end] for start, end in spans]
     assert list(read_spans(files.target, spans)) == expected

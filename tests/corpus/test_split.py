@@ -94,6 +94,7 @@ def test_the_same_text_gives_the_same_split(tmp_path: Path) -> None:
 def test_dev_and_test_are_sampled_at_random(tmp_path: Path) -> None:
     pairs = distinct(300)
     parts = split(tmp_path, pairs)
+    # Neither is a block of the text.
     for part in (parts.dev, parts.test):
         places = [pairs.index(pair) for pair in part]
         assert min(places) < 60
@@ -101,8 +102,10 @@ def test_dev_and_test_are_sampled_at_random(tmp_path: Path) -> None:
 
 
 def test_letters_of_two_scripts_do_not_overlap(tmp_path: Path) -> None:
+    # Letters of "Satz" and of the numbers that are spelled in letters.
     greek = str.maketrans("abcdefghijstnezS", "αβγδεζηθικστνεζΣ")
-    facts = split(tmp_path, [(source.translate(greek) + " T.", target) for source, target in distinct(400)]).facts
+    pairs = [(f"{source.translate(greek)} T.", target) for source, target in distinct(400)]
+    facts = split(tmp_path, pairs).facts
     assert facts.letter_overlap == pytest.approx(0, abs=0.05)
 
 
@@ -143,17 +146,27 @@ WORDS = ["Straße", "größer", "I", "have", "1", "11", "dogs", "çok", "İyi", 
 def test_no_sentence_of_a_part_is_nearly_in_another(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     n_sentences = rng.choice([30, 300])
-    sentences = [" ".join(rng.choices(WORDS, k=rng.randrange(2, 7))) for _ in range(n_sentences)]
-    texts = [rng.choice(VARIATIONS)(rng.choice(sentences)) for _ in range(2 * rng.randrange(99, 800))]
-    pairs = list(zip(texts[::2], texts[1::2], strict=True))
+    sentences = []
+    for _ in range(n_sentences):
+        words = rng.choices(WORDS, k=rng.randrange(2, 7))
+        sentences.append(" ".join(words))
+    # Pairs of random variations of these sentences.
+    pairs = []
+    for _ in range(rng.randrange(99, 800)):
+        vary_source, vary_target = rng.choices(VARIATIONS, k=2)
+        source, target = rng.choices(sentences, k=2)
+        pairs.append((vary_source(source), vary_target(target)))
     try:
         _, train, dev, test = split(tmp_path, pairs)
-    except DataError as error:
+    except DataError as error:  # few sentences repeat too often
         assert "pairs" in str(error)  # noqa: PT017
         return
     for part in (train, dev, test):
         rest = iter(pairs)
         assert all(pair in rest for pair in part), "not pairs of the text, in its order"
     for side in (0, 1):
-        in_train, in_dev, in_test = ({near(pair[side]) for pair in part} for part in (train, dev, test))
-        assert not in_train & in_dev | in_train & in_test | in_dev & in_test
+        in_train = {near(pair[side]) for pair in train}
+        in_dev = {near(pair[side]) for pair in dev}
+        in_test = {near(pair[side]) for pair in test}
+        assert in_train.isdisjoint(in_dev | in_test)
+        assert in_dev.isdisjoint(in_test)

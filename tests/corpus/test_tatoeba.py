@@ -29,6 +29,7 @@ def test_what_a_version_lacks_is_left_out() -> None:
 
 
 def test_train_shares_no_side_with_dev_and_test() -> None:
+    # Case does not count, but a space does.
     shared = [("SATZ 3", "another"), ("anderer", "Sentence 30")]
     new = [("neu", "new"), ("satz 3 ", "other")]
     parts = split([*PAIRS, *shared, *new], [], PINS)
@@ -36,6 +37,7 @@ def test_train_shares_no_side_with_dev_and_test() -> None:
 
 
 def test_train_shares_no_side_with_the_public_test_set_that_test_is_drawn_from() -> None:
+    # Only some of the public test set are in test.
     public = [*TEST, ("Satz 100", "a test set's"), ("eines Testsatzes", "SENTENCE 101")]
     parts = split([*DEV, *TRAIN], public, PINS)
     assert parts["test"] == TEST
