@@ -41,6 +41,7 @@ def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch, ru
     monkeypatch.setattr(module, "MAX_POINTS", 2)
     run.append_metrics(step(1, loss=4.0, n_tokens=30), step(2, loss=0.0), step(3, elapsed_s=4.0))
     curves, _ = read_figures(run)
+    # The first point covers two steps.
     assert curves["step"] == [2, 3]
     assert curves["loss"] == [3.0, 2.0]
     assert curves["tokens_per_s"] == [20, 5]
@@ -55,6 +56,7 @@ def test_few_points_stand_for_all_steps(monkeypatch: pytest.MonkeyPatch, run: Ru
     assert 4 < len(lasts) <= 8
     assert lasts[-1] == n_steps
     firsts = [1, *(last + 1 for last in lasts[:-1])]
+    # The loss of step n is n.
     means = [(first + last) / 2 for first, last in zip(firsts, lasts, strict=True)]
     assert curves["loss"] == means
     sizes = [last - first for first, last in zip(firsts, lasts, strict=True)]
@@ -63,6 +65,7 @@ def test_few_points_stand_for_all_steps(monkeypatch: pytest.MonkeyPatch, run: Ru
 
 def test_damaged_lines_and_those_of_validations_are_no_steps(run: RunDirectory) -> None:
     validation = {"kind": "validation", "step": 3, "dev_loss": 1.0, "dev_bleu": 2.0}
+    # Only the first line has all figures of a step.
     incomplete = {"kind": "step", "step": 2, "grad_norm": 1.0}
     run.append_metrics(step(1), incomplete, step(3, loss="x"), validation)
     curves, validations = read_figures(run)

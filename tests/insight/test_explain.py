@@ -115,6 +115,7 @@ def test_an_unknown_option_is_refused(translator: Translator) -> None:
 
 @pytest.mark.parametrize("function", [explain, outline])
 def test_an_explanation_can_be_ended_everywhere(translator: Translator, function: Callable[..., Any]) -> None:
+    # How often the check is called; then an exception from each of the calls.
     calls = count()
     function(translator, SOURCE[0], beam=3, check=lambda: next(calls))
     n_calls = next(calls)
@@ -140,6 +141,7 @@ def page(hostile: Explanation) -> str:
 
 
 def test_a_page_is_one_file_without_anything_from_outside(page: str) -> None:
+    # Names of namespaces are the only addresses.
     assert len(page.encode()) < 2_000_000
     assert "default-src 'none'" in page
     assert not re.findall(r"url\(|@import|fetch\(|XMLHttpRequest|innerHTML", page)
@@ -154,6 +156,7 @@ def test_text_stays_text(page: str) -> None:
 
 
 def test_text_stays_text_in_the_frame_of_a_notebook(page: str, hostile: Explanation) -> None:
+    # The page is an attribute of the frame, escaped.
     frame = r'<iframe srcdoc="([^"]*)" sandbox="allow-scripts" [^<>]*></iframe>'
     shown = re.fullmatch(frame, hostile._repr_html_())
     assert shown
@@ -163,6 +166,7 @@ def test_text_stays_text_in_the_frame_of_a_notebook(page: str, hostile: Explanat
 @pytest.mark.parametrize("text", [*PLACEHOLDERS, "{{NOTHING}}", r"\1 {{DATA}}{{SCRIPTS}}"])
 @pytest.mark.parametrize("name", pages.SCRIPTS)
 def test_text_that_looks_like_a_placeholder_stays_text(name: str, text: str) -> None:
+    # The same as for a usual word.
     expected = pages.page(name, "word", ["word"])
     expected = expected.replace("<title>word<", f"<title>{html.escape(text)}<")
     expected = expected.replace('["word"]', json.dumps([text]))

@@ -20,6 +20,12 @@ from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS
 from nmt.translate.translator import Translator, load
 
+REFUSED = [
+    ("--growth -m RUN -m RUN", "several runs are compared on one translation"),
+    ("--growth -m RUN --json", "--growth writes one page"),
+    ("--growth -m RUN/model.safetensors", "is not a run"),
+    ("-m RUN -m RUN", "one translation is explained by one model"),
+]
 STEPS = [1, 2, 8, 30, 120]
 
 
@@ -61,6 +67,7 @@ def test_probabilities_are_those_of_the_reference(found: Growth, translators: li
 
 
 def test_cross_attention_is_that_of_each_snapshot(found: Growth, translators: list[Translator], tokens: Any) -> None:
+    # Computed by the model itself, for the same tokens.
     src, tgt_in = tokens
     for cross, translator in zip(found.cross, translators, strict=True):
         with torch.inference_mode():
@@ -124,6 +131,7 @@ def page(run: RunDirectory) -> Iterator[str]:
 
 
 def test_the_page_has_the_numbers(page: str, found: Growth) -> None:
+    # Attention is compressed and has 8 bits a weight, the rest is as it is.
     (data,) = data_of_page(page)
     assert data["snapshots"] == list(map(vars, found.snapshots))
     cross = data["cross"]
@@ -134,6 +142,7 @@ def test_the_page_has_the_numbers(page: str, found: Growth) -> None:
 
 def test_the_report_links_the_page(run: RunDirectory, page: str, tmp_path: Path) -> None:
     assert page
+    # The link is relative to the report, in the run and elsewhere.
     assert read_report(run.path)["growth"] == "growth.html"
     link = read_report(run.path, page=tmp_path / "report.html")["growth"]
     assert (tmp_path / link).samefile(run.growth_file)
@@ -145,7 +154,7 @@ def test_a_report_without_a_page_has_no_link(run: RunDirectory) -> None:
 
 def test_several_runs_are_shown_beside_each_other(run: RunDirectory, found: Growth, tmp_path: Path) -> None:
     other = RunDirectory(shutil.copytree(run.path, tmp_path / "other"))
-    other.cut_snapshots(8)
+    other.cut_snapshots(8)  # it has fewer of them
     command = ["explain", SOURCE[0], "--growth", "-m", run.path, "-m", other.path]
     out_lines(run_nmt(*command, "--reference", TARGET[1], cwd=tmp_path))
     first, second = data_of_page((tmp_path / "growth.html").read_text(encoding="utf-8"))
@@ -160,17 +169,9 @@ def test_a_run_without_snapshots_says_what_to_set(five_run: FiveRun) -> None:
     assert "train.snapshots=12" in one_clear_error(done, 2, "has no snapshots")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--growth", "-m", "RUN", "-m", "RUN"], "several runs are compared on one translation"),
-        (["--growth", "-m", "RUN", "--json"], "--growth writes one page"),
-        (["--growth", "-m", "RUN/model.safetensors"], "is not a run"),
-        (["-m", "RUN", "-m", "RUN"], "one translation is explained by one model"),
-    ],
-)
-def test_what_cannot_be_followed_is_refused(five_run: FiveRun, options: list[str], message: str) -> None:
-    given = [option.replace("RUN", str(five_run.run)) for option in options]
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_what_cannot_be_followed_is_refused(five_run: FiveRun, options: str, message: str) -> None:
+    given = options.replace("RUN", str(five_run.run)).split()
     one_clear_error(run_nmt("explain", "a", *given), 2, message)
 
 

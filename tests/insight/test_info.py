@@ -24,6 +24,7 @@ def facts(five_run: FiveRun) -> dict[str, Any]:
 
 def test_the_parameters_of_a_run_are_those_of_its_model(five_run: FiveRun, facts: dict[str, Any]) -> None:
     model = model_of(load(five_run.run, engine="torch"))
+    # Each belongs to one block.
     blocks = dict(facts["parameters"])
     total = blocks.pop("total")
     assert total == model.n_parameters == sum(blocks.values())
@@ -59,6 +60,7 @@ def test_a_model_file_and_an_export_say_the_same_of_the_model(
 def test_a_run_without_a_model_tells_what_its_files_have(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "run")
     (run / "model.safetensors").unlink()
+    # Its lines may be damaged.
     (run / "manifest.json").unlink()
     (run / "metrics.jsonl").write_text('{"step": 3, "n_tokens": "x", "elapsed_s": 2.5}\n{"step": 4, "epoch": null}\n')
     facts = information(run)

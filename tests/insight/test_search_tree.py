@@ -39,6 +39,7 @@ def test_candidates_are_kept_pruned_or_finished() -> None:
     nodes, _ = tree_of(beam=2)
     first = [(node.token, node.parent, node.status) for node in nodes if node.position == 1]
     assert first == [(A, None, "kept"), (B, None, "kept")]
+    # Two beams are kept besides the hypothesis that has finished.
     second = [(node.token, node.parent, node.status) for node in nodes if node.position == 2]
     assert second == [(EOS, 1, "finished"), (A, 0, "kept"), (EOS, 0, "pruned"), (C, 0, "kept")]
 

@@ -34,6 +34,7 @@ def test_the_last_stage_is_the_model_s_distribution(choices: dict[str, Any]) -> 
     assert [logits.name, probabilities.name] == ["Logits", "Probabilities"]
     with torch.no_grad():
         expected = model(*batch((S, T)))[0].float().softmax(-1)  # (T, V)
+    # All tokens have a column here, the most probable first.
     columns = list(map(int, probabilities.columns or []))
     assert sorted(columns) == list(range(V))
     torch.testing.assert_close(probabilities.values, expected[:, columns])
@@ -101,6 +102,7 @@ def test_attention_is_what_the_formulas_give(post_norm: Transformer, stages: dic
     query, key, value = projected[:, :, 0].unbind(1)  # of head 1: (S, D/H)
     assert torch.equal(stages["encoder: Queries, head 1"], query)
     torch.testing.assert_close(stages["encoder: Scores QKᵀ/√d, head 1"], query @ key.T / 2)
+    # The values of head 1 are the first D/H of the D numbers.
     merged = stages["encoder: Attention weights, head 1"] @ value
     torch.testing.assert_close(stages["encoder: Heads merged"][:, :4], merged)
 
