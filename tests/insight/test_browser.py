@@ -318,9 +318,11 @@ def check_distribution(lane: Any, token: Token) -> None:
         expected.append(Choice(token.piece, token.token, token.log_prob))
     rows = lane.locator(".choice:not(.absent)")
     assert texts_of(rows, ".piece") == [choice.piece for choice in expected]
-    assert texts_of(rows, ".value") == [percent(choice.log_prob) for choice in expected]
+    values = [percent(choice.log_prob) for choice in expected]
+    assert texts_of(rows, ".value") == values
     bars = rows.locator(".fall").evaluate_all("all => all.map(bar => new DOMMatrix(bar.style.transform).a)")
-    assert bars == pytest.approx([math.exp(choice.log_prob) for choice in expected], abs=1e-5)
+    probabilities = [math.exp(choice.log_prob) for choice in expected]
+    assert bars == pytest.approx(probabilities, abs=1e-5)
     assert text_of(lane, ".choice.written .piece") == token.piece
 
 
@@ -367,7 +369,8 @@ def test_each_step_shows_the_search(opened: Any, explained: Explanation) -> None
     for t in range(1, n_steps + 1):
         live = [node for node in explained.tree if node.position == t and node.status != "pruned"]
         scores = sorted((node.score for node in live), reverse=True)
-        assert texts_of(opened, ".picked td.number") == [f"{score:.3f}" for score in scores[:5]]
+        best = [f"{score:.3f}" for score in scores[:5]]
+        assert texts_of(opened, ".picked td.number") == best
         # The last step shows the whole tree.
         shown = [node for node in explained.tree if node.position <= t or t == n_steps]
         assert count(opened, "#map-tree .node:visible") == len(shown)
@@ -425,11 +428,13 @@ def test_layers_fold_and_unfold(opened: Any) -> None:
 def test_boxes_open_by_keyboard(opened: Any, explained: Explanation, key: str) -> None:
     shapes = defaultdict(list)
     for stage in explained.stages:
-        shapes[f"{stage.part} {stage.box}"].append("×".join(map(str, stage.shape)))
+        shape = "×".join(map(str, stage.shape))
+        shapes[f"{stage.part} {stage.box}"].append(shape)
     # A box has a figure per tensor, that of a layer one per head.
     n_figures = {box: len(of_box) for box, of_box in shapes.items()}
     n_figures |= {"encoder layer": 4, "decoder layer": 2 * 4}
-    boxes = {box.get_attribute("data-box"): box for box in opened.locator("[data-box]").all()}
+    all_boxes = opened.locator("[data-box]").all()
+    boxes = {box.get_attribute("data-box"): box for box in all_boxes}
     assert sorted(boxes) == sorted(n_figures)
     for box_name, box in boxes.items():
         box.press(key)
@@ -462,7 +467,8 @@ def test_the_map_of_a_transformer_names_what_is_set(map_of: Any) -> None:
     assert "both directions" not in labels
     assert count(map_of, ".map .arrow.memory") == 2
     map_of.locator("[data-box='output logits']").press("Enter")
-    page = text_of(map_of, "body") + map_of.locator("svg.map").get_attribute("aria-label")
+    label = map_of.locator("svg.map").get_attribute("aria-label")
+    page = f"{text_of(map_of, 'body')} {label}"
     for words in ("figure 1", "Vaswani", "section", "of the paper"):
         assert words in page
     assert sections_of(map_of) == [section for section in SECTIONS if section != "reference"]
@@ -489,7 +495,8 @@ def test_the_map_of_a_recurrent_model_is_not_that_of_the_paper(map_of: Any, n_re
     assert count(map_of, ".map .arrow.memory") == n_readers, "only attention reads the memory"
     assert labels_of(map_of).count("both directions") == 2
     map_of.locator("[data-box='output logits']").press("Enter")
-    page = text_of(map_of, "body") + (map_of.locator("svg.map").get_attribute("aria-label") or "")
+    label = map_of.locator("svg.map").get_attribute("aria-label")
+    page = f"{text_of(map_of, 'body')} {label}"
     for words in ("figure 1", "Vaswani", "section", "of the paper"):
         assert words not in page
     assert sections_of(map_of) == [section for section in SECTIONS if section not in absent]
@@ -518,11 +525,13 @@ def test_an_explanation_can_be_printed(show: Show, explained: Explanation) -> No
 
 @each_screen
 def test_a_translation_from_right_to_left(show: Show, arabic_run: FiveRun, screen: dict[str, Any]) -> None:
-    text = as_page(explain(load(arabic_run.run), SOURCE[1], reference=ARABIC[1]))
+    explanation = explain(load(arabic_run.run), SOURCE[1], reference=ARABIC[1])
+    text = as_page(explanation)
     with show(text, **screen) as page:
         first = page.locator(".token").nth(0).bounding_box()
         second = page.locator(".token").nth(1).bounding_box()
-        assert first["x"] >= second["x"] + second["width"] - 1, "the first piece stands on the right"
+        end_of_second = second["x"] + second["width"]
+        assert first["x"] >= end_of_second - 1, "the first piece stands on the right"
         check_accessible(page, "#words")
 
 
@@ -573,7 +582,8 @@ def test_each_snapshot_shows_its_attention(growth_page: Any, grown: Growth) -> N
         growth_page.locator("#head-figure svg").press("ArrowRight")
         told = text_of(growth_page, "#head-figure output")
         weight = float(cross[0, 1, 0, 1])
-        assert float(told.split()[-1]) == pytest.approx(weight, abs=0.01), "weights have 8 bits"
+        _, told_weight = told.rsplit(maxsplit=1)
+        assert float(told_weight) == pytest.approx(weight, abs=0.01), "weights have 8 bits"
         next_snapshot(growth_page)
 
 
@@ -611,9 +621,12 @@ def test_heads_are_listed_that_keep_a_role(growth_page: Any, grown: Growth, role
     for head in grown.heads:
         since = kept_since(head, steps)
         if head.role == role.split()[0].lower() and since is not None:
-            expected.append([f"{head.part} {head.layer}, head {head.head}", str(since), f"{head.shares[-1]:.2f}"])
-    rows = [texts_of(row, "td") for row in growth_page.locator("#role-table tbody tr").all()]
-    assert sorted(rows) == sorted(expected)
+            head_name = f"{head.part} {head.layer}, head {head.head}"
+            share = f"{head.shares[-1]:.2f}"
+            expected.append([head_name, str(since), share])
+    rows = growth_page.locator("#role-table tbody tr").all()
+    cells = [texts_of(row, "td") for row in rows]
+    assert sorted(cells) == sorted(expected)
 
 
 def test_growth_is_played(growth_page: Any) -> None:
@@ -655,8 +668,10 @@ def test_runs_are_compared_at_the_same_step(two_runs: Any, grown: Growth, withou
         two_runs.get_by_role("slider", name="Snapshot").fill(str(n))
         rows = texts_of(two_runs, "#together-table tbody tr")
         for row, one in zip(rows, growths, strict=True):
-            present = [snapshot for snapshot in one.snapshots if snapshot.step <= chosen.step][-1]
-            mean = math.fsum(map(math.log, present.probabilities)) / len(present.probabilities)
+            reached = [snapshot for snapshot in one.snapshots if snapshot.step <= chosen.step]
+            present = reached[-1]
+            log_probs = list(map(math.log, present.probabilities))
+            mean = math.fsum(log_probs) / len(log_probs)
             assert (present.translation or "(nothing)") in row
             assert percent(mean) in row
 

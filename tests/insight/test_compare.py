@@ -43,13 +43,15 @@ def test_the_lines_that_differ_most_come_first(comparison: Comparison) -> None:
 def test_a_line_has_the_translations_of_all_systems(comparison: Comparison) -> None:
     (differing,) = comparison.differing
     for line in [*differing["better"], *differing["worse"]]:
-        assert line.translations == [BASELINE[line.number - 1], OTHER[line.number - 1]]
+        i = line.number - 1
+        assert line.translations == [BASELINE[i], OTHER[i]]
 
 
 def test_sources_may_be_unknown() -> None:
     # Two references for each line.
     test_set = EvaluationSet("lines", None, [["a b c", "d e"], ["a b", "d"]], ScoreSettings())
-    found = compare(["a", "b", "c"], [["a b", "d e"], ["a c", "e"], ["", ""]], test_set, n_trials=20)
+    systems = [["a b", "d e"], ["a c", "e"], ["", ""]]
+    found = compare(["a", "b", "c"], systems, test_set, n_trials=20)
     assert list(found.groups) == ["words of the reference"]
     assert len(found.differing) == 2
     assert "reference  a b c" in "\n".join(comparison_text(found))
@@ -68,7 +70,8 @@ def test_the_text_has_the_figures(comparison: Comparison) -> None:
 
 def test_the_page_has_the_figures(comparison: Comparison) -> None:
     page = as_page(comparison)
-    assert data_of_page(page) == json.loads(json.dumps(asdict(comparison)))
+    fields = json.dumps(asdict(comparison))
+    assert data_of_page(page) == json.loads(fields)
     assert "runs/<a>" not in page
 
 

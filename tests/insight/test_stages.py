@@ -23,8 +23,12 @@ each_model = pytest.mark.parametrize("choices", FAMILY, ids=name)
 each_transformer = pytest.mark.parametrize("choices", NOT_RECURRENT, ids=name)
 
 
+def numbers(tokens: list[int]) -> list[str]:
+    return list(map(str, tokens))
+
+
 def recorded(model: Seq2Seq) -> tuple[list[Stage], AttentionWeights]:
-    return record_stages(model, *batch((S, T)), lambda tokens: list(map(str, tokens)))
+    return record_stages(model, *batch((S, T)), numbers)
 
 
 @each_model
@@ -33,7 +37,8 @@ def test_the_last_stage_is_the_model_s_distribution(choices: dict[str, Any]) -> 
     (*_, logits, probabilities), _ = recorded(model)
     assert [logits.name, probabilities.name] == ["Logits", "Probabilities"]
     with torch.no_grad():
-        expected = model(*batch((S, T)))[0].float().softmax(-1)  # (T, V)
+        logits_of_model = model(*batch((S, T)))  # (1, T, V)
+    expected = logits_of_model[0].float().softmax(-1)  # (T, V)
     # All tokens have a column here, the most probable first.
     columns = list(map(int, probabilities.columns or []))
     assert sorted(columns) == list(range(V))
@@ -45,7 +50,8 @@ def test_the_last_stage_is_the_model_s_distribution(choices: dict[str, Any]) -> 
 def test_each_stage_has_the_sizes_of_its_axes(choices: dict[str, Any]) -> None:
     stages, _ = recorded(make(**choices))
     for stage in stages:
-        assert stage.shape == tuple(SIZES[axis] for axis in stage.axes)
+        sizes = [SIZES[axis] for axis in stage.axes]
+        assert list(stage.shape) == sizes
         assert stage.shape[-2:] == stage.values.shape
 
 
@@ -67,7 +73,8 @@ def test_the_causal_mask_shows_the_past_and_not_the_future(choices: dict[str, An
     stages, _ = recorded(make(**choices))
     masks = {stage.axes: stage.values.bool() for stage in stages if stage.name == "Mask"}
     assert list(masks) == ["SS", "TT", "TS"]
-    assert torch.equal(masks["TT"], torch.ones(T, T).tril().bool())
+    past = torch.ones(T, T).tril()
+    assert torch.equal(masks["TT"], past.bool())
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +108,8 @@ def test_attention_is_what_the_formulas_give(post_norm: Transformer, stages: dic
         projected = layer.self_attention.project(x)[0]
     query, key, value = projected[:, :, 0].unbind(1)  # of head 1: (S, D/H)
     assert torch.equal(stages["encoder: Queries, head 1"], query)
-    torch.testing.assert_close(stages["encoder: Scores QKᵀ/√d, head 1"], query @ key.T / 2)
+    scores = query @ key.T / 2
+    torch.testing.assert_close(stages["encoder: Scores QKᵀ/√d, head 1"], scores)
     # The values of head 1 are the first D/H of the D numbers.
     merged = stages["encoder: Attention weights, head 1"] @ value
     torch.testing.assert_close(stages["encoder: Heads merged"][:, :4], merged)
@@ -122,7 +130,8 @@ def test_the_cache_has_the_keys_and_values_of_a_full_pass(choices: dict[str, Any
     shapes, added = decoder_cache(model, *batch((S, T)))
     assert shapes == [(2, 1, 4, t, 4) for t in range(1, T + 1)]
     keys, values = added
-    stages = {stage.name: stage.values for stage in recorded(model)[0] if stage.box == "self-attention"}
+    all_stages, _ = recorded(model)
+    stages = {stage.name: stage.values for stage in all_stages if stage.box == "self-attention"}
     torch.testing.assert_close(values, stages["Values, head 1"])
     if choices.get("positions") != "rotary":  # the stage has keys before they are rotated
         torch.testing.assert_close(keys, stages["Keys, head 1"])
@@ -159,6 +168,7 @@ def test_a_recorder_leaves_no_hook_behind() -> None:
 
 def test_a_recorder_sees_the_modules_of_its_model_only() -> None:
     with Recorder(make()) as seen:
-        nn.Linear(2, 2)(torch.ones(1, 2)).softmax(-1)
+        x = nn.Linear(2, 2)(torch.ones(1, 2))
+        x.softmax(-1)
     assert len(seen.scores) == 1
     assert not seen.outputs
