@@ -71,6 +71,7 @@ def test_padding_does_not_count(has_weight: bool) -> None:
     n_real = 4
     generator = torch.Generator().manual_seed(1)
     weights = torch.rand(N, N, generator=generator).softmax(-1)
+    # The weights of the real positions alone.
     real = weights[:n_real, :n_real]
     real = real / real.sum(-1, keepdim=True)
     if not has_weight:

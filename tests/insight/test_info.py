@@ -43,6 +43,7 @@ def test_a_run_tells_its_data_and_training(five_run: FiveRun, facts: dict[str, A
 
 
 def test_the_text_is_yaml_of_the_json(facts: dict[str, Any]) -> None:
+    # Both for programs and for people.
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
     assert yaml.safe_load(as_text(facts)) == facts
 

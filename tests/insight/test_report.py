@@ -38,5 +38,6 @@ def test_an_evaluation_without_spaces_has_no_ter(config: Config) -> None:
     evaluation = evaluated("test", ["", ""], lines, lines, config)
     assert [score.name for score in evaluation["scores"]] == ["BLEU", "chrF2"]
     assert evaluation["left_out"].startswith("TER is left out: ")
+    # Characters are counted, and BLEU is of characters.
     (group,) = evaluation["lengths"]
     assert group.bleu == [pytest.approx(100)]
