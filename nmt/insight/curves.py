@@ -61,12 +61,12 @@ def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
     for name in MEANS:
         weighted = columns[name] * columns["n_tokens"]
         sums = np.add.reduceat(weighted, firsts)
-        curves[name] = (sums / n_tokens).tolist()
+        curves[name] = (sums / np.maximum(n_tokens, 1)).tolist()
 
     # 3. Ratios of sums.
     n_real = np.add.reduceat(columns["n_real"], firsts)
     n_positions = np.add.reduceat(columns["n_positions"], firsts)
-    curves["non_padding"] = (n_real / n_positions).tolist()
+    curves["non_padding"] = (n_real / np.maximum(n_positions, 1)).tolist()
     seconds = np.diff(elapsed_s, prepend=0.0)
     seconds[seconds <= 0] = math.nan  # no speed where the clock did not advance
     curves["tokens_per_s"] = (n_tokens / seconds).tolist()
