@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 
 def columns(names: Sequence[str], rows: Iterable[Sequence[object]], numbers: Collection[str] = ()) -> list[str]:
     """Format a table as lines of text. Columns named in `numbers` are aligned to the right, others to the left."""
+    # All cells as text, and the width of each column: that of its longest cell.
     table = [names, *(tuple(map(str, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    # No line ends in spaces.
     lines = []
     for cells in table:
         padded = []
@@ -24,14 +26,16 @@ def columns(names: Sequence[str], rows: Iterable[Sequence[object]], numbers: Col
 
 def comparison_text(comparison: "Comparison") -> list[str]:
     """Return the lines that tell a comparison; each system has a letter, the baseline A."""
+    # 1. The systems and their letters.
     letters = ascii_uppercase[: len(comparison.systems)]
     lines = [f"{letter}  {name}" for letter, name in zip(letters, comparison.systems, strict=True)]
     lines[0] += "  (baseline)"
     lines.append(f"{comparison.n_lines} lines of {comparison.corpus}")
+    # 2. The scores, of all lines and by group.
     lines += ["", *score_table(comparison, letters)]
     for title, groups in comparison.groups.items():
         lines += ["", *group_table(title, groups, letters)]
-    # The baseline is not compared with itself.
+    # 3. Lines that differ most. The baseline is not compared with itself.
     for letter, differing in zip(letters[1:], comparison.differing, strict=True):
         for name, compared_lines in differing.items():
             if compared_lines:
@@ -46,6 +50,7 @@ def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
     rows = []
     for paired in comparison.scores:
         for letter, system in zip(letters, paired.systems, strict=True):
+            # The baseline has no difference.
             row = [paired.name, letter, f"{system.value:.2f}"]
             difference = system.difference
             if difference is None:
@@ -55,6 +60,7 @@ def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
                 row += [f"{difference.value:+.2f}", interval, f"{difference.p_value:.4f}"]
             rows.append(row)
     yield from columns(["score", "", "", "difference", "95 % interval", "p"], rows)
+    # What the numbers mean, and how they can be computed again.
     if comparison.left_out:
         yield comparison.left_out
     yield "p by paired bootstrap, as sacreBLEU computes it, but ties count: 1 for equal systems; intervals by bootstrap"
@@ -65,6 +71,7 @@ def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
 def group_table(title: str, groups: "Sequence[Group]", letters: str) -> list[str]:
     """Return the table of BLEU and wins in each group of lines."""
     names = [title, "lines", *(f"BLEU {letter}" for letter in letters)]
+    # The baseline has no wins.
     for letter in letters[1:]:
         names += [f"{letter} better", "equal", "worse"]
     rows = []
@@ -78,6 +85,7 @@ def group_table(title: str, groups: "Sequence[Group]", letters: str) -> list[str
 
 def translations_of(line: "ComparedLine", letters: str) -> Iterator[str]:
     """Yield source, reference and translations of a line; its number is before the first of them."""
+    # Texts are below each other.
     number = f"{line.number:>6}"
     no_number = " " * len(number)
     if line.source:

@@ -99,7 +99,8 @@ def n_words(text: str) -> int:
 def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) -> list[ComparedLine]:
     """Return all lines with the sentence chrF of each translation."""
     chrf = CHRF(lowercase=test_set.settings.lowercase)
-    n_lines = len(test_set.references[0])  # all lists have the same length
+    # All lists have the same length.
+    n_lines = len(test_set.references[0])
     sources = test_set.sources or [""] * n_lines
     lines = []
     for i in range(n_lines):
@@ -114,10 +115,13 @@ def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Gr
     """Group the lines by the number of words of the source, or of the reference if the source is unknown."""
     members: dict[str, list[ComparedLine]] = {name: [] for name in GROUPS}
     for line in lines:
-        length = n_words(line.reference if test_set.sources is None else line.source)
-        name = next(name for name, longest in GROUPS.items() if length <= longest)
-        members[name].append(line)
+        text = line.reference if test_set.sources is None else line.source
+        members[group_name(n_words(text))].append(line)
     return [group_of(name, group, test_set) for name, group in members.items() if group]
+
+
+def group_name(length: int) -> str:
+    return next(name for name, longest in GROUPS.items() if length <= longest)
 
 
 def group_of(name: str, lines: Sequence[ComparedLine], test_set: EvaluationSet) -> Group:

@@ -37,7 +37,8 @@ def read_figures(run: RunDirectory) -> tuple[dict[str, list[float]], list[dict[s
             figures = [line.get(name) for name in COLUMNS]
             if all(map(is_finite, figures)):
                 rows.extend(figures)  # type: ignore[arg-type]
-    return curves_of(np.array(rows).reshape(-1, len(COLUMNS))), validations
+    table = np.array(rows).reshape(-1, len(COLUMNS))
+    return curves_of(table), validations
 
 
 def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
@@ -49,7 +50,8 @@ def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
     # 1. The first and the last step of each point.
     steps_per_point = max(math.ceil(len(rows) / MAX_POINTS), 1)
     firsts = np.arange(0, len(rows), steps_per_point)
-    lasts = np.minimum(firsts + steps_per_point, len(rows)) - 1
+    ends = np.minimum(firsts + steps_per_point, len(rows))
+    lasts = ends - 1
     steps = columns["step"][lasts].astype(int)
     elapsed_s = columns["elapsed_s"][lasts]
     curves = {"step": steps.tolist(), "elapsed_s": elapsed_s.tolist()}
@@ -57,13 +59,14 @@ def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
     # 2. Means over the target tokens of each point.
     n_tokens = np.add.reduceat(columns["n_tokens"], firsts)
     for name in MEANS:
-        sums = np.add.reduceat(columns[name] * columns["n_tokens"], firsts)
-        curves[name] = (sums / n_tokens).tolist()
+        weighted = columns[name] * columns["n_tokens"]
+        sums = np.add.reduceat(weighted, firsts)
+        curves[name] = (sums / np.maximum(n_tokens, 1)).tolist()
 
     # 3. Ratios of sums.
     n_real = np.add.reduceat(columns["n_real"], firsts)
     n_positions = np.add.reduceat(columns["n_positions"], firsts)
-    curves["non_padding"] = (n_real / n_positions).tolist()
+    curves["non_padding"] = (n_real / np.maximum(n_positions, 1)).tolist()
     seconds = np.diff(elapsed_s, prepend=0.0)
     seconds[seconds <= 0] = math.nan  # no speed where the clock did not advance
     curves["tokens_per_s"] = (n_tokens / seconds).tolist()

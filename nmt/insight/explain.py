@@ -137,8 +137,11 @@ def outline(
         best = hypotheses[0].tokens
         tree = search_tree(steps, sentence.options, sentence.tokenizer)
         translations = sentence.translations(hypotheses)
-        cross = sentence.model.attention(sentence.src, sentence.tgt_in(best)).cross  # (L, 1, H, T, S)
-        mean = cross.mean((0, 2))[0].tolist() if len(cross) else None
+        attention = sentence.model.attention(sentence.src, sentence.tgt_in(best))
+        cross = attention.cross  # (L, 1, H, T, S)
+        mean = None
+        if len(cross):
+            mean = cross.mean((0, 2))[0].tolist()  # (T, S)
         return {
             "source_pieces": sentence.source_pieces,
             "hypotheses": translations,
@@ -312,14 +315,16 @@ class Sentence:
         pieces = self.tokenizer.pieces(tokens)
         described_tokens = []
         for t, token in enumerate(tokens):
-            alternatives = self.choices(best.indices[t].tolist(), best.values[t].tolist())
+            alternatives = self.choices(best.indices[t], best.values[t])
             log_prob = token_log_probs[t].item()
-            described_tokens.append(Token(pieces[t], token, log_prob, int(ranks[t]), alternatives))
+            rank = int(ranks[t])
+            described_tokens.append(Token(pieces[t], token, log_prob, rank, alternatives))
         return described_tokens
 
-    def choices(self, tokens: list[int], log_probs: list[float]) -> list[Choice]:
+    def choices(self, token_ids: Tensor, log_probs: Tensor) -> list[Choice]:
+        tokens = token_ids.tolist()
         pieces = self.tokenizer.pieces(tokens)
-        return list(map(Choice, pieces, tokens, log_probs))
+        return list(map(Choice, pieces, tokens, log_probs.tolist()))
 
     def scored(self, tokens: Sequence[int]) -> list[Token]:
         """Score a hypothesis that ends in EOS by teacher forcing."""
@@ -354,7 +359,8 @@ class Sentence:
         """Return whether each position of the source, with `N_PADDING` PADs added, may be attended to."""
         if not isinstance(self.model, Transformer):
             return []
-        _, mask = self.model.encode(F.pad(self.src, (0, N_PADDING), value=PAD))
+        padded = F.pad(self.src, (0, N_PADDING), value=PAD)
+        _, mask = self.model.encode(padded)
         return mask.flatten().tolist()
 
 
@@ -372,8 +378,10 @@ def as_page(explanation: Explanation) -> str:
         narrow = replace(stage, values=stage.values[:, :MAX_COLUMNS])
         has_units = stage.axes[-1] in "DdF"
         stages.append(narrow if has_units else stage)
-    data = {**vars(explanation), "stages": stages, "attention": explanation.attention._asdict(), "code": excerpts()}
-    return pages.page("explain", f"{explanation.source} – nmt explain", pages.plain(data, pages.packed))
+    attention = explanation.attention._asdict()
+    data = {**vars(explanation), "stages": stages, "attention": attention, "code": excerpts()}
+    title = f"{explanation.source} – nmt explain"
+    return pages.page("explain", title, pages.plain(data, pages.packed))
 
 
 def as_json(explanation: Explanation) -> str:

@@ -88,12 +88,14 @@ def growth(
     curves, validations = read_figures(directory)
     pairs = [(text, reference)]
     if validations and not languages:  # with several languages, samples are of all of them
-        pairs += [(source, target) for source, target, _ in validations[-1].get("samples", [])]
+        samples = validations[-1].get("samples", [])
+        pairs += [(source, target) for source, target, _ in samples]
 
     # 2. What each snapshot does with it.
     looks = []
     for step in steps:
-        translator = load(directory.snapshot_file(step), device, engine="torch").to(languages)
+        file = directory.snapshot_file(step)
+        translator = load(file, device, engine="torch").to(languages)
         looks.append(look(translator, step, reference, pairs))
 
     snapshots = [one.snapshot for one in looks]
@@ -153,8 +155,10 @@ def look(translator: Translator, step: int, reference: str, pairs: Sequence[tupl
     with torch.inference_mode():
         (greedy,), _ = sentence.search(sentence.options)
         translated = sentence.translated(greedy)
-        probabilities = [math.exp(token.log_prob) for token in sentence.scored(target)]
-        cross = model.attention(sentence.src, sentence.tgt_in(target)).cross[:, 0]
+        reference_tokens = sentence.scored(target)
+        probabilities = [math.exp(token.log_prob) for token in reference_tokens]
+        attention = model.attention(sentence.src, sentence.tgt_in(target))
+        cross = attention.cross[:, 0]
         source_vectors = model.source_embedding.weight[distinct(sentence.source_tokens)]
         target_vectors = model.target_embedding.weight[distinct(target)]
     snapshot = Snapshot(step, translated.text, translated.is_cut, probabilities)
@@ -195,7 +199,8 @@ def principal_components(x: Tensor) -> tuple[Tensor, float]:
     u, s, _ = torch.linalg.svd(centered, full_matrices=False)
     projected = (u * s)[:, :2]
     variance = s.square()
-    explained = variance[:2].sum() / variance.sum().clamp(min=1e-12)
+    total = variance.sum().clamp(min=1e-12)
+    explained = variance[:2].sum() / total
     return projected.unflatten(0, x.shape[:2]), float(explained)
 
 

@@ -76,7 +76,8 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
             attention = model.attention(batch.src, batch.tgt_in)
             for part in parts_of(attention, batch):
                 figures = head_figures(part.weights, part.queries, part.keys, part.boundary)
-                sums[part.name] = sums.get(part.name, 0.0) + figures.cpu().double()
+                figures = figures.cpu().double()
+                sums[part.name] = sums[part.name] + figures if part.name in sums else figures
                 n_queries[part.name] += int(part.queries.sum())
 
     # 2. Means.
@@ -103,12 +104,10 @@ def parts_of(weights: AttentionWeights, batch: Batch) -> list[Part]:
     src = batch.src != PAD
     tgt = batch.tgt_in != PAD
     end_of_src = batch.src == EOS
-    parts = [
-        Part("encoder", weights.encoder, src, src, end_of_src),
-        Part("decoder", weights.decoder, tgt, tgt, batch.tgt_in == BOS),
-        Part("cross", weights.cross, tgt, src, end_of_src),
-    ]
-    return [part for part in parts if len(part.weights)]
+    encoder = Part("encoder", weights.encoder, src, src, end_of_src)
+    decoder = Part("decoder", weights.decoder, tgt, tgt, batch.tgt_in == BOS)
+    cross = Part("cross", weights.cross, tgt, src, end_of_src)
+    return [part for part in (encoder, decoder, cross) if len(part.weights)]
 
 
 def head_figures(weights: Tensor, queries: Tensor, keys: Tensor, boundary: Tensor) -> Tensor:
@@ -123,7 +122,8 @@ def head_figures(weights: Tensor, queries: Tensor, keys: Tensor, boundary: Tenso
     w = w / w.sum(-1, keepdim=True)
     positions = torch.arange(max(n_queries, n_keys), device=w.device)
     offset = positions[:n_keys] - positions[:n_queries, None]  # (T, S), from query to key
-    entropy = torch.special.entr(w).sum(-1) / math.log(2)  # 0 log 0 = 0
+    nats = torch.special.entr(w).sum(-1)  # 0 log 0 = 0
+    entropy = nats / math.log(2)
     distance = (w * offset.abs()).sum(-1)
     near = [(w * (offset == n)).sum(-1) for n in (-1, 0, 1)]  # previous, same, next
     on_boundary = (w * boundary[:, None, None]).sum(-1)

@@ -42,11 +42,13 @@ def information(path: Path) -> dict[str, Any]:
         facts = {"kind": "model file", **model_file_facts(path)}
     else:
         raise ModelError(f"no model at {path}", hint="give a run, its model.safetensors, or an export")
-    return {"path": str(path), **facts, "use": commands(path, facts.get("languages"))}
+    use = commands(path, facts.get("languages"))
+    return {"path": str(path), **facts, "use": use}
 
 
 def commands(path: Path, languages: object) -> dict[str, str]:
     """Return how to use a model. If it has a list of directions, the first of them is chosen."""
+    # What chooses a direction on the command line and in Python.
     option = ""
     method = ""
     if isinstance(languages, list):
@@ -80,19 +82,22 @@ def file_facts(path: Path) -> dict[str, Any]:
 
 def model_facts(config: Config, tokenizers: Tokenizers) -> dict[str, Any]:
     """Return architecture, parameters, languages and tokenizer."""
-    # Parameters by block: source_embedding.weight and target_embedding.weight are embeddings.
+    # 1. Parameters by block: source_embedding.weight and target_embedding.weight are embeddings.
     parameters: Counter[str] = Counter()
     for name, shape in shapes_of(config, tokenizers).items():
         module = name.partition(".")[0].removesuffix("_norm")
         part = module.removeprefix("source_").removeprefix("target_")
         parameters[BLOCKS.get(part, part)] += math.prod(shape)
 
-    sides = {"source": language(config.data, "source"), "target": language(config.data, "target")}
+    # 2. Settings.
+    languages: object = config.data.directions
+    if not languages:
+        languages = {side: language(config.data, side) for side in ("source", "target")}
     tokenizer = config.tokenizer.model_dump(include={"type", "joint", "byte_fallback"})
     tokenizer |= config.data.model_dump(include={"nfkc_source", "target_tag"})
     tokenizer["pieces"] = {"source": len(tokenizers.source), "target": len(tokenizers.target)}
     return {
-        "languages": config.data.directions or sides,
+        "languages": languages,
         "architecture": config.model.model_dump(),
         "parameters": {"total": parameters.total(), **parameters},
         "tokenizer": tokenizer,
@@ -114,6 +119,7 @@ def run_facts(run: RunDirectory) -> dict[str, Any]:
     config = run.read_config()
     manifest = run.read_manifest()
     tokenizers = run.read_tokenizers(config)
+    # 1. The model.
     facts: dict[str, Any] = {"training": {}}
     if run.model_file.exists():
         facts = model_file_facts(run.model_file)
@@ -121,7 +127,7 @@ def run_facts(run: RunDirectory) -> dict[str, Any]:
     elif tokenizers is not None:
         facts |= model_facts(config, tokenizers)
 
-    # What the model file says of the training ends at its step; the metrics go on.
+    # 2. What the model file says of the training ends at its step; the metrics go on.
     lines = run.read_metrics()
     training = facts["training"]
     training["steps"] = max(numbers(lines, "step"), default=0)
@@ -130,16 +136,20 @@ def run_facts(run: RunDirectory) -> dict[str, Any]:
     training["seconds"] = max(numbers(lines, "elapsed_s"), default=0.0)
     training["checkpoints"] = run.checkpoint_steps()
 
+    # 3. The data.
     files = {}
     if "imported" not in manifest:  # the data of an imported model is unknown
         for corpus, corpus_files in all_corpora(config).items():
             sources, targets = corpus_paths(config, corpus_files)
             files[f"{corpus}.source"] = list(map(str, sources))
             files[f"{corpus}.target"] = list(map(str, targets))
-    facts["data"] = {"files": files, "sha256": manifest.get("data", {}), "pairs": manifest.get("n_pairs", {})}
-    facts["origin"] = {key: manifest[key] for key in ORIGIN if manifest.get(key) not in (None, "")}
+    hashes = manifest.get("data", {})
+    n_pairs = manifest.get("n_pairs", {})
+    facts["data"] = {"files": files, "sha256": hashes, "pairs": n_pairs}
+    known = {key: manifest.get(key) for key in ORIGIN}
+    facts["origin"] = {key: value for key, value in known.items() if value not in (None, "")}
 
-    # The newest scores of each test set and search.
+    # 4. The newest scores of each test set and search.
     model_hash = facts.get("file", {}).get("sha256")
     newest = {}
     for line in run.read_scores():

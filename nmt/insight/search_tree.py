@@ -42,7 +42,8 @@ def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: T
         # 2. A node for each candidate.
         node_of: dict[tuple[int, int], int] = {}
         candidates = [x[0].tolist() for x in step.candidates]
-        for rank, (log_prob, parent, token, token_log_prob) in enumerate(zip(*candidates, strict=True)):
+        for rank, candidate in enumerate(zip(*candidates, strict=True)):
+            log_prob, parent, token, token_log_prob = candidate
             if log_prob == -torch.inf:
                 continue
             is_kept = rank < options.beam if token == EOS else (parent, token) in kept
@@ -64,7 +65,10 @@ def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: T
             )
             node_of[parent, token] = node.index
             nodes.append(node)
-        live = [node_of[key] if alive else None for key, alive in zip(kept, is_live.tolist(), strict=True)]
+        # 3. The nodes of the live hypotheses; None where fewer than `beam` are left.
+        live = []
+        for key, alive in zip(kept, is_live.tolist(), strict=True):
+            live.append(node_of[key] if alive else None)
     return nodes
 
 
@@ -75,7 +79,12 @@ def with_paths(nodes: Sequence[SearchNode], best: Sequence[int], greedy: Sequenc
     """
     on_best = _path(nodes, best)
     on_greedy = _path(nodes, greedy)
-    return [replace(node, is_best=node.index in on_best, is_greedy=node.index in on_greedy) for node in nodes]
+    marked = []
+    for node in nodes:
+        is_best = node.index in on_best
+        is_greedy = node.index in on_greedy
+        marked.append(replace(node, is_best=is_best, is_greedy=is_greedy))
+    return marked
 
 
 def _path(nodes: Sequence[SearchNode], tokens: Sequence[int]) -> set[int]:

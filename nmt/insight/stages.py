@@ -190,7 +190,8 @@ def record_stages(
         for name, x in (("Logits", logits), ("Probabilities", probabilities)):
             full = stage("output", name, x, "BTV", name.lower())
             section = full.section if isinstance(model, Transformer) else ""
-            stages.append(replace(full, section=section, values=full.values[:, likely], columns=columns))
+            values = full.values[:, likely]
+            stages.append(replace(full, section=section, values=values, columns=columns))
     return stages, attention
 
 
@@ -203,18 +204,20 @@ def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionW
     # Tied embeddings are one module: its first call reads the source, its last the target.
     embedded = seen.outputs[model.source_embedding][0]
     yield stage("encoder", "Embedding", embedded, "BSD", "embedding")
-    yield positions_stage("encoder", seen.inputs[encoder[0]][0], "BSD", model)
-    yield from self_attention_stages("encoder", "S", encoder[0], seen, seen.scores[0], attention.encoder[0])
-    yield from feed_forward_stages("encoder", "S", encoder[0], seen)
+    layer = encoder[0]
+    yield positions_stage("encoder", seen.inputs[layer][0], "BSD", model)
+    yield from self_attention_stages("encoder", "S", layer, seen, seen.scores[0], attention.encoder[0])
+    yield from feed_forward_stages("encoder", "S", layer, seen)
     memory = seen.outputs[model.encoder_norm][0]
     yield stage("encoder", f"Memory, after all {len(encoder)} layers", memory, "BSD", "memory")
 
     embedded = seen.outputs[model.target_embedding][-1]
     yield stage("decoder", "Embedding", embedded, "BTD", "embedding")
-    yield positions_stage("decoder", seen.inputs[decoder[0]][0], "BTD", model)
-    yield from self_attention_stages("decoder", "T", decoder[0], seen, self_scores, attention.decoder[0])
-    yield from cross_attention_stages(decoder[0], seen, cross_scores, attention.cross[0])
-    yield from feed_forward_stages("decoder", "T", decoder[0], seen)
+    decoder_layer = decoder[0]
+    yield positions_stage("decoder", seen.inputs[decoder_layer][0], "BTD", model)
+    yield from self_attention_stages("decoder", "T", decoder_layer, seen, self_scores, attention.decoder[0])
+    yield from cross_attention_stages(decoder_layer, seen, cross_scores, attention.cross[0])
+    yield from feed_forward_stages("decoder", "T", decoder_layer, seen)
     out = seen.outputs[model.decoder_norm][0]
     yield stage("decoder", f"Decoder output, after all {len(decoder)} layers", out, "BTD", "decoder output")
 
@@ -276,8 +279,8 @@ def self_attention_stages(
     part: str, length: str, layer: EncoderLayer | DecoderLayer, seen: Recorder, scores: Tensor, weights: Tensor
 ) -> Iterator[Stage]:
     attention: SelfAttention = layer.self_attention
-    projected = attention.split_heads(seen.outputs[attention.query_key_value][0], 3)
-    query, key, value = heads_first(projected)
+    projected = seen.outputs[attention.query_key_value][0]
+    query, key, value = heads_first(attention.split_heads(projected, 3))
     merged = seen.inputs[attention.output][0]
     tensors = AttentionTensors(query, key, value, scores, weights, merged)
     mask_text = MASKS[part]
@@ -289,8 +292,10 @@ def self_attention_stages(
 
 def cross_attention_stages(layer: DecoderLayer, seen: Recorder, scores: Tensor, weights: Tensor) -> Iterator[Stage]:
     attention: CrossAttention = layer.cross_attention
-    (query,) = heads_first(attention.split_heads(seen.outputs[attention.query][0], 1))
-    key, value = heads_first(attention.split_heads(seen.outputs[attention.key_value][0], 2))
+    projected = seen.outputs[attention.query][0]
+    (query,) = heads_first(attention.split_heads(projected, 1))
+    projected = seen.outputs[attention.key_value][0]
+    key, value = heads_first(attention.split_heads(projected, 2))
     merged = seen.inputs[attention.output][0]
     tensors = AttentionTensors(query, key, value, scores, weights, merged)
     inner = attention_stages("decoder", MASKS["cross"], "TS", tensors)
@@ -326,8 +331,10 @@ def sublayer_stages(box: str, inner: list[Stage], residual: Residual, seen: Reco
     part = inner[0].part
     axes = f"B{inner[0].axes[-2]}D"
     if residual.pre_norm:
-        yield stage(part, "Layer norm", seen.outputs[residual.norm][0], axes, f"{box} norm")
+        normed = seen.outputs[residual.norm][0]
+        yield stage(part, "Layer norm", normed, axes, f"{box} norm")
     for inner_stage in inner:
         yield replace(inner_stage, box=box)
     name = "Add" if residual.pre_norm else "Add and norm"
-    yield stage(part, name, seen.outputs[residual][0], axes, f"{box} add")
+    added = seen.outputs[residual][0]
+    yield stage(part, name, added, axes, f"{box} add")

@@ -37,6 +37,7 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
     Raises the errors of `to_ctranslate2`, and InputError if langcodes is not installed, each side has its own
     tokenizer, the source is normalized (data.nfkc_source), or a language is unknown. Replaces only earlier packages.
     """
+    # A special file, such as /dev/stdout, is written to.
     if path.is_dir() or (os.path.lexists(path) and not is_special(path) and not is_package(path)):
         raise InputError(f"{path} exists and is not an export", hint="name another file: NAME.argosmodel")
     check_supported(translator)
@@ -75,6 +76,7 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
 def check_supported(translator: Translator) -> None:
     if translator.tokenizers.source.targets:
         raise InputError("Argos Translate has no models of several languages", hint="use --to ctranslate2")
+    # There is one tokenizer for both sides, and no step before it.
     setting = ""
     if not translator.tokenizers.joint:
         setting = "tokenizer.joint=false"
@@ -89,6 +91,7 @@ def is_package(path: Path) -> bool:
     """Whether a file is a zip with a model and our sentence splitter, as `to_argos` writes it."""
     try:
         with zipfile.ZipFile(path) as archive:
+            # Without the name of the directory, which has the languages.
             names = {name.partition("/")[2] for name in archive.namelist()}
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):  # zipfile raises all of these
         return False
@@ -116,6 +119,7 @@ def write_zip(path: Path, directory: str, files: dict[str, bytes]) -> None:
     buffer = BytesIO()  # a zip file cannot be written to every special file
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in sorted(files.items()):
+            # By default, nobody may read a file.
             info = zipfile.ZipInfo(f"{directory}/{name}")
             info.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(info, content, zipfile.ZIP_DEFLATED)

@@ -87,8 +87,9 @@ def to_ctranslate2(
 def _write_weights(directory: Path, quantization: str, model: Transformer, tokenizers: Tokenizers) -> float:
     """Write CTranslate2's files, and return by how much its log-probabilities differ at most, in nats."""
     spec = _model_spec(model)
-    spec.register_source_vocabulary(tokenizers.source.pieces(range(len(tokenizers.source))))
-    spec.register_target_vocabulary(tokenizers.target.pieces(range(len(tokenizers.target))))
+    source, target = tokenizers
+    spec.register_source_vocabulary(source.pieces(range(len(source))))
+    spec.register_target_vocabulary(target.pieces(range(len(target))))
     spec.validate()
     spec.optimize(quantization)
     spec.save(str(directory))

@@ -128,6 +128,7 @@ def to_huggingface(translator: Translator, path: Path) -> None:
 
 def holdable_model(translator: Translator) -> Transformer:
     """Return the translator's model. Raises InputError if transformers' class for its norm does not support it."""
+    # Settings of the model, and of the text before the tokenizer.
     norm = translator.config.model.norm
     model = export.exportable_model(translator, CLASSES[norm][1], SUPPORTED | SUPPORTED_BY_NORM[norm])
     for key in ("nfkc_source", "target_tag"):
@@ -211,6 +212,7 @@ def weights(model: Transformer) -> dict[str, Tensor]:
     state = model.state_dict()
     for ours, theirs in layer_names(settings.n_encoder_layers, settings.n_decoder_layers, settings.norm).items():
         weight, bias = permuted(ours, state[f"{ours}.weight"], state[f"{ours}.bias"], order)
+        # Their linear layers are rows of ours.
         parts = zip(theirs, weight.chunk(len(theirs)), bias.chunk(len(theirs)), strict=True)
         for name, weight_part, bias_part in parts:
             found[f"{name}.weight"] = weight_part
@@ -244,17 +246,21 @@ def stack_names(stack: str, n_layers: int, parts: Mapping[str, tuple[str, ...]])
     names = {}
     for i in range(n_layers):
         for ours, theirs in parts.items():
-            names[f"{stack}.{i}.{ours}"] = tuple(f"model.{stack}.layers.{i}.{name}" for name in theirs)
+            prefix = f"model.{stack}.layers.{i}"
+            names[f"{stack}.{i}.{ours}"] = tuple(f"{prefix}.{name}" for name in theirs)
     return names
 
 
 def permuted(ours: str, weight: Tensor, bias: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
     """Return weight and bias of one of our layers or norms with the D features in the given order."""
-    return (weight[:, order], bias) if ours.endswith(READERS) else (weight[order], bias[order])
+    if ours.endswith(READERS):
+        return weight[:, order], bias
+    return weight[order], bias[order]
 
 
 def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) -> None:
     """Write the files of MarianTokenizer."""
+    # Their vocabulary is a file of its own.
     source = tokenizers.source
     target = tokenizers.target
     (directory / "source.spm").write_bytes(without_vocabulary(source.model))
@@ -308,7 +314,8 @@ def check_pieces(translator: Translator, tokenizer: Any) -> None:
     source = translator.tokenizers.source
     tag = "".join(map(tag_of, source.targets[:1]))
     generator = torch.Generator().manual_seed(1)
-    for tokens in torch.randint(EOS + 1, len(source), (N_CHECKED, 20), generator=generator).tolist():
+    random_tokens = torch.randint(EOS + 1, len(source), (N_CHECKED, 20), generator=generator)
+    for tokens in random_tokens.tolist():
         text = tag + source.decode(tokens)
         if tokenizer([text]).input_ids[0] != [*source.encode(text), EOS]:
             raise NmtError(f"MarianTokenizer gives other pieces to '{text}'", hint="translate with nmt itself")

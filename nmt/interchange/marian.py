@@ -74,6 +74,7 @@ def import_marian(
 
     # 2. Config and tokenizers.
     tree = config_tree(settings, source, target)
+    # Our own exports know a limit for each length of the source.
     notes = notes_of_export(tokenizer_config)
     for key in ("max_length_a", "max_length_b"):
         if key in notes:
@@ -82,6 +83,7 @@ def import_marian(
     tree["data"]["source_lang"] = source_lang or language_in(tokenizer_config, "source_lang")
     tree["data"]["target_lang"] = target_lang or tag_language or language_in(tokenizer_config, "target_lang")
     tree["data"]["target_tag"] = target_tag
+    # An error in a language names the option.
     origins: Origins = {("data", "source_lang"): "--source-lang", ("data", "target_lang"): "--target-lang"}
     config = check_config(tree, origins, str(directory / "config.json"))
     learned = notes.get("learned_characters")
@@ -191,6 +193,7 @@ def model_of(path: Path, pieces: list[str]) -> bytes:
 def check_tag(pieces: Sequence[str], tag: str) -> None:
     """Raise InputError if the model does not have the tag. Warn if it has tags but none was chosen."""
     tags = [piece for piece in pieces if TAG.fullmatch(piece)]
+    # Language codes without brackets.
     known = sorted(piece.removeprefix(">>").removesuffix("<<") for piece in tags)
     some = ", ".join(known[:20])
     if len(known) > 20:
@@ -235,6 +238,7 @@ def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side
     # 1. Layers. One of our matrices can join several of Marian's.
     found: dict[str, Tensor] = {}
     for ours, theirs in layer_names(settings.encoder_layers, settings.decoder_layers, "post").items():
+        # A linear layer of ours joins rows of theirs: those of queries, keys and values, for example.
         weight = torch.cat([weights[f"{name}.weight"] for name in theirs])
         bias = torch.cat([weights[f"{name}.bias"] for name in theirs])
         found[f"{ours}.weight"], found[f"{ours}.bias"] = permuted(ours, weight, bias, order)
@@ -299,7 +303,7 @@ def original(settings: MarianSettings, weights: dict[str, Tensor]) -> Any:
     n_positions = min(settings.max_position_embeddings, max(CHECKED_LENGTHS) + 1)
     choices = settings.model_dump(exclude={"model_type", "num_beams", "length_penalty"}, exclude_none=True)
     choices["max_position_embeddings"] = n_positions
-    choices["pad_token_id"] = 0
+    choices["pad_token_id"] = 0  # which row is padding has no effect on logits
     model = transformers.MarianMTModel(transformers.MarianConfig(**choices)).eval()
     cut = {name: x[:n_positions] if "embed_positions" in name else x for name, x in weights.items()}
     model.load_state_dict(cut, strict=False)  # sinusoids may be missing

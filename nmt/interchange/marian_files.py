@@ -61,9 +61,9 @@ def model_directory(model: str, revision: str | None = None) -> Path:
         return Path(snapshot_download(model, revision=revision, allow_patterns=HUB_FILES))
     # The classes raised for a wrong id or a failed request depend on the version.
     except Exception as error:
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        lines = str(error).strip().splitlines() or [type(error).__name__]
         hint = "check the id and the network, or download the model elsewhere and give its directory"
-        raise DownloadError(f"cannot get {model}: {reason:.300}", hint=hint) from error
+        raise DownloadError(f"cannot get {model}: {lines[0]:.300}", hint=hint) from error
 
 
 Layers = Annotated[int, Field(ge=1, le=100)]
@@ -153,10 +153,12 @@ def read_vocabulary(path: Path, n: int) -> list[str]:
     """Return the pieces of the ids 0 to n - 1; an empty string if no piece has the id."""
     pieces = [""] * n
     for piece, i in read_json(path).items():
+        # True is an int, too.
         if type(i) is not int or not 0 <= i < n:
             raise ModelError(f"{path}: the id of {piece!r:.50} is {i!r:.50}, the model has 0 to {n - 1}", hint=HINT)
         if pieces[i]:
             raise ModelError(f"{path}: {pieces[i]!r:.50} and {piece!r:.50} have the same id {i}", hint=HINT)
+        # Two pieces may become equal; the tokenizer refuses these.
         pieces[i] = piece.encode(errors="replace").decode()  # JSON can spell a lone surrogate
     return pieces
 
@@ -179,7 +181,8 @@ def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]
         raise ModelError(f"{path} is not a safetensors file, or damaged", hint=HINT) from error
     # A tied matrix has one name in the file.
     for matrix in matrices_of(settings):
-        weights[matrix.name] = next(weights[name] for name in matrix.names if name in weights)
+        name_in_file = next(name for name in matrix.names if name in weights)
+        weights[matrix.name] = weights[name_in_file]
     return weights
 
 
@@ -225,7 +228,9 @@ def _check_shapes(path: Path, shapes: dict[str, tuple[int, ...]], settings: Mari
     layers = shapes_of_layers(settings)
     # 1. What has to be there, by one of its names.
     matrices = matrices_of(settings)
-    for names in [*([name] for name in layers), *(matrix.names for matrix in matrices)]:
+    required = [[name] for name in layers]
+    required += [matrix.names for matrix in matrices]
+    for names in required:
         if shapes.keys().isdisjoint(names):
             raise ModelError(f"{path}: {names[0]} is missing", hint=HINT)
 
@@ -236,6 +241,7 @@ def _check_shapes(path: Path, shapes: dict[str, tuple[int, ...]], settings: Mari
     expected["model.decoder.embed_positions.weight"] = positions
     for matrix in matrices:
         expected |= dict.fromkeys(matrix.names, (matrix.n_rows, settings.d_model))
+    # An unknown name would be a part of the model that nmt does not compute.
     for name, shape in shapes.items():
         if shape != expected.get(name):
             reason = f"{path}: {name!r:.80} is {shape}, by config.json {expected.get(name, 'absent')}"
@@ -250,7 +256,8 @@ def shapes_of_layers(settings: MarianSettings) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {}
     for names in layer_names(settings.encoder_layers, settings.decoder_layers, "post").values():
         for name in names:
-            shape = (d,) if name.endswith("norm") else feed_forward.get(name.rpartition(".")[2], (d, d))
+            part = name.rpartition(".")[2]
+            shape = (d,) if part.endswith("norm") else feed_forward.get(part, (d, d))
             shapes[f"{name}.weight"] = shape
             shapes[f"{name}.bias"] = shape[:1]
     return shapes

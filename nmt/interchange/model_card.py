@@ -93,7 +93,7 @@ def languages_of(config: Config) -> list[str]:
     for direction in data.directions:
         codes += direction.split("-")
     if not codes:
-        codes = [base_language(language(data, "source")), base_language(language(data, "target"))]
+        codes = [base_language(language(data, side)) for side in ("source", "target")]
     return [code for code in dict.fromkeys(codes) if code]
 
 
@@ -101,6 +101,7 @@ def corpora_lines(translator: Translator) -> Iterator[str]:
     """Yield a line for each corpus: its files, and its number of pairs if the run's manifest has it."""
     manifest = translator.run.read_manifest() if translator.run else {}
     for corpus in ("train", "dev", "test"):
+        # A corpus may be a list of corpora, one for each direction.
         paths = []
         for files in getattr(translator.config.data, corpus):
             paths += [*files.source, *files.target]
@@ -117,6 +118,7 @@ def file_names(paths: list[str]) -> str:
 
 def scores_of(run: RunDirectory) -> Iterator[str]:
     """Yield a text for each `nmt eval` of the run's present model; invalid lines of scores.jsonl are skipped."""
+    # The run may have gone on since an evaluation.
     model_hash = hash_file(run.model_file)
     for line in run.read_scores():
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
@@ -126,6 +128,8 @@ def scores_of(run: RunDirectory) -> Iterator[str]:
 
 def describe_evaluation(line: Mapping[str, Any]) -> str:
     names = file_names([line["source"], *line["references"]])
-    search = ", ".join(f"{key} {value}" for key, value in line["search"].items() if value is not None)
-    scores = "\n".join(str(Score(**score)) for score in line["scores"])
-    return f"{line['n_lines']:,} lines of {names}, {search}:\n\n```text\n{scores}\n```"
+    options = {key: value for key, value in line["search"].items() if value is not None}
+    search = ", ".join(f"{key} {value}" for key, value in options.items())
+    scores = [Score(**score) for score in line["scores"]]
+    table = "\n".join(map(str, scores))
+    return f"{line['n_lines']:,} lines of {names}, {search}:\n\n```text\n{table}\n```"

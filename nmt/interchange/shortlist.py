@@ -36,6 +36,7 @@ def vocabulary_map(translator: Translator) -> list[str]:
         raise InputError("a shortlist is made from the training text of a run", hint="give the run with -m")
     if translator.tokenizers.source.targets:
         raise InputError("a shortlist is for a model of one direction", hint="leave out --shortlist")
+    # The files of the training text may be large: only their beginning is read.
     config = translator.run.read_config()
     corpora = (iter_pairs(*corpus_paths(config, files)) for files in training_corpora(config).values())
     pairs = islice(chain.from_iterable(corpora), MAX_PAIRS)

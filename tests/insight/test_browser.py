@@ -1,9 +1,11 @@
 """The pages in a browser: no network requests, no errors, all sections, keyboard control, and accessibility."""
 
+import contextlib
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +27,30 @@ from nmt.translate.loading import load
 
 pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")  # before runs are trained for it
 
+Show = Callable[..., contextlib.AbstractContextManager[Any]]
+
 ZH_EN = Path(__file__).parents[2] / "data" / "zh-en"
 SECTIONS = ["map", "words", "attention", "search", "reference", "one-pass", "masks", "stages"]
+WORD_SHARES = [
+    ("a dog runs", "a dog runs", 1, 1),
+    ("runs dog a", "a dog runs", 1, 1 / 3),
+    ("The cat. A dog!", "a dog and the dog", 1 / 5, None),
+    ("the the the", "the cat the", 2 / 3, 1),
+    ("我买书", "我买一本书", 3 / 5, 1),
+    ("", "a b", 0, None),
+]
 PAPER = {"width": 718, "height": 1000}  # A4 without margins
 STILL = {"reduced_motion": "reduce"}
+
+each_screen = pytest.mark.parametrize("screen", SCREENS)
+opened_on_each_screen = pytest.mark.parametrize("opened", SCREENS, indirect=True)
+opened_still = pytest.mark.parametrize("opened", [STILL], indirect=True)
+
+
+@pytest.fixture
+def show(browser: Any, tmp_path: Path) -> Show:
+    """Open a page, given its text, in the browser."""
+    return partial(opened_text, browser, tmp_path)
 
 
 def text_of(page: Any, selector: str) -> str:
@@ -70,35 +92,37 @@ def sections_of(page: Any) -> list[str]:
 # --- reports ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("screen", SCREENS)
-def test_the_report_is_accessible(browser: Any, five_run: FiveRun, tmp_path: Path, screen: dict[str, Any]) -> None:
+@each_screen
+def test_the_report_is_accessible(show: Show, five_run: FiveRun, screen: dict[str, Any]) -> None:
     config = RunDirectory(five_run.run).read_config()
     evaluation = evaluated("test", SOURCE, TARGET, [TARGET[0], "a b a b a b", *TARGET[2:]], config)
     text = report.as_page([read_report(five_run.run, evaluation), read_report(five_run.run)])
-    with opened_text(browser, tmp_path, text, **screen) as page:
+    with show(text, **screen) as page:
         sections = [section for section in sections_of(page) if section != "warnings"]
         assert sections == ["curves", "samples", "scores", "settings"]
         assert count(page, "#charts svg") == 9
+        # Minutes are the x axis instead of steps.
         press(page, "By minutes")
         page.locator("#charts svg").first.press("ArrowRight")
         assert texts_of(page, "#charts output")[0].startswith("minute ")
         check_accessible(page)
 
 
-def test_values_that_would_flatten_a_curve_are_cut_off(browser: Any, five_run: FiveRun, tmp_path: Path) -> None:
+def test_values_that_would_flatten_a_curve_are_cut_off(show: Show, five_run: FiveRun) -> None:
     """A model that diverges has a perplexity of 44 digits; a clock that jumps gives an endless speed."""
     found = read_report(five_run.run)
     found["curves"]["tokens_per_s"][0] = 1e9
+    # Eight validations as usual, and one that diverges.
     first = found["validations"][0]
     found["validations"] = [{**first, "step": step, "dev_perplexity": 5.0} for step in range(1, 9)]
     found["validations"].append({**first, "step": 9, "dev_perplexity": math.exp(100)})
-    with opened_text(browser, tmp_path, report.as_page([found])) as page:
+    with show(report.as_page([found])) as page:
         titles = texts_of(page, "#charts h3")
         notes = dict(zip(titles, texts_of(page, "#charts output"), strict=True))
         assert notes["Dev perplexity"] == "1 is perfect; highest value, above the chart: 2.7e43"
         assert notes["Speed"].endswith("highest value, above the chart: 1.0e9")
         page.locator("summary").first.click()
-        assert "2.688e+43" in texts_of(page, "details table")[0]
+        assert "2.688e+43" in page.locator("details table").first.inner_text()
 
 
 # --- comparisons --------------------------------------------------------------------------------------------
@@ -110,40 +134,41 @@ def comparison_of(systems: list[list[str]], references: list[str]) -> compare.Co
     return compare.compare(["a", "b"], systems, test_set, n_trials=200)
 
 
-def verdict_of(browser: Any, tmp_path: Path, comparison: compare.Comparison) -> str:
-    with opened_text(browser, tmp_path, compare.as_page(comparison)) as page:
+def verdict_of(show: Show, comparison: compare.Comparison) -> str:
+    with show(compare.as_page(comparison)) as page:
         return text_of(page, "#verdict")
 
 
-def test_equal_systems_are_not_called_worse(browser: Any, tmp_path: Path) -> None:
+def test_equal_systems_are_not_called_worse(show: Show) -> None:
     lines = [f"the number {n} is one of many numbers" for n in range(40)]
     upper = [line.upper() for line in lines]
-    verdict = verdict_of(browser, tmp_path, comparison_of([lines, upper], lines))
+    verdict = verdict_of(show, comparison_of([lines, upper], lines))
     assert "BLEU: B is worse than A by 99.65" in verdict
     assert "TER: no difference between B and A." in verdict
 
 
-def test_a_small_difference_is_not_called_0(browser: Any, tmp_path: Path) -> None:
+def test_a_small_difference_is_not_called_0(show: Show) -> None:
+    # Two digits would show it as 0.00.
     difference = Difference(value=0.004, low=0.001, high=0.006, p_value=0.01)
     systems = [SystemScore(40.0, None), SystemScore(40.004, difference)]
     scores = [PairedScore("BLEU", "signature", systems)]
     comparison = replace(comparison_of([TARGET, TARGET], TARGET), scores=scores)
-    verdict = verdict_of(browser, tmp_path, comparison)
+    verdict = verdict_of(show, comparison)
     assert verdict == "BLEU: B is better than A by less than 0.01 (p = 0.010)."
 
 
-def test_the_page_says_that_ter_is_left_out(browser: Any, tmp_path: Path) -> None:
+def test_the_page_says_that_ter_is_left_out(show: Show) -> None:
     lines = ["รถไฟออกเก้าโมง", "เธอมีสุนัขสองตัว"]
-    verdict = verdict_of(browser, tmp_path, comparison_of([lines, lines], lines))
+    verdict = verdict_of(show, comparison_of([lines, lines], lines))
     assert "TER is left out: it counts words" in verdict
 
 
-@pytest.mark.parametrize("screen", SCREENS)
-def test_the_comparison_is_drawn_and_accessible(browser: Any, tmp_path: Path, screen: dict[str, Any]) -> None:
+@each_screen
+def test_the_comparison_is_drawn_and_accessible(show: Show, screen: dict[str, Any]) -> None:
     test_set = EvaluationSet("the five pairs", SOURCE, [TARGET], ScoreSettings())
     systems = [[*TARGET[:4], "4"], ["I read <b>books</b> yesterday .", *TARGET[1:]], TARGET[::-1]]
     comparison = compare.compare(["runs/a", "b", "c"], systems, test_set, n_trials=50)
-    with opened_text(browser, tmp_path, compare.as_page(comparison), **screen) as page:
+    with show(compare.as_page(comparison), **screen) as page:
         assert sections_of(page) == ["scores", "groups", "lines"]
         assert count(page, "#score-table tbody tr") == 3 * 3
         assert "BLEU: " in text_of(page, "#verdict")
@@ -160,17 +185,18 @@ def test_the_comparison_is_drawn_and_accessible(browser: Any, tmp_path: Path, sc
 # --- checks -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("screen", SCREENS)
-def test_the_page_of_a_check_shows_all_findings(browser: Any, tmp_path: Path, screen: dict[str, Any]) -> None:
+@each_screen
+def test_the_page_of_a_check_shows_all_findings(show: Show, tmp_path: Path, screen: dict[str, Any]) -> None:
     source = (ZH_EN / "train.zh").read_text("utf-8").splitlines()[:1000]
     target = (ZH_EN / "train.en").read_text("utf-8").splitlines()[:1000]
+    # A line less on one side, and one that tries to be code.
     del target[500]
     target[20] = "<script>document.title = 'bad'</script> &amp;"
     files = CorpusFiles("train", [tmp_path / "train.zh"], [tmp_path / "train.en"])
     files.source[0].write_text("\n".join(source), encoding="utf-8")
     files.target[0].write_text("\n".join(target), encoding="utf-8")
     findings = check([files], ("zh", "en"))
-    with opened_text(browser, tmp_path, pages.page("check", "nmt check", as_plain(findings)), **screen) as page:
+    with show(pages.page("check", "nmt check", as_plain(findings)), **screen) as page:
         assert page.title() == "nmt check"
         assert sections_of(page) == ["overview", "errors", "warnings", "notes", "files"]
         assert count(page, "#finding-table tbody tr") == len(findings.findings)
@@ -189,10 +215,10 @@ def explained(five_run: FiveRun) -> Explanation:
 
 
 @pytest.fixture
-def opened(browser: Any, explained: Explanation, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+def opened(show: Show, explained: Explanation, request: pytest.FixtureRequest) -> Iterator[Any]:
     """The page of an explanation."""
     options = getattr(request, "param", {})
-    with opened_text(browser, tmp_path, as_page(explained), **options) as page:
+    with show(as_page(explained), **options) as page:
         yield page
 
 
@@ -212,7 +238,7 @@ def test_a_piece_shows_its_alternatives(opened: Any) -> None:
     assert "(written)" in text_of(opened, "#choices tbody")
 
 
-@pytest.mark.parametrize("opened", SCREENS, indirect=True)
+@opened_on_each_screen
 @pytest.mark.parametrize("part", ["Decoder to source", "Within the source", "Within the translation"])
 def test_no_head_of_the_overview_is_cut_off(opened: Any, part: str) -> None:
     press(opened, part)
@@ -267,7 +293,7 @@ def test_the_search_is_stepped_through_by_keyboard(opened: Any) -> None:
     assert TARGET[0] in texts_of(opened, "#hypotheses tbody tr")[0]
 
 
-@pytest.mark.parametrize("opened", SCREENS, indirect=True)
+@opened_on_each_screen
 def test_accessibility_and_width(opened: Any) -> None:
     check_accessible(opened)
     for box in ("decoder cross-attention", "output probabilities"):
@@ -286,14 +312,17 @@ def opacities(locator: Any) -> list[float]:
 
 def check_distribution(lane: Any, token: Token) -> None:
     """A lane shows the model's distribution, and the token that is read next in bold."""
+    # The token that was written is shown, too, if it is not among the alternatives.
     expected = list(token.alternatives)
     if token.rank > len(expected):
         expected.append(Choice(token.piece, token.token, token.log_prob))
     rows = lane.locator(".choice:not(.absent)")
     assert texts_of(rows, ".piece") == [choice.piece for choice in expected]
-    assert texts_of(rows, ".value") == [percent(choice.log_prob) for choice in expected]
+    values = [percent(choice.log_prob) for choice in expected]
+    assert texts_of(rows, ".value") == values
     bars = rows.locator(".fall").evaluate_all("all => all.map(bar => new DOMMatrix(bar.style.transform).a)")
-    assert bars == pytest.approx([math.exp(choice.log_prob) for choice in expected], abs=1e-5)
+    probabilities = [math.exp(choice.log_prob) for choice in expected]
+    assert bars == pytest.approx(probabilities, abs=1e-5)
     assert text_of(lane, ".choice.written .piece") == token.piece
 
 
@@ -305,7 +334,7 @@ def test_each_step_shows_the_distribution(opened: Any, explained: Explanation) -
         step_forward(opened)
 
 
-@pytest.mark.parametrize("opened", [STILL], indirect=True)
+@opened_still
 def test_each_step_shows_the_cross_attention(opened: Any, explained: Explanation) -> None:
     cross = explained.attention.cross.mean((0, 1, 2))  # (T, S)
     n_source = cross.size(1)
@@ -318,7 +347,7 @@ def test_each_step_shows_the_cross_attention(opened: Any, explained: Explanation
         step_forward(opened)
 
 
-@pytest.mark.parametrize("opened", [STILL], indirect=True)
+@opened_still
 def test_each_step_shows_the_cache_grow(opened: Any, explained: Explanation) -> None:
     shapes, _ = explained.cache
     figures = opened.locator(".pair svg")
@@ -326,6 +355,7 @@ def test_each_step_shows_the_cache_grow(opened: Any, explained: Explanation) -> 
         positions, sizes = texts_of(opened, "#step figcaption")[:2]
         assert positions.endswith("1" if t == 1 else f"positions 1 to {t}")
         assert "×".join(map(str, shape)) in sizes
+        # Rows of attention weights, and columns of keys.
         rows = opacities(figures.nth(0).locator(".grows"))
         assert rows == sorted(rows, reverse=True)
         columns = opacities(figures.nth(1).locator(".grows"))
@@ -333,13 +363,14 @@ def test_each_step_shows_the_cache_grow(opened: Any, explained: Explanation) -> 
         step_forward(opened)
 
 
-@pytest.mark.parametrize("opened", [STILL], indirect=True)
+@opened_still
 def test_each_step_shows_the_search(opened: Any, explained: Explanation) -> None:
     n_steps = len(explained.translation.tokens)
     for t in range(1, n_steps + 1):
         live = [node for node in explained.tree if node.position == t and node.status != "pruned"]
         scores = sorted((node.score for node in live), reverse=True)
-        assert texts_of(opened, ".picked td.number") == [f"{score:.3f}" for score in scores[:5]]
+        best = [f"{score:.3f}" for score in scores[:5]]
+        assert texts_of(opened, ".picked td.number") == best
         # The last step shows the whole tree.
         shown = [node for node in explained.tree if node.position <= t or t == n_steps]
         assert count(opened, "#map-tree .node:visible") == len(shown)
@@ -393,14 +424,17 @@ def test_layers_fold_and_unfold(opened: Any) -> None:
 
 
 @pytest.mark.parametrize("key", ["Enter", " "])
-@pytest.mark.parametrize("opened", SCREENS, indirect=True)
+@opened_on_each_screen
 def test_boxes_open_by_keyboard(opened: Any, explained: Explanation, key: str) -> None:
     shapes = defaultdict(list)
     for stage in explained.stages:
-        shapes[f"{stage.part} {stage.box}"].append("×".join(map(str, stage.shape)))
+        shape = "×".join(map(str, stage.shape))
+        shapes[f"{stage.part} {stage.box}"].append(shape)
+    # A box has a figure per tensor, that of a layer one per head.
     n_figures = {box: len(of_box) for box, of_box in shapes.items()}
-    n_figures |= {"encoder layer": 4, "decoder layer": 2 * 4}  # one for each head
-    boxes = {box.get_attribute("data-box"): box for box in opened.locator("[data-box]").all()}
+    n_figures |= {"encoder layer": 4, "decoder layer": 2 * 4}
+    all_boxes = opened.locator("[data-box]").all()
+    boxes = {box.get_attribute("data-box"): box for box in all_boxes}
     assert sorted(boxes) == sorted(n_figures)
     for box_name, box in boxes.items():
         box.press(key)
@@ -413,10 +447,10 @@ def test_boxes_open_by_keyboard(opened: Any, explained: Explanation, key: str) -
 
 
 @pytest.fixture
-def map_of(browser: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+def map_of(show: Show, request: pytest.FixtureRequest) -> Iterator[Any]:
     """The page of an explanation by an untrained model of the given settings."""
     explanation = explain(translator_without_bytes(**request.param), "a cat sleeps", beam=2)
-    with opened_text(browser, tmp_path, as_page(explanation)) as page:
+    with show(as_page(explanation)) as page:
         yield page
 
 
@@ -433,7 +467,8 @@ def test_the_map_of_a_transformer_names_what_is_set(map_of: Any) -> None:
     assert "both directions" not in labels
     assert count(map_of, ".map .arrow.memory") == 2
     map_of.locator("[data-box='output logits']").press("Enter")
-    page = text_of(map_of, "body") + map_of.locator("svg.map").get_attribute("aria-label")
+    label = map_of.locator("svg.map").get_attribute("aria-label")
+    page = f"{text_of(map_of, 'body')} {label}"
     for words in ("figure 1", "Vaswani", "section", "of the paper"):
         assert words in page
     assert sections_of(map_of) == [section for section in SECTIONS if section != "reference"]
@@ -460,16 +495,17 @@ def test_the_map_of_a_recurrent_model_is_not_that_of_the_paper(map_of: Any, n_re
     assert count(map_of, ".map .arrow.memory") == n_readers, "only attention reads the memory"
     assert labels_of(map_of).count("both directions") == 2
     map_of.locator("[data-box='output logits']").press("Enter")
-    page = text_of(map_of, "body") + (map_of.locator("svg.map").get_attribute("aria-label") or "")
+    label = map_of.locator("svg.map").get_attribute("aria-label")
+    page = f"{text_of(map_of, 'body')} {label}"
     for words in ("figure 1", "Vaswani", "section", "of the paper"):
         assert words not in page
     assert sections_of(map_of) == [section for section in SECTIONS if section not in absent]
     check_accessible(map_of)
 
 
-def check_printed(browser: Any, tmp_path: Path, text: str) -> None:
+def check_printed(show: Show, text: str) -> None:
     """A printed page is not wider than the paper, and shows pieces and heads, but no controls."""
-    with opened_text(browser, tmp_path, text, viewport=PAPER) as page:
+    with show(text, viewport=PAPER) as page:
         page.emulate_media(media="print")
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         assert count(page, ".token") == count(page, ".token:visible")
@@ -477,25 +513,25 @@ def check_printed(browser: Any, tmp_path: Path, text: str) -> None:
         assert count(page, "input:visible, output:visible") == 0
 
 
-def test_a_report_can_be_printed(browser: Any, five_run: FiveRun, tmp_path: Path) -> None:
+def test_a_report_can_be_printed(show: Show, five_run: FiveRun) -> None:
     config = RunDirectory(five_run.run).read_config()
     evaluation = evaluated("test", SOURCE, TARGET, [TARGET[0], *SOURCE[1:]], config)
-    check_printed(browser, tmp_path, report.as_page([read_report(five_run.run, evaluation)]))
+    check_printed(show, report.as_page([read_report(five_run.run, evaluation)]))
 
 
-def test_an_explanation_can_be_printed(browser: Any, explained: Explanation, tmp_path: Path) -> None:
-    check_printed(browser, tmp_path, as_page(explained))
+def test_an_explanation_can_be_printed(show: Show, explained: Explanation) -> None:
+    check_printed(show, as_page(explained))
 
 
-@pytest.mark.parametrize("screen", SCREENS)
-def test_a_translation_from_right_to_left(
-    browser: Any, arabic_run: FiveRun, tmp_path: Path, screen: dict[str, Any]
-) -> None:
-    text = as_page(explain(load(arabic_run.run), SOURCE[1], reference=ARABIC[1]))
-    with opened_text(browser, tmp_path, text, **screen) as page:
+@each_screen
+def test_a_translation_from_right_to_left(show: Show, arabic_run: FiveRun, screen: dict[str, Any]) -> None:
+    explanation = explain(load(arabic_run.run), SOURCE[1], reference=ARABIC[1])
+    text = as_page(explanation)
+    with show(text, **screen) as page:
         first = page.locator(".token").nth(0).bounding_box()
         second = page.locator(".token").nth(1).bounding_box()
-        assert first["x"] >= second["x"] + second["width"] - 1, "the first piece stands on the right"
+        end_of_second = second["x"] + second["width"]
+        assert first["x"] >= end_of_second - 1, "the first piece stands on the right"
         check_accessible(page, "#words")
 
 
@@ -509,10 +545,10 @@ def grown(arabic_run: FiveRun) -> Growth:
 
 
 @pytest.fixture
-def growth_page(browser: Any, grown: Growth, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+def growth_page(show: Show, grown: Growth, request: pytest.FixtureRequest) -> Iterator[Any]:
     """The page of `grown`, before the first step."""
     options = getattr(request, "param", {})
-    with opened_text(browser, tmp_path, growth.as_page([grown]), **options) as page:
+    with show(growth.as_page([grown]), **options) as page:
         page.get_by_role("slider", name="Snapshot").press("Home")
         yield page
 
@@ -528,10 +564,11 @@ def test_growth_has_all_sections_and_is_accessible(growth_page: Any) -> None:
 
 
 def test_each_snapshot_shows_its_translation_and_probabilities(growth_page: Any, grown: Growth) -> None:
+    n_snapshots = len(grown.snapshots)
     for n, snapshot in enumerate(grown.snapshots, 1):
-        assert (
-            text_of(growth_page, "#player output") == f"Training step {snapshot.step} ({n} of {len(grown.snapshots)})"
-        )
+        # The player, the translation now, and its row in the table of all.
+        step = f"Training step {snapshot.step} ({n} of {n_snapshots})"
+        assert text_of(growth_page, "#player output") == step
         assert text_of(growth_page, "#now").startswith(snapshot.translation or "(nothing)")
         assert str(snapshot.step) in text_of(growth_page, "#translations tr.now")
         probabilities = [percent(math.log(p)) for p in snapshot.probabilities]
@@ -545,7 +582,8 @@ def test_each_snapshot_shows_its_attention(growth_page: Any, grown: Growth) -> N
         growth_page.locator("#head-figure svg").press("ArrowRight")
         told = text_of(growth_page, "#head-figure output")
         weight = float(cross[0, 1, 0, 1])
-        assert float(told.split()[-1]) == pytest.approx(weight, abs=0.01), "weights have 8 bits"
+        _, told_weight = told.rsplit(maxsplit=1)
+        assert float(told_weight) == pytest.approx(weight, abs=0.01), "weights have 8 bits"
         next_snapshot(growth_page)
 
 
@@ -583,9 +621,12 @@ def test_heads_are_listed_that_keep_a_role(growth_page: Any, grown: Growth, role
     for head in grown.heads:
         since = kept_since(head, steps)
         if head.role == role.split()[0].lower() and since is not None:
-            expected.append([f"{head.part} {head.layer}, head {head.head}", str(since), f"{head.shares[-1]:.2f}"])
-    rows = [texts_of(row, "td") for row in growth_page.locator("#role-table tbody tr").all()]
-    assert sorted(rows) == sorted(expected)
+            head_name = f"{head.part} {head.layer}, head {head.head}"
+            share = f"{head.shares[-1]:.2f}"
+            expected.append([head_name, str(since), share])
+    rows = growth_page.locator("#role-table tbody tr").all()
+    cells = [texts_of(row, "td") for row in rows]
+    assert sorted(cells) == sorted(expected)
 
 
 def test_growth_is_played(growth_page: Any) -> None:
@@ -605,8 +646,8 @@ def without_attention(tmp_path_factory: pytest.TempPathFactory) -> Growth:
 
 
 @pytest.fixture
-def two_runs(browser: Any, grown: Growth, without_attention: Growth, tmp_path: Path) -> Iterator[Any]:
-    with opened_text(browser, tmp_path, growth.as_page([grown, without_attention])) as page:
+def two_runs(show: Show, grown: Growth, without_attention: Growth) -> Iterator[Any]:
+    with show(growth.as_page([grown, without_attention])) as page:
         yield page
 
 
@@ -621,13 +662,16 @@ def test_each_run_shows_the_parts_that_it_has(two_runs: Any) -> None:
 @pytest.mark.parametrize("run", [0, 1])
 def test_runs_are_compared_at_the_same_step(two_runs: Any, grown: Growth, without_attention: Growth, run: int) -> None:
     growths = [grown, without_attention]
+    # All runs are shown at their last snapshot until the step of the chosen one.
     two_runs.locator("#runs button").nth(run).press("Enter")
     for n, chosen in enumerate(growths[run].snapshots):
         two_runs.get_by_role("slider", name="Snapshot").fill(str(n))
         rows = texts_of(two_runs, "#together-table tbody tr")
         for row, one in zip(rows, growths, strict=True):
-            present = [snapshot for snapshot in one.snapshots if snapshot.step <= chosen.step][-1]
-            mean = math.fsum(map(math.log, present.probabilities)) / len(present.probabilities)
+            reached = [snapshot for snapshot in one.snapshots if snapshot.step <= chosen.step]
+            present = reached[-1]
+            log_probs = list(map(math.log, present.probabilities))
+            mean = math.fsum(log_probs) / len(log_probs)
             assert (present.translation or "(nothing)") in row
             assert percent(mean) in row
 
@@ -639,17 +683,7 @@ def test_another_run_is_shown_at_its_own_step(two_runs: Any, without_attention: 
     assert text_of(two_runs, "#player output").startswith(f"Training step {step} ")
 
 
-@pytest.mark.parametrize(
-    ("translation", "reference", "share_found", "share_in_order"),
-    [
-        ("a dog runs", "a dog runs", 1, 1),
-        ("runs dog a", "a dog runs", 1, 1 / 3),
-        ("The cat. A dog!", "a dog and the dog", 1 / 5, None),
-        ("the the the", "the cat the", 2 / 3, 1),
-        ("我买书", "我买一本书", 3 / 5, 1),
-        ("", "a b", 0, None),
-    ],
-)
+@pytest.mark.parametrize(("translation", "reference", "share_found", "share_in_order"), WORD_SHARES)
 def test_words_found_and_in_order_are_counted(
     growth_page: Any, translation: str, reference: str, share_found: float, share_in_order: float | None
 ) -> None:

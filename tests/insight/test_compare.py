@@ -10,6 +10,7 @@ from nmt.cli.tables import comparison_text
 from nmt.evaluate import ScoreSettings, choose_settings
 from nmt.insight.compare import Comparison, EvaluationSet, Wins, as_page, compare
 
+# By sentence chrF, OTHER wins lines 2 and 4, and loses lines 1 and 3.
 SOURCES = ["der Hund läuft", "er hat 3 Katzen", "2 mal 4", "das ist ein sehr langer Satz über Aardvarks", "ja"]
 REFERENCES = ["the dog runs", "he has 3 cats", "2 times 4", "this is a very long sentence about aardvarks", "yes"]
 BASELINE = ["the dog runs", "he has 5 cats", "2 times 4", "this is a very long sentence about animals", "no"]
@@ -42,12 +43,15 @@ def test_the_lines_that_differ_most_come_first(comparison: Comparison) -> None:
 def test_a_line_has_the_translations_of_all_systems(comparison: Comparison) -> None:
     (differing,) = comparison.differing
     for line in [*differing["better"], *differing["worse"]]:
-        assert line.translations == [BASELINE[line.number - 1], OTHER[line.number - 1]]
+        i = line.number - 1
+        assert line.translations == [BASELINE[i], OTHER[i]]
 
 
 def test_sources_may_be_unknown() -> None:
+    # Two references for each line.
     test_set = EvaluationSet("lines", None, [["a b c", "d e"], ["a b", "d"]], ScoreSettings())
-    found = compare(["a", "b", "c"], [["a b", "d e"], ["a c", "e"], ["", ""]], test_set, n_trials=20)
+    systems = [["a b", "d e"], ["a c", "e"], ["", ""]]
+    found = compare(["a", "b", "c"], systems, test_set, n_trials=20)
     assert list(found.groups) == ["words of the reference"]
     assert len(found.differing) == 2
     assert "reference  a b c" in "\n".join(comparison_text(found))
@@ -58,6 +62,7 @@ def test_the_text_has_the_figures(comparison: Comparison) -> None:
     assert lines[:3] == ["A  runs/<a>  (baseline)", "B  b", "5 lines of five lines"]
     bleu = comparison.scores[0].systems[1]
     assert bleu.difference
+    # The last column is the p-value.
     (row,) = [line.split() for line in lines if line.startswith("BLEU   B")]
     assert row[2] == f"{bleu.value:.2f}"
     assert row[-1] == f"{bleu.difference.p_value:.4f}"
@@ -65,7 +70,8 @@ def test_the_text_has_the_figures(comparison: Comparison) -> None:
 
 def test_the_page_has_the_figures(comparison: Comparison) -> None:
     page = as_page(comparison)
-    assert data_of_page(page) == json.loads(json.dumps(asdict(comparison)))
+    fields = json.dumps(asdict(comparison))
+    assert data_of_page(page) == json.loads(fields)
     assert "runs/<a>" not in page
 
 

@@ -15,6 +15,9 @@ def step(n: int, **figures: Any) -> dict[str, Any]:
     return {"kind": "step", "step": n, "n_real": 18, "n_positions": 20, **figures}
 
 
+THREE_STEPS = [step(1, loss=4.0, n_tokens=30), step(2, loss=0.0), step(3, elapsed_s=4.0)]
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     run = RunDirectory(tmp_path / "empty")
@@ -29,7 +32,7 @@ def test_a_run_without_steps_has_empty_curves(run: RunDirectory) -> None:
 
 
 def test_a_point_is_a_step_if_there_are_few(run: RunDirectory) -> None:
-    run.append_metrics(step(1, loss=4.0, n_tokens=30), step(2, loss=0.0), step(3, elapsed_s=4.0))
+    run.append_metrics(*THREE_STEPS)
     curves, _ = read_figures(run)
     assert curves["step"] == [1, 2, 3]
     assert curves["loss"] == [4.0, 0.0, 2.0]
@@ -39,8 +42,9 @@ def test_a_point_is_a_step_if_there_are_few(run: RunDirectory) -> None:
 
 def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch, run: RunDirectory) -> None:
     monkeypatch.setattr(module, "MAX_POINTS", 2)
-    run.append_metrics(step(1, loss=4.0, n_tokens=30), step(2, loss=0.0), step(3, elapsed_s=4.0))
+    run.append_metrics(*THREE_STEPS)
     curves, _ = read_figures(run)
+    # The first point covers two steps.
     assert curves["step"] == [2, 3]
     assert curves["loss"] == [3.0, 2.0]
     assert curves["tokens_per_s"] == [20, 5]
@@ -49,20 +53,27 @@ def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch, ru
 @pytest.mark.parametrize("n_steps", [8, 9, 1001])
 def test_few_points_stand_for_all_steps(monkeypatch: pytest.MonkeyPatch, run: RunDirectory, n_steps: int) -> None:
     monkeypatch.setattr(module, "MAX_POINTS", 8)
-    run.append_metrics(*(step(n, loss=float(n)) for n in range(1, n_steps + 1)))
+    for n in range(1, n_steps + 1):
+        run.append_metrics(step(n, loss=float(n)))
     curves, _ = read_figures(run)
     lasts = curves["step"]
     assert 4 < len(lasts) <= 8
     assert lasts[-1] == n_steps
     firsts = [1, *(last + 1 for last in lasts[:-1])]
-    means = [(first + last) / 2 for first, last in zip(firsts, lasts, strict=True)]
+    # The loss of step n is n.
+    means = []
+    sizes = set()
+    for first, last in zip(firsts, lasts, strict=True):
+        means.append((first + last) / 2)
+        if last < n_steps:
+            sizes.add(last - first)
     assert curves["loss"] == means
-    sizes = [last - first for first, last in zip(firsts, lasts, strict=True)]
-    assert len(set(sizes[:-1])) == 1, "all points but the last are of equally many steps"
+    assert len(sizes) == 1, "all points but the last are of equally many steps"
 
 
 def test_damaged_lines_and_those_of_validations_are_no_steps(run: RunDirectory) -> None:
     validation = {"kind": "validation", "step": 3, "dev_loss": 1.0, "dev_bleu": 2.0}
+    # Only the first line has all figures of a step.
     incomplete = {"kind": "step", "step": 2, "grad_norm": 1.0}
     run.append_metrics(step(1), incomplete, step(3, loss="x"), validation)
     curves, validations = read_figures(run)

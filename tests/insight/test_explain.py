@@ -44,7 +44,8 @@ def test_the_translation_is_the_one_of_translate(translator: Translator, explana
     found = explanation.translation
     assert found.text == best.text == TARGET[0]
     assert [token.token for token in found.tokens] == best.tokens
-    assert [token.log_prob for token in found.tokens] == pytest.approx(best.log_probs, abs=1e-4)
+    token_log_probs = [token.log_prob for token in found.tokens]
+    assert token_log_probs == pytest.approx(best.log_probs, abs=1e-4)
     assert found.log_prob == pytest.approx(best.log_prob, abs=1e-4)
     assert found.score == pytest.approx(best.score, abs=1e-4)
 
@@ -65,21 +66,25 @@ def test_the_padding_mask_hides_padding(explanation: Explanation) -> None:
 def test_the_tree_s_winner_is_the_translation(explanation: Explanation) -> None:
     path = [node for node in explanation.tree if node.is_best]
     translation = explanation.translation
-    assert [node.token for node in path] == [token.token for token in translation.tokens]
+    tokens = [token.token for token in translation.tokens]
+    assert [node.token for node in path] == tokens
     last = path[-1]
     assert last.status == "finished"
     assert last.log_prob == pytest.approx(translation.log_prob, abs=1e-4)
     assert last.score == pytest.approx(translation.score, abs=1e-4)
-    assert math.fsum(node.token_log_prob for node in path) == pytest.approx(last.log_prob, abs=1e-4)
+    total = math.fsum(node.token_log_prob for node in path)
+    assert total == pytest.approx(last.log_prob, abs=1e-4)
 
 
 def test_the_reference_is_scored_by_teacher_forcing(translator: Translator, explanation: Explanation) -> None:
     reference = explanation.reference
     assert reference
     (log_probs,) = translator.reference_log_probs([SOURCE[0]], [TARGET[1]])
-    assert [token.log_prob for token in reference.tokens] == pytest.approx(log_probs, abs=1e-4)
+    token_log_probs = [token.log_prob for token in reference.tokens]
+    assert token_log_probs == pytest.approx(log_probs, abs=1e-4)
     assert reference.first_difference == 0
-    assert reference.bleu == pytest.approx(sentence_bleu(TARGET[0], TARGET[1]))
+    bleu = sentence_bleu(TARGET[0], TARGET[1])
+    assert reference.bleu == pytest.approx(bleu)
 
 
 def test_a_reference_may_be_the_translation(translator: Translator) -> None:
@@ -101,7 +106,8 @@ def test_recurrent_models_explain_the_parts_that_they_have(choices: dict[str, An
 
 
 def test_a_path_is_loaded(five_run: FiveRun) -> None:
-    assert nmt.explain(five_run.run, SOURCE[1], beam=1).translation.text == TARGET[1]
+    explanation = nmt.explain(five_run.run, SOURCE[1], beam=1)
+    assert explanation.translation.text == TARGET[1]
 
 
 def test_a_long_sentence_is_refused(translator: Translator) -> None:
@@ -116,6 +122,7 @@ def test_an_unknown_option_is_refused(translator: Translator) -> None:
 
 @pytest.mark.parametrize("function", [explain, outline])
 def test_an_explanation_can_be_ended_everywhere(translator: Translator, function: Callable[..., Any]) -> None:
+    # How often the check is called; then an exception from each of the calls.
     calls = count()
     function(translator, SOURCE[0], beam=3, check=lambda: next(calls))
     n_calls = next(calls)
@@ -141,6 +148,7 @@ def page(hostile: Explanation) -> str:
 
 
 def test_a_page_is_one_file_without_anything_from_outside(page: str) -> None:
+    # Names of namespaces are the only addresses.
     assert len(page.encode()) < 2_000_000
     assert "default-src 'none'" in page
     assert not re.findall(r"url\(|@import|fetch\(|XMLHttpRequest|innerHTML", page)
@@ -155,6 +163,7 @@ def test_text_stays_text(page: str) -> None:
 
 
 def test_text_stays_text_in_the_frame_of_a_notebook(page: str, hostile: Explanation) -> None:
+    # The page is an attribute of the frame, escaped.
     frame = r'<iframe srcdoc="([^"]*)" sandbox="allow-scripts" [^<>]*></iframe>'
     shown = re.fullmatch(frame, hostile._repr_html_())
     assert shown
@@ -164,6 +173,7 @@ def test_text_stays_text_in_the_frame_of_a_notebook(page: str, hostile: Explanat
 @pytest.mark.parametrize("text", [*PLACEHOLDERS, "{{NOTHING}}", r"\1 {{DATA}}{{SCRIPTS}}"])
 @pytest.mark.parametrize("name", pages.SCRIPTS)
 def test_text_that_looks_like_a_placeholder_stays_text(name: str, text: str) -> None:
+    # The same as for a usual word.
     expected = pages.page(name, "word", ["word"])
     expected = expected.replace("<title>word<", f"<title>{html.escape(text)}<")
     expected = expected.replace('["word"]', json.dumps([text]))
@@ -181,8 +191,8 @@ def test_tensors_are_packed_into_bytes() -> None:
 
 
 def test_equal_values_and_empty_tensors_are_packed() -> None:
-    levels = base64.b64decode(pages.packed(torch.ones(2, 2))["bytes"])
-    assert levels == bytes(4)
+    found = pages.packed(torch.ones(2, 2))
+    assert base64.b64decode(found["bytes"]) == bytes(4)
     assert pages.packed(torch.empty(0, 1))["high"] == 0.0
 
 
@@ -192,4 +202,5 @@ def test_json_has_every_field(hostile: Explanation) -> None:
     found = json.loads(text)
     assert set(found) == set(vars(hostile))
     assert found["hypotheses"][0]["text"] == TARGET[0]
-    assert torch.tensor(found["attention"]["cross"]).shape == hostile.attention.cross.shape
+    cross = torch.tensor(found["attention"]["cross"])
+    assert cross.shape == hostile.attention.cross.shape

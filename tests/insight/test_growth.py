@@ -21,6 +21,12 @@ from nmt.text import BOS, EOS
 from nmt.translate.loading import load
 from nmt.translate.translator import Translator
 
+REFUSED = [
+    ("--growth -m RUN -m RUN", "several runs are compared on one translation"),
+    ("--growth -m RUN --json", "--growth writes one page"),
+    ("--growth -m RUN/model.safetensors", "is not a run"),
+    ("-m RUN -m RUN", "one translation is explained by one model"),
+]
 STEPS = [1, 2, 8, 30, 120]
 
 
@@ -62,10 +68,11 @@ def test_probabilities_are_those_of_the_reference(found: Growth, translators: li
 
 
 def test_cross_attention_is_that_of_each_snapshot(found: Growth, translators: list[Translator], tokens: Any) -> None:
-    src, tgt_in = tokens
+    # Computed by the model itself, for the same tokens.
+    src, tgt_in = (torch.tensor([side]) for side in tokens)
     for cross, translator in zip(found.cross, translators, strict=True):
         with torch.inference_mode():
-            weights = model_of(translator).attention(torch.tensor([src]), torch.tensor([tgt_in]))
+            weights = model_of(translator).attention(src, tgt_in)
         torch.testing.assert_close(cross, weights.cross[:, 0])
 
 
@@ -73,25 +80,31 @@ def test_positions_are_those_on_the_principal_components(
     found: Growth, translators: list[Translator], tokens: Any
 ) -> None:
     src, (_, *tgt) = tokens
+    source_tokens = list(dict.fromkeys(src))
+    target_tokens = list(dict.fromkeys([*tgt, EOS]))
     vectors = []
     for translator in translators:
         model = model_of(translator)
-        source = model.source_embedding.weight[list(dict.fromkeys(src))]
-        target = model.target_embedding.weight[list(dict.fromkeys([*tgt, EOS]))]
-        vectors.append(torch.cat([source, target]).detach().double().numpy())
+        source = model.source_embedding.weight[source_tokens]
+        target = model.target_embedding.weight[target_tokens]
+        embeddings = torch.cat([source, target]).detach()
+        vectors.append(embeddings.double().numpy())
     # Eigenvectors of the covariance, which torch's SVD has in another order and with other signs.
     x = np.concatenate(vectors)  # (N·P, D)
     x = x - x.mean(0)
     variances, axes = np.linalg.eigh(x.T @ x)
     expected = x @ axes[:, [-1, -2]]
-    assert np.abs(found.positions.flatten(0, 1).numpy()) == pytest.approx(np.abs(expected), abs=1e-4)
-    assert found.explained == pytest.approx(variances[-2:].sum() / variances.sum(), rel=1e-4)
+    positions = found.positions.flatten(0, 1).numpy()
+    assert np.abs(positions) == pytest.approx(np.abs(expected), abs=1e-4)
+    share = variances[-2:].sum() / variances.sum()
+    assert found.explained == pytest.approx(share, rel=1e-4)
 
 
 def test_heads_are_those_of_each_snapshot(run: RunDirectory, found: Growth, translators: list[Translator]) -> None:
     _, validations = read_figures(run)
     pairs = [(SOURCE[0], TARGET[1])]
-    pairs += [(source, target) for source, target, _ in validations[-1]["samples"]]
+    samples = validations[-1]["samples"]
+    pairs += [(source, target) for source, target, _ in samples]
     assert found.n_pairs == len(pairs) > 1
     first = found.heads[0]
     assert (first.role, first.part, first.layer, first.head) == ("previous", "encoder", 1, 1)
@@ -119,22 +132,27 @@ def test_without_a_reference_it_is_the_translation_of_the_model(run: RunDirector
 @pytest.fixture
 def page(run: RunDirectory) -> Iterator[str]:
     """The page that the command writes into the run."""
-    out_lines(run_nmt("explain", SOURCE[0], "--growth", "--reference", TARGET[1], "-m", run.path))
+    done = run_nmt("explain", SOURCE[0], "--growth", "--reference", TARGET[1], "-m", run.path)
+    out_lines(done)
     yield run.growth_file.read_text(encoding="utf-8")
     run.growth_file.unlink()
 
 
 def test_the_page_has_the_numbers(page: str, found: Growth) -> None:
+    # Attention is compressed and has 8 bits a weight, the rest is as it is.
     (data,) = data_of_page(page)
     assert data["snapshots"] == list(map(vars, found.snapshots))
     cross = data["cross"]
-    levels = np.frombuffer(zlib.decompress(base64.b64decode(cross["bytes"])), np.uint8)
-    weights = cross["low"] + (cross["high"] - cross["low"]) * levels / 254
-    assert weights.reshape(cross["shape"]) == pytest.approx(found.cross.numpy(), abs=0.003)
+    content = zlib.decompress(base64.b64decode(cross["bytes"]))
+    levels = np.frombuffer(content, np.uint8).reshape(cross["shape"])
+    low, high = cross["low"], cross["high"]
+    weights = low + (high - low) * levels / 254
+    assert weights == pytest.approx(found.cross.numpy(), abs=0.003)
 
 
 def test_the_report_links_the_page(run: RunDirectory, page: str, tmp_path: Path) -> None:
     assert page
+    # The link is relative to the report, in the run and elsewhere.
     assert read_report(run.path)["growth"] == "growth.html"
     link = read_report(run.path, page=tmp_path / "report.html")["growth"]
     assert (tmp_path / link).samefile(run.growth_file)
@@ -146,7 +164,7 @@ def test_a_report_without_a_page_has_no_link(run: RunDirectory) -> None:
 
 def test_several_runs_are_shown_beside_each_other(run: RunDirectory, found: Growth, tmp_path: Path) -> None:
     other = RunDirectory(shutil.copytree(run.path, tmp_path / "other"))
-    other.cut_snapshots(8)
+    other.cut_snapshots(8)  # it has fewer of them
     command = ["explain", SOURCE[0], "--growth", "-m", run.path, "-m", other.path]
     out_lines(run_nmt(*command, "--reference", TARGET[1], cwd=tmp_path))
     first, second = data_of_page((tmp_path / "growth.html").read_text(encoding="utf-8"))
@@ -161,17 +179,9 @@ def test_a_run_without_snapshots_says_what_to_set(five_run: FiveRun) -> None:
     assert "train.snapshots=12" in one_clear_error(done, 2, "has no snapshots")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--growth", "-m", "RUN", "-m", "RUN"], "several runs are compared on one translation"),
-        (["--growth", "-m", "RUN", "--json"], "--growth writes one page"),
-        (["--growth", "-m", "RUN/model.safetensors"], "is not a run"),
-        (["-m", "RUN", "-m", "RUN"], "one translation is explained by one model"),
-    ],
-)
-def test_what_cannot_be_followed_is_refused(five_run: FiveRun, options: list[str], message: str) -> None:
-    given = [option.replace("RUN", str(five_run.run)) for option in options]
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_what_cannot_be_followed_is_refused(five_run: FiveRun, options: str, message: str) -> None:
+    given = options.replace("RUN", str(five_run.run)).split()
     one_clear_error(run_nmt("explain", "a", *given), 2, message)
 
 

@@ -31,24 +31,30 @@ def figures_of(weights: Tensor, n_real: int = N) -> HeadSummary:
     positions = torch.arange(len(weights))
     is_real = (positions < n_real)[None]
     is_end = (positions == n_real - 1)[None]
-    sums = head_figures(weights[None, None, None].double(), is_real, is_real, is_end)  # (1, 1, 6)
-    return HeadSummary("", 0, 0, *(sums[0, 0] / n_real).tolist())
+    batch = weights[None, None, None].double()  # (1, 1, 1, T, T)
+    sums = head_figures(batch, is_real, is_real, is_end)  # (1, 1, 6)
+    means = sums[0, 0] / n_real
+    return HeadSummary("", 0, 0, *means.tolist())
 
 
 def test_a_uniform_head() -> None:
     head = figures_of(UNIFORM)
     assert head.entropy == pytest.approx(math.log2(N))
-    distances = np.abs(np.subtract.outer(np.arange(N), np.arange(N)))
+    positions = np.arange(N)
+    distances = np.abs(positions[:, None] - positions)
     assert head.distance == pytest.approx(distances.mean())
     assert head.same == pytest.approx(1 / N)
     assert head.boundary == pytest.approx(1 / N)
-    assert head.previous == pytest.approx((N - 1) / N**2), "the first position has no previous one"
-    assert head.next == pytest.approx((N - 1) / N**2)
+    share = (N - 1) / N**2  # one position has no previous one, and one no next one
+    assert head.previous == pytest.approx(share)
+    assert head.next == pytest.approx(share)
 
 
 def test_a_head_that_looks_at_its_own_position() -> None:
     head = figures_of(DIAGONAL)
-    assert [head.entropy, head.distance, head.previous, head.same, head.next] == pytest.approx([0, 0, 0, 1, 0])
+    assert head.entropy == head.distance == 0
+    assert head.previous == head.next == 0
+    assert head.same == 1
     assert head.boundary == pytest.approx(1 / N)
 
 
@@ -63,13 +69,16 @@ def test_a_head_that_looks_at_the_previous_position() -> None:
 @pytest.mark.parametrize("has_weight", [False, True])
 def test_padding_does_not_count(has_weight: bool) -> None:
     n_real = 4
-    weights = torch.rand(N, N, generator=torch.Generator().manual_seed(1)).softmax(-1)
+    generator = torch.Generator().manual_seed(1)
+    weights = torch.rand(N, N, generator=generator).softmax(-1)
+    # The weights of the real positions alone.
     real = weights[:n_real, :n_real]
     real = real / real.sum(-1, keepdim=True)
     if not has_weight:
         weights[:n_real] = F.pad(real, (0, N - n_real))
     alone = astuple(figures_of(real, n_real))
-    assert astuple(figures_of(weights, n_real))[3:] == pytest.approx(alone[3:], abs=1e-6)
+    padded = astuple(figures_of(weights, n_real))
+    assert padded[3:] == pytest.approx(alone[3:], abs=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +99,8 @@ def test_a_summary_is_the_mean_over_positions(five_run: FiveRun, summaries: list
         (src,), (tgt,) = translator.encode_pairs([source], [target])
         batch = collate([src], [tgt], [1])
         with torch.no_grad():
-            weights = model.attention(batch.src, batch.tgt_in).cross[0, 0, 0]  # (T, S), head 1 of layer 1
+            attention = model.attention(batch.src, batch.tgt_in)
+        weights = attention.cross[0, 0, 0]  # (T, S), head 1 of layer 1
         entropies += (-(weights * weights.log2()).nansum(-1)).tolist()
     first = next(head for head in summaries if head.part == "cross")
     assert first.entropy == pytest.approx(np.mean(entropies), abs=1e-4)
@@ -101,7 +111,9 @@ def test_a_summary_is_the_same_in_any_batches(
 ) -> None:
     monkeypatch.setattr("nmt.insight.heads.ATTENTION_POSITIONS", 1)
     for head, alone in zip(summaries, attention_summary(five_run.run, PAIRS), strict=True):
-        assert astuple(head)[1:] == pytest.approx(astuple(alone)[1:], abs=1e-4)
+        _, *figures = astuple(head)
+        _, *expected = astuple(alone)
+        assert figures == pytest.approx(expected, abs=1e-4)
 
 
 def test_parts_without_attention_are_left_out() -> None:

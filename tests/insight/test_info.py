@@ -24,6 +24,7 @@ def facts(five_run: FiveRun) -> dict[str, Any]:
 
 def test_the_parameters_of_a_run_are_those_of_its_model(five_run: FiveRun, facts: dict[str, Any]) -> None:
     model = model_of(load(five_run.run, engine="torch"))
+    # Each belongs to one block.
     blocks = dict(facts["parameters"])
     total = blocks.pop("total")
     assert total == model.n_parameters == sum(blocks.values())
@@ -33,7 +34,8 @@ def test_the_parameters_of_a_run_are_those_of_its_model(five_run: FiveRun, facts
 def test_a_run_tells_its_data_and_training(five_run: FiveRun, facts: dict[str, Any]) -> None:
     assert facts["languages"] == {"source": "zh", "target": "en"}
     assert facts["data"]["pairs"] == {"train": 5, "dev": 5}
-    assert facts["data"]["sha256"] == RunDirectory(five_run.run).read_manifest()["data"]
+    manifest = RunDirectory(five_run.run).read_manifest()
+    assert facts["data"]["sha256"] == manifest["data"]
     assert facts["file"]["sha256"] == hash_file(five_run.model_file)
     assert facts["training"]["steps"] == 200
     assert facts["training"]["checkpoints"] == [100, 200]
@@ -41,6 +43,7 @@ def test_a_run_tells_its_data_and_training(five_run: FiveRun, facts: dict[str, A
 
 
 def test_the_text_is_yaml_of_the_json(facts: dict[str, Any]) -> None:
+    # Both for programs and for people.
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
     assert yaml.safe_load(as_text(facts)) == facts
 
@@ -51,7 +54,9 @@ def test_a_model_file_and_an_export_say_the_same_of_the_model(
     to_ctranslate2(load(five_run.run, "cpu"), tmp_path / "export", "float32")
     file = information(five_run.model_file)
     export = information(tmp_path / "export")
-    assert [facts["kind"], file["kind"], export["kind"]] == ["run", "model file", "CTranslate2 export"]
+    assert facts["kind"] == "run"
+    assert file["kind"] == "model file"
+    assert export["kind"] == "CTranslate2 export"
     for key in ("architecture", "parameters", "tokenizer", "languages"):
         assert facts[key] == file[key] == export[key]
 
@@ -59,6 +64,7 @@ def test_a_model_file_and_an_export_say_the_same_of_the_model(
 def test_a_run_without_a_model_tells_what_its_files_have(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "run")
     (run / "model.safetensors").unlink()
+    # Its lines may be damaged.
     (run / "manifest.json").unlink()
     (run / "metrics.jsonl").write_text('{"step": 3, "n_tokens": "x", "elapsed_s": 2.5}\n{"step": 4, "epoch": null}\n')
     facts = information(run)

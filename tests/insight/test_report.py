@@ -26,6 +26,7 @@ def test_an_evaluation_has_scores_with_intervals(config: Config) -> None:
 def test_an_evaluation_has_extremes_and_groups(config: Config) -> None:
     translations = [TARGET[0], "something else .", *TARGET[2:]]
     evaluation = evaluated("test", SOURCE, TARGET, translations, config)
+    # The second translation is wrong, the others are the references.
     assert evaluation["worst"][0].source == SOURCE[1]
     assert evaluation["best"][0].chrf == [pytest.approx(100)]
     n_lines = sum(group.n_lines for group in evaluation["lengths"])
@@ -37,5 +38,6 @@ def test_an_evaluation_without_spaces_has_no_ter(config: Config) -> None:
     evaluation = evaluated("test", ["", ""], lines, lines, config)
     assert [score.name for score in evaluation["scores"]] == ["BLEU", "chrF2"]
     assert evaluation["left_out"].startswith("TER is left out: ")
+    # Characters are counted, and BLEU is of characters.
     (group,) = evaluation["lengths"]
     assert group.bleu == [pytest.approx(100)]

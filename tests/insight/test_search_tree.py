@@ -30,17 +30,22 @@ def tree_of(**options: Any) -> tuple[list[SearchNode], list[int]]:
     """The nodes of a search, and the tokens of its best hypothesis; greedy search finds A A EOS."""
     steps: list[TraceStep] = []
     chosen = SearchOptions(max_length_a=0, max_length_b=3, **options)
-    ((best, *_),) = search(TableModel(table), sources((A,)), chosen, trace=steps.append)
+    (hypotheses,) = search(TableModel(table), sources((A,)), chosen, trace=steps.append)
+    best = hypotheses[0]
     nodes = search_tree(steps, chosen, small_translator().tokenizers.target)
     return with_paths(nodes, best.tokens, [A, A, EOS]), best.tokens
 
 
 def test_candidates_are_kept_pruned_or_finished() -> None:
     nodes, _ = tree_of(beam=2)
-    first = [(node.token, node.parent, node.status) for node in nodes if node.position == 1]
-    assert first == [(A, None, "kept"), (B, None, "kept")]
-    second = [(node.token, node.parent, node.status) for node in nodes if node.position == 2]
-    assert second == [(EOS, 1, "finished"), (A, 0, "kept"), (EOS, 0, "pruned"), (C, 0, "kept")]
+    first_a, first_b, *second = nodes[:6]
+    assert (first_a.token, first_a.parent, first_a.status) == (A, None, "kept")
+    assert (first_b.token, first_b.parent, first_b.status) == (B, None, "kept")
+    # Two beams are kept besides the hypothesis that has finished.
+    assert {node.position for node in second} == {2}
+    assert [node.token for node in second] == [EOS, A, EOS, C]
+    assert [node.parent for node in second] == [1, 0, 0, 0]
+    assert [node.status for node in second] == ["finished", "kept", "pruned", "kept"]
 
 
 def test_a_node_has_the_scores_of_its_hypothesis() -> None:
@@ -54,7 +59,8 @@ def test_a_node_has_the_scores_of_its_hypothesis() -> None:
 def test_the_paths_of_two_hypotheses_are_marked() -> None:
     nodes, _ = tree_of(beam=2, alpha=1.0)
     assert [node.index for node in nodes if node.is_best] == [1, 2]
-    assert [node.index for node in nodes if node.is_greedy][:2] == [0, 3]
+    greedy = [node.index for node in nodes if node.is_greedy]
+    assert greedy[:2] == [0, 3]
 
 
 def test_greedy_search_is_a_single_path() -> None:
@@ -66,7 +72,8 @@ def test_greedy_search_is_a_single_path() -> None:
 
 def test_a_path_ends_before_the_first_token_that_was_no_candidate() -> None:
     nodes, best = tree_of(beam=1)
-    assert not any(node.is_best for node in with_paths(nodes, [C, *best], ()))
+    marked = with_paths(nodes, [C, *best], ())
+    assert not any(node.is_best for node in marked)
 
 
 def test_each_sample_is_a_path() -> None:

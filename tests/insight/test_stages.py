@@ -24,8 +24,12 @@ each_model = pytest.mark.parametrize("choices", FAMILY, ids=name)
 each_transformer = pytest.mark.parametrize("choices", NOT_RECURRENT, ids=name)
 
 
+def numbers(tokens: list[int]) -> list[str]:
+    return list(map(str, tokens))
+
+
 def recorded(model: Seq2Seq) -> tuple[list[Stage], AttentionWeights]:
-    return record_stages(model, *batch((S, T)), lambda tokens: list(map(str, tokens)))
+    return record_stages(model, *batch((S, T)), numbers)
 
 
 @each_model
@@ -34,7 +38,9 @@ def test_the_last_stage_is_the_model_s_distribution(choices: dict[str, Any]) -> 
     (*_, logits, probabilities), _ = recorded(model)
     assert [logits.name, probabilities.name] == ["Logits", "Probabilities"]
     with torch.no_grad():
-        expected = model(*batch((S, T)))[0].float().softmax(-1)  # (T, V)
+        logits_of_model = model(*batch((S, T)))  # (1, T, V)
+    expected = logits_of_model[0].float().softmax(-1)  # (T, V)
+    # All tokens have a column here, the most probable first.
     columns = list(map(int, probabilities.columns or []))
     assert sorted(columns) == list(range(V))
     torch.testing.assert_close(probabilities.values, expected[:, columns])
@@ -45,7 +51,8 @@ def test_the_last_stage_is_the_model_s_distribution(choices: dict[str, Any]) -> 
 def test_each_stage_has_the_sizes_of_its_axes(choices: dict[str, Any]) -> None:
     stages, _ = recorded(make(**choices))
     for stage in stages:
-        assert stage.shape == tuple(SIZES[axis] for axis in stage.axes)
+        sizes = [SIZES[axis] for axis in stage.axes]
+        assert list(stage.shape) == sizes
         assert stage.shape[-2:] == stage.values.shape
 
 
@@ -106,7 +113,9 @@ def test_attention_is_what_the_formulas_give(post_norm: Transformer, stages: dic
         projected = layer.self_attention.project(x)[0]
     query, key, value = projected[:, :, 0].unbind(1)  # of head 1: (S, D/H)
     assert torch.equal(stages["encoder: Queries, head 1"], query)
-    torch.testing.assert_close(stages["encoder: Scores QKᵀ/√d, head 1"], query @ key.T / 2)
+    scores = query @ key.T / 2
+    torch.testing.assert_close(stages["encoder: Scores QKᵀ/√d, head 1"], scores)
+    # The values of head 1 are the first D/H of the D numbers.
     merged = stages["encoder: Attention weights, head 1"] @ value
     torch.testing.assert_close(stages["encoder: Heads merged"][:, :4], merged)
 
@@ -127,7 +136,8 @@ def test_the_cache_has_the_keys_and_values_of_a_full_pass(choices: dict[str, Any
     n_kept = choices.get("attention_window", T) + 1  # the token itself, and those of its window
     assert shapes == [(2, 1, 4, min(t, n_kept), 4) for t in range(1, T + 1)]
     keys, values = added
-    stages = {stage.name: stage.values for stage in recorded(model)[0] if stage.box == "self-attention"}
+    all_stages, _ = recorded(model)
+    stages = {stage.name: stage.values for stage in all_stages if stage.box == "self-attention"}
     torch.testing.assert_close(values, stages["Values, head 1"])
     if choices.get("positions") != "rotary":  # the stage has keys before they are rotated
         torch.testing.assert_close(keys, stages["Keys, head 1"])
@@ -164,6 +174,7 @@ def test_a_recorder_leaves_no_hook_behind() -> None:
 
 def test_a_recorder_sees_the_modules_of_its_model_only() -> None:
     with Recorder(make()) as seen:
-        nn.Linear(2, 2)(torch.ones(1, 2)).softmax(-1)
+        x = nn.Linear(2, 2)(torch.ones(1, 2))
+        x.softmax(-1)
     assert len(seen.scores) == 1
     assert not seen.outputs

@@ -42,9 +42,11 @@ def numbered(*models: bytes, tags: tuple[str, ...], without: tuple[str, ...]) ->
     pieces: set[str] = set()
     for model in models:
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        pieces.update(processor.id_to_piece(list(range(processor.get_piece_size()))))
+        ids = list(range(processor.get_piece_size()))
+        pieces.update(processor.id_to_piece(ids))
     pieces -= {"</s>", "<unk>", "<s>", *without}
-    return {piece: i for i, piece in enumerate(["</s>", "<unk>", *sorted(pieces), *tags, "<pad>"])}
+    in_order = ["</s>", "<unk>", *sorted(pieces), *tags, "<pad>"]
+    return {piece: i for i, piece in enumerate(in_order)}
 
 
 def write_marian(
@@ -86,12 +88,13 @@ def write_marian(
     torch.manual_seed(1)
     model = transformers.MarianMTModel(config).eval()
     # All weights are random, also norms, biases and PAD's row, which transformers initializes to 0 or 1.
+    scale = config.d_model**-0.5
     with torch.no_grad():
-        model.final_logits_bias.add_(config.d_model**-0.5 * torch.randn(1, len(target_vocabulary)))
+        model.final_logits_bias.add_(scale * torch.randn(1, len(target_vocabulary)))
         for name, x in model.named_parameters():
             if "norm.weight" in name:  # of both signs, so that a piece does not predict itself
                 x.add_(torch.randn(x.shape))
             elif "embed_positions" not in name:
-                x.add_(config.d_model**-0.5 * torch.randn(x.shape))
+                x.add_(scale * torch.randn(x.shape))
     model.save_pretrained(path)
     return path

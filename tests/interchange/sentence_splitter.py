@@ -91,8 +91,10 @@ def _entry(key: str, value: str) -> bytes:
 
 
 def _node(kind: str, inputs: list[str], output: str, **attributes: list[int]) -> bytes:
-    found = [_message({1: name, 8: ints, 20: INTS}) for name, ints in attributes.items()]
-    return _message({1: inputs, 2: output, 4: kind, 5: found})
+    encoded = []
+    for name, ints in attributes.items():
+        encoded.append(_message({1: name, 8: ints, 20: INTS}))
+    return _message({1: inputs, 2: output, 4: kind, 5: encoded})
 
 
 def _tensor(name: str, shape: list[int], values: list[float]) -> bytes:
@@ -123,7 +125,8 @@ def _field(number: int, value: int | str | bytes) -> bytes:
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     content = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(content)) + content
+    length = varint(len(content))
+    return varint(number << 3 | 2) + length + content
 
 
 if __name__ == "__main__":

@@ -38,16 +38,19 @@ def test_greedy_translations_are_ours(choices: dict[str, Any], out: Path) -> Non
     engine = ctranslate2.Translator(str(out))
     source, target = translator.tokenizers
     generator = torch.Generator().manual_seed(2)
-    sources = [torch.randint(4, len(source), (n,), generator=generator).tolist() for n in (1, 4, 7)]
+    sources = []
+    for length in (1, 4, 7):
+        tokens = torch.randint(4, len(source), (length,), generator=generator)
+        sources.append(tokens.tolist())
     pieces = list(map(source.pieces, sources))
     theirs = engine.translate_batch(
         pieces, beam_size=1, return_end_token=True, max_decoding_length=7, min_decoding_length=0
     )
     options = translator.with_options(beam=1, min_length=0, max_length_a=0.0, max_length_b=8)
     for ours, result in zip(search_with_bans(translator, sources, options), theirs, strict=True):
-        tokens = target.ids(result.hypotheses[0])
+        found = target.ids(result.hypotheses[0])
         # At the limit of 8 tokens we force EOS, and CTranslate2 cuts.
-        assert ours.tokens in (tokens, [*tokens, EOS])
+        assert ours.tokens in (found, [*found, EOS])
 
 
 @pytest.mark.parametrize("tied", ["all", "none"])
@@ -62,7 +65,8 @@ def test_each_quantization_loads_and_leaves_the_model_unchanged(tied: str, tmp_p
         to_ctranslate2(translator, out, kind)
         ctranslate2.Translator(str(out))
         n_bytes[kind] = (out / "model.bin").stat().st_size
-    assert n_bytes["int8"] < n_bytes["float16"] == n_bytes["bfloat16"] < 0.6 * n_bytes["float32"]
+    assert n_bytes["int8"] < n_bytes["float16"] == n_bytes["bfloat16"]
+    assert n_bytes["float16"] < 0.6 * n_bytes["float32"]
     torch.testing.assert_close(dict(model.state_dict()), before, rtol=0, atol=0)
 
 
@@ -102,7 +106,8 @@ def test_the_command_says_what_it_has_checked_and_written(five_run: FiveRun, out
     assert checked.startswith("checked: log-probabilities differ from the model's by at most ")
     assert "(int8)" in checked
     assert written == f"written to {out}"
-    assert str(five_run.home).encode() not in b"".join(file_bytes(out).values())
+    content = b"".join(file_bytes(out).values())
+    assert str(five_run.home).encode() not in content
 
 
 def test_an_unknown_format_is_refused(five_run: FiveRun, out: Path) -> None:

@@ -68,7 +68,10 @@ def test_searches_find_our_tokens(choices: dict[str, Any], beam: int, out: Path)
     theirs, _ = loaded(out)
     generator = torch.Generator().manual_seed(4)
     n_pieces = len(translator.tokenizers.source)
-    sources = [torch.randint(4, n_pieces, (length,), generator=generator).tolist() for length in range(1, 13)]
+    sources = []
+    for length in range(1, 13):
+        random_tokens = torch.randint(4, n_pieces, (length,), generator=generator)
+        sources.append(random_tokens.tolist())
 
     options = translator.with_options(beam=beam, max_length_a=0.0, max_length_b=20)
     ours = [best.tokens for best in search_with_bans(translator, sources, options)]
@@ -76,7 +79,9 @@ def test_searches_find_our_tokens(choices: dict[str, Any], beam: int, out: Path)
     limits = {"max_length": 21, "forced_eos_token_id": None, "logits_processor": [force_eos]}
     with torch.inference_mode():
         found = theirs.generate(src, attention_mask=src != PAD, num_beams=beam, **limits)
-    assert [row[1 : row.index(EOS) + 1] for row in found.tolist()] == ours  # without BOS and padding
+    for row, tokens in zip(found.tolist(), ours, strict=True):
+        n_tokens = row.index(EOS)
+        assert row[1 : n_tokens + 1] == tokens  # without BOS and padding
 
 
 @pytest.mark.parametrize("choices", CHOICES, ids=str)
@@ -89,8 +94,9 @@ def test_transformers_can_save_an_export_again(choices: dict[str, Any], out: Pat
     module.check_pieces(translator, tokenizer)
     module.check_log_probs(translator, module.holdable_model(translator), theirs)
     text = "I teach English at 学校 ."
-    assert tokenizer(text).input_ids == [*translator.tokenizers.source.encode(text), EOS]
-    assert tokenizer(text_target=text).input_ids == [*translator.tokenizers.target.encode(text), EOS]
+    source, target = translator.tokenizers
+    assert tokenizer(text).input_ids == [*source.encode(text), EOS]
+    assert tokenizer(text_target=text).input_ids == [*target.encode(text), EOS]
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "char", "word"])
@@ -178,7 +184,8 @@ def test_command_exports_a_run_with_its_scores(five_run: FiveRun, out: Path, tmp
     assert card.startswith("---\nlibrary_name: transformers\npipeline_tag: translation\n")
     engine = load(run).engine.name
     assert f"5 lines of `train.zh`, `train.en`, beam 5, engine {engine}:\n\n```text\nBLEU = 100.00  (95 %: " in card
-    assert str(five_run.home).encode() not in b"".join(file_bytes(out).values())
+    content = b"".join(file_bytes(out).values())
+    assert str(five_run.home).encode() not in content
     # transformers translates.
     theirs, tokenizer = loaded(out)
     inputs = tokenizer(SOURCE, return_tensors="pt", padding=True)

@@ -123,14 +123,10 @@ def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> N
 
 def test_more_target_rows_than_pieces_are_refused() -> None:
     edit_json("config.json", {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 500})
-    edit_tensors(
-        {
-            "model.shared.weight": None,
-            "model.encoder.embed_tokens.weight": load_file(MODEL / "model.safetensors")["model.shared.weight"],
-            "model.decoder.embed_tokens.weight": torch.zeros(500, 32),
-            "final_logits_bias": torch.zeros(1, 500),
-        }
-    )
+    shared = load_file(MODEL / "model.safetensors")["model.shared.weight"]
+    edit_tensors({"model.shared.weight": None, "model.encoder.embed_tokens.weight": shared})
+    edit_tensors({"model.decoder.embed_tokens.weight": torch.zeros(500, 32)})
+    edit_tensors({"final_logits_bias": torch.zeros(1, 500)})
     assert "another number of pieces of the target" in str(refusal())
 
 
@@ -146,7 +142,8 @@ def test_a_wrong_vocabulary_is_refused(pieces: dict[str, Any], message: str) -> 
 
 def test_a_lone_surrogate_is_the_piece_that_replaces_it() -> None:
     vocabulary = json.loads((MODEL / "vocab.json").read_text())
-    edit_json("vocab.json", {"e": None, "a": None, "\ud800": vocabulary["e"], "?": vocabulary["a"]})
+    edit_json("vocab.json", {"e": None, "\ud800": vocabulary["e"]})
+    edit_json("vocab.json", {"a": None, "?": vocabulary["a"]})
     assert "is damaged" in str(refusal()), "? is there twice"
 
 
@@ -178,7 +175,8 @@ def test_other_content_is_refused(name: str, content: bytes, message: str) -> No
     ],
 )
 def test_half_of_a_file_is_refused(name: str, message: str) -> None:
-    os.truncate(MODEL / name, (MODEL / name).stat().st_size // 2)
+    n_bytes = (MODEL / name).stat().st_size
+    os.truncate(MODEL / name, n_bytes // 2)
     assert message in str(refusal())
 
 
@@ -192,21 +190,24 @@ def test_pickled_weights_are_not_read_and_the_hint_tells_how_to_convert_them() -
 
 @pytest.mark.parametrize("name", REQUIRED)
 def test_a_pipe_does_not_block(name: str) -> None:
-    (MODEL / name).unlink()
-    os.mkfifo(MODEL / name)
+    file = MODEL / name
+    file.unlink()
+    os.mkfifo(file)
     assert name in str(refusal())
 
 
 @pytest.mark.parametrize("name", REQUIRED)
 def test_a_dangling_link_is_refused(name: str) -> None:
-    (MODEL / name).unlink()
-    (MODEL / name).symlink_to("nowhere")
+    file = MODEL / name
+    file.unlink()
+    file.symlink_to("nowhere")
     assert name in str(refusal())
 
 
 def test_an_endless_file_is_refused() -> None:
-    (MODEL / "tokenizer_config.json").unlink()
-    (MODEL / "tokenizer_config.json").symlink_to("/dev/zero")
+    file = MODEL / "tokenizer_config.json"
+    file.unlink()
+    file.symlink_to("/dev/zero")
     assert "cannot read" in str(refusal())
 
 

@@ -20,11 +20,13 @@ from nmt.translate.loading import load
 
 def reversed_attention(src: torch.Tensor, tgt_in: torch.Tensor) -> AttentionWeights:
     """Token i attends to token i counted from the end; everything also attends to EOS and padding."""
-    weights = torch.full((2, len(src), 4, tgt_in.size(1), src.size(1)), 0.4)  # (L, B, H, T, S)
+    n_rows, n_source = src.shape
+    weights = torch.full((2, n_rows, 4, tgt_in.size(1), n_source), 0.4)  # (L, B, H, T, S)
     n_pieces = (src > EOS).sum(1).tolist()
     for row, n in enumerate(n_pieces):
         weights[:, row, :, :, :n] = 0.01
-        weights[:, row, :, torch.arange(n), torch.arange(n).flip(0)] = 0.3
+        positions = torch.arange(n)
+        weights[:, row, :, positions, positions.flip(0)] = 0.3
     return AttentionWeights(weights[:0], weights[:0], weights)
 
 

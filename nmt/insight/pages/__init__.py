@@ -34,13 +34,16 @@ def page(name: str, title: str, data: Any) -> str:
     scripts = "".join(map(read, SCRIPTS[name]))
     block = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # Inside a script element, only "</script" and "<!--" have a meaning in HTML.
-    block = block.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    block = block.replace("<", "\\u003c")
+    # These end a line in old JavaScript.
+    block = block.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    body = read(f"{name}.html")
     parts = {
         "STYLES_HASH": hash_source(styles),
         "SCRIPTS_HASH": hash_source(scripts),
         "TITLE": html.escape(title),
         "STYLES": styles,
-        "BODY": read(f"{name}.html"),
+        "BODY": body,
         "DATA": block,
         "SCRIPTS": scripts,
     }
@@ -87,4 +90,5 @@ def packed(x: "Tensor", *, compress: bool = False) -> dict[str, Any]:
     data = levels.numpy().tobytes()
     if compress:
         data = zlib.compress(data, 9)
-    return {"shape": list(x.shape), "low": low, "high": high, "bytes": base64.b64encode(data).decode()}
+    text = base64.b64encode(data).decode()
+    return {"shape": list(x.shape), "low": low, "high": high, "bytes": text}
