@@ -39,18 +39,30 @@ def in_order(
 ) -> Iterator[tuple[Links, list[dict[int, float]]]]:
     """Stand in for `align_for_markup`: link each source word to the target word at its offset."""
     for source, target in pairs:
-        starts, shares = [start for start, _ in target.spans], [dict[int, float]() for _ in target.spans]
-        links = [(i, bisect_right(starts, start) - 1) for i, (start, _) in enumerate(source.spans) if starts]
-        for s, t in links:
-            shares[t][s] = 1.0
-        yield links, [{s: 1 / len(of_word) for s in of_word if len(of_word) < 1 / MIN_SHARE} for of_word in shares]
+        target_starts = [start for start, _ in target.spans]
+        links = []
+        sources_of: list[list[int]] = [[] for _ in target_starts]  # the linked source words of each target word
+        for s, (start, _end) in enumerate(source.spans):
+            if target_starts:
+                t = bisect_right(target_starts, start) - 1
+                links.append((s, t))
+                sources_of[t].append(s)
+        yield links, list(map(equal_shares, sources_of))
+
+
+def equal_shares(words: list[int]) -> dict[int, float]:
+    """Divide a target word among its source words; shares that are too small are left out."""
+    if not words or 1 / len(words) <= MIN_SHARE:
+        return {}
+    return dict.fromkeys(words, 1 / len(words))
 
 
 @mock.patch("nmt.translate.tags.align_for_markup", in_order)
 def echoed(text: str, markup: Format, change: Change = str.upper) -> str:
     """A piece of markup, translated."""
-    (found,) = MarkupTranslator(cast(Translator, Echo(change)), markup).translate_lines([text])
-    return found.text
+    translator = MarkupTranslator(cast(Translator, Echo(change)), markup)
+    (translation,) = translator.translate_lines([text])
+    return translation.text
 
 
 @mock.patch("nmt.translate.tags.align_for_markup", in_order)
