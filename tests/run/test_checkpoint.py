@@ -280,17 +280,17 @@ NO_TENSORS = {str(i): torch.zeros(0) for i in range(MAX_TENSORS)}
 ONE_TENSOR = {"x": torch.zeros(2)}
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        pytest.param(b"", "not a model file, or damaged", id="empty"),
-        pytest.param(b"run: r\ndata: {}\n", "not a model file", id="YAML"),
-        pytest.param(pickle.dumps({"weights": [1.0]}), "not a model file", id="pickle"),
-        pytest.param((MAX_HEADER_BYTES + 1).to_bytes(8, "little") + b"{", "not a model file", id="long header"),
-        pytest.param(safetensors.torch.save(NO_TENSORS), "not a model file, or damaged", id="many tensors"),
-        pytest.param(safetensors.torch.save(ONE_TENSOR), "not written by nmt", id="no header of ours"),
-    ],
-)
+FOREIGN_FILES = {
+    "empty": (b"", "not a model file, or damaged"),
+    "YAML": (b"run: r\ndata: {}\n", "not a model file"),
+    "pickle": (pickle.dumps({"weights": [1.0]}), "not a model file"),
+    "long header": ((MAX_HEADER_BYTES + 1).to_bytes(8, "little") + b"{", "not a model file"),
+    "many tensors": (safetensors.torch.save(NO_TENSORS), "not a model file, or damaged"),
+    "no header of ours": (safetensors.torch.save(ONE_TENSOR), "not written by nmt"),
+}
+
+
+@pytest.mark.parametrize(("content", "reason"), FOREIGN_FILES.values(), ids=FOREIGN_FILES)
 def test_a_foreign_file_is_refused(scratch: Path, content: bytes, reason: str) -> None:
     scratch.write_bytes(content)
     assert str(refused(scratch)).startswith(f"{scratch}: {reason}")
@@ -311,18 +311,18 @@ def test_learned_characters_that_are_no_text_are_refused(written: Path, scratch:
     assert str(refused(scratch)) == f"{scratch}: not written by nmt"
 
 
-@pytest.mark.parametrize(
-    ("name", "tensor"),
-    [
-        pytest.param("model.more", torch.zeros(1), id="a weight too many"),
-        pytest.param("tokenizer.third", torch.zeros(1), id="a third tokenizer"),
-        pytest.param("other.encoder_norm.weight", torch.zeros(8), id="an unknown part"),
-        pytest.param("average.encoder_norm.weight", torch.zeros(8), id="a part that is not whole"),
-        pytest.param("optimizer.encoder_norm.weight.exp_avg", torch.zeros(9), id="a wrong shape"),
-        pytest.param("optimizer.encoder_norm.weight.step", torch.zeros(8), id="a step that is no number"),
-        pytest.param("model.encoder_norm.bias", torch.zeros(8).double(), id="float64"),
-    ],
-)
+UNKNOWN_TENSORS = {
+    "a weight too many": ("model.more", torch.zeros(1)),
+    "a third tokenizer": ("tokenizer.third", torch.zeros(1)),
+    "an unknown part": ("other.encoder_norm.weight", torch.zeros(8)),
+    "a part that is not whole": ("average.encoder_norm.weight", torch.zeros(8)),
+    "a wrong shape": ("optimizer.encoder_norm.weight.exp_avg", torch.zeros(9)),
+    "a step that is no number": ("optimizer.encoder_norm.weight.step", torch.zeros(8)),
+    "float64": ("model.encoder_norm.bias", torch.zeros(8).double()),
+}
+
+
+@pytest.mark.parametrize(("name", "tensor"), UNKNOWN_TENSORS.values(), ids=UNKNOWN_TENSORS)
 def test_tensors_that_the_model_lacks_are_refused(written: Path, scratch: Path, name: str, tensor: Tensor) -> None:
     parts = Parts.of(written)
     tensors = {key: x for key, x in parts.tensors.items() if key.startswith(("model.", "tokenizer."))}
@@ -403,16 +403,16 @@ def test_a_hash_does_not_depend_on_order_and_strides() -> None:
 ZEROS = torch.zeros(4)
 
 
-@pytest.mark.parametrize(
-    "tensors",
-    [
-        pytest.param({"z": ZEROS}, id="name"),
-        pytest.param({"x": ZEROS.view(2, 2)}, id="shape"),
-        pytest.param({"x": ZEROS.int()}, id="dtype"),
-        pytest.param({"x": -ZEROS}, id="bytes"),
-        pytest.param({"x": ZEROS, "y": torch.zeros(0)}, id="number"),
-        pytest.param({}, id="nothing"),
-    ],
-)
+OTHER_TENSORS = {
+    "name": {"z": ZEROS},
+    "shape": {"x": ZEROS.view(2, 2)},
+    "dtype": {"x": ZEROS.int()},
+    "bytes": {"x": -ZEROS},
+    "number": {"x": ZEROS, "y": torch.zeros(0)},
+    "nothing": {},
+}
+
+
+@pytest.mark.parametrize("tensors", OTHER_TENSORS.values(), ids=OTHER_TENSORS)
 def test_a_hash_depends_on_names_shapes_dtypes_and_bytes(tensors: dict[str, Tensor]) -> None:
     assert hash_tensors(tensors) != hash_tensors({"x": ZEROS})
