@@ -32,27 +32,27 @@ def write_small_corpus(home: Path) -> Path:
     for subject, time, verb in itertools.product(SUBJECTS, TIMES, VERBS):
         sources.append(f"{subject}{time}{verb}。")
         targets.append(f"{SUBJECTS[subject]} {VERBS[verb]} {TIMES[time]}.")
-    write_pairs(home / "train", sources, targets)
-    write_pairs(home / "dev", sources[::7], targets[::7])
-    write_pairs(home / "more", [f"昨天{line}" for line in sources[:25]], [f"Yesterday {line}" for line in targets[:25]])
+    write_lines(home / "train.zh", sources)
+    write_lines(home / "train.en", targets)
+    write_lines(home / "dev.zh", sources[::7])
+    write_lines(home / "dev.en", targets[::7])
+    write_lines(home / "more.zh", [f"昨天{line}" for line in sources[:25]])
+    write_lines(home / "more.en", [f"Yesterday {line}" for line in targets[:25]])
     return home
 
 
-def write_pairs(stem: Path, sources: Sequence[str], targets: Sequence[str]) -> None:
-    stem.with_suffix(".zh").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
-    stem.with_suffix(".en").write_text("".join(f"{line}\n" for line in targets), encoding="utf-8")
+def write_lines(file: Path, lines: Sequence[str]) -> None:
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def corpus_of(name: str, source: str, target: str) -> dict[str, str]:
+    """Return a corpus in one direction."""
+    return {"source": f"{name}.{source}", "target": f"{name}.{target}", "languages": f"{source}-{target}"}
 
 
 SEVERAL: dict[str, Any] = {  # a model of both directions, as arguments of `config_of`
-    "data__train": [
-        {"source": "train.zh", "target": "train.en", "languages": "zh-en"},
-        {"source": "train.en", "target": "train.zh", "languages": "en-zh"},
-        {"source": "more.en", "target": "more.zh", "languages": "en-zh"},
-    ],
-    "data__dev": [
-        {"source": "dev.zh", "target": "dev.en", "languages": "zh-en"},
-        {"source": "dev.en", "target": "dev.zh", "languages": "en-zh"},
-    ],
+    "data__train": [corpus_of("train", "zh", "en"), corpus_of("train", "en", "zh"), corpus_of("more", "en", "zh")],
+    "data__dev": [corpus_of("dev", "zh", "en"), corpus_of("dev", "en", "zh")],
     "data__temperature": 3.0,
 }
 MIX = {"more": {"source": "more.zh", "target": "more.en", "weight": 0.3}}  # value of data__mix

@@ -6,10 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from conftest import FiveRun, err_lines, one_clear_error, out_lines, run_nmt
-from small_run import SEVERAL, SIZES, TRAIN, config_of, run_training
+from small_run import SEVERAL, SIZES, TRAIN, config_of, corpus_of, run_training
 
 from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, InputError
@@ -36,7 +35,7 @@ HOSTILE = ["ba >>up<< de", ">>back<< ba", ">>up<<>>back<<ba", ">>xx<<", "<s> </s
 
 
 def corpora(name: str) -> list[dict[str, str]]:
-    return [{"source": f"{name}.src", "target": f"{name}.{one[4:]}", "languages": one} for one in DIRECTIONS]
+    return [corpus_of(name, "src", "up"), corpus_of(name, "src", "back")]
 
 
 @pytest.fixture(scope="module")
@@ -121,14 +120,8 @@ def test_the_share_of_a_corpus_is_its_size_to_the_power_of_1_over_temperature(co
     mixture = mixture_of(corpus, temperature)
     assert mixture.n_drawn[0] == mixture.sizes[0] == 60, "the first corpus is read once an epoch"
     for size, n in zip(mixture.sizes, mixture.n_drawn, strict=True):
-        assert n == pytest.approx(60 * (size / 60) ** (1 / temperature), abs=0.5)
-
-
-def test_an_epoch_draws_as_many_pairs_of_each_corpus_as_its_share(corpus: Path) -> None:
-    mixture = mixture_of(corpus, temperature=2.0)
-    drawn = mixture.pairs(np.arange(mixture.n_pairs), epoch=3, seed=1)
-    corpora = np.searchsorted(np.cumsum(mixture.sizes), drawn, side="right")
-    assert np.bincount(corpora).tolist() == mixture.n_drawn
+        share = (size / 60) ** (1 / temperature)
+        assert n == pytest.approx(60 * share, abs=0.5)
 
 
 def test_each_pair_knows_its_languages_and_gets_their_tag(corpus: Path) -> None:
@@ -189,14 +182,10 @@ def test_fine_tuning_needs_a_tokenizer_with_all_tags(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["ctranslate2", "torch"])
-@pytest.mark.parametrize(
-    ("languages", "translations"), [("src-up", ["BA DE FI", "GO BA"]), ("back", ["fi de ba", "ba go"])]
-)
-def test_a_tag_chooses_what_the_model_does_with_a_text(
-    run: Path, engine: str, languages: str, translations: list[str]
-) -> None:
-    done = run_nmt("translate", "-m", run, "-l", languages, "--engine", engine, input=b"ba de fi\ngo ba\n")
-    assert out_lines(done) == translations
+def test_a_tag_chooses_what_the_model_does_with_a_text(run: Path, engine: str) -> None:
+    translate = ["translate", "ba de fi", "-m", run, "--engine", engine]
+    assert out_lines(run_nmt(*translate, "-l", "src-up")) == ["BA DE FI"]
+    assert out_lines(run_nmt(*translate, "-l", "back")) == ["fi de ba"]
 
 
 @pytest.mark.parametrize("command", ["translate ba", "align", "explain ba --json"])
@@ -239,10 +228,12 @@ def test_validation_scores_each_direction(run: Path) -> None:
 
 def test_eval_shows_each_direction_and_their_mean(run: Path) -> None:
     lines = out_lines(run_nmt("eval", "-m", run, "--beam", 1))
-    names, up, back, mean = [line.split() for line in lines[-4:]]
+    names, *rows = [line.split() for line in lines[-4:]]
     assert names == ["direction", "BLEU", "chrF2", "TER"]
-    assert [up[0], back[0], mean[0]] == [*DIRECTIONS, "mean"]
-    assert float(mean[1]) == pytest.approx((float(up[1]) + float(back[1])) / 2, abs=0.01)
+    bleu = {row[0]: float(row[1]) for row in rows}
+    assert list(bleu) == [*DIRECTIONS, "mean"]
+    mean = (bleu["src-up"] + bleu["src-back"]) / 2
+    assert bleu["mean"] == pytest.approx(mean, abs=0.01)
 
 
 def test_eval_gives_each_direction_as_json(run: Path) -> None:

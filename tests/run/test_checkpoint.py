@@ -196,8 +196,9 @@ def test_tied_weights_are_saved_once(tokenizers: Tokenizers, tmp_path: Path, tie
     weights = weights_of(new_model(config, tokenizers))
     tensors = {f"model.{name}": weight for name, weight in weights.items()}
     save_checkpoint(tmp_path / "it", Checkpoint(config, tensors, tokenizers))
-    saved = safetensors.torch.load_file(tmp_path / "it").values()
-    assert sum(len(x) == len(tokenizers.source) for x in saved if x.dim() == 2) == n_matrices
+    saved = safetensors.torch.load_file(tmp_path / "it")
+    embeddings = [x for x in saved.values() if x.shape == (len(tokenizers.source), 8)]
+    assert len(embeddings) == n_matrices
     again = read_checkpoint(tmp_path / "it").model()
     matrices = [again.source_embedding.weight, again.target_embedding.weight, again.projection.weight]
     assert len({matrix.data_ptr() for matrix in matrices}) == n_matrices
@@ -269,7 +270,8 @@ def test_a_flipped_bit_is_detected_where_only_the_weights_are_read(
     content = written.read_bytes()
     start = end_of_header(content)
     entries = json.loads(content[8:start])
-    name = data.draw(st.sampled_from([name for name in sorted(entries) if name.startswith("model.")]))
+    weights = [name for name in sorted(entries) if name.startswith("model.")]
+    name = data.draw(st.sampled_from(weights))
     first, end = entries[name]["data_offsets"]
     scratch.write_bytes(flipped(content, start + first, start + end, data))
     error = refused(scratch, prefixes=("model",))
