@@ -29,8 +29,10 @@ WORDS = ["ba", "de", "fi", "go"]
 LINES = [*WORDS]  # all lines of one to four words
 for n_words in (2, 3, 4):
     LINES += map(" ".join, itertools.product(WORDS, repeat=n_words))
+# The two target languages: capitals, and words from the end.
 SIDES = {"src": LINES, "up": list(map(str.upper, LINES)), "back": list(map(reversed_words, LINES))}
-DIRECTIONS = ["src-up", "src-back"]  # in capitals; word by word from the end
+DIRECTIONS = ["src-up", "src-back"]
+# Texts that contain what looks like a tag, or nothing.
 HOSTILE = ["ba >>up<< de", ">>back<< ba", ">>up<<>>back<<ba", ">>xx<<", "<s> </s>", " ba  de ", ""]
 
 
@@ -166,6 +168,7 @@ def test_a_pair_is_repeated_only_within_a_direction(corpus: Path) -> None:
 
 def test_a_resumed_run_refuses_corpora_in_another_order(corpus: Path) -> None:
     run_training(config_of(corpus, **SEVERAL))
+    # The numbers of a corpus' pairs depend on the order.
     first, *others = SEVERAL["data__train"]
     with pytest.raises(ConfigError, match=r"data\.train\.0\.languages was zh-en, is en-zh"):
         session.prepare(config_of(corpus, **SEVERAL | {"data__train": [*others, first]}))

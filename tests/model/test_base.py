@@ -15,6 +15,7 @@ from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import weights_of
 from nmt.text import BOS, PAD
 
+# A fixture `model` has random weights; `choices` are for tests that make models of their own.
 every = pytest.mark.parametrize("choices", FAMILY, ids=name)
 
 

@@ -31,7 +31,7 @@ from nmt.run.checkpoint import (
 from nmt.run.header import FORMAT_VERSION, MAX_HEADER_BYTES, MAX_TENSORS, read_header
 from nmt.text.tokenizer import Tokenizers, train_tokenizer
 
-SECRET = "secret-place"
+SECRET = "secret-place"  # part of every path in the settings
 LINES = ["the cat sat on the mat", "a dog runs through the park", "ein Hund läuft"]
 TREE: dict[str, Any] = {
     "run": f"/{SECRET}/runs/mine",
@@ -138,6 +138,7 @@ def test_a_replaced_file_is_read_whole(checkpoint: Checkpoint, tmp_path: Path, m
     path, newer = tmp_path / "model.safetensors", tmp_path / "newer"
     save_checkpoint(path, checkpoint)
     newer.write_bytes(b"")
+    # safetensors opens the path for the header, then once more for the tensors, by this function.
     from_file = torch.UntypedStorage.from_file
 
     def replacing(*args: Any, **options: Any) -> Any:
@@ -162,6 +163,7 @@ def test_a_model_need_not_have_learned_characters(written: Path) -> None:
 
 
 def test_settings_that_a_file_lacks_have_their_defaults(written: Path, scratch: Path) -> None:
+    # Such a file was written before lengths were fitted.
     parts = Parts.of(written)
     parts.header["config"]["decode"] = {}
     scratch.write_bytes(parts.joined())
@@ -200,6 +202,7 @@ def test_tied_weights_are_saved_once(tokenizers: Tokenizers, tmp_path: Path, tie
     embeddings = [x for x in saved.values() if x.shape == (len(tokenizers.source), 8)]
     assert len(embeddings) == n_matrices
     again = read_checkpoint(tmp_path / "it").model()
+    # In the model that is read, they are one tensor again.
     matrices = [again.source_embedding.weight, again.target_embedding.weight, again.projection.weight]
     assert len({matrix.data_ptr() for matrix in matrices}) == n_matrices
 
@@ -233,6 +236,7 @@ def test_two_vocabularies_are_refused_where_the_settings_ask_for_one(two_tokeniz
 
 def flipped(content: bytes, start: int, end: int, data: st.DataObject) -> bytes:
     """Return the content with one bit flipped between two offsets."""
+    # One bit is the smallest damage that there is.
     offset = data.draw(st.integers(start, end - 1))
     bit = data.draw(st.integers(0, 7))
     damaged = bytearray(content)
@@ -278,6 +282,7 @@ def test_a_flipped_bit_is_detected_where_only_the_weights_are_read(
     assert str(error) == f"{scratch}: damaged: its tensors are not those that were written"
 
 
+# Tensors without elements cost nothing but their entries in the header.
 NO_TENSORS = {str(i): torch.zeros(0) for i in range(MAX_TENSORS)}
 ONE_TENSOR = {"x": torch.zeros(2)}
 
@@ -329,6 +334,7 @@ def test_tensors_that_the_model_lacks_are_refused(written: Path, scratch: Path, 
     parts = Parts.of(written)
     tensors = {key: x for key, x in parts.tensors.items() if key.startswith(("model.", "tokenizer."))}
     tensors[name] = tensor
+    # The hashes are valid, as a hostile file's would be.
     scratch.write_bytes(Parts(tensors, parts.header).joined())
     assert str(refused(scratch, prefixes=())).startswith(str(scratch))
 

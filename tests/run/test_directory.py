@@ -96,7 +96,7 @@ def test_a_run_is_moved_aside_with_all_of_its_files(run: RunDirectory) -> None:
 
 def test_a_run_is_moved_aside_to_the_first_free_number(run: RunDirectory) -> None:
     run.path.with_name("demo.1").write_bytes(b"someone's file")
-    run.path.with_name("demo.2").symlink_to("nowhere")
+    run.path.with_name("demo.2").symlink_to("nowhere")  # does not exist, but takes the name
     assert run.move_aside() == run.path.with_name("demo.3")
     assert run.path.with_name("demo.1").read_bytes() == b"someone's file"
 
