@@ -129,7 +129,7 @@ class TableModel:
         self.table = table
 
     def start(self, src: Tensor) -> Rows:
-        sources = [tuple(token for token in row if token != PAD) for row in src.tolist()]
+        sources = [tuple(row[row != PAD].tolist()) for row in src]
         return Rows(sources, [()] * len(sources))
 
     def step(self, ids: Tensor, state: Rows) -> tuple[Tensor, Rows]:

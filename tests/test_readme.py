@@ -20,8 +20,9 @@ from nmt.config import load_config, settings
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 FOLDERS = [ROOT / name for name in ("configs", "data", "nmt", "tests")]
-FOUND = [page for folder in FOLDERS for page in sorted(folder.rglob("*.md"))]
-PAGES = [README, *(page for page in FOUND if "downloads" not in page.parts)]
+PAGES = [README]
+for folder in FOLDERS:
+    PAGES += [page for page in sorted(folder.rglob("*.md")) if "downloads" not in page.parts]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
