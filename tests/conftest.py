@@ -102,9 +102,11 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of a subprocess, without the user's NMT_MODEL, NMT_DATA and NMT_MIRROR."""
-    unset = ("NMT_MODEL", "NMT_DATA", "NMT_MIRROR")
-    inherited = {key: value for key, value in os.environ.items() if key not in unset}
-    return {**inherited, **(extra or {})}
+    variables = {**os.environ}
+    for name in ("NMT_MODEL", "NMT_DATA", "NMT_MIRROR"):
+        variables.pop(name, None)
+    variables.update(extra or {})
+    return variables
 
 
 def run_nmt(
@@ -119,26 +121,31 @@ def run_nmt(
     with contextlib.ExitStack() as stack:
         place = cwd or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if env or stdout != subprocess.PIPE:
+            options: dict[str, Any] = {"cwd": place, "env": environment(env), "timeout": PATIENCE_S, "check": False}
             streams: dict[str, Any] = {"input": input or b"", "stdout": stdout, "stderr": subprocess.PIPE}
-            command = [*NMT, *words]
-            return subprocess.run(command, cwd=place, env=environment(env), timeout=PATIENCE_S, check=False, **streams)
-        files = [stack.enter_context(tempfile.NamedTemporaryFile()) for _ in range(3)]
-        files[0].write(input or b"")
-        files[0].seek(0)
-        with as_command(words, place, [file.fileno() for file in files]):
-            from nmt.__main__ import main
+            return subprocess.run([*NMT, *words], **options, **streams)
+        stdin, out, err = (stack.enter_context(tempfile.NamedTemporaryFile()) for _ in range(3))
+        stdin.write(input or b"")
+        stdin.seek(0)
+        with as_command(words, place, [stdin.fileno(), out.fileno(), err.fileno()]):
+            code = exit_code_of_main()
+        return Done(words, code, Path(out.name).read_bytes(), Path(err.name).read_bytes())
 
-            code: Any = 0
-            try:
-                main()
-            except SystemExit as end:
-                code = end.code or 0
-        return Done(words, code, *(Path(file.name).read_bytes() for file in files[1:]))
+
+def exit_code_of_main() -> Any:
+    from nmt.__main__ import main
+
+    try:
+        main()
+    except SystemExit as end:
+        return end.code or 0
+    return 0
 
 
 @contextlib.contextmanager
 def as_command(words: Sequence[str], cwd: Path, streams: Sequence[int]) -> Iterator[None]:
     """Give this process the arguments, directory, environment and open files of a command; then its own again."""
+    # 1. Remember what a command changes.
     log = logging.getLogger("nmt")
     level, handlers, propagate = log.level, log.handlers, log.propagate
     signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -147,12 +154,14 @@ def as_command(words: Sequence[str], cwd: Path, streams: Sequence[int]) -> Itera
         mock.patch.dict(os.environ, environment(), clear=True),
         contextlib.ExitStack() as stack,
     ):
+        # 2. Put the streams in the places of this process' own.
         for fd, (name, stream) in enumerate(zip(("stdin", "stdout", "stderr"), streams, strict=True)):
             kept = os.dup(fd)
             stack.callback(os.close, kept)
             stack.callback(os.dup2, kept, fd)
             os.dup2(stream, fd)
-            patch.setattr(sys, name, stack.enter_context(open(fd, "w" if fd else "r", closefd=False)))
+            mode = "r" if name == "stdin" else "w"
+            patch.setattr(sys, name, stack.enter_context(open(fd, mode, closefd=False)))
         patch.chdir(cwd)
         patch.setattr(sys, "argv", ["nmt", *words])
         try:
@@ -206,7 +215,9 @@ def wait_until(is_true: Callable[[], object], *, running: "subprocess.Popen[byte
     deadline = time.monotonic() + PATIENCE_S
     while not is_true():
         assert time.monotonic() < deadline, "it does not happen"
-        assert running is None or running.poll() is None, running and running.stderr and running.stderr.read().decode()
+        if running is not None and running.poll() is not None:
+            stderr = running.stderr.read() if running.stderr else b""
+            pytest.fail(f"the process has ended: {stderr.decode()}")
         time.sleep(0.01)
 
 
@@ -228,13 +239,16 @@ def err_lines(done: Done) -> list[str]:
 def one_clear_error(done: Done, exit_code: int, *fragments: str, n_errors: int = 1) -> str:
     """Check that a command failed with `n_errors` clear errors, one with all fragments, and one hint; return stderr."""
     stderr = done.stderr.decode()
-    lines = stderr.splitlines()
-    errors = [line for line in lines if line.startswith("nmt: error: ")]
     assert done.returncode == exit_code, stderr
     assert "Traceback" not in stderr
     assert not done.stdout, "an error leaves stdout empty"
+    # The errors, of which one has all fragments.
+    lines = stderr.splitlines()
+    errors = [line for line in lines if line.startswith("nmt: error: ")]
     assert len(errors) == n_errors, stderr
-    assert any(all(fragment in line for fragment in fragments) for line in errors), stderr
+    fitting = [line for line in errors if all(fragment in line for fragment in fragments)]
+    assert fitting, stderr
+    # The hint.
     hints = [line for line in lines if line.startswith("hint: ")]
     assert len(hints) == 1, stderr
     assert hints[0] != "hint: "
@@ -252,7 +266,9 @@ def imported_modules(done: Done) -> set[str]:
 
 
 def file_bytes(directory: Path) -> dict[str, bytes]:
-    return {str(f.relative_to(directory)): f.read_bytes() for f in directory.rglob("*") if f.is_file()}
+    """Return the content of all files below a directory, by their relative paths."""
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return {str(file.relative_to(directory)): file.read_bytes() for file in files}
 
 
 def model_of(translator: "Translator") -> "Seq2Seq":
@@ -288,8 +304,8 @@ def browser() -> Iterator[Any]:
 def check_accessible(page: Any, within: str | None = None) -> None:
     """Check an opened page, or the element `within` it, with axe-core; and that it is not wider than the window."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core: make browser")
-    found = axe.Axe().run(page, within)
-    assert found.violations_count == 0, found.generate_report()
+    results = axe.Axe().run(page, within)
+    assert results.violations_count == 0, results.generate_report()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "only figures scroll sideways"
 
 
@@ -308,10 +324,14 @@ def opened_page(browser: Any, url: str, *may_load: str, ignored: str | None = No
         if request_url != url and not request_url.startswith(may_load):
             problems.append(request_url)
 
+    def log(message: Any) -> None:
+        if message.type == "error":
+            problems.append(message.text)
+
     context = browser.new_context(**options)
     try:
         page = context.new_page()
-        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+        page.on("console", log)
         page.on("pageerror", lambda error: problems.append(str(error)))
         context.on("request", lambda request: check(request.url))
         page.goto(url)
@@ -323,7 +343,8 @@ def opened_page(browser: Any, url: str, *may_load: str, ignored: str | None = No
 
 def opened_text(browser: Any, folder: Path, text: str, **options: Any) -> contextlib.AbstractContextManager[Any]:
     """Open a page of one file, which loads nothing."""
-    (file := folder / "page.html").write_text(text, encoding="utf-8")
+    file = folder / "page.html"
+    file.write_text(text, encoding="utf-8")
     return opened_page(browser, file.as_uri(), **options)
 
 
@@ -426,16 +447,19 @@ def arabic_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FiveRun]:
 def trained_once(factory: pytest.TempPathFactory, name: str, *corpus: Any, settings: Sequence[str] = ()) -> FiveRun:
     """Train on five pairs (see `write_five`), or take what another process of pytest-xdist has trained."""
     base = factory.getbasetemp()
-    home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    home = shared / name
     with locked(home.with_suffix(".lock"), wait=True):
         home.mkdir(exist_ok=True)
-        five, printed = write_five(home, *corpus), [home / "stdout", home / "stderr"]
-        if not printed[-1].exists():
+        five = write_five(home, *corpus)
+        stdout, stderr = home / "stdout", home / "stderr"
+        if not stderr.exists():
             done = run_nmt("train", five.config, *settings, cwd=home)
             assert done.returncode == 0, done.stderr.decode()
-            for file, text in zip(printed, (done.stdout, done.stderr), strict=True):
-                file.write_bytes(text)
-        return FiveRun(**vars(five), training=Done([], 0, *(file.read_bytes() for file in printed)))
+            stdout.write_bytes(done.stdout)
+            stderr.write_bytes(done.stderr)  # last: it says that the training is finished
+        training = Done([], 0, stdout.read_bytes(), stderr.read_bytes())
+        return FiveRun(**vars(five), training=training)
 
 
 def kept(run: FiveRun) -> Iterator[FiveRun]:
@@ -448,4 +472,7 @@ def kept(run: FiveRun) -> Iterator[FiveRun]:
     before = files()
     yield run
     after = files()
-    assert {name for name in {**before, **after} if before.get(name) != after.get(name)} <= {"runs/five/scores.jsonl"}
+    before.pop("runs/five/scores.jsonl", None)
+    after.pop("runs/five/scores.jsonl", None)
+    changed = [name for name in before | after if before.get(name) != after.get(name)]
+    assert changed == []

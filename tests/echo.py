@@ -50,23 +50,31 @@ def in_order(_engine: object, _tokenizers: object, pairs: Iterable[WordPair]) ->
     """Stand in for `align_for_markup`: link each source word to the target word at its offset."""
     alignments = []
     for source, target in pairs:
-        starts = [start for start, _ in target.spans]
+        target_starts = [start for start, _ in target.spans]
         links: Links = []
-        if starts:
-            links = [(i, bisect_right(starts, start) - 1) for i, (start, _) in enumerate(source.spans)]
-        shares: list[Shares] = []
-        for t in range(len(starts)):
-            linked = [s for s, target_word in links if target_word == t]
-            # `align_for_markup` leaves out small shares.
-            shares.append(dict.fromkeys(linked, 1 / len(linked)) if 0 < len(linked) < 1 / MIN_SHARE else {})
+        sources_of: list[list[int]] = [[] for _ in target_starts]  # the linked source words of each target word
+        for s, (start, _end) in enumerate(source.spans):
+            if target_starts:
+                t = bisect_right(target_starts, start) - 1
+                links.append((s, t))
+                sources_of[t].append(s)
+        shares = [equal_shares(sources) for sources in sources_of]
         alignments.append(WordAlignment(links, shares))
     return alignments
 
 
+def equal_shares(words: list[int]) -> Shares:
+    """Divide a target word among its source words; shares that are too small are left out."""
+    if not words or 1 / len(words) <= MIN_SHARE:
+        return {}
+    return dict.fromkeys(words, 1 / len(words))
+
+
 @mock.patch("nmt.translate.tags.align_for_markup", in_order)
 def echoed(text: str, markup: Format, change: Change = str.upper) -> str:
-    """Return a piece of markup, translated."""
-    (translation,) = MarkupTranslator(cast(Translator, Echo(change)), markup).translate_lines([text])
+    """A piece of markup, translated."""
+    translator = MarkupTranslator(cast(Translator, Echo(change)), markup)
+    (translation,) = translator.translate_lines([text])
     return translation.text
 
 

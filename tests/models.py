@@ -37,23 +37,32 @@ V = 23
 SIZES = {"d_model": 16, "d_ff": 24, "n_heads": 4, "n_encoder_layers": 2, "n_decoder_layers": 2, "max_positions": 32}
 
 Choices = dict[str, Any]  # of settings of the model
-# Every two of these settings occur together.
-TRANSFORMERS: list[Choices] = [
-    {"norm": "pre", "activation": "relu", "positions": "sinusoidal", "tied_embeddings": "all"},
-    {"norm": "post", "activation": "gelu", "positions": "sinusoidal", "tied_embeddings": "decoder"},
-    {"norm": "pre", "activation": "gelu", "positions": "sinusoidal", "tied_embeddings": "none"},
-    {"norm": "post", "activation": "gelu", "positions": "learned", "tied_embeddings": "all"},
-    {"norm": "pre", "activation": "relu", "positions": "learned", "tied_embeddings": "decoder"},
-    {"norm": "post", "activation": "relu", "positions": "learned", "tied_embeddings": "none"},
+
+
+def transformer(norm: str, activation: str, positions: str, tied: str) -> Choices:
+    return {"norm": norm, "activation": activation, "positions": positions, "tied_embeddings": tied}
+
+
+def rnn(cell: str, attention: str, tied: str) -> Choices:
+    return {"architecture": "rnn", "cell": cell, "attention": attention, "tied_embeddings": tied}
+
+
+TRANSFORMERS = [  # every two values of different settings occur together
+    transformer("pre", "relu", "sinusoidal", "all"),
+    transformer("post", "gelu", "sinusoidal", "decoder"),
+    transformer("pre", "gelu", "sinusoidal", "none"),
+    transformer("post", "gelu", "learned", "all"),
+    transformer("pre", "relu", "learned", "decoder"),
+    transformer("post", "relu", "learned", "none"),
 ]
-RNNS: list[Choices] = [
-    {"architecture": "rnn", "cell": "lstm", "attention": "none", "tied_embeddings": "all"},
-    {"architecture": "rnn", "cell": "gru", "attention": "none", "tied_embeddings": "decoder"},
-    {"architecture": "rnn", "cell": "gru", "attention": "dot", "tied_embeddings": "all"},
-    {"architecture": "rnn", "cell": "lstm", "attention": "additive", "tied_embeddings": "none"},
-    {"architecture": "rnn", "cell": "lstm", "attention": "general", "tied_embeddings": "all"},
-    {"architecture": "rnn", "cell": "gru", "attention": "additive", "tied_embeddings": "decoder"},
-    {"architecture": "rnn", "cell": "gru", "attention": "scaled_dot", "tied_embeddings": "all"},
+RNNS = [
+    rnn("lstm", "none", "all"),
+    rnn("gru", "none", "decoder"),
+    rnn("gru", "dot", "all"),
+    rnn("lstm", "additive", "none"),
+    rnn("lstm", "general", "all"),
+    rnn("gru", "additive", "decoder"),
+    rnn("gru", "scaled_dot", "all"),
 ]
 RUNGS: list[Choices] = [
     {"attention": "additive"},
@@ -121,7 +130,7 @@ class TableModel:
         self.table = table
 
     def start(self, src: Tensor) -> Rows:
-        sources = [tuple(token for token in row if token != PAD) for row in src.tolist()]
+        sources = [tuple(row[row != PAD].tolist()) for row in src]
         return Rows(sources, [()] * len(sources))
 
     def step(self, ids: Tensor, state: Rows) -> tuple[Tensor, Rows]:

@@ -27,9 +27,9 @@ esac
 
 
 def makefile_variable(name: str) -> str:
-    found = re.search(rf"^{name} := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    assert found, name
-    return found[1]
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (value,) = re.findall(rf"^{name} := (.*)$", text, re.MULTILINE)
+    return str(value)
 
 
 def test_readme_makefile_and_grammar_agree_on_the_sentence_of_the_demo() -> None:
@@ -40,33 +40,48 @@ def test_readme_makefile_and_grammar_agree_on_the_sentence_of_the_demo() -> None
     assert re.search(rf'nmt translate "{pair.zh}" +# {re.escape(pair.en)}', readme)
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-@pytest.mark.parametrize(
-    ("translation", "bleu", "status", "message"),
-    [
-        ("I bought a book yesterday.", "97.41", 0, ""),
-        ("I bought yesterday.", "97.41", 2, "error: the translation should be: I bought a book yesterday."),
-        ("I bought a book yesterday.", "33.86", 2, "configs/demo.yaml: error: BLEU on test is below 90"),
-    ],
-)
-def test_make_demo_fails_on_bad_results(tmp_path: Path, translation: str, bleu: str, status: int, message: str) -> None:
-    """`FAKE_NMT` trains nothing; it prints the given translation and BLEU. Settings are passed on to nmt."""
-    (tmp_path / "nmt").write_text(FAKE_NMT, encoding="utf-8")
-    (tmp_path / "nmt").chmod(0o755)
-    (tmp_path / "installed").touch()
-    answers = {"FAKE_RUN": str(tmp_path), "FAKE_TRANSLATION": translation, "FAKE_BLEU": bleu}
-    done = subprocess.run(
-        ["make", "demo", f"BIN={tmp_path}", f"INSTALLED={tmp_path}/installed", "train.max_steps=20", "run=runs/other"],
-        cwd=ROOT,
-        env={**os.environ, **answers, "MAKEFLAGS": ""},  # not the flags of `make test`
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == status, done.stderr
-    assert message in done.stderr
-    assert f"BLEU = {bleu}" in done.stdout
-    assert (translation in done.stdout.splitlines()) == (float(bleu) >= 90)
-    for words in [call.split() for call in (tmp_path / "calls").read_text(encoding="utf-8").splitlines()][:2]:
-        assert words[:2] == [words[0], "configs/demo.yaml"]
-        assert sorted(words[2:]) == ["run=runs/other", "train.max_steps=20"]
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+def make_demo(folder: Path, translation: str, bleu: str) -> "subprocess.CompletedProcess[str]":
+    """Run `make demo` with `FAKE_NMT`, which trains nothing and prints the given translation and BLEU."""
+    (folder / "nmt").write_text(FAKE_NMT, encoding="utf-8")
+    (folder / "nmt").chmod(0o755)
+    (folder / "installed").touch()
+    command = ["make", "demo", f"BIN={folder}", f"INSTALLED={folder}/installed"]
+    settings = ["train.max_steps=20", "run=runs/other"]
+    env = {**os.environ, "FAKE_RUN": str(folder), "FAKE_TRANSLATION": translation, "FAKE_BLEU": bleu}
+    env["MAKEFLAGS"] = ""  # not the flags of `make test`
+    return subprocess.run([*command, *settings], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+
+
+@needs_make
+def test_make_demo_shows_the_translation_and_bleu(tmp_path: Path) -> None:
+    done = make_demo(tmp_path, "I bought a book yesterday.", "97.41")
+    assert done.returncode == 0, done.stderr
+    assert "BLEU = 97.41" in done.stdout
+    assert "I bought a book yesterday." in done.stdout.splitlines()
+
+
+@needs_make
+def test_make_demo_fails_on_a_wrong_translation(tmp_path: Path) -> None:
+    done = make_demo(tmp_path, "I bought yesterday.", "97.41")
+    assert done.returncode == 2
+    assert "error: the translation should be: I bought a book yesterday." in done.stderr
+    assert "I bought yesterday." in done.stdout.splitlines()
+
+
+@needs_make
+def test_make_demo_fails_on_low_bleu(tmp_path: Path) -> None:
+    done = make_demo(tmp_path, "I bought a book yesterday.", "33.86")
+    assert done.returncode == 2
+    assert "configs/demo.yaml: error: BLEU on test is below 90" in done.stderr
+    assert "I bought a book yesterday." not in done.stdout.splitlines()
+
+
+@needs_make
+def test_make_demo_passes_settings_on_to_nmt(tmp_path: Path) -> None:
+    make_demo(tmp_path, "I bought a book yesterday.", "97.41")
+    tokenize, train, *_ = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
+    assert sorted(tokenize.split()) == ["configs/demo.yaml", "run=runs/other", "tokenize", "train.max_steps=20"]
+    assert sorted(train.split()) == ["configs/demo.yaml", "run=runs/other", "train", "train.max_steps=20"]

@@ -198,6 +198,7 @@ def test_a_directory_replaces_the_old_one_when_the_block_ends(out: Path) -> None
 def test_a_link_to_a_directory_is_kept(out: Path) -> None:
     link = out.with_name("link")
     link.symlink_to(out)
+    # The directory is replaced where the link leads.
     with atomic_directory(link) as temp:
         (temp / "new").write_bytes(NEW)
     assert link.is_symlink()
@@ -220,6 +221,7 @@ def test_after_an_error_in_the_block_the_old_directory_is_there(out: Path) -> No
 def test_after_an_error_in_the_second_rename_the_old_directory_is_there(out: Path) -> None:
     rename = Path.rename
 
+    # The first rename moves the old directory away, the second moves the new one into its place.
     def fail(path: Path, target: Path) -> Path:
         if path.name.startswith(f"out{TEMP_MARK}"):
             raise FULL_DISK
@@ -303,7 +305,7 @@ def test_what_others_have_put_into_the_cache_is_kept(cache: Path) -> None:
 
 def test_least_recently_used_entries_over_the_limit_are_removed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [used_before(days, number) for number, days in enumerate((0.9, 2, 3, 4))]
-    monkeypatch.setattr(files, "MAX_CACHE_BYTES", 3 * len(NEW))
+    monkeypatch.setattr(files, "MAX_CACHE_BYTES", 3 * len(NEW))  # the new entry and two others
     cached("kind", 9, fill)
     assert [entry.exists() for entry in entries] == [True, True, False, False]
 
@@ -318,6 +320,7 @@ def test_entries_used_within_a_day_are_kept_over_the_limit(cache: Path, monkeypa
 
 def test_an_entry_that_is_being_made_is_not_removed(cache: Path) -> None:
     """Even if its lock file is old. If the lock file were removed, two processes could hold a lock of this name."""
+    # The entry is gone, its lock file is there, as after a month.
     lock = cached("kind", 1, fill).with_suffix(".lock")
     shutil.rmtree(lock.with_suffix(""))
 

@@ -20,8 +20,9 @@ from nmt.config import load_config, settings
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 FOLDERS = [ROOT / name for name in ("configs", "data", "nmt", "tests")]
-FOUND = [page for folder in FOLDERS for page in sorted(folder.rglob("*.md"))]
-PAGES = [README, *(page for page in FOUND if "downloads" not in page.parts)]
+PAGES = [README]
+for folder in FOLDERS:
+    PAGES += [page for page in sorted(folder.rglob("*.md")) if "downloads" not in page.parts]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -83,7 +84,7 @@ def commands_in_text(page: Path) -> list[Shown]:
 def commands_of(line: str, in_text: bool) -> list[Shown]:
     """Return each `nmt COMMAND` of a shell line."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
-    lexer.whitespace_split = True
+    lexer.whitespace_split = True  # only at blanks, | & ; < and >
     try:
         words = list(lexer)
     except ValueError:
@@ -135,6 +136,7 @@ def fault_of(shown: Shown) -> str:
 
 def targets(page: Path) -> list[str]:
     """Return the targets of a page's links and pictures, without web links."""
+    # What looks like a link in code is none.
     prose = SPAN.sub("", FENCE.sub("", text_of(page)))
     all_targets = LINK.findall(prose) + ATTRIBUTE.findall(prose)
     return [target for target in all_targets if not target.startswith(("http://", "https://"))]
@@ -154,6 +156,7 @@ def anchor_of(heading: str) -> str:
 @cache
 def options() -> set[str]:
     """Return every option of nmt and of the programs beside it."""
+    # Those of nmt, and those that the programs beside it declare.
     names = {*OTHER_OPTIONS}
     for command in COMMANDS.values():
         for parameter in command.params:

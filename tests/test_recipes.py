@@ -16,8 +16,8 @@ from nmt.corpus.catalog import CORPORA
 from nmt.train.corpora import all_corpora, root_of
 
 ROOT = Path(__file__).parents[1]
-FILES = [*(ROOT / "configs").glob("**/*.yaml"), *(ROOT / "configs").glob("**/*.yml")]
-RECIPES = sorted(path for path in FILES if path.parent.name != "cluster")  # configs/cluster has Kubernetes jobs
+FILES = sorted((ROOT / "configs").glob("**/*.yaml"))
+RECIPES = [path for path in FILES if path.parent.name != "cluster"]  # configs/cluster has Kubernetes jobs
 
 
 @pytest.fixture(params=RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -25,80 +25,119 @@ def recipe(request: pytest.FixtureRequest) -> Config:
     return load_config(request.param)
 
 
-def bare(path: str) -> str:
-    return Path(path).name.removesuffix(".gz")
-
-
 def test_no_two_recipes_share_a_run() -> None:
     runs = [load_config(path).run for path in RECIPES]
-    assert len(runs) == len(set(runs)) > 0
-    assert all(len(Path(run).parts) == 2 and Path(run).parts[0] == "runs" for run in runs)
+    assert len(runs) == len(set(runs))
 
 
-def test_the_two_sides_of_every_corpus_belong_together(recipe: Config) -> None:
-    """Both sides have equally many files, whose names differ only in the language; a direction is one language pair."""
-    endings: dict[str, set[tuple[str, str]]] = {}
-    for name, files in all_corpora(recipe).items():
-        assert len({*files.source, *files.target}) == 2 * len(files.source), name
-        for source, target in zip(files.source, files.target, strict=True):
+def test_a_run_is_a_folder_in_runs(recipe: Config) -> None:
+    assert re.fullmatch("runs/[^/]+", recipe.run)
+
+
+def test_the_two_sides_of_every_corpus_differ_in_the_language_only(recipe: Config) -> None:
+    for corpus in all_corpora(recipe).values():
+        for source, target in zip(corpus.source, corpus.target, strict=True):
+            assert source != target
             assert not Path(source).is_absolute()
-            assert Path(source).parent == Path(target).parent
-            source_stem, _, source_ending = bare(source).rpartition(".")
-            target_stem, _, target_ending = bare(target).rpartition(".")
-            assert source_stem == target_stem
-            endings.setdefault(files.languages, set()).add((source_ending, target_ending))
-    assert [*endings] == (recipe.data.directions or [""])
-    for languages, (pair,) in endings.items():
-        assert len({*pair}) == 2
-        assert languages in ("", "-".join(pair))
+            assert without_language(source) == without_language(target)
+        assert len(set(corpus.source)) == len(corpus.source)
+
+
+def without_language(path: str) -> str:
+    return path.removesuffix(".gz").rpartition(".")[0]
+
+
+def test_the_files_of_a_direction_end_in_its_languages(recipe: Config) -> None:
+    for corpus in all_corpora(recipe).values():
+        source_language, _, target_language = corpus.languages.partition("-")
+        for source, target in zip(corpus.source, corpus.target, strict=True):
+            assert source.removesuffix(".gz").endswith(source_language)
+            assert target.removesuffix(".gz").endswith(target_language)
+
+
+def test_the_files_of_one_direction_have_the_same_endings(recipe: Config) -> None:
+    if recipe.data.directions:
+        return  # see the test before
+    endings = set()
+    for corpus in all_corpora(recipe).values():
+        for source, target in zip(corpus.source, corpus.target, strict=True):
+            endings.add((ending(source), ending(target)))
+    assert len(endings) == 1
+
+
+def ending(path: str) -> str:
+    return path.removesuffix(".gz").rpartition(".")[2]
 
 
 def test_a_recipe_knows_its_languages_and_has_a_test_set(recipe: Config) -> None:
     """The target language selects BLEU's tokenizer."""
-    for config in [recipe.direction(one) for one in recipe.data.directions] or [recipe]:
-        languages = {language(config.data, "source"), language(config.data, "target")}
-        assert len(languages - {""}) == 2
-        assert config.data.test
+    for languages in recipe.data.directions or [""]:
+        data = recipe.direction(languages).data if languages else recipe.data
+        source_language, target_language = language(data, "source"), language(data, "target")
+        assert source_language
+        assert target_language not in ("", source_language)
+        assert data.test
 
 
 def test_a_corpus_ships_with_the_project_or_can_be_downloaded(recipe: Config) -> None:
     for files in all_corpora(recipe).values():
-        paths = {path.removesuffix(".gz") for path in (*files.source, *files.target)}
-        if recipe.data.root:
-            corpus = CORPORA[root_of(recipe, files)]
-            assert paths <= set(corpus.files(corpus.languages))
-        else:
-            assert all((ROOT / path).is_file() for path in paths)
+        for path in (*files.source, *files.target):
+            if recipe.data.root:
+                corpus = CORPORA[root_of(recipe, files)]
+                assert path.removesuffix(".gz") in corpus.files(corpus.languages)
+            else:
+                assert (ROOT / path).is_file()
 
 
-def test_the_image_runs_as_an_ordinary_user_and_takes_what_is_there() -> None:
-    lines = (ROOT / "configs/docker/Dockerfile").read_text().splitlines()
-    steps = [line.split(" ", 1) for line in lines if line and not line.startswith("#")]
-    kinds = [kind for kind, _ in steps]
-    assert kinds.index("USER") < kinds.index("ENTRYPOINT")
-    assert ["USER", "root"] not in steps
-    ignored = (ROOT / "configs/docker/Dockerfile.dockerignore").read_text().splitlines()
-    for sources in (rest.split()[:-1] for kind, rest in steps if kind == "COPY"):
+DOCKERFILE = (ROOT / "configs/docker/Dockerfile").read_text()
+
+
+def test_the_image_runs_as_an_ordinary_user() -> None:
+    before, _, _ = DOCKERFILE.partition("\nENTRYPOINT")
+    (user,) = re.findall("^USER (.*)$", before, re.MULTILINE)
+    assert user != "root"
+
+
+def test_the_image_takes_what_is_there() -> None:
+    kept = (ROOT / "configs/docker/Dockerfile.dockerignore").read_text().splitlines()
+    for words in re.findall("^COPY (.*)$", DOCKERFILE, re.MULTILINE):
+        *sources, _destination = words.split()
         for source in sources:
             assert (ROOT / source).exists()
-            assert f"!{source}" in ignored
+            assert f"!{source}" in kept
 
 
-def test_the_service_is_valid_and_reloads_by_the_signal_of_the_server(tmp_path: Path) -> None:
-    text = (ROOT / "configs/systemd/nmt.service").read_text()
-    ((program, words),) = re.findall(r"^ExecStart=(\S+) serve (.*)$", text, re.MULTILINE)
-    options = typer.main.get_command(app).commands["serve"].params  # type: ignore[attr-defined]
-    known = {name for option in options for name in option.opts}
-    assert {word for word in words.split() if word.startswith("-")} <= known
-    assert "ExecReload=/bin/kill -HUP $MAINPID\n" in text
+SERVICE = (ROOT / "configs/systemd/nmt.service").read_text()
+
+
+def options_of(command: str) -> list[str]:
+    names = []
+    for option in typer.main.get_command(app).commands[command].params:  # type: ignore[attr-defined]
+        names += option.opts
+    return names
+
+
+def test_the_service_gives_options_that_nmt_serve_has() -> None:
+    (words,) = re.findall(r"^ExecStart=\S+ serve (.*)$", SERVICE, re.MULTILINE)
+    known = options_of("serve")
+    assert [word for word in words.split() if word.startswith("-") and word not in known] == []
+
+
+def test_the_service_reloads_by_the_signal_of_the_server() -> None:
+    assert "ExecReload=/bin/kill -HUP $MAINPID\n" in SERVICE
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd")
+def test_the_service_is_valid(tmp_path: Path) -> None:
     unit = tmp_path / "nmt.service"
-    unit.write_text(text.replace(program, sys.executable))
-    if shutil.which("systemd-analyze"):
-        done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
+    unit.write_text(re.sub(r"ExecStart=\S+", f"ExecStart={sys.executable}", SERVICE))
+    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stderr == ""
 
 
-OPTIONS = typer.main.get_command(app).commands["translate"].params  # type: ignore[attr-defined]
+# --- a cluster
+
 FOLDER = ROOT / "configs" / "cluster"
 N_PARTS = 10
 # Stands for nmt, and for srun nmt: copies the input to the output, and logs its arguments.
@@ -114,24 +153,32 @@ cp "$input" "$output"
 
 def translated(folder: Path, source: str, command: list[str], index: str) -> list[str]:
     """Split a file, run the command of each part (`index` has its number) twice, join the parts; return nmt's words."""
-    text = "".join(f"line {i}\n" for i in range(99))
-    (folder / source).write_text(text)
+    # 1. A program nmt that copies, and a file in ten parts.
     for name in ("nmt", "srun"):
         (folder / name).write_text(NMT)
         (folder / name).chmod(0o755)
-    subprocess.run(["split", "-n", f"l/{N_PARTS}", "-d", "-a", "3", source, f"{source}."], cwd=folder, check=True)
+    text = "".join(f"line {i}\n" for i in range(99))
+    (folder / source).write_text(text)
+    split = ["split", "-n", f"l/{N_PARTS}", "-d", "-a", "3"]
+    subprocess.run([*split, source, f"{source}."], cwd=folder, check=True)
+    # 2. Translate each part, twice, as after a restart of the whole job.
     variables = {"PATH": f"{folder}:/usr/bin:/bin", "SLURM_CPUS_PER_TASK": "4"}
-    for _ in range(2):
-        for i in range(N_PARTS):
-            subprocess.run(command, cwd=folder, env={**variables, index: str(i)}, check=True)
+    for _attempt in range(2):
+        for part in range(N_PARTS):
+            subprocess.run(command, cwd=folder, env={**variables, index: str(part)}, check=True)
+    # 3. The parts are whole, and each was translated once.
     parts = sorted(folder.glob("out.???"))
     assert "".join(part.read_text() for part in parts) == text
     calls = (folder / "log").read_text().splitlines()
     assert len(calls) == N_PARTS, "a finished part stays as it is"
-    named = {word for call in calls for word in call.split() if word.startswith("-")}
-    assert named <= {name for option in OPTIONS for name in option.opts}
-    assert "--resume" in named
+    check_options(calls[0])
     return calls
+
+
+def check_options(call: str) -> None:
+    named = [word for word in call.split() if word.startswith("-")]
+    assert set(named) <= set(options_of("translate"))
+    assert "--resume" in named
 
 
 def test_each_task_of_the_slurm_array_translates_its_part(tmp_path: Path) -> None:
@@ -141,11 +188,24 @@ def test_each_task_of_the_slurm_array_translates_its_part(tmp_path: Path) -> Non
     assert calls[0] == "nmt translate --resume -m run -i in.000 -o out.000 --threads 4"
 
 
+JOB = yaml.safe_load((FOLDER / "kubernetes.yaml").read_text())["spec"]
+
+
+def test_the_kubernetes_job_has_a_pod_for_each_part() -> None:
+    assert JOB["completionMode"] == "Indexed"
+    assert JOB["completions"] == N_PARTS
+
+
+def test_the_kubernetes_job_mounts_its_volumes() -> None:
+    pod = JOB["template"]["spec"]
+    (container,) = pod["containers"]
+    mounts = [mount["name"] for mount in container["volumeMounts"]]
+    assert mounts == [volume["name"] for volume in pod["volumes"]]
+
+
 def test_each_pod_of_the_kubernetes_job_translates_its_part(tmp_path: Path) -> None:
-    job = yaml.safe_load((FOLDER / "kubernetes.yaml").read_text())["spec"]
-    (container,) = job["template"]["spec"]["containers"]
-    assert (job["completionMode"], job["completions"]) == ("Indexed", N_PARTS)
-    volumes = [volume["name"] for volume in job["template"]["spec"]["volumes"]]
-    assert [mount["name"] for mount in container["volumeMounts"]] == volumes
-    script = container["args"][0].replace("/texts/", f"{tmp_path}/").replace("new.de", "in").replace("new.en", "out")
+    (container,) = JOB["template"]["spec"]["containers"]
+    (script,) = container["args"]
+    script = script.replace("/texts/", f"{tmp_path}/")
+    script = script.replace("new.de", "in").replace("new.en", "out")
     translated(tmp_path, "in", [*container["command"], script], "JOB_COMPLETION_INDEX")

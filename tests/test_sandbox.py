@@ -29,7 +29,7 @@ def children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> mock.Mock:
 
 def test_unknown_tokenizers_are_checked(children: mock.Mock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300)).model
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "of another"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "of another"))  # where the model is unknown
     Tokenizer(model)
     Tokenizer(model)
     assert children.call_count == 1

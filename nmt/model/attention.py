@@ -178,20 +178,17 @@ class SelfAttention(MultiHeadAttention):
     ) -> Tensor:
         """Map x (B, T, D) to (B, T, D). `mask` (B, 1, 1, T) bool hides padding in the encoder; None in the decoder."""
         query, key, value = heads_first(self.project(x, rotation))
-        if self.window is not None:
-            mask, causal = self.truncated(mask, causal, x), False
-        return self.attend(query, key, value, mask=mask, causal=causal, weights=weights)
-
-    def truncated(self, mask: Tensor | None, causal: bool, x: Tensor) -> Tensor:
-        """Return `mask` within the window, (T, T) or (B, 1, T, T), for the arguments of `forward`."""
+        if self.window is None:
+            return self.attend(query, key, value, mask=mask, causal=causal, weights=weights)
+        # Truncated: the masks for padding and for the future, within the window.
         length = x.size(1)
-        near = window_mask(length, self.window or 0, x.device)
+        near = window_mask(length, self.window, x.device)  # (T, T)
         if causal:
             near = near & causal_mask(length, x.device)
-        if mask is None:
-            return near
-        itself = window_mask(length, 0, x.device)
-        return near & (mask | itself)  # where all neighbors are padding, a softmax over no key would be NaN
+        if mask is not None:
+            itself = window_mask(length, 0, x.device)
+            near = near & (mask | itself)  # where all neighbors are padding, a softmax over no key would be NaN
+        return self.attend(query, key, value, mask=near, weights=weights)
 
 
 class CrossAttention(MultiHeadAttention):

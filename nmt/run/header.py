@@ -70,10 +70,11 @@ def checked_header(text: str | None) -> dict[str, Any]:
     header: Any = None
     with contextlib.suppress(ValueError, TypeError):
         header = parse_json(text or "")
-    if not isinstance(header, dict) or not all(isinstance(header.get(key), kind) for key, kind in TYPES.items()):
+    if not isinstance(header, dict) or not header.keys() >= TYPES.keys():
         raise ModelError("not written by nmt", hint=HINT)
-    if not isinstance(header.get("learned_characters", ""), str):
-        raise ModelError("not written by nmt", hint=HINT)
+    for key, kind in TYPES.items() | {("learned_characters", str)}:
+        if not isinstance(header.get(key, ""), kind):
+            raise ModelError("not written by nmt", hint=HINT)
     # 2. Can this version read it, and is it whole?
     version = header["format_version"]
     if version != FORMAT_VERSION:

@@ -95,7 +95,7 @@ def test_a_source_token_outside_the_window_cannot_change_the_memory(n_layers: in
     model = transformer(attention_window=1, n_encoder_layers=n_layers)
     src, _ = batch((9, 2))
     changed = src.clone()
-    changed[0, 4] += 1
+    changed[0, 4] += 1  # another token
     before, _ = model.encode(src)
     after, _ = model.encode(changed)
     assert changed_positions(before, after) == reached

@@ -2,15 +2,17 @@
 
 import errno
 import os
+import platform
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 import small_run
-from conftest import NO_PROCESS
+from conftest import NO_PROCESS, file_bytes
 
 from nmt.config import Config
 from nmt.errors import ConfigError, InputError, ModelError, OutputError
@@ -34,49 +36,70 @@ def models() -> list[bytes]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
-    found = RunDirectory(tmp_path / "runs" / "demo")
-    found.create()
-    return found
+    run = RunDirectory(tmp_path / "runs" / "demo")
+    run.create()
+    return run
 
 
-def test_locking_makes_the_directory_and_removes_unfinished_writes(tmp_path: Path) -> None:
+def test_locking_makes_the_directory(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "a" / "b")
     with run.lock():
         assert run.checkpoints.is_dir()
+
+
+def test_locking_removes_unfinished_writes(run: RunDirectory) -> None:
     for name in ("config.yaml", "checkpoints/step-3.safetensors"):
         (run.path / f"{name}{TEMP_MARK}{NO_PROCESS}").write_bytes(b"half")
-    with atomic_writer(run.path / "test.en") as out:  # for example by `nmt translate -o run/test.en`
+    with run.lock():
+        assert file_bytes(run.path).keys() == {"lock"}
+
+
+def test_locking_leaves_files_alone_that_others_are_writing(run: RunDirectory) -> None:
+    with atomic_writer(run.path / "test.en") as out, run.lock():  # for example by `nmt translate -o run/test.en`
         out.write(b"all of it")
-        with run.lock():
-            pass
-    assert sorted(file.name for file in run.path.rglob("*")) == ["checkpoints", "lock", "test.en"]
     assert (run.path / "test.en").read_bytes() == b"all of it"
 
 
-def test_a_locked_run_can_neither_be_locked_nor_moved_nor_cleaned_until_released(run: RunDirectory) -> None:
+def test_a_locked_run_can_be_neither_locked_nor_moved(run: RunDirectory) -> None:
+    message = f"^{re.escape(str(run.path))} is in use by another training$"
     with run.lock():
-        unfinished = run.path / f"config.yaml{TEMP_MARK}{os.getpid()}"  # of the training that holds the lock
-        unfinished.write_bytes(b"half")
-        for entry in (RunDirectory(run.path).lock().__enter__, RunDirectory(run.path).move_aside):
-            with pytest.raises(InputError, match=rf"^{re.escape(str(run.path))} is in use by another training$"):
-                entry()
-        assert unfinished.exists()
+        with pytest.raises(InputError, match=message), RunDirectory(run.path).lock():
+            pytest.fail("two trainings hold the lock")
+        with pytest.raises(InputError, match=message):
+            run.move_aside()
     with run.lock():
         pass
 
 
-def test_a_run_is_moved_aside_to_the_first_free_number(tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path / "demo")
-    assert run.move_aside() is None
-    (tmp_path / "demo.2").write_bytes(b"someone's file")
-    (tmp_path / "demo.4").symlink_to("nowhere")
-    for n in (1, 3, 5):
-        run.create()
-        run.append_metrics({"n": n})
-        assert run.move_aside() == tmp_path / f"demo.{n}"
-        assert not run.path.exists()
-        assert RunDirectory(tmp_path / f"demo.{n}").read_metrics() == [{"n": n}]
-    assert (tmp_path / "demo.2").read_bytes() == b"someone's file"
+def test_a_locked_run_is_not_cleaned(run: RunDirectory) -> None:
+    with run.lock():
+        unfinished = run.path / f"config.yaml{TEMP_MARK}{os.getpid()}"  # of the training that holds the lock
+        unfinished.write_bytes(b"half")
+        with pytest.raises(InputError), RunDirectory(run.path).lock():
+            pass
+        assert unfinished.exists()
+
+
+# --- moved aside
+
+
+def test_a_run_that_does_not_exist_is_not_moved(tmp_path: Path) -> None:
+    assert RunDirectory(tmp_path / "demo").move_aside() is None
+
+
+def test_a_run_is_moved_aside_with_all_of_its_files(run: RunDirectory) -> None:
+    run.append_metrics({"n": 1})
+    aside = run.move_aside()
+    assert aside == run.path.with_name("demo.1")
+    assert not run.path.exists()
+    assert RunDirectory(aside).read_metrics() == [{"n": 1}]
+
+
+def test_a_run_is_moved_aside_to_the_first_free_number(run: RunDirectory) -> None:
+    run.path.with_name("demo.1").write_bytes(b"someone's file")
+    run.path.with_name("demo.2").symlink_to("nowhere")  # does not exist, but takes the name
+    assert run.move_aside() == run.path.with_name("demo.3")
+    assert run.path.with_name("demo.1").read_bytes() == b"someone's file"
 
 
 @pytest.mark.parametrize("name", [".", "..", "../link/here"])
@@ -86,59 +109,97 @@ def test_the_working_directory_is_not_moved_aside(tmp_path: Path, monkeypatch: p
     (tmp_path / "up" / "link").symlink_to(tmp_path / "up")
     monkeypatch.chdir(tmp_path / "up" / "here")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ConfigError, match=f"^run={re.escape(str(Path(name)))} cannot be moved aside: it is the"):
+    with pytest.raises(ConfigError, match=f"^run={re.escape(name)} cannot be moved aside: it is the"):
         RunDirectory(name).move_aside()
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_run_that_cannot_be_renamed_is_an_error(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_cannot_be_renamed_is_an_error(run: RunDirectory) -> None:
     busy = OSError(errno.EBUSY, os.strerror(errno.EBUSY))  # as for a mount point
-    monkeypatch.setattr(os, "rename", mock.Mock(side_effect=busy))
-    with pytest.raises(OutputError, match=f"cannot move {run.path} aside: Device or resource busy") as caught:
+    with mock.patch.object(os, "rename", side_effect=busy), pytest.raises(OutputError) as caught:
         run.move_aside()
+    assert str(caught.value) == f"cannot move {run.path} aside: Device or resource busy"
     assert "run=PATH" in caught.value.hint
 
 
-@pytest.mark.parametrize("name", ["checkpoints", "metrics.jsonl", f"checkpoints/x.tmp.{NO_PROCESS}"])
-def test_a_run_with_a_link_that_leads_out_or_a_pipe_is_refused(run: RunDirectory, tmp_path: Path, name: str) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / f"a.tmp.{NO_PROCESS}").write_text("mine")
-    if name == "checkpoints":
-        run.checkpoints.rmdir()
-    (run.path / name).symlink_to(elsewhere if name == "checkpoints" else elsewhere / "new")
-    for entry in (run.lock().__enter__, run.move_aside):
-        with pytest.raises(ModelError, match="is a link that leads out of the run"):
-            entry()
-    assert [file.name for file in elsewhere.iterdir()] == [f"a.tmp.{NO_PROCESS}"]
-    (run.path / name).unlink()
-    os.mkfifo(run.path / name)  # opening it would block
-    with pytest.raises(ModelError, match="is neither a file nor a directory"):
+# --- links
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A directory outside of the run, with a file that sweeping would remove."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / f"a.tmp.{NO_PROCESS}").write_text("mine")
+    return tmp_path / "elsewhere"
+
+
+def check_refused(run: RunDirectory, message: str) -> None:
+    with pytest.raises(ModelError, match=message), run.lock():
+        pass
+    with pytest.raises(ModelError, match=message):
         run.move_aside()
 
 
+def test_a_directory_that_is_a_link_out_of_the_run_is_refused(run: RunDirectory, elsewhere: Path) -> None:
+    run.checkpoints.rmdir()
+    run.checkpoints.symlink_to(elsewhere)
+    check_refused(run, "checkpoints is a link that leads out of the run")
+    assert file_bytes(elsewhere) == {f"a.tmp.{NO_PROCESS}": b"mine"}
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", f"checkpoints/x.tmp.{NO_PROCESS}"])
+def test_a_file_that_is_a_link_out_of_the_run_is_refused(run: RunDirectory, elsewhere: Path, name: str) -> None:
+    (run.path / name).symlink_to(elsewhere / "new")
+    check_refused(run, "is a link that leads out of the run")
+    assert file_bytes(elsewhere) == {f"a.tmp.{NO_PROCESS}": b"mine"}
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", f"checkpoints/x.tmp.{NO_PROCESS}"])
+def test_a_pipe_in_a_run_is_refused(run: RunDirectory, name: str) -> None:
+    os.mkfifo(run.path / name)  # opening it would block
+    check_refused(run, "is neither a file nor a directory")
+
+
+# --- settings and manifest
+
+
 def test_settings_are_read_back_as_written(run: RunDirectory) -> None:
+    run.write_config(config_of(nfkc=True))
+    assert run.read_config() == config_of(nfkc=True)
+
+
+def test_a_directory_without_settings_is_no_run(run: RunDirectory) -> None:
     with pytest.raises(ModelError) as caught:
         run.read_config()
     assert str(caught.value) == f"{run.path} is not a run: it has no config.yaml"
-    assert (caught.value.exit_code, caught.value.hint) == (2, "train one with `nmt train`")
-    run.write_config(config_of(nfkc=True))
-    assert run.read_config() == config_of(nfkc=True)
-    run.config_file.write_text(run.config_file.read_text(encoding="utf-8").replace("seed: 1", "seed: x"))
+    assert caught.value.hint == "train one with `nmt train`"
+    assert caught.value.exit_code == 2
+
+
+def test_an_invalid_setting_of_a_run_is_named_with_its_line(run: RunDirectory) -> None:
+    run.write_config(config_of())
+    text = run.config_file.read_text(encoding="utf-8")
+    run.config_file.write_text(text.replace("seed: 1", "seed: x"))
     with pytest.raises(ConfigError, match=r"config\.yaml:2: 'seed'"):
         run.read_config()
 
 
-def test_the_manifest_records_data_seed_command_and_versions(run: RunDirectory) -> None:
+def test_a_new_run_has_an_empty_manifest(run: RunDirectory) -> None:
     assert run.read_manifest() == {}
+
+
+def test_the_manifest_records_data_seed_command_and_versions(run: RunDirectory) -> None:
     run.write_manifest(new_manifest({"train.source": "abc"}, {"train": 5}, seed=7, reproducible=True))
-    found = run.read_manifest()
-    assert (found["data"], found["seed"], found["command"]) == ({"train.source": "abc"}, 7, sys.argv)
-    assert set(found["versions"]) == {"nmt", "torch", "sentencepiece", "sacrebleu", "safetensors"}
-    assert re.match(r"2\d\d\d-\d\d-\d\dT\d\d:\d\d:\d\d", found["started"])
-    assert found["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert found["reproducible"] is True
-    assert re.fullmatch(r"([0-9a-f]{40})?", found["git_commit"])
+    manifest = run.read_manifest()
+    assert manifest["data"] == {"train.source": "abc"}
+    assert manifest["n_pairs"] == {"train": 5}
+    assert manifest["seed"] == 7
+    assert manifest["reproducible"] is True
+    assert manifest["command"] == sys.argv
+    assert manifest["python"] == platform.python_version()
+    assert manifest["versions"].keys() == {"nmt", "torch", "sentencepiece", "sacrebleu", "safetensors"}
+    assert re.match(r"2\d\d\d-\d\d-\d\dT\d\d:\d\d:\d\d", manifest["started"])
+    assert re.fullmatch(r"([0-9a-f]{40})?", manifest["git_commit"])
 
 
 @pytest.mark.parametrize("content", ["{", "[1]", '{"data": []}'])
@@ -148,66 +209,116 @@ def test_a_damaged_manifest_is_an_error(run: RunDirectory, content: str) -> None
         run.read_manifest()
 
 
+# --- tokenizers
+
+
+def test_a_joint_tokenizer_is_one_file(run: RunDirectory, models: list[bytes]) -> None:
+    run.write_tokenizers(Tokenizers.from_models(models[0], models[0], nfkc_source=True), joint=True)
+    assert file_bytes(run.path) == {"tokenizer.model": models[0]}
+    tokenizers = run.read_tokenizers(config_of(nfkc=True))
+    assert tokenizers is not None
+    assert tokenizers.joint
+    assert (tokenizers.source.nfkc, tokenizers.target.nfkc) == (True, False)
+
+
+def test_two_tokenizers_are_two_files(run: RunDirectory, models: list[bytes]) -> None:
+    run.write_tokenizers(Tokenizers.from_models(models[0], models[1], nfkc_source=False), joint=False)
+    assert file_bytes(run.path) == {"tokenizer.src.model": models[0], "tokenizer.tgt.model": models[1]}
+    tokenizers = run.read_tokenizers(config_of(joint=False))
+    assert tokenizers is not None
+    assert not tokenizers.joint
+
+
 @pytest.mark.parametrize("joint", [True, False])
-def test_tokenizers_are_read_back(run: RunDirectory, models: list[bytes], joint: bool) -> None:
-    config = config_of(joint=joint, nfkc=True)
-    assert run.read_tokenizers(config) is None
-    written = Tokenizers.from_models(models[0], models[0 if joint else 1], nfkc_source=True)
-    run.write_tokenizers(written, joint)
-    found = run.read_tokenizers(config)
-    assert found is not None
-    assert (found.source.model, found.target.model) == (written.source.model, written.target.model)
-    assert (found.source.nfkc, found.target.nfkc, found.joint) == (True, False, joint)
-    names = ["tokenizer.model"] if joint else ["tokenizer.src.model", "tokenizer.tgt.model"]
-    assert sorted(file.name for file in run.path.glob("tokenizer*")) == names
-    (run.path / names[-1]).unlink()
-    assert run.read_tokenizers(config) is None
+def test_a_run_without_tokenizers_has_none(run: RunDirectory, joint: bool) -> None:
+    assert run.read_tokenizers(config_of(joint=joint)) is None
 
 
-@pytest.mark.parametrize(("joint", "side"), [(True, 0), (False, 1)])
-def test_a_damaged_tokenizer_is_an_error(run: RunDirectory, models: list[bytes], joint: bool, side: int) -> None:
-    run.write_tokenizers(Tokenizers.from_models(models[0], models[1 - joint], nfkc_source=False), joint)
-    damaged = run.tokenizer_files(joint)[side]
-    damaged.write_bytes(damaged.read_bytes()[:-5])
+def test_a_run_with_one_of_two_tokenizers_has_none(run: RunDirectory, models: list[bytes]) -> None:
+    (run.path / "tokenizer.src.model").write_bytes(models[0])
+    assert run.read_tokenizers(config_of(joint=False)) is None
+
+
+@pytest.mark.parametrize(("joint", "name"), [(True, "tokenizer.model"), (False, "tokenizer.tgt.model")])
+def test_a_damaged_tokenizer_is_an_error(run: RunDirectory, models: list[bytes], joint: bool, name: str) -> None:
+    run.write_tokenizers(Tokenizers.from_models(models[0], models[0], nfkc_source=False), joint)
+    damaged = run.path / name
+    damaged.write_bytes(models[0][:-5])
     with pytest.raises(ModelError) as caught:
         run.read_tokenizers(config_of(joint=joint))
     assert str(caught.value) == f"{damaged}: the tokenizer is damaged or not in the format of sentencepiece"
     assert "delete it and run `nmt tokenize" in caught.value.hint
 
 
-def test_checkpoints_are_listed_in_order_pruned_and_set_aside(run: RunDirectory) -> None:
-    assert run.newest_step() is None
+# --- checkpoints
+
+
+@pytest.fixture
+def run_with_checkpoints(run: RunDirectory) -> RunDirectory:
     for step in (100, 20, 3, 1000):
         run.checkpoint_file(step).write_bytes(b"%d" % step)
-    others = ["step-x.safetensors", "step-.safetensors", "step-²5.safetensors", "step-٣.safetensors"]
-    others += ["step-007.safetensors", "step-5.txt", "notes"]
-    for other in others:
-        (run.checkpoints / other).write_bytes(b"")
-    assert run.checkpoint_steps() == [3, 20, 100, 1000]
-    run.prune_checkpoints([20, 1000, 7])
-    assert run.checkpoint_steps() == [20, 1000]
-    aside = run.set_aside(1000)
-    assert run.newest_step() == 20
+    return run
+
+
+def test_checkpoints_are_listed_by_their_steps(run_with_checkpoints: RunDirectory) -> None:
+    assert run_with_checkpoints.checkpoint_steps() == [3, 20, 100, 1000]
+    assert run_with_checkpoints.newest_step() == 1000
+
+
+def test_a_run_without_checkpoints_has_no_newest(run: RunDirectory, tmp_path: Path) -> None:
+    assert run.newest_step() is None
+    assert RunDirectory(tmp_path / "none").checkpoint_steps() == []
+
+
+def test_checkpoints_that_are_not_kept_are_deleted(run_with_checkpoints: RunDirectory) -> None:
+    run_with_checkpoints.prune_checkpoints([20, 1000, 7])
+    assert run_with_checkpoints.checkpoint_steps() == [20, 1000]
+
+
+def test_other_files_are_neither_listed_nor_deleted(run: RunDirectory) -> None:
+    names = ["step-x.safetensors", "step-.safetensors", "step-²5.safetensors", "step-٣.safetensors"]
+    names += ["step-007.safetensors", "step-5.txt", "notes"]
+    for name in names:
+        (run.checkpoints / name).write_bytes(b"")
+    assert run.checkpoint_steps() == []
     run.prune_checkpoints([])
-    assert sorted(file.name for file in run.checkpoints.iterdir()) == sorted([*others, aside.name])
+    assert file_bytes(run.checkpoints).keys() == set(names)
+
+
+def test_a_checkpoint_that_is_set_aside_is_neither_listed_nor_deleted(run_with_checkpoints: RunDirectory) -> None:
+    aside = run_with_checkpoints.set_aside(1000)
+    assert run_with_checkpoints.newest_step() == 100
+    run_with_checkpoints.prune_checkpoints([])
     assert aside.read_bytes() == b"1000"
-    assert RunDirectory(run.path / "none").checkpoint_steps() == []
 
 
-def test_metrics_are_read_without_the_line_that_is_being_written_and_are_cut(run: RunDirectory) -> None:
-    assert run.cut_metrics(5) == []
+# --- metrics
+
+
+def test_a_run_without_metrics_has_none(run: RunDirectory) -> None:
     assert run.read_metrics() == []
-    run.append_metrics({"step": 1}, {"step": 2})
-    with run.metrics_file.open("ab") as file:
-        file.write(b'{"step": 3, "lo')
-    assert run.read_metrics() == [{"step": 1}, {"step": 2}]
-    with run.metrics_file.open("ab") as file:
-        file.write(b'ss": 1.0}\n')
-    assert run.read_metrics() == [{"step": 1}, {"step": 2}, {"step": 3, "loss": 1.0}]
-    run.cut_metrics(1)
-    lines: list[dict[str, Any]] = [{"step": 2, "text": "\u2028\x85"}, {"step": 3, "loss": 2.0}]
+    assert run.cut_metrics(5) == []
+
+
+def test_metrics_are_read_back_as_written(run: RunDirectory) -> None:
+    lines: list[dict[str, Any]] = [{"step": 1, "text": "\u2028\x85"}, {"step": 2, "loss": 2.0}]
     run.append_metrics(*lines)
-    assert run.read_metrics() == [{"step": 1}, *lines]
+    assert run.read_metrics() == lines
+
+
+def test_the_line_that_is_being_written_is_not_read(run: RunDirectory) -> None:
+    run.append_metrics({"step": 1})
+    with run.metrics_file.open("ab", buffering=0) as file:
+        file.write(b'{"step": 2, "lo')
+        assert run.read_metrics() == [{"step": 1}]
+        file.write(b'ss": 1.0}\n')
+    assert run.read_metrics() == [{"step": 1}, {"step": 2, "loss": 1.0}]
+
+
+def test_metrics_are_cut_after_a_step(run: RunDirectory) -> None:
+    run.append_metrics({"step": 1}, {"step": 2}, {"step": 3})
+    assert run.cut_metrics(2) == [{"step": 1}, {"step": 2}]
+    assert run.read_metrics() == [{"step": 1}, {"step": 2}]
 
 
 @pytest.mark.parametrize("last", ["[1]\n", '{"step": "x"}\n', "[" * 100_000 + "\n", '{"step": 2, "l'])
@@ -217,15 +328,33 @@ def test_invalid_and_incomplete_lines_are_ignored_and_removed(run: RunDirectory,
         file.write(last)
     assert run.read_metrics() == [{"step": 1}]
     run.cut_metrics(1)
-    run.append_metrics({"step": 2})
-    assert run.metrics_file.read_bytes() == b'{"step": 1}\n{"step": 2}\n'
+    assert run.metrics_file.read_bytes() == b'{"step": 1}\n'
 
 
-def test_hash_files_depends_on_content_order_and_file_boundaries(tmp_path: Path) -> None:
-    contents = {"a": b"1\n2\n", "b": b"3\n", "c": b"1\n", "d": b"2\n3\n", "copy": b"1\n2\n"}
-    for name, content in contents.items():
-        (tmp_path / name).write_bytes(content)
-    found = {names: hash_files([tmp_path / name for name in names]) for names in ("ab", "ba", "cd", "a", "b")}
-    assert len(set(found.values())) == 5
-    assert hash_files([tmp_path / "copy"]) == found["a"]
+# --- hashes
+
+
+@pytest.fixture
+def hash_of_contents(tmp_path: Path) -> Callable[..., str]:
+    def hash_of(*contents: str) -> str:
+        paths = [tmp_path / str(number) for number in range(len(contents))]
+        for path, content in zip(paths, contents, strict=True):
+            path.write_text(content)
+        return hash_files(paths)
+
+    return hash_of
+
+
+def test_the_hash_of_files_depends_on_content_order_and_boundaries(hash_of_contents: Callable[..., str]) -> None:
+    pairs = [("1\n2\n", "3\n"), ("3\n", "1\n2\n"), ("1\n", "2\n3\n"), ("1\n2\n3\n", "")]
+    assert len({hash_of_contents(*contents) for contents in pairs}) == len(pairs)
+
+
+def test_the_hash_of_files_does_not_depend_on_their_names(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1")
+    (tmp_path / "b").write_bytes(b"1")
+    assert hash_files([tmp_path / "a"]) == hash_files([tmp_path / "b"])
+
+
+def test_no_files_have_the_hash_of_nothing() -> None:
     assert hash_files([]) == sha256(b"")
