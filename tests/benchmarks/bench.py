@@ -63,7 +63,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=Options.minutes, help="of the training that makes a model")
     parser.add_argument("-o", "--output", type=Path, default=SCRATCH / "results.json")
     args = parsed(parser)
-    names, output = args.pop("names"), args.pop("output")
+    names = args.pop("names")
+    output = args.pop("output")
     options = Options(**args, scratch=SCRATCH)
     SCRATCH.mkdir(exist_ok=True)
     output.parent.mkdir(parents=True, exist_ok=True)  # before anything is measured

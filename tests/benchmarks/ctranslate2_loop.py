@@ -16,7 +16,8 @@ class Loop:
     def __init__(self, export: Path, n_translators: int, beam: int) -> None:
         self.engine = ctranslate2.Translator(str(export), inter_threads=n_translators, intra_threads=1)
         self.beam = beam
-        source, target = export / "tokenizer.src.model", export / "tokenizer.tgt.model"
+        source = export / "tokenizer.src.model"
+        target = export / "tokenizer.tgt.model"
         if not source.exists():
             source = target = export / "tokenizer.model"
         self.source = SentencePieceProcessor(model_file=str(source))

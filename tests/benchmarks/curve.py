@@ -67,7 +67,8 @@ def init_trainer(options: Options, task: Task) -> Trainer:
     """`nmt train` with the config that `nmt init` writes for the training pairs; it trains on all of them."""
     # 1. nmt init.
     home = task.home / "init"
-    run, config = RunDirectory(home / "run"), home / "init.yaml"
+    run = RunDirectory(home / "run")
+    config = home / "init.yaml"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir()
     init = ["init", task.home / "train.src", task.home / "train.tgt", "-o", config, "--minutes", options.minutes]
@@ -119,7 +120,8 @@ def of_bleu(options: Options) -> list[Table]:
     task = training.prepare(options, PEER)
     named = contestants(options, task)
     curves: dict[str, Curve] = {name: [Point(0.0, 0.0)] for name in named}
-    measures, commands = {}, {}
+    measures = {}
+    commands = {}
     for name, trainer in named.items():
         commands[name] = trainer.command
         measures[name] = partial(learn, trainer, options, curves[name])
@@ -136,7 +138,8 @@ def svg(curves: Mapping[str, Curve], minutes: float) -> str:
     best_first = sorted(curves, key=lambda name: -curves[name][-1].bleu)
     highest = max(point.bleu for point in itertools.chain(*curves.values()))
     top_bleu = 10 * int(highest // 10 + 1)
-    x_scale, y_scale = (RIGHT - LEFT) / minutes, (BOTTOM - TOP) / top_bleu
+    x_scale = (RIGHT - LEFT) / minutes
+    y_scale = (BOTTOM - TOP) / top_bleu
     lines = [HEAD]
     for bleu in range(0, top_bleu + 1, 10):
         y = BOTTOM - y_scale * bleu

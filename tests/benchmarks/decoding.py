@@ -24,7 +24,8 @@ COPIES = 3  # of the test set in the long file
 BEAMS = {1: "greedy", 5: "beam 5"}
 KINDS = ["float32", "int8"]  # of numbers
 STREAMED, UNCOUNTED = 60, 10  # lines sent one at a time, of which the first are warm-up
-CT2_FP32, CT2_INT8 = "CTranslate2 fp32", "CTranslate2 int8"
+CT2_FP32 = "CTranslate2 fp32"
+CT2_INT8 = "CTranslate2 int8"
 Command = list[object]
 
 
@@ -59,7 +60,8 @@ def prepare(options: Options) -> Contest:
     config = RunDirectory(path).read_config()
     (files,) = corpora_of(config.data.test)
     sources, references = ([*iter_lines(paths)] for paths in corpus_paths(config, files))
-    few, many = home / "few.txt", home / "many.txt"
+    few = home / "few.txt"
+    many = home / "many.txt"
     write_lines(few, sources[:FEW_LINES])
     write_lines(many, sources * COPIES)
     tokenize = bleu_tokenizer(language(config.data, "target"))
@@ -123,7 +125,8 @@ def streamed(command: Command, contest: Contest, options: Options) -> Sample:
     times_ms = []
     lines = itertools.cycle(contest.sources)
     with started(command, options.scratch, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
-        stdin, stdout = run.process.stdin, run.process.stdout
+        stdin = run.process.stdin
+        stdout = run.process.stdout
         assert stdin is not None
         assert stdout is not None
         for number in range(STREAMED):

@@ -29,7 +29,8 @@ def trained(config: Path, run: Path, *overrides: str) -> Row:
     run_nmt("train", config, f"run={run}", *overrides)
     newest = read_newest(RunDirectory(run), prefixes=("model",))
     assert newest is not None
-    model, progress = newest.checkpoint.model(), newest.checkpoint.progress
+    model = newest.checkpoint.model()
+    progress = newest.checkpoint.progress
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     minutes = progress["elapsed_s"] / 60
     cost = {"parameters": n_parameters, "target_tokens": progress["n_tokens"], "minutes": minutes}
@@ -68,7 +69,8 @@ class Results:
 
 def markdown(title: str, rows: dict[str, Row]) -> str:
     """A Markdown table, followed by the signatures of its scores."""
-    texts, signatures = {}, set()
+    texts = {}
+    signatures = set()
     for name, row in rows.items():
         texts[name] = {key: shown(value) for key, value in row.items()}
         scores_of_row = [value for value in row.values() if isinstance(value, dict)]

@@ -67,7 +67,8 @@ class Size:
         """Batches of random token ids, whose lengths are about those of news: 24 pieces on average, 5 to 100."""
         draw = random.Random(1)
         pieces = range(EOS + 1, self.n_vocab)
-        sources, targets = [], []
+        sources = []
+        targets = []
         for _ in range(batch_tokens // 2):
             n = int(draw.lognormvariate(3, 0.6))
             n = min(max(n, 5), 100)
@@ -117,7 +118,8 @@ class Setup:
                 torch.cuda.synchronize()
 
         finish()
-        start, n = time.perf_counter(), 0
+        start = time.perf_counter()
+        n = 0
         while n == 0 or time.perf_counter() - start < at_least_s:
             finish()
             n += 1
@@ -171,7 +173,8 @@ def made_or_failed(make: Callable[[], Row]) -> Row:
 def nmt_step(size: Size, setup: Setup, optimizer: str, compiled: bool = False) -> Step:
     model: Any = size.transformer(setup.device)
     train = TrainSettings.model_validate({"optimizer": optimizer})
-    optimizers, options = make_optimizers(model, train), StepOptions(train, lr=1e-4, seed=1, bf16=True)
+    optimizers = make_optimizers(model, train)
+    options = StepOptions(train, lr=1e-4, seed=1, bf16=True)
     if compiled:
         model = torch.compile(model, dynamic=True)
     replicas = Replicas(model)
@@ -197,7 +200,8 @@ def plain_loop_step(
 
 def systems(size: Size, setup: Setup) -> dict[str, Callable[[], Step]]:
     """The systems that are compared: for the name of each, a function that makes its model and returns its step."""
-    ours, plain = partial(nmt_step, size, setup), partial(plain_loop_step, size, setup)
+    ours = partial(nmt_step, size, setup)
+    plain = partial(plain_loop_step, size, setup)
     named: dict[str, Callable[[], Step]] = {}
     named["nmt, adamw"] = partial(ours, "adamw")
     named["nmt, muon"] = partial(ours, "muon")
@@ -295,7 +299,8 @@ def resume(setup: Setup) -> Row:
     settings.append(f"train.validate_every={n // 2}")
     for name, n_steps in (("whole", n), ("resumed", n // 2), ("resumed", n)):
         setup.train(name, *settings, f"train.max_steps={n_steps}")
-    whole, resumed = last_weights(setup.home / "whole"), last_weights(setup.home / "resumed")
+    whole = last_weights(setup.home / "whole")
+    resumed = last_weights(setup.home / "resumed")
     return {"steps": n, "equal": str(whole == resumed)}
 
 

@@ -90,7 +90,9 @@ def write_growth(runs: list[Path], page: Path) -> None:
 
 def decode_in_every_way(ladder: Ladder, best: str, results: Results, configs: Path, runs: Path) -> None:
     """Score one pass, greedy search, a beam, another seed, and both seeds together."""
-    config_file, run, other_run = configs / f"{best}.yaml", runs / best, runs / f"{best}-seed-2"
+    config_file = configs / f"{best}.yaml"
+    run = runs / best
+    other_run = runs / f"{best}-seed-2"
     trained(config_file, other_run, "seed=2")
     config = load_config(config_file)
     (files,) = corpora_of(config.data.dev if ladder.part == "dev" else config.data.test)

@@ -81,7 +81,8 @@ class Usage(NamedTuple):
 
 
 def usage(session: int) -> Usage:
-    n_bytes, n_ticks = 0, 0
+    n_bytes = 0
+    n_ticks = 0
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
             fields = (entry / "stat").read_text().rpartition(")")[2].split()  # the third field (state) and later ones
@@ -124,7 +125,8 @@ class Watched:
 @contextlib.contextmanager
 def started(command: Sequence[object], scratch: Path, **streams: Any) -> Iterator[Watched]:
     """Run a command during the block and kill it afterwards; its stderr goes to a file."""
-    log, over = scratch / "stderr.log", threading.Event()
+    log = scratch / "stderr.log"
+    over = threading.Event()
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, **streams}
     words = [str(word) for word in command]
     with (

@@ -20,7 +20,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.optim import Optimizer
 
-PAD, BOS, EOS = 0, 2, 3
+PAD = 0
+BOS = 2
+EOS = 3
 DEV_BATCH = 128  # sentences of a greedy search
 Pairs = list[tuple[list[int], list[int]]]  # source and target ids
 
@@ -30,7 +32,8 @@ class PlainTransformer(nn.Module):
 
     def __init__(self, sizes: dict[str, Any]) -> None:
         super().__init__()
-        d_model, dropout = sizes["d_model"], sizes["dropout"]
+        d_model = sizes["d_model"]
+        dropout = sizes["dropout"]
         self.embedding = nn.Embedding(sizes["vocab_size"], d_model, padding_idx=PAD)
         nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
         n_layers = sizes["n_encoder_layers"], sizes["n_decoder_layers"]
@@ -175,10 +178,12 @@ def train(
     torch.manual_seed(1)
     random.seed(1)
     task = json.loads(task_file.read_text())
-    settings, dev_sources = task["settings"], [source for source, _ in task["dev"]]
+    settings = task["settings"]
+    dev_sources = [source for source, _ in task["dev"]]
     model = (PlainTransformer if kind == "torch" else Marian)(task["model"])
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
-    step, validated = 0, time.monotonic()
+    step = 0
+    validated = time.monotonic()
     model.train()
     with metrics_file.open("w", buffering=1) as metrics:
         for _ in range(n_epochs):

@@ -49,7 +49,8 @@ def times_of_requests(port: int, sources: list[str], n_clients: int, goes_on: Ca
     Returns:
         milliseconds of all requests, the shortest first.
     """
-    texts, times_ms = itertools.cycle(sources), list[float]()
+    texts = itertools.cycle(sources)
+    times_ms = list[float]()
 
     def be_client() -> None:
         n_sent = 0
@@ -71,7 +72,8 @@ def rate(port: int, sources: list[str], n_clients: int, seconds: float) -> Sampl
     """Send requests for some seconds; return requests per second, and percentiles of the response time."""
     start = time.monotonic()
     times_ms = times_of_requests(port, sources, n_clients, lambda _: time.monotonic() < start + seconds)
-    n, taken_s = len(times_ms), time.monotonic() - start
+    n = len(times_ms)
+    taken_s = time.monotonic() - start
     percentiles = {"p50_ms": times_ms[n // 2], "p99_ms": times_ms[n * 99 // 100]}
     return {"requests_s": n / taken_s, **percentiles}
 

@@ -94,7 +94,8 @@ def test_an_epoch_of_the_plain_loop(five_corpus: FiveCorpus, tmp_path: Path) -> 
 
 
 def test_a_curve_has_the_best_dev_bleu_by_each_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, points = time.monotonic(), list[curve.Point]()
+    now = time.monotonic()
+    points = list[curve.Point]()
     steps = [(now + 30, 7.0), (now + 80, 5.0), (now + 110, 9.0)]
     monkeypatch.setattr(training, "steps", lambda *_, **__: steps)
     trainer = training.Trainer([sys.executable, "-c", ""], tmp_path / "metrics", curve.bleu_in_json)
@@ -105,7 +106,8 @@ def test_a_curve_has_the_best_dev_bleu_by_each_minute(tmp_path: Path, monkeypatc
 def test_the_config_of_init_is_for_the_pairs_of_the_others(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if the directory of all files is given by a relative path, as by default."""
     monkeypatch.chdir(corpus)
-    recipe, scratch = corpus / "small.yaml", Path("scratch")
+    recipe = corpus / "small.yaml"
+    scratch = Path("scratch")
     recipe.write_text(dump_config(config_of(corpus)))
     chosen = options(recipe, scratch)
     trainer = curve.init_trainer(chosen, training.prepare(chosen))
@@ -116,7 +118,8 @@ def test_the_config_of_init_is_for_the_pairs_of_the_others(corpus: Path, monkeyp
 
 
 def test_the_picture_of_curves_names_the_best_first() -> None:
-    slow, fast = [curve.Point(2, 10)], [curve.Point(2, 25)]
+    slow = [curve.Point(2, 10)]
+    fast = [curve.Point(2, 25)]
     picture = curve.svg({"slow": slow, "fast": fast}, minutes=2)
     assert re.findall(r">(\w+: [\d.]+)</text>", picture) == ["fast: 25.0", "slow: 10.0"]
     assert "590.0,85.0" in picture  # 25 of 30 BLEU, at the end
@@ -139,7 +142,8 @@ def contest(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_decoding(contest: decoding.Contest, tmp_path: Path) -> None:
-    chosen, ctranslate2 = options(tmp_path, tmp_path), decoding.ctranslate2_command(contest, "int8")
+    chosen = options(tmp_path, tmp_path)
+    ctranslate2 = decoding.ctranslate2_command(contest, "int8")
     nmt = decoding.nmt_command(contest, "int8", "--stream")
     assert decoding.streamed(nmt, contest, chosen)["ms"] > 0
     assert decoding.streamed(ctranslate2, contest, chosen)["ms"] > 0
@@ -189,7 +193,8 @@ for config in sys.argv[1:]:
 def write_corpus(home: Path, name: str, n_pairs: int) -> Path:
     """Write distinct pairs of 5 to 15 random words, and their config."""
     parts = itertools.product(("ka", "lo", "mi", "tu"), "aeiou", ("n", "ra", "sto", "ve", "x"))
-    draw, words = random.Random(1), ["".join(syllables) for syllables in parts]
+    draw = random.Random(1)
+    words = ["".join(syllables) for syllables in parts]
     for side in ("a", "b"):
         with (home / f"{name}.{side}").open("w") as file:
             for n in range(n_pairs):

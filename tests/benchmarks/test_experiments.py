@@ -23,7 +23,8 @@ NAMES_OF_RUNGS = sorted(ladder.MULTI30K + ladder.TATOEBA)
 @pytest.fixture(autouse=True)
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The nmt commands that were run, in this process and by torch: no model is converted, which is faster."""
-    names, run_command = list[str](), subprocess.run
+    names = list[str]()
+    run_command = subprocess.run
 
     def run(command: Sequence[str], **options: Any) -> Any:
         if command[: len(NMT)] != NMT:
@@ -78,7 +79,8 @@ def write_rungs(five: FiveCorpus) -> None:
 
 
 def test_the_ladder(five_corpus: FiveCorpus, commands: list[str]) -> None:
-    home, runs = five_corpus.home, five_corpus.home / "ladder"
+    home = five_corpus.home
+    runs = five_corpus.home / "ladder"
     write_rungs(five_corpus)
     five = ladder.Ladder("Five", ["recurrent", "attention"], "dev")
     ladder.climb(five, Results(runs / "ladder"), home, runs)
@@ -122,7 +124,8 @@ def test_the_ladder(five_corpus: FiveCorpus, commands: list[str]) -> None:
 def setup(five_corpus: FiveCorpus, monkeypatch: pytest.MonkeyPatch) -> gpu.Setup:
     """Measurements with the smallest model and the fewest steps, on a CPU."""
     monkeypatch.setattr(gpu, "find_spec", lambda _: None)  # transformers takes seconds to load
-    results, device = Results(five_corpus.home / "gpu" / "gpu"), torch.device("cpu")
+    results = Results(five_corpus.home / "gpu" / "gpu")
+    device = torch.device("cpu")
     sizes = {"tiny": gpu.Size(16, 2, 1, 32, 64)}
     limits = ("train.max_steps=4", "train.max_epochs=null", "train.validate_every=4")
     few: dict[str, Any] = {"batch_tokens": 256, "n_batches": 2, "n_calls": 1, "seconds_each": 0, "n_steps": 4}

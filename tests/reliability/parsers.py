@@ -94,7 +94,8 @@ def letters(suffix: str, content: bytes) -> Counter[str]:
 
 def check_letters(suffix: str, content: bytes, new: bytes) -> None:
     """Check the echo of a document: code in a text may be repeated, and a translation stands beside its source."""
-    before, after = letters(suffix, content), letters(suffix, new)
+    before = letters(suffix, content)
+    after = letters(suffix, new)
     message = f"{before - after} {after - before} in {new!r:.300}"
     if suffix in (".po", ".xlf") or re.search(b"(?i)<(?:code|kbd|samp|var)|translate|`", content):
         assert before <= after, message
@@ -184,7 +185,8 @@ def model_parts() -> Parts:
 
 def header(path: Path) -> None:
     """The content is the entry "nmt" of a model file, whose hashes are made valid."""
-    text, parts = path.read_bytes().decode(errors="replace"), model_parts()
+    text = path.read_bytes().decode(errors="replace")
+    parts = model_parts()
     path.write_bytes(safetensors.torch.save(parts.tensors, {"nmt": text}))
     with suppress(ValueError, TypeError, KeyError):
         path.write_bytes(parts._replace(header=parse_json(text)).joined())
@@ -193,7 +195,8 @@ def header(path: Path) -> None:
 
 def marian(path: Path) -> None:
     """The content is that of four files, with % between them."""
-    folder, contents = path.parent, path.read_bytes().split(b"%")
+    folder = path.parent
+    contents = path.read_bytes().split(b"%")
     for name, content in zip(MARIAN_FILES, contents, strict=False):
         (folder / name).write_bytes(content)
     settings = read_settings(folder)
@@ -237,7 +240,8 @@ PARSERS: dict[str, Callable[[bytes], object]] = {
 
 def outcome(read: Callable[[bytes], object], content: bytes, most_s: float = 2) -> str:
     """`held` or `refused`; fails after another error than a refusal, or after more than `most_s` of computing."""
-    start, end = time.process_time(), "held"
+    start = time.process_time()
+    end = "held"
     try:
         read(content)
     except (NmtError, ValidationError) as error:
@@ -264,7 +268,8 @@ def grown(suffix: str, draw: random.Random, depth: int = 0) -> str:
 
 def grown_document(suffix: str, seed: int) -> bytes:
     """A random document; of those that are packed, the text."""
-    draw, n_rules = random.Random(seed), 1 if suffix == ".json" else 4
+    draw = random.Random(seed)
+    n_rules = 1 if suffix == ".json" else 4
     text = "".join(grown(suffix, draw) for _ in range(n_rules))
     return text.encode() if suffix in MEMBERS else packed(suffix, text)
 

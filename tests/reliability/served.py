@@ -58,7 +58,9 @@ class Server(Command):
 @contextlib.contextmanager
 def serving(folder: Path, *options: str) -> Iterator[Server]:
     """Serve a tiny model, or the one of NMT_SOAK_MODEL, with a key, in its own process."""
-    run, keys, log = folder / "run", folder / "keys", folder / f"{time.monotonic_ns()}.log"
+    run = folder / "run"
+    keys = folder / "keys"
+    log = folder / f"{time.monotonic_ns()}.log"
     if not run.exists():
         write_run(small_translator(source_lang="de", target_lang="en"), run)
     keys.write_text(f"first\n\n{KEY}\n", encoding="utf-8")

@@ -128,7 +128,8 @@ def check_refusals(server: Server) -> None:
 
 
 def test_every_answer_among_hostile_clients_is_the_single_one(folder: Path) -> None:
-    n_requests, n_clients = soak(20, 33_400), soak(20, 200)
+    n_requests = soak(20, 33_400)
+    n_clients = soak(20, 200)
     with serving(folder, *soak(["--engine", "torch"], [])) as server:
         # 1. Each request alone.
         check_refusals(server)
@@ -137,7 +138,8 @@ def test_every_answer_among_hostile_clients_is_the_single_one(folder: Path) -> N
 
         # 2. All at once, three times.
         expected = {raw: settled(answer) for raw, answer in alone.items()}
-        counts, usages = Counter[str](), []
+        counts = Counter[str]()
+        usages = []
         for _ in range(3):
             counts += asyncio.run(storm(server, expected, n_requests, n_clients))
             usages.append(server.usage())

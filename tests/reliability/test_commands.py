@@ -126,11 +126,14 @@ def drawn(draw: random.Random, name: str, hint: Any) -> str:
 def random_line(draw: random.Random) -> CommandLine:
     """A random command, its arguments, and the paths that it may write."""
     function = draw.choice(COMMANDS)
-    name, hints = name_of(function), get_type_hints(function)
+    name = name_of(function)
+    hints = get_type_hints(function)
     outputs = [*DEFAULTS.get(name, [])]
-    options, arguments = list[str](), list[str]()
+    options = list[str]()
+    arguments = list[str]()
     for parameter in typer.main.get_command(app).commands[name].params:  # type: ignore[attr-defined]
-        key, is_argument = str(parameter.name), parameter.param_type_name == "argument"
+        key = str(parameter.name)
+        is_argument = parameter.param_type_name == "argument"
         if not parameter.required and draw.random() < share_left_out(key, is_argument):
             continue
         is_repeatable = parameter.nargs == -1 or parameter.multiple
@@ -183,7 +186,8 @@ def execute(words: list[str], home: Path, log: str) -> None:
     limit_data(1_500_000_000)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000_000, 50_000_000))
     resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
-    header, no_capabilities = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    no_capabilities = (ctypes.c_uint32 * 6)()
     ctypes.CDLL(None).capset(header, no_capabilities)
     run_main(words, log)
 
@@ -230,10 +234,12 @@ def faults_of_end(command: str, code: int, stderr: str) -> list[str]:
 
 def check_line(line: CommandLine, five: FiveRun, folder: Path) -> None:
     """Run a command line in a new folder, and check its end and what it has changed."""
-    home, log = folder / "a" / "home", folder / "log"
+    home = folder / "a" / "home"
+    log = folder / "log"
     build(home, five)
     log.touch()
-    before, done = state(home.parent), threading.Event()
+    before = state(home.parent)
+    done = threading.Event()
     pipe = threading.Thread(target=use_fifo, args=(home / "fifo", done), daemon=True)
     words = [line.command, *line.words]
     process = FORKS.Process(target=execute, args=(words, home, str(log)))

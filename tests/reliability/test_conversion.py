@@ -45,8 +45,10 @@ class ModelFile:
     """A file with one of two contents, which others change at any time."""
 
     def __init__(self, folder: Path, draw: random.Random) -> None:
-        self.draw, self.path = draw, folder / "model"
-        self.third, self.other = folder / "third", folder / "other"
+        self.draw = draw
+        self.path = folder / "model"
+        self.third = folder / "third"
+        self.other = folder / "other"
 
     def content(self) -> bytes:
         return self.draw.choice([b"a", b"b"]) * 1000
@@ -82,7 +84,9 @@ def poison(entry: Path, name: str, model: Path) -> None:
 
 def test_the_cache_holds_what_was_made_of_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model file changes in any way while it is converted; then somebody changes the entry."""
-    draw, cache, counts = random.Random(1), tmp_path / "cache", Counter[str]()
+    draw = random.Random(1)
+    cache = tmp_path / "cache"
+    counts = Counter[str]()
     model = ModelFile(tmp_path, draw)
 
     def convert(file: Path, directory: Path, quantization: str) -> None:

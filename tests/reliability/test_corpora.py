@@ -139,7 +139,9 @@ def limited_memory() -> Iterator[None]:
 @pytest.mark.parametrize("given", [GZ, ZIP], ids=["gz", "zip"])
 def test_servers_that_lie_leave_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: Download) -> None:
     print("seed", SEED)
-    draw, n_refused, corpus = random.Random(SEED), 0, given.corpus
+    draw = random.Random(SEED)
+    n_refused = 0
+    corpus = given.corpus
     monkeypatch.setattr(downloads, "pinned", lambda _: {"train.xx": sha256(TEXT), "train.yy": sha256(TEXT)})
     monkeypatch.setattr(downloads, "pins_file", lambda _: "")
     monkeypatch.setattr(downloads, "MAX_BYTES", soak(10**6, downloads.MAX_BYTES))

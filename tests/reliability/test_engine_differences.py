@@ -47,7 +47,8 @@ class System(NamedTuple):
 @pytest.fixture(scope="module")
 def mixed_words(five_run: FiveRun) -> System:
     """The five sentences' model, and lines that it has not learned."""
-    words, rng = " ".join(SOURCE).split(), random.Random(1)
+    words = " ".join(SOURCE).split()
+    rng = random.Random(1)
     lines = [" ".join(rng.choices(words, k=rng.randint(1, 15))) for _ in range(soak(100, 300))]
     return System(five_run.run, lines, [], 0.05)
 
@@ -77,7 +78,8 @@ def test_few_lines_differ(name: str, request: pytest.FixtureRequest, monkeypatch
 
 
 def test_batch_size_and_order_change_no_text(mixed_words: System) -> None:
-    translator, lines = load(mixed_words.run, "cpu", engine="torch"), mixed_words.lines[:50]
+    translator = load(mixed_words.run, "cpu", engine="torch")
+    lines = mixed_words.lines[:50]
     expected = translator.translate(lines)
     for size in (1, 7):
         translations = translator.translate_lines(lines, batch_size=size)

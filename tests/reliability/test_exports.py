@@ -123,8 +123,12 @@ def in_a_child(work: Callable[[], object]) -> None:
 def test_an_interrupted_export_is_the_old_one_or_the_new_one(
     kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, temporary = tmp_path / "home", tmp_path / "temporary"
-    path, write, draw, n_new = home / name, getattr(Exports(tmp_path), kind), random.Random(kind), 0
+    home = tmp_path / "home"
+    temporary = tmp_path / "temporary"
+    path = home / name
+    write = getattr(Exports(tmp_path), kind)
+    draw = random.Random(kind)
+    n_new = 0
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
 
@@ -136,7 +140,8 @@ def test_an_interrupted_export_is_the_old_one_or_the_new_one(
     restore(path, old)
     with disk.failing(10**9, errno.ENOSPC):
         write(path, 1)
-    new, n_calls = content(path), disk.n_calls
+    new = content(path)
+    n_calls = disk.n_calls
 
     for number in (errno.ENOSPC, KILL):
         calls = range(1, n_calls + 1)

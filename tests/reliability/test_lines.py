@@ -79,7 +79,9 @@ def test_resume_goes_on_after_the_last_complete_line(five_run: FiveRun, tmp_path
     """The command is stopped halfway by SIGKILL; `make soak`: and by Ctrl-C."""
     # 1. Several windows of lines.
     lines = soak(400, 900) * SOURCE
-    source, out, part = tmp_path / "in.gz", tmp_path / "out", tmp_path / "out.part"
+    source = tmp_path / "in.gz"
+    out = tmp_path / "out"
+    part = tmp_path / "out.part"
     source.write_bytes(gzip.compress("\n".join(lines).encode()))
     args = ["translate", "-m", five_run.run, "-i", source, "--beam", 1, "--max-length", 8]
     expected = out_lines(run_nmt(*args))

@@ -106,7 +106,8 @@ def gradient(model: Seq2Seq) -> tuple[dict[str, Tensor], int]:
 def test_out_of_memory_splits_the_batch_and_leaves_the_gradient_as_it_is(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str, most: int
 ) -> None:
-    model, seen = make().train(), list[int]()
+    model = make().train()
+    seen = list[int]()
     whole, fits = gradient(model)
     assert (fits, caplog.messages) == (0, [])
     with_loss(monkeypatch, out_of_memory(place, most, seen))
@@ -148,7 +149,8 @@ def losses(config: Config) -> list[float]:
 def test_a_search_out_of_memory_halves_the_batch_and_leaves_no_line_out(
     five_run: FiveRun, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    translator, sizes = load(five_run.run, device="cpu", engine="torch"), []
+    translator = load(five_run.run, device="cpu", engine="torch")
+    sizes = []
 
     def search(model: Any, src: Tensor, *args: Any, **kwargs: Any) -> Any:
         sizes.append(len(src))

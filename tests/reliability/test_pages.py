@@ -57,7 +57,8 @@ def pages(folder: Path) -> Path:
     RunDirectory(config.run).append_scores(texts | {"n_lines": 3, "scores": [], "search": {}})
 
     # 3. The pages.
-    source, target = home / "train.zh", home / "train.en"
+    source = home / "train.zh"
+    target = home / "train.en"
     explain = ["explain", "<img src=x> \u202eשל", "--reference", TEXTS[4], "-m", config.run]
     write_page("check", source, target, "--show", 5, "--html", home / "check.html")
     write_page("compare", source, target, "--src", target, "--ref", source, "--html", home / "compare.html")

@@ -30,10 +30,12 @@ METHODS = [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
 @pytest.mark.parametrize("name", PARSERS)
 def test_changed_inputs_are_refused_or_read(name: str) -> None:
     """What is read keeps what `PARSERS` promises; so does the unchanged input."""
-    seeds, outcomes = seeds_of(name), Counter[str]()
+    seeds = seeds_of(name)
+    outcomes = Counter[str]()
     n_inputs = soak(3, 100) if name == "tokenizer" else soak(20, 1000)
     for n in range(n_inputs):
-        content, draw = seeds[n % len(seeds)], random.Random(n)
+        content = seeds[n % len(seeds)]
+        draw = random.Random(n)
         if name in GRAMMAR:
             assert outcome(PARSERS[name], content) == "held", content
         changed = mutated(name, content, draw)

@@ -51,7 +51,8 @@ def random_pairs(model: Seq2Seq, rng: random.Random) -> list[TokenPair]:
 
     pairs = []
     for _ in range(rng.randint(1, 9)):
-        source, target = sentence(model.source_embedding), sentence(model.target_embedding)
+        source = sentence(model.source_embedding)
+        target = sentence(model.target_embedding)
         pairs.append(TokenPair(source, target))
     return pairs
 
@@ -72,7 +73,8 @@ def random_settings(rng: random.Random) -> TrainSettings:
 
 def loss_alone(model: Seq2Seq, pair: TokenPair, smoothing: float) -> Tensor:
     """The loss of a sentence without padding, summed over its target tokens."""
-    tgt_in, tgt_out = torch.tensor([BOS, *pair.target]), torch.tensor([*pair.target, EOS])
+    tgt_in = torch.tensor([BOS, *pair.target])
+    tgt_out = torch.tensor([*pair.target, EOS])
     logits = model(pad_source([pair.source]), tgt_in[None])[0]  # (T, V)
     return F.cross_entropy(logits, tgt_out, label_smoothing=smoothing, reduction="sum")
 
@@ -87,7 +89,8 @@ def gradient_alone(model: Seq2Seq, pairs: list[TokenPair], smoothing: float) -> 
 
 
 def step_on(model: Seq2Seq, batches: list[Batch], settings: TrainSettings, n_replicas: int) -> StepFigures:
-    replicas, optimizers = Replicas(model, n_replicas), make_optimizers(model, settings)
+    replicas = Replicas(model, n_replicas)
+    optimizers = make_optimizers(model, settings)
     figures = train_step(replicas, optimizers, batches, StepOptions(settings, lr=LR, seed=1))
     replicas.close()
     return figures
@@ -107,7 +110,8 @@ def update_by_gradients(model: Seq2Seq, gradients: list[Tensor | None], settings
 def test_a_step_has_the_gradient_of_its_sentences(seed: int) -> None:
     # 1. A model, sentences, and their gradient, clipped.
     rng = random.Random(seed)
-    model, settings = random_model(seed, rng), random_settings(rng)
+    model = random_model(seed, rng)
+    settings = random_settings(rng)
     pairs = random_pairs(model, rng)
     expected = gradient_alone(model, pairs, settings.label_smoothing)
     norm = float(torch.nn.utils.get_total_norm(expected.values()))

@@ -54,7 +54,9 @@ def test_configs_with_hostile_values_are_ready_to_train_or_refused(
     monkeypatch.chdir(five_corpus.home)
     before = sorted(five_corpus.home.rglob("*"))
     config = dump_config(load_config(five_corpus.config))
-    path, draw, n_refused = five_corpus.home / "hostile.yaml", random.Random(1), 0
+    path = five_corpus.home / "hostile.yaml"
+    draw = random.Random(1)
+    n_refused = 0
 
     def prepare() -> None:
         session.prepare(load_config(path), device="cpu")
@@ -157,7 +159,8 @@ def files_that_are_no_models(pickled: bytes) -> Iterator[bytes]:
 
 
 def models_with_cut_tokenizers(parts: Parts, pickled: bytes) -> Iterator[bytes]:
-    draw, pieces = random.Random(7), pieces_of(parts)
+    draw = random.Random(7)
+    pieces = pieces_of(parts)
     yield with_tokenizer(parts, pickled)
     for _ in range(soak(4, 60)):
         yield with_tokenizer(parts, pieces[: draw.randrange(1, len(pieces))])
@@ -225,12 +228,15 @@ def check_outcome(outcome: Outcome, *, may_load: bool) -> None:
 
 
 def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -> None:
-    folder, outside = tmp_path / "folder", tmp_path / "outside"
+    folder = tmp_path / "folder"
+    outside = tmp_path / "outside"
     folder.mkdir()
     outside.mkdir()
-    intact, bomb = five_run.copy_run(tmp_path / "intact"), Bomb(outside / "proof")
+    intact = five_run.copy_run(tmp_path / "intact")
+    bomb = Bomb(outside / "proof")
     draw = random.Random(1)
-    content, parts = five_run.model_file.read_bytes(), Parts.of(five_run.model_file)
+    content = five_run.model_file.read_bytes()
+    parts = Parts.of(five_run.model_file)
 
     # 1. Models that must be refused.
     pickled = pickle.dumps(bomb)
@@ -279,7 +285,9 @@ def test_a_pickle_is_one_clear_error(tmp_path: Path) -> None:
 def test_hostile_exports_do_no_harm(five_run: FiveRun, tmp_path: Path) -> None:
     """This process loads CTranslate2 models: a file that crashes the library has crashed a child process before."""
     pytest.importorskip("ctranslate2")
-    intact, bomb, n_refused = tmp_path / "intact", Bomb(tmp_path / "proof"), 0
+    intact = tmp_path / "intact"
+    bomb = Bomb(tmp_path / "proof")
+    n_refused = 0
     to_ctranslate2(load(five_run.run), intact)
     for i in range(soak(4, 100)):
         path = shutil.copytree(intact, tmp_path / f"export-{i}")
