@@ -3,6 +3,7 @@
 They may be interrupted: a row that is in the tables is not made again, and `nmt train` resumes a run.
 """
 
+import itertools
 import json
 import subprocess
 from collections.abc import Callable
@@ -64,7 +65,7 @@ class Results:
         return rows[name]
 
     def markdown(self) -> str:
-        return "\n".join(markdown(title, rows) for title, rows in self.tables.items() if rows)
+        return "\n".join(itertools.starmap(markdown, self.tables.items()))
 
 
 def markdown(title: str, rows: dict[str, Row]) -> str:
@@ -85,4 +86,6 @@ def shown(value: object) -> str:
         value = value["value"]
     if isinstance(value, float):
         return f"{value:.2f}"
-    return f"{value:,}" if isinstance(value, int) else str(value or "")
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value or "")

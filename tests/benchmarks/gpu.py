@@ -136,7 +136,8 @@ class Setup:
 
     def train(self, name: str, *overrides: str) -> Row:
         settings = [*self.limits, *overrides, "train.report=false", "--device", str(self.device)]
-        return trained(self.recipe.absolute(), self.home / name, *settings)
+        recipe = self.recipe.absolute()
+        return trained(recipe, self.home / name, *settings)
 
 
 def measure(setup: Setup, pieces: Sequence[str] = PIECES) -> None:
@@ -156,7 +157,8 @@ def measure(setup: Setup, pieces: Sequence[str] = PIECES) -> None:
     if "quality" in pieces:
         add("Resuming", "deterministic", partial(resume, setup))
         for kind in ("fp32", "bf16"):
-            add("Precision", kind, partial(setup.train, f"precision-{kind}", f"train.precision={kind}"))
+            make = partial(setup.train, f"precision-{kind}", f"train.precision={kind}")
+            add("Precision", kind, make)
 
 
 def made_or_failed(make: Callable[[], Row]) -> Row:
@@ -193,7 +195,8 @@ def plain_loop_step(
 
     def step(batch: Batch) -> None:
         batch = batch.to(setup.device)
-        plain_step(model, optimizer, (batch.src, batch.tgt_in, batch.tgt_out), settings, bf16=True)
+        tensors = (batch.src, batch.tgt_in, batch.tgt_out)
+        plain_step(model, optimizer, tensors, settings, bf16=True)
 
     return step
 
@@ -278,7 +281,8 @@ def splitting(limit: int, share: float, setup: Setup) -> Row:
     torch.manual_seed(1)
     replicas = Replicas(size.transformer(setup.device, dropout=0.0))
     options = StepOptions(TrainSettings(), lr=0, seed=1)
-    batch = max(size.batches(8 * setup.batch_tokens), key=lambda batch: batch.n_positions)
+    batches = size.batches(8 * setup.batch_tokens)
+    batch = max(batches, key=lambda batch: batch.n_positions)
 
     def step(parts: Sequence[Batch]) -> StepFigures:
         if not setup.is_gpu and len(parts) == 1:
@@ -319,7 +323,8 @@ def main() -> None:
     if not torch.cuda.is_available():
         parser.error("there is no GPU")
     results = Results(HOME / "gpu")
-    setup = Setup(results, args["config"], torch.device("cuda"), SIZES, seconds_each=args["seconds"])
+    device = torch.device("cuda")
+    setup = Setup(results, args["config"], device, SIZES, seconds_each=args["seconds"])
     measure(setup, args["pieces"])
     print(results.markdown(), end="")
 

@@ -78,7 +78,8 @@ def prepare(options: Options, settings: tuple[str, ...] = RECIPE) -> Task:
     # 1. The run directory.
     home = (options.scratch / "training").absolute()
     run = RunDirectory(home / "nmt")
-    corpus = read_corpus(load_config(options.config, [*settings, f"run={run.path}"]))
+    given = load_config(options.config, [*settings, f"run={run.path}"])
+    corpus = read_corpus(given)
     config = corpus.config
     shutil.rmtree(home, ignore_errors=True)
     run.create()
@@ -265,7 +266,8 @@ def windows(title: str, contestants: Mapping[str, Trainer], options: Options, fl
     )
     first, *others = contestants
     baselines = [first, *(name for name in others if name in (MARIAN, JOEY))]
-    return Table(title, note, commands, interleaved(measures, options.rounds), "tokens_s", baselines)
+    samples = interleaved(measures, options.rounds)
+    return Table(title, note, commands, samples, "tokens_s", baselines)
 
 
 def throughput(options: Options) -> list[Table]:

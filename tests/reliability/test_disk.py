@@ -52,11 +52,14 @@ def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_tra
     config = config_of(corpus, **settings)
     run_training(config)
     assert weights(corpus / "run") == weights(corpus / "unbroken")
-    assert steps_of(config, "loss") == list(range(1, N_STEPS + 1))
-    assert caplog.text.count("training goes on, the next validation tries again") == len(failed)
-    assert caplog.text.count(os.strerror(number)) == len(failed)
-    print(f"{len(failed)} of the calls of a save, up to the {max(failed)}th, failed with {os.strerror(number)}")
-    assert len(failed) >= soak(4, 36)
+    every_step = range(1, N_STEPS + 1)
+    assert steps_of(config, "loss") == list(every_step)
+    n_failed = len(failed)
+    reason = os.strerror(number)
+    assert caplog.text.count("training goes on, the next validation tries again") == n_failed
+    assert caplog.text.count(reason) == n_failed
+    print(f"{n_failed} of the calls of a save, up to the {max(failed)}th, failed with {reason}")
+    assert n_failed >= soak(4, 36)
     if EVERY == 1:  # the last saves made fewer calls than `fails_at`, so they succeeded
         assert max(failed) < N_STEPS // 2 - 3
 

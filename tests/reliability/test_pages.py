@@ -33,7 +33,8 @@ TEXTS = [hostile_text(text) for text in HOSTILE["pages"]]
 
 def add_texts(path: Path, draw: random.Random, max_length: int) -> None:
     """Put all hostile texts, in any order, before the lines of a file."""
-    lines = "".join(f"{text[:max_length]}\n" for text in draw.sample(TEXTS, len(TEXTS)))
+    texts = draw.sample(TEXTS, len(TEXTS))
+    lines = "".join(f"{text[:max_length]}\n" for text in texts)
     path.write_text(lines + path.read_text(encoding="utf-8"), encoding="utf-8")
 
 

@@ -40,7 +40,8 @@ def random_model(seed: int, rng: random.Random) -> Seq2Seq:
     n_source = n_target if is_shared else rng.choice([9, 23])
     model = make(seed, n_target, n_source, **choices)
     parts = sorted(set(PART_OF.values()) - {"decoder"})
-    model.freeze(rng.sample(parts, rng.choice([0, 0, 1, 2])))
+    n_frozen = rng.choice([0, 0, 1, 2])
+    model.freeze(rng.sample(parts, n_frozen))
     return model.train()
 
 
@@ -68,7 +69,7 @@ def micro_batches(pairs: list[TokenPair], size: int) -> list[Batch]:
 def random_settings(rng: random.Random) -> TrainSettings:
     loss = {"label_smoothing": rng.choice([0.0, 0.1, 0.5]), "clip_norm": rng.choice([0, 0.01, 1.0])}
     update = {"optimizer": rng.choice(["muon", "adamw"]), "weight_decay": rng.choice([0, 0.1])}
-    return TrainSettings.model_validate({**loss, **update})
+    return TrainSettings.model_validate(loss | update)
 
 
 def loss_alone(model: Seq2Seq, pair: TokenPair, smoothing: float) -> Tensor:
@@ -81,10 +82,11 @@ def loss_alone(model: Seq2Seq, pair: TokenPair, smoothing: float) -> Tensor:
 
 def gradient_alone(model: Seq2Seq, pairs: list[TokenPair], smoothing: float) -> dict[str, Tensor]:
     """The gradient of the mean loss per target token, one sentence after the other; frozen parameters have none."""
-    loss = torch.stack([loss_alone(model, pair, smoothing) for pair in pairs]).sum()
-    n_tokens = sum(len(pair.target) + 1 for pair in pairs)
+    losses = [loss_alone(model, pair, smoothing) for pair in pairs]
+    n_tokens = sum(len(pair.target) + 1 for pair in pairs)  # EOS counted
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    gradients = torch.autograd.grad(loss / n_tokens, [*parameters.values()], materialize_grads=True)
+    mean = torch.stack(losses).sum() / n_tokens
+    gradients = torch.autograd.grad(mean, [*parameters.values()], materialize_grads=True)
     return dict(zip(parameters, gradients, strict=True))
 
 
@@ -132,6 +134,7 @@ def test_a_step_has_the_gradient_of_its_sentences(seed: int) -> None:
             torch.testing.assert_close(gradient, expected[name] * factor, rtol=1e-6, atol=1e-10, msg=name)
         else:
             assert parameter.grad is None, name
-    update_by_gradients(updated, [parameter.grad for parameter in model.parameters()], settings)
+    gradients = [parameter.grad for parameter in model.parameters()]
+    update_by_gradients(updated, gradients, settings)
     for name, weights in updated.state_dict().items():
         torch.testing.assert_close(model.state_dict()[name], weights, msg=name)
