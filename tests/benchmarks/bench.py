@@ -16,7 +16,7 @@ import curve
 import decoding
 import serving
 import training
-from measure import Options, Table, parsed, say
+from measure import PROGRAMS, Options, Table, parsed, say
 
 from nmt.errors import DataError
 
@@ -35,7 +35,8 @@ SCRATCH = Path(".bench")
 
 
 def printed(*command: object) -> str:
-    return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False).stdout
+    words = [str(word) for word in command]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout
 
 
 def machine(peers: Path | None) -> dict[str, Any]:
@@ -45,7 +46,8 @@ def machine(peers: Path | None) -> dict[str, Any]:
     packages = {sys.executable: printed(sys.executable, "-m", "pip", "freeze")}
     if peers:
         packages[str(peers)] = printed(peers, "-m", "pip", "freeze")
-    hardware = {"cpu": model_name.partition("\n")[0], "cores": os.cpu_count(), "memory_gb": round(n_bytes / 1e9, 1)}
+    cpu = model_name.partition("\n")[0]
+    hardware = {"cpu": cpu, "cores": os.cpu_count(), "memory_gb": round(n_bytes / 1e9, 1)}
     commit = printed("git", "rev-parse", "HEAD").strip()
     software = {"system": platform.platform(), "packages": packages, "commit": commit}
     return {"date": time.strftime("%Y-%m-%d"), **hardware, **software}
@@ -55,7 +57,7 @@ def main() -> None:
     # 1. The options.
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", choices=BENCHMARKS, default=SHORT, help="default: %(default)s")
-    parser.add_argument("--config", type=Path, default=Path(__file__).with_name("peers.yaml"), help="a recipe to train")
+    parser.add_argument("--config", type=Path, default=PROGRAMS / "peers.yaml", help="a recipe to train")
     parser.add_argument("-m", "--model", type=Path, help="a run that translates; else one is trained")
     parser.add_argument("--peers", type=Path, help="the Python that has transformers and joeynmt")
     parser.add_argument("--rounds", type=int, default=Options.rounds, help="measurements of each contestant")
@@ -63,7 +65,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=Options.minutes, help="of the training that makes a model")
     parser.add_argument("-o", "--output", type=Path, default=SCRATCH / "results.json")
     args = parsed(parser)
-    names, output = args.pop("names"), args.pop("output")
+    names = args.pop("names")
+    output = args.pop("output")
     options = Options(**args, scratch=SCRATCH)
     SCRATCH.mkdir(exist_ok=True)
     output.parent.mkdir(parents=True, exist_ok=True)  # before anything is measured

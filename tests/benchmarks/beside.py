@@ -14,7 +14,8 @@ from decoding import prepare
 from measure import NMT, Options, Sample, Table
 from serving import answer, connect, server, times_of_requests
 
-N_DOCUMENTS, N_PARAGRAPHS = 3, 2200
+N_DOCUMENTS = 3
+N_PARAGRAPHS = 2200
 N_REQUESTS = 100  # of a series
 PAUSE_S = 5.0  # between two series of requests beside documents
 NAMESPACE = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -27,7 +28,8 @@ def run_of_text(text: str, style: str = "") -> str:
 
 def word_file(sources: list[str], seed: int) -> bytes:
     """A Word file; each paragraph is a sentence in which some characters are bold."""
-    draw, body = random.Random(seed), ""
+    draw = random.Random(seed)
+    body = ""
     for _ in range(N_PARAGRAPHS):
         text = draw.choice(sources)[:80]  # so that the file is not too large for the server
         middle = draw.randrange(len(text))
@@ -44,7 +46,8 @@ class Neighbors:
     """Requests and documents at one server, alone and beside each other; measurements by name."""
 
     def __init__(self, port: int, sources: list[str]) -> None:
-        self.port, self.sources = port, sources
+        self.port = port
+        self.sources = sources
         self.documents = [word_file(sources, seed) for seed in range(N_DOCUMENTS)]
         self.requests = defaultdict[str, list[Sample]](list)
         self.uploads = defaultdict[str, list[Sample]](list)
@@ -64,7 +67,8 @@ class Neighbors:
 
     def series(self, n_clients: int) -> Sample:
         """Send `N_REQUESTS` from clients that wait for each answer; return seconds, and times of the responses."""
-        n_each, start = N_REQUESTS // n_clients, time.perf_counter()
+        n_each = N_REQUESTS // n_clients
+        start = time.perf_counter()
         times_ms = times_of_requests(self.port, self.sources, n_clients, lambda n_sent: n_sent < n_each)
         seconds = time.perf_counter() - start
         return {"seconds": seconds, "p50_ms": median(times_ms), "max_ms": times_ms[-1]}

@@ -16,7 +16,8 @@ class Loop:
     def __init__(self, export: Path, n_translators: int, beam: int) -> None:
         self.engine = ctranslate2.Translator(str(export), inter_threads=n_translators, intra_threads=1)
         self.beam = beam
-        source, target = export / "tokenizer.src.model", export / "tokenizer.tgt.model"
+        source = export / "tokenizer.src.model"
+        target = export / "tokenizer.tgt.model"
         if not source.exists():
             source = target = export / "tokenizer.model"
         self.source = SentencePieceProcessor(model_file=str(source))
@@ -25,10 +26,13 @@ class Loop:
     def translate(self, lines: list[str]) -> list[str]:
         pieces = self.source.encode(lines, out_type=str)
         # As in nmt: the patience, and that the end sign counts in a hypothesis' length.
-        patience = 1 + 3 / self.beam if self.beam > 1 else 1
+        patience = 1.0
+        if self.beam > 1:
+            patience += 3 / self.beam
         options = {"beam_size": self.beam, "patience": patience, "return_end_token": True}
         results = self.engine.translate_batch(pieces, max_batch_size=BATCH_SIZE, **options)
-        return [self.target.decode(result.hypotheses[0]) for result in results]
+        best = [result.hypotheses[0] for result in results]
+        return [self.target.decode(pieces) for pieces in best]
 
 
 def main() -> None:

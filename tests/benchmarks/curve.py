@@ -60,17 +60,20 @@ def recipe_trainer(options: Options, task: Task) -> Trainer:
     """`nmt train` with the recipe, within the minutes."""
     run = RunDirectory(task.home / "recipe")
     budget = ["train.max_epochs=null", f"train.max_minutes={options.minutes}", f"train.validate_every={OFTEN}"]
-    return Trainer([*NMT, "train", options.config, f"run={run.path}", *budget], run.metrics_file, bleu_in_json)
+    command = [*NMT, "train", options.config, f"run={run.path}", *budget]
+    return Trainer(command, run.metrics_file, bleu_in_json)
 
 
 def init_trainer(options: Options, task: Task) -> Trainer:
     """`nmt train` with the config that `nmt init` writes for the training pairs; it trains on all of them."""
     # 1. nmt init.
     home = task.home / "init"
-    run, config = RunDirectory(home / "run"), home / "init.yaml"
+    run = RunDirectory(home / "run")
+    config = home / "init.yaml"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir()
-    init = ["init", task.home / "train.src", task.home / "train.tgt", "-o", config, "--minutes", options.minutes]
+    sides = [task.home / "train.src", task.home / "train.tgt"]
+    init = ["init", *sides, "-o", config, "--minutes", options.minutes]
     subprocess.run([*NMT, *map(str, init)], check=True, cwd=home)
 
     # 2. The pairs that the others have, and validations as often.
@@ -104,7 +107,8 @@ def learn(trainer: Trainer, options: Options, curve: Curve) -> Sample:
     training.clear(trainer)
     start = time.monotonic()
     with started(trainer.command, options.scratch) as run:
-        for now, bleu in training.steps(trainer, run, until=start + 60 * options.minutes):
+        end = start + 60 * options.minutes
+        for now, bleu in training.steps(trainer, run, until=end):
             curve.append(Point((now - start) / 60, bleu))
         figures = run.figures()
     best = {}
@@ -119,7 +123,8 @@ def of_bleu(options: Options) -> list[Table]:
     task = training.prepare(options, PEER)
     named = contestants(options, task)
     curves: dict[str, Curve] = {name: [Point(0.0, 0.0)] for name in named}
-    measures, commands = {}, {}
+    measures = {}
+    commands = {}
     for name, trainer in named.items():
         commands[name] = trainer.command
         measures[name] = partial(learn, trainer, options, curves[name])
@@ -134,24 +139,29 @@ def svg(curves: Mapping[str, Curve], minutes: float) -> str:
     """The curves as a picture for light and dark pages, with their names beside them, the best one at the top."""
     # 1. The grid: a line for every 10 BLEU, and about six minutes.
     best_first = sorted(curves, key=lambda name: -curves[name][-1].bleu)
-    highest = max(point.bleu for point in itertools.chain(*curves.values()))
+    points = itertools.chain(*curves.values())
+    highest = max(point.bleu for point in points)
     top_bleu = 10 * int(highest // 10 + 1)
-    x_scale, y_scale = (RIGHT - LEFT) / minutes, (BOTTOM - TOP) / top_bleu
+    x_scale = (RIGHT - LEFT) / minutes
+    y_scale = (BOTTOM - TOP) / top_bleu
     lines = [HEAD]
     for bleu in range(0, top_bleu + 1, 10):
         y = BOTTOM - y_scale * bleu
         lines.append(f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y}" y2="{y}"/>')
         lines.append(f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{bleu}</text>')
-    for minute in range(0, int(minutes), max(int(minutes) // 6, 1)):
+    every = max(int(minutes) // 6, 1)
+    for minute in range(0, int(minutes), every):
         x = LEFT + x_scale * minute
         lines.append(f'<text x="{x}" y="{BOTTOM + 18}" text-anchor="middle">{minute}</text>')
 
     # 2. The curves.
     for number, (name, color) in enumerate(zip(best_first, COLORS, strict=False)):
-        points = ""
-        for minute_, bleu_ in curves[name]:
-            points += f" {LEFT + x_scale * minute_:.1f},{BOTTOM - y_scale * bleu_:.1f}"
-        lines.append(f'<polyline fill="none" stroke="{color}" stroke-width="2" points="{points}"/>')
+        path = ""
+        for point in curves[name]:
+            x = LEFT + x_scale * point.minutes
+            y = BOTTOM - y_scale * point.bleu
+            path += f" {x:.1f},{y:.1f}"
+        lines.append(f'<polyline fill="none" stroke="{color}" stroke-width="2" points="{path}"/>')
         y = TOP + 20 * number
-        lines.append(f'<text x="{RIGHT + 10}" y="{y}" style="fill: {color}">{name}: {bleu_:.1f}</text>')
+        lines.append(f'<text x="{RIGHT + 10}" y="{y}" style="fill: {color}">{name}: {point.bleu:.1f}</text>')
     return "\n".join([*lines, "</svg>"]) + "\n"

@@ -24,7 +24,8 @@ COPIES = 3  # of the test set in the long file
 BEAMS = {1: "greedy", 5: "beam 5"}
 KINDS = ["float32", "int8"]  # of numbers
 STREAMED, UNCOUNTED = 60, 10  # lines sent one at a time, of which the first are warm-up
-CT2_FP32, CT2_INT8 = "CTranslate2 fp32", "CTranslate2 int8"
+CT2_FP32 = "CTranslate2 fp32"
+CT2_INT8 = "CTranslate2 int8"
 Command = list[object]
 
 
@@ -59,7 +60,8 @@ def prepare(options: Options) -> Contest:
     config = RunDirectory(path).read_config()
     (files,) = config.data.test
     sources, references = ([*iter_lines(paths)] for paths in corpus_paths(config, files))
-    few, many = home / "few.txt", home / "many.txt"
+    few = home / "few.txt"
+    many = home / "many.txt"
     write_lines(few, sources[:FEW_LINES])
     write_lines(many, sources * COPIES)
     tokenize = bleu_tokenizer(language(config.data, "target"))
@@ -90,10 +92,14 @@ def compared(
     """Measure all systems greedily and with a beam, beside the loop over CTranslate2."""
     tables = []
     for beam, search in BEAMS.items():
-        commands = {name: [*command, "--beam", beam] for name, command in systems.items()}
-        measures = {name: partial(measure, command) for name, command in commands.items()}
+        commands = {}
+        measures = {}
+        for name, command in systems.items():
+            commands[name] = [*command, "--beam", beam]
+            measures[name] = partial(measure, commands[name])
         samples = interleaved(measures, n_rounds)
-        tables.append(Table(f"{title}, {search}", note, commands, samples, figure, [CT2_FP32, CT2_INT8]))
+        baselines = [CT2_FP32, CT2_INT8]
+        tables.append(Table(f"{title}, {search}", note, commands, samples, figure, baselines))
     return tables
 
 
@@ -106,8 +112,8 @@ def translated(command: Command, contest: Contest, options: Options) -> Sample:
     hypotheses = list(iter_lines([out]))
     first_copy = hypotheses[: len(contest.references)]
     (bleu,) = score(first_copy, [contest.references], tokenize=contest.tokenize, metrics=("bleu",))
-    seconds = many.pop("seconds") - few["seconds"]
-    return {"sentences_s": (len(hypotheses) - n_few) / seconds, "BLEU": bleu.value, **many}
+    rate = (len(hypotheses) - n_few) / (many.pop("seconds") - few["seconds"])
+    return {"sentences_s": rate, "BLEU": bleu.value, **many}
 
 
 def throughput(options: Options) -> list[Table]:
@@ -123,7 +129,8 @@ def streamed(command: Command, contest: Contest, options: Options) -> Sample:
     times_ms = []
     lines = itertools.cycle(contest.sources)
     with started(command, options.scratch, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
-        stdin, stdout = run.process.stdin, run.process.stdout
+        stdin = run.process.stdin
+        stdout = run.process.stdout
         assert stdin is not None
         assert stdout is not None
         for number in range(STREAMED):
@@ -154,6 +161,8 @@ def start(options: Options) -> list[Table]:
     commands["nmt translate, one sentence"] = nmt_command(contest, "fp32", sentence)
     commands["the same with torch"] = nmt_command(contest, "fp32", "--engine", "torch", sentence)
     commands["a loop over CTranslate2"] = ctranslate2_command(contest, "int8", "-i", contest.few, "-o", "/dev/null")
-    measures = {name: partial(timed, command, options.scratch) for name, command in commands.items()}
+    measures = {}
+    for name, command in commands.items():
+        measures[name] = partial(timed, command, options.scratch)
     samples = interleaved(measures, options.rounds)
     return [Table("Start", "From the command to its end.", commands, samples, "seconds", ["import torch"])]

@@ -3,6 +3,7 @@
 They may be interrupted: a row that is in the tables is not made again, and `nmt train` resumes a run.
 """
 
+import itertools
 import json
 import subprocess
 from collections.abc import Callable
@@ -29,7 +30,8 @@ def trained(config: Path, run: Path, *overrides: str) -> Row:
     run_nmt("train", config, f"run={run}", *overrides)
     newest = read_newest(RunDirectory(run), prefixes=("model",))
     assert newest is not None
-    model, progress = newest.checkpoint.model(), newest.checkpoint.progress
+    model = newest.checkpoint.model()
+    progress = newest.checkpoint.progress
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     minutes = progress["elapsed_s"] / 60
     cost = {"parameters": n_parameters, "target_tokens": progress["n_tokens"], "minutes": minutes}
@@ -63,12 +65,13 @@ class Results:
         return rows[name]
 
     def markdown(self) -> str:
-        return "\n".join(markdown(title, rows) for title, rows in self.tables.items() if rows)
+        return "\n".join(itertools.starmap(markdown, self.tables.items()))
 
 
 def markdown(title: str, rows: dict[str, Row]) -> str:
     """A Markdown table, followed by the signatures of its scores."""
-    texts, signatures = {}, set()
+    texts = {}
+    signatures = set()
     for name, row in rows.items():
         texts[name] = {key: shown(value) for key, value in row.items()}
         scores_of_row = [value for value in row.values() if isinstance(value, dict)]
@@ -83,4 +86,6 @@ def shown(value: object) -> str:
         value = value["value"]
     if isinstance(value, float):
         return f"{value:.2f}"
-    return f"{value:,}" if isinstance(value, int) else str(value or "")
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value or "")

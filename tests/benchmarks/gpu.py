@@ -67,7 +67,8 @@ class Size:
         """Batches of random token ids, whose lengths are about those of news: 24 pieces on average, 5 to 100."""
         draw = random.Random(1)
         pieces = range(EOS + 1, self.n_vocab)
-        sources, targets = [], []
+        sources = []
+        targets = []
         for _ in range(batch_tokens // 2):
             n = int(draw.lognormvariate(3, 0.6))
             n = min(max(n, 5), 100)
@@ -117,7 +118,8 @@ class Setup:
                 torch.cuda.synchronize()
 
         finish()
-        start, n = time.perf_counter(), 0
+        start = time.perf_counter()
+        n = 0
         while n == 0 or time.perf_counter() - start < at_least_s:
             finish()
             n += 1
@@ -134,7 +136,8 @@ class Setup:
 
     def train(self, name: str, *overrides: str) -> Row:
         settings = [*self.limits, *overrides, "train.report=false", "--device", str(self.device)]
-        return trained(self.recipe.absolute(), self.home / name, *settings)
+        recipe = self.recipe.absolute()
+        return trained(recipe, self.home / name, *settings)
 
 
 def measure(setup: Setup, pieces: Sequence[str] = PIECES) -> None:
@@ -154,7 +157,8 @@ def measure(setup: Setup, pieces: Sequence[str] = PIECES) -> None:
     if "quality" in pieces:
         add("Resuming", "deterministic", partial(resume, setup))
         for kind in ("fp32", "bf16"):
-            add("Precision", kind, partial(setup.train, f"precision-{kind}", f"train.precision={kind}"))
+            make = partial(setup.train, f"precision-{kind}", f"train.precision={kind}")
+            add("Precision", kind, make)
 
 
 def made_or_failed(make: Callable[[], Row]) -> Row:
@@ -171,7 +175,8 @@ def made_or_failed(make: Callable[[], Row]) -> Row:
 def nmt_step(size: Size, setup: Setup, optimizer: str, compiled: bool = False) -> Step:
     model: Any = size.transformer(setup.device)
     train = TrainSettings.model_validate({"optimizer": optimizer})
-    optimizers, options = make_optimizers(model, train), StepOptions(train, lr=1e-4, seed=1, bf16=True)
+    optimizers = make_optimizers(model, train)
+    options = StepOptions(train, lr=1e-4, seed=1, bf16=True)
     if compiled:
         model = torch.compile(model, dynamic=True)
     replicas = Replicas(model)
@@ -190,14 +195,16 @@ def plain_loop_step(
 
     def step(batch: Batch) -> None:
         batch = batch.to(setup.device)
-        plain_step(model, optimizer, (batch.src, batch.tgt_in, batch.tgt_out), settings, bf16=True)
+        tensors = (batch.src, batch.tgt_in, batch.tgt_out)
+        plain_step(model, optimizer, tensors, settings, bf16=True)
 
     return step
 
 
 def systems(size: Size, setup: Setup) -> dict[str, Callable[[], Step]]:
     """The systems that are compared: for the name of each, a function that makes its model and returns its step."""
-    ours, plain = partial(nmt_step, size, setup), partial(plain_loop_step, size, setup)
+    ours = partial(nmt_step, size, setup)
+    plain = partial(plain_loop_step, size, setup)
     named: dict[str, Callable[[], Step]] = {}
     named["nmt, adamw"] = partial(ours, "adamw")
     named["nmt, muon"] = partial(ours, "muon")
@@ -274,7 +281,8 @@ def splitting(limit: int, share: float, setup: Setup) -> Row:
     torch.manual_seed(1)
     replicas = Replicas(size.transformer(setup.device, dropout=0.0))
     options = StepOptions(TrainSettings(), lr=0, seed=1)
-    batch = max(size.batches(8 * setup.batch_tokens), key=lambda batch: batch.n_positions)
+    batches = size.batches(8 * setup.batch_tokens)
+    batch = max(batches, key=lambda batch: batch.n_positions)
 
     def step(parts: Sequence[Batch]) -> StepFigures:
         if not setup.is_gpu and len(parts) == 1:
@@ -295,7 +303,8 @@ def resume(setup: Setup) -> Row:
     settings.append(f"train.validate_every={n // 2}")
     for name, n_steps in (("whole", n), ("resumed", n // 2), ("resumed", n)):
         setup.train(name, *settings, f"train.max_steps={n_steps}")
-    whole, resumed = last_weights(setup.home / "whole"), last_weights(setup.home / "resumed")
+    whole = last_weights(setup.home / "whole")
+    resumed = last_weights(setup.home / "resumed")
     return {"steps": n, "equal": str(whole == resumed)}
 
 
@@ -314,7 +323,8 @@ def main() -> None:
     if not torch.cuda.is_available():
         parser.error("there is no GPU")
     results = Results(HOME / "gpu")
-    setup = Setup(results, args["config"], torch.device("cuda"), SIZES, seconds_each=args["seconds"])
+    device = torch.device("cuda")
+    setup = Setup(results, args["config"], device, SIZES, seconds_each=args["seconds"])
     measure(setup, args["pieces"])
     print(results.markdown(), end="")
 

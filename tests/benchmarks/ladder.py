@@ -63,34 +63,37 @@ def climb(ladder: Ladder, results: Results, configs: Path, runs: Path) -> None:
         make = partial(rung, configs / f"{name}.yaml", runs / name)
         row = results.add(f"{ladder.title}, test: the rungs", name, make)
         dev_bleu[name] = row["dev_BLEU"]
-    write_growth([runs / name for name in ladder.rungs], runs / "growth.html")
+    write_growth(ladder, runs)
     best = max(dev_bleu, key=lambda name: dev_bleu[name])
     decode_in_every_way(ladder, best, results, configs, runs)
 
 
 def rung(config: Path, run: Path) -> Row:
     """Train a rung, and score it on test with greedy search and beam 5."""
-    what = config.read_text().partition("\n")[0].removeprefix("# ")
+    first_line = config.read_text().partition("\n")[0]
     row = trained(config, run)
     greedy = scores("-m", run, "--beam", 1)
     beam = scores("-m", run, "--beam", 5)
     quality = {"greedy_BLEU": greedy["BLEU"], "BLEU": beam["BLEU"], "chrF2": beam["chrF2"]}
-    return {"what": what, **row, **quality}
+    return {"what": first_line.removeprefix("# "), **row, **quality}
 
 
-def write_growth(runs: list[Path], page: Path) -> None:
+def write_growth(ladder: Ladder, runs: Path) -> None:
     """Write a page of how the rungs with snapshots learn to translate a sentence."""
     models: list[object] = []
-    for run in runs:
-        if RunDirectory(run).snapshot_steps():
-            models += ["-m", run]
+    for name in ladder.rungs:
+        if RunDirectory(runs / name).snapshot_steps():
+            models += ["-m", runs / name]
     if models:
+        page = runs / "growth.html"
         run_nmt("explain", SENTENCE, "--reference", REFERENCE, "--growth", *models, "-o", page)
 
 
 def decode_in_every_way(ladder: Ladder, best: str, results: Results, configs: Path, runs: Path) -> None:
     """Score one pass, greedy search, a beam, another seed, and both seeds together."""
-    config_file, run, other_run = configs / f"{best}.yaml", runs / best, runs / f"{best}-seed-2"
+    config_file = configs / f"{best}.yaml"
+    run = runs / best
+    other_run = runs / f"{best}-seed-2"
     trained(config_file, other_run, "seed=2")
     config = load_config(config_file)
     (files,) = config.data.dev if ladder.part == "dev" else config.data.test

@@ -69,8 +69,10 @@ def load_of_machine(session: int) -> Load:
 def foreign(before: Load, after: Load) -> float:
     """The share of CPU time that other programs used between two moments, 0-1."""
     others_s = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
-    available_s = (after.wall_s - before.wall_s) * (os.cpu_count() or 1)
-    return min(max(others_s / max(available_s, 1e-9), 0.0), 1.0)
+    n_cores = os.cpu_count() or 1
+    available_s = (after.wall_s - before.wall_s) * n_cores
+    share = others_s / max(available_s, 1e-9)
+    return min(max(share, 0.0), 1.0)
 
 
 class Usage(NamedTuple):
@@ -81,7 +83,8 @@ class Usage(NamedTuple):
 
 
 def usage(session: int) -> Usage:
-    n_bytes, n_ticks = 0, 0
+    n_bytes = 0
+    n_ticks = 0
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
             fields = (entry / "stat").read_text().rpartition(")")[2].split()  # the third field (state) and later ones
@@ -113,18 +116,21 @@ class Watched:
     def wait(self) -> None:
         """Wait until the command ends; if it fails, raise RuntimeError with the last lines of its stderr."""
         if self.process.wait():
-            end = "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
+            lines = self.log.read_text(errors="replace").splitlines()
+            end = "\n".join(lines[-8:])
             raise RuntimeError(f"{self.process.args!r} ended with {self.process.returncode}:\n{end}")
 
     def look_until(self, over: threading.Event) -> None:
         while not over.wait(LOOK_EVERY_S):
-            self.peak_bytes = max(self.peak_bytes, usage(self.process.pid).n_bytes)
+            now = usage(self.process.pid)
+            self.peak_bytes = max(self.peak_bytes, now.n_bytes)
 
 
 @contextlib.contextmanager
 def started(command: Sequence[object], scratch: Path, **streams: Any) -> Iterator[Watched]:
     """Run a command during the block and kill it afterwards; its stderr goes to a file."""
-    log, over = scratch / "stderr.log", threading.Event()
+    log = scratch / "stderr.log"
+    over = threading.Event()
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, **streams}
     words = [str(word) for word in command]
     with (
@@ -158,8 +164,8 @@ def interleaved(measures: Mapping[str, Callable[[], Sample]], n_rounds: int) -> 
         for name, measure in measures.items():
             sample = measure()
             samples[name].append(sample)
-            figures = ", ".join(f"{key} {shown(key, value)}" for key, value in sample.items())
-            say(f"{number}/{n_rounds}  {name}: {figures}")
+            figures = [f"{key} {shown(key, value)}" for key, value in sample.items()]
+            say(f"{number}/{n_rounds}  {name}: {', '.join(figures)}")
             if sample.get("foreign", 0.0) > MAX_FOREIGN:
                 say(f"warning: others used {sample['foreign']:.0%} of the machine meanwhile")
     return samples
@@ -203,7 +209,8 @@ class Table:
         """All measurements and rows as a JSON value; command lines as typed in the project's root."""
         commands = {}
         for name, words in self.commands.items():
-            commands[name] = shlex.join(map(str, words)).replace(f"{ROOT}/", "")
+            line = shlex.join(map(str, words))
+            commands[name] = line.replace(f"{ROOT}/", "")
         return {**vars(self), "commands": commands, "rows": self.rows()}
 
 

@@ -10,7 +10,6 @@ import math
 import random
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.optim import Optimizer
 
-PAD, BOS, EOS = 0, 2, 3
+PAD = 0
+BOS = 2
+EOS = 3
 DEV_BATCH = 128  # sentences of a greedy search
 Pairs = list[tuple[list[int], list[int]]]  # source and target ids
 
@@ -30,7 +31,8 @@ class PlainTransformer(nn.Module):
 
     def __init__(self, sizes: dict[str, Any]) -> None:
         super().__init__()
-        d_model, dropout = sizes["d_model"], sizes["dropout"]
+        d_model = sizes["d_model"]
+        dropout = sizes["dropout"]
         self.embedding = nn.Embedding(sizes["vocab_size"], d_model, padding_idx=PAD)
         nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
         n_layers = sizes["n_encoder_layers"], sizes["n_decoder_layers"]
@@ -134,7 +136,7 @@ def train_step(
 ) -> Tensor:
     """One step on (src, tgt_in, tgt_out); returns the loss."""
     src, tgt_in, tgt_out = batch
-    with torch.autocast(src.device.type, torch.bfloat16) if bf16 else nullcontext():
+    with torch.autocast(src.device.type, torch.bfloat16, enabled=bf16):
         logits = model(src, tgt_in).flatten(0, 1)
         smoothing = settings["label_smoothing"]
         loss = F.cross_entropy(logits, tgt_out.flatten(), ignore_index=PAD, label_smoothing=smoothing)
@@ -152,19 +154,23 @@ def dev_bleu(model: nn.Module, sources: list[list[int]], home: Path) -> float:
 
     model.eval()
     tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(home / "nmt" / "tokenizer.model"))
-    order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+    indices_of_all = range(len(sources))
+    order = sorted(indices_of_all, key=lambda i: len(sources[i]))
     hypotheses = {}
     for start in range(0, len(order), DEV_BATCH):
         indices = order[start : start + DEV_BATCH]
         src = padded([[*sources[i], EOS] for i in indices])
         with torch.inference_mode():
-            out: Tensor = model.greedy(src, 2 * src.size(1) + 10)  # type: ignore[operator]
+            n_steps = 2 * src.size(1) + 10
+            out: Tensor = model.greedy(src, n_steps)  # type: ignore[operator]
         for i, ids in zip(indices, out.tolist(), strict=True):
-            before_end = ids[: ids.index(EOS)] if EOS in ids else ids
-            hypotheses[i] = tokenizer.decode([token for token in before_end if token > EOS])
+            if EOS in ids:
+                ids = ids[: ids.index(EOS)]
+            hypotheses[i] = tokenizer.decode([token for token in ids if token > EOS])
     model.train()
     references = (home / "dev.tgt").read_text().splitlines()
-    bleu = sacrebleu.corpus_bleu([text for _, text in sorted(hypotheses.items())], [references])
+    in_order = [hypotheses[i] for i in indices_of_all]
+    bleu = sacrebleu.corpus_bleu(in_order, [references])
     return float(bleu.score)
 
 
@@ -175,10 +181,12 @@ def train(
     torch.manual_seed(1)
     random.seed(1)
     task = json.loads(task_file.read_text())
-    settings, dev_sources = task["settings"], [source for source, _ in task["dev"]]
+    settings = task["settings"]
+    dev_sources = [source for source, _ in task["dev"]]
     model = (PlainTransformer if kind == "torch" else Marian)(task["model"])
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
-    step, validated = 0, time.monotonic()
+    step = 0
+    validated = time.monotonic()
     model.train()
     with metrics_file.open("w", buffering=1) as metrics:
         for _ in range(n_epochs):
@@ -187,10 +195,12 @@ def train(
                 step += 1
                 growth = step / settings["warmup"]
                 (group,) = optimizer.param_groups
-                group["lr"] = settings["lr"] * min(growth, growth**-0.5)
+                share = min(growth, growth**-0.5)
+                group["lr"] = settings["lr"] * share
                 loss = train_step(model, optimizer, batch, settings, bf16=precision == "bf16")
                 n_tokens = int((batch[2] != PAD).sum())
-                print(json.dumps({"loss": loss.item(), "n_tokens": n_tokens}), file=metrics)
+                figures = {"loss": loss.item(), "n_tokens": n_tokens}
+                print(json.dumps(figures), file=metrics)
 
                 # 2. BLEU now and then.
                 if time.monotonic() - validated > validate_s:

@@ -49,14 +49,16 @@ def times_of_requests(port: int, sources: list[str], n_clients: int, goes_on: Ca
     Returns:
         milliseconds of all requests, the shortest first.
     """
-    texts, times_ms = itertools.cycle(sources), list[float]()
+    texts = itertools.cycle(sources)
+    times_ms = list[float]()
 
     def be_client() -> None:
         n_sent = 0
         with connect(port) as connection:
             while goes_on(n_sent):
+                body = json.dumps({"q": next(texts)})
                 start = time.perf_counter()
-                connection.request("POST", "/v1/translate", json.dumps({"q": next(texts)}), JSON)
+                connection.request("POST", "/v1/translate", body, JSON)
                 answer(connection)
                 times_ms.append(1000 * (time.perf_counter() - start))
                 n_sent += 1
@@ -70,8 +72,10 @@ def times_of_requests(port: int, sources: list[str], n_clients: int, goes_on: Ca
 def rate(port: int, sources: list[str], n_clients: int, seconds: float) -> Sample:
     """Send requests for some seconds; return requests per second, and percentiles of the response time."""
     start = time.monotonic()
-    times_ms = times_of_requests(port, sources, n_clients, lambda _: time.monotonic() < start + seconds)
-    n, taken_s = len(times_ms), time.monotonic() - start
+    end = start + seconds
+    times_ms = times_of_requests(port, sources, n_clients, lambda _: time.monotonic() < end)
+    n = len(times_ms)
+    taken_s = time.monotonic() - start
     percentiles = {"p50_ms": times_ms[n // 2], "p99_ms": times_ms[n * 99 // 100]}
     return {"requests_s": n / taken_s, **percentiles}
 
@@ -88,4 +92,5 @@ def throughput(options: Options) -> list[Table]:
         samples = interleaved(measures, options.rounds)
     note = "Requests of one sentence of the test set, beam 5; each client waits for an answer before the next request."
     command = [*NMT, "serve", "-m", contest.run]
-    return [Table("Serving", note, dict.fromkeys(measures, command), samples, "requests_s", ["1 client"])]
+    commands = dict.fromkeys(measures, command)
+    return [Table("Serving", note, commands, samples, "requests_s", ["1 client"])]

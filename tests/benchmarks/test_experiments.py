@@ -23,7 +23,8 @@ NAMES_OF_RUNGS = sorted(ladder.MULTI30K + ladder.TATOEBA)
 @pytest.fixture(autouse=True)
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The nmt commands that were run, in this process and by torch: no model is converted, which is faster."""
-    names, run_command = list[str](), subprocess.run
+    names = list[str]()
+    run_command = subprocess.run
 
     def run(command: Sequence[str], **options: Any) -> Any:
         if command[: len(NMT)] != NMT:
@@ -50,7 +51,8 @@ def settings_of(name: str) -> set[str]:
 
 
 def test_every_config_is_a_rung() -> None:
-    assert sorted(path.stem for path in (ROOT / "configs/ladder").glob("*.yaml")) == NAMES_OF_RUNGS
+    configs = (ROOT / "configs/ladder").glob("*.yaml")
+    assert sorted(path.stem for path in configs) == NAMES_OF_RUNGS
 
 
 @pytest.mark.parametrize("name", NAMES_OF_RUNGS)
@@ -78,7 +80,8 @@ def write_rungs(five: FiveCorpus) -> None:
 
 
 def test_the_ladder(five_corpus: FiveCorpus, commands: list[str]) -> None:
-    home, runs = five_corpus.home, five_corpus.home / "ladder"
+    home = five_corpus.home
+    runs = five_corpus.home / "ladder"
     write_rungs(five_corpus)
     five = ladder.Ladder("Five", ["recurrent", "attention"], "dev")
     ladder.climb(five, Results(runs / "ladder"), home, runs)
@@ -96,7 +99,8 @@ def test_the_ladder(five_corpus: FiveCorpus, commands: list[str]) -> None:
     translator = load(runs / "attention")
     target_ids = translator.tokenizers.target.encode_all(TARGET)
     n_tokens = sum(len(ids) + 1 for ids in target_ids)
-    assert (recurrent["target_tokens"], attention["target_tokens"]) == (3 * n_tokens, 40 * n_tokens)
+    assert recurrent["target_tokens"] == 3 * n_tokens
+    assert attention["target_tokens"] == 40 * n_tokens
     assert attention["dev_BLEU"] > recurrent["dev_BLEU"]
     assert attention["parameters"] > 10_000
     assert attention["minutes"] > 0
@@ -106,12 +110,14 @@ def test_the_ladder(five_corpus: FiveCorpus, commands: list[str]) -> None:
     bleu = bleu_of(translator.translate(SOURCE, beam=5))
     assert attention["BLEU"] == ways["beam 5"]["BLEU"] == bleu
     together = load([runs / "attention", runs / "attention-seed-2"])
-    assert ways["beam 5, both seeds together"]["BLEU"] == bleu_of(together.translate(SOURCE, beam=5))
+    bleu_together = bleu_of(together.translate(SOURCE, beam=5))
+    assert ways["beam 5, both seeds together"]["BLEU"] == bleu_together
     assert "in one pass" in ways
 
     # 3. The page.
     page = (runs / "ladder.md").read_text()
-    assert f"| {attention['greedy_BLEU']['value']:.2f} | {bleu['value']:.2f} |" in page
+    greedy = attention["greedy_BLEU"]["value"]
+    assert f"| {greedy:.2f} | {bleu['value']:.2f} |" in page
     assert f"BLEU `{bleu['signature']}`, chrF2 `" in page
 
 
@@ -122,7 +128,8 @@ def test_the_ladder(five_corpus: FiveCorpus, commands: list[str]) -> None:
 def setup(five_corpus: FiveCorpus, monkeypatch: pytest.MonkeyPatch) -> gpu.Setup:
     """Measurements with the smallest model and the fewest steps, on a CPU."""
     monkeypatch.setattr(gpu, "find_spec", lambda _: None)  # transformers takes seconds to load
-    results, device = Results(five_corpus.home / "gpu" / "gpu"), torch.device("cpu")
+    results = Results(five_corpus.home / "gpu" / "gpu")
+    device = torch.device("cpu")
     sizes = {"tiny": gpu.Size(16, 2, 1, 32, 64)}
     limits = ("train.max_steps=4", "train.max_epochs=null", "train.validate_every=4")
     few: dict[str, Any] = {"batch_tokens": 256, "n_batches": 2, "n_calls": 1, "seconds_each": 0, "n_steps": 4}

@@ -35,8 +35,10 @@ RECIPE = (
 # nmt splits the same positions per step into two micro-batches of different lengths. They have less padding and half
 # as many tokens again, so an epoch has fewer steps. The warm-up is the same in tokens, and the rate is adapted.
 OWN = ["train.batch_tokens=2048", "train.accumulate=2", "train.warmup=200", "train.lr=3e-3"]
-BASELINE, PLAIN_BF16 = "torch.nn.Transformer, plain loop, fp32", "the same, bf16"
-MARIAN, JOEY = "Hugging Face Marian, the same loop, fp32", "JoeyNMT, its command, fp32"
+BASELINE = "torch.nn.Transformer, plain loop, fp32"
+PLAIN_BF16 = "the same, bf16"
+MARIAN = "Hugging Face Marian, the same loop, fp32"
+JOEY = "JoeyNMT, its command, fp32"
 Pairs = list[tuple[list[int], list[int]]]  # source and target ids
 
 
@@ -94,7 +96,8 @@ def prepare(options: Options, settings: tuple[str, ...] = RECIPE) -> Task:
         targets = [pair.target for pair in pairs]
         write_lines(home / f"{name}.src", sources)
         write_lines(home / f"{name}.tgt", targets)
-        source_ids, target_ids = tokenizers.source.encode_all(sources), tokenizers.target.encode_all(targets)
+        source_ids = tokenizers.source.encode_all(sources)
+        target_ids = tokenizers.target.encode_all(targets)
         ids[name] = list(zip(source_ids, target_ids, strict=True))
 
     # 3. What the other programs need.
@@ -108,7 +111,8 @@ def prepare(options: Options, settings: tuple[str, ...] = RECIPE) -> Task:
 
 def flops_per_token(sizes: dict[str, Any], pairs: Pairs) -> float:
     """FLOPs of a training step per target token, EOS counted."""
-    n_flops, n_tokens = 0.0, 0
+    n_flops = 0.0
+    n_tokens = 0
     for source, target in pairs:
         n_flops += training_flops(sizes, len(source) + 1, len(target) + 1)
         n_tokens += len(target) + 1
@@ -159,7 +163,8 @@ def plain_trainer(task: Task, python: Path | str, model: str, precision: str) ->
 
 
 def joey_trainer(task: Task, python: Path) -> Trainer:
-    config, home = task.config, task.home
+    config = task.config
+    home = task.home
     settings = {"home": home}
     for section in (config.data, config.model, config.train):
         settings |= section.model_dump()
@@ -171,7 +176,8 @@ def joey_trainer(task: Task, python: Path) -> Trainer:
 
 def trainers(options: Options, task: Task) -> dict[str, Trainer]:
     """All programs; JoeyNMT and Marian only if `options.peers` is a Python that has them."""
-    run, precision = RunDirectory(task.config.run), cpu_precision()
+    run = RunDirectory(task.config.run)
+    precision = cpu_precision()
     named = {BASELINE: plain_trainer(task, sys.executable, "torch", "fp32")}
     if precision == "bf16":
         named[PLAIN_BF16] = plain_trainer(task, sys.executable, "torch", "bf16")
@@ -193,7 +199,9 @@ class Step(NamedTuple):
 
 def steps(trainer: Trainer, run: Watched, until: float = math.inf) -> Iterator[Step]:
     """Yield the values of a program until it ends, or until a time."""
-    before, text, offset = time.monotonic(), "", 0
+    before = time.monotonic()
+    text = ""
+    offset = 0
     while True:
         # 1. What it has written since the last time; the last line may be incomplete.
         has_ended = run.process.poll() is not None
@@ -248,7 +256,8 @@ def windows(title: str, contestants: Mapping[str, Trainer], options: Options, fl
     if cpu_precision() == "bf16":
         peaks["bf16"] = peak_flops(torch.bfloat16)
     peak = max(peaks.values())
-    measures, commands = {}, {}
+    measures = {}
+    commands = {}
     for name, trainer in contestants.items():
         commands[name] = trainer.command
         measures[name] = partial(window, trainer, options, flops_per_token, peak)
@@ -259,7 +268,8 @@ def windows(title: str, contestants: Mapping[str, Trainer], options: Options, fl
     )
     first, *others = contestants
     baselines = [first, *(name for name in others if name in (MARIAN, JOEY))]
-    return Table(title, note, commands, interleaved(measures, options.rounds), "tokens_s", baselines)
+    samples = interleaved(measures, options.rounds)
+    return Table(title, note, commands, samples, "tokens_s", baselines)
 
 
 def throughput(options: Options) -> list[Table]:

@@ -43,7 +43,9 @@ class FailingDisk:
     @contextmanager
     def failing(self, fails_at: int, number: int) -> Iterator[None]:
         """Let the call `fails_at` of the block, counted from 1, fail with errno `number`."""
-        self.fails_at, self.n_calls, self.number = fails_at, 0, number
+        self.fails_at = fails_at
+        self.n_calls = 0
+        self.number = number
         try:
             yield
         finally:

@@ -12,7 +12,8 @@ from pathlib import Path
 import atheris  # type: ignore[import-untyped,unused-ignore]
 
 if __name__ == "__main__":
-    sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]
+    tests = Path(__file__).parents[1]
+    sys.path += [str(tests.parent), str(tests)]
 
 with atheris.instrument_imports(include=["nmt"]):
     from reliability.parsers import PARSERS, mutated, outcome, seeds_of

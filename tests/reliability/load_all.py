@@ -39,13 +39,18 @@ def make_ready(config: Path, run: Path) -> None:
 
 def tell(entry: Path, way: str, work: Callable[[], object]) -> str:
     """Call `work`; print its outcome ("well", "error" or "traceback"), which is returned, the message and the hint."""
-    end, message, hint = "well", "", ""
+    end = "well"
+    message = ""
+    hint = ""
     try:
         work()
     except NmtError as error:
-        end, message, hint = "error", str(error), error.hint
+        end = "error"
+        message = str(error)
+        hint = error.hint
     except BaseException:
-        end, message = "traceback", traceback.format_exc()
+        end = "traceback"
+        message = traceback.format_exc()
     print(json.dumps([entry.name, way, end, message, hint]), flush=True)
     return end
 

@@ -72,9 +72,10 @@ def text_of_runs(suffix: str, content: bytes) -> str:
     """The text of a Word or PowerPoint document. What no document has is refused."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         root = ElementTree.fromstring(archive.read(MEMBERS[suffix]))
-    if any(root.find(path) is not None for path in IN_NO_DOCUMENT):
-        raise NmtError("a tag in a text, or a text in a format", hint="")
-    texts = [*root.iter("{w}t"), *root.iter("{a}t")]
+    for path in IN_NO_DOCUMENT:
+        if root.find(path) is not None:
+            raise NmtError("a tag in a text, or a text in a format", hint="")
+    texts = [*root.iter("{w}t"), *root.iter("{a}t")]  # of Word, of PowerPoint
     return "".join(node.text or "" for node in texts)
 
 
@@ -94,7 +95,8 @@ def letters(suffix: str, content: bytes) -> Counter[str]:
 
 def check_letters(suffix: str, content: bytes, new: bytes) -> None:
     """Check the echo of a document: code in a text may be repeated, and a translation stands beside its source."""
-    before, after = letters(suffix, content), letters(suffix, new)
+    before = letters(suffix, content)
+    after = letters(suffix, new)
     message = f"{before - after} {after - before} in {new!r:.300}"
     if suffix in (".po", ".xlf") or re.search(b"(?i)<(?:code|kbd|samp|var)|translate|`", content):
         assert before <= after, message
@@ -125,15 +127,18 @@ def document(suffix: str, content: bytes) -> None:
 @mock.patch("nmt.translate.tags.align_for_markup", in_order)
 def markup(kind: Format, content: bytes) -> None:
     text = re.sub("[。！？]", ".", content.decode(errors="replace"))
-    (translation,) = MarkupTranslator(cast(Translator, Echo()), kind).translate_lines([text])
-    check_letters(".html" if kind is HTML else ".md", text.encode(), translation.text.encode())
+    translator = MarkupTranslator(cast(Translator, Echo()), kind)
+    (translation,) = translator.translate_lines([text])
+    suffix = ".html" if kind is HTML else ".md"
+    check_letters(suffix, text.encode(), translation.text.encode())
 
 
 # --- other parsers ----------------------------------------------------------------------------------------
 
 
 def lines(content: bytes) -> None:
-    decoded = [*decode_lines(raw_lines(io.BytesIO(content), "x"), "x")]
+    raw = raw_lines(io.BytesIO(content), "x")
+    decoded = [*decode_lines(raw, "x")]
     is_cut = not content.endswith(b"\n") and content != b""
     assert len(decoded) == content.count(b"\n") + is_cut
     assert not any("\n" in line for line in decoded)
@@ -161,7 +166,8 @@ def config(path: Path) -> None:
 def glossary(path: Path) -> None:
     terms = read_glossary(path)
     names = {term.lower() for term in terms}
-    text = " ".join([*terms, "x", *terms]).replace(TERM, "").replace(END, "")
+    text = " ".join([*terms, "x", *terms])
+    text = text.replace(TERM, "").replace(END, "")
     end_before = 0
     for (start, end), _ in find_terms(text, terms):
         assert end_before <= start
@@ -186,7 +192,8 @@ def model_parts() -> Parts:
 
 def header(path: Path) -> None:
     """The content is the entry "nmt" of a model file, whose hashes are made valid."""
-    text, parts = path.read_bytes().decode(errors="replace"), model_parts()
+    text = path.read_bytes().decode(errors="replace")
+    parts = model_parts()
     path.write_bytes(safetensors.torch.save(parts.tensors, {"nmt": text}))
     with suppress(ValueError, TypeError, KeyError):
         path.write_bytes(parts._replace(header=parse_json(text)).joined())
@@ -195,13 +202,16 @@ def header(path: Path) -> None:
 
 def marian(path: Path) -> None:
     """The content is that of four files, with % between them."""
-    folder, contents = path.parent, path.read_bytes().split(b"%")
+    folder = path.parent
+    contents = path.read_bytes().split(b"%")
     for name, content in zip(MARIAN_FILES, contents, strict=False):
         (folder / name).write_bytes(content)
     settings = read_settings(folder)
-    source, target = read_sides(folder, settings, read_json(folder / "tokenizer_config.json"), None)
+    of_tokenizer = read_json(folder / "tokenizer_config.json")
+    source, target = read_sides(folder, settings, of_tokenizer, None)
     for side, n in ((source, settings.vocab_size), (target, settings.n_target)):
-        assert len(set(side.pieces)) == len(side.pieces) == len(side.rows), "a piece twice"
+        n_pieces = len(side.pieces)
+        assert n_pieces == len(set(side.pieces)) == len(side.rows), "a piece twice"
         assert set(side.rows) <= set(range(n))
 
 
@@ -239,7 +249,8 @@ PARSERS: dict[str, Callable[[bytes], object]] = {
 
 def outcome(read: Callable[[bytes], object], content: bytes, most_s: float = 2) -> str:
     """`held` or `refused`; fails after another error than a refusal, or after more than `most_s` of computing."""
-    start, end = time.process_time(), "held"
+    start = time.process_time()
+    end = "held"
     try:
         read(content)
     except (NmtError, ValidationError) as error:
@@ -266,7 +277,8 @@ def grown(suffix: str, draw: random.Random, depth: int = 0) -> str:
 
 def grown_document(suffix: str, seed: int) -> bytes:
     """A random document; of those that are packed, the text."""
-    draw, n_rules = random.Random(seed), 1 if suffix == ".json" else 4
+    draw = random.Random(seed)
+    n_rules = 1 if suffix == ".json" else 4
     text = "".join(grown(suffix, draw) for _ in range(n_rules))
     return text.encode() if suffix in MEMBERS else packed(suffix, text)
 
@@ -295,7 +307,8 @@ def seeds_of(name: str) -> list[bytes]:
 def random_span(name: str, content: bytes, draw: random.Random) -> tuple[int, int]:
     """Where to change an input; of a document half of the time between tags and words, so that it stays valid."""
     if name in GRAMMAR and draw.random() < 0.5:
-        edges = [0, *(edge.end() for edge in re.finditer(rb"[>\s]", content)), len(content)]
+        edges = [edge.end() for edge in re.finditer(rb"[>\s]", content)]
+        edges += [0, len(content)]
         start, end = sorted(draw.choices(edges, k=2))
         return draw.choice([start, end]), end
     start = draw.randrange(len(content) + 1)
@@ -305,10 +318,13 @@ def random_span(name: str, content: bytes, draw: random.Random) -> tuple[int, in
 def mutated(name: str, content: bytes, draw: random.Random) -> bytes:
     """Some parts removed, moved, repeated, or replaced by what parsers stumble over or what the grammar has."""
     for _ in range(draw.choice([1, 2, 5])):
+        # The part is removed or repeated, or something else stands in its place.
         start, end = random_span(name, content, draw)
         repeated = content[start:end] * draw.choice([0, 2, 60])
-        stumble = draw.choice(HOSTILE["stumbles"]).encode() * draw.choice([1, 1, 300])
-        other = grown(name, draw).encode() if name in GRAMMAR else content[:9]
-        part = draw.choice([repeated, stumble, other, draw.randbytes(1)])
+        stumble = draw.choice(HOSTILE["stumbles"]).encode()
+        parts = [repeated, stumble, stumble, 300 * stumble, content[:9], draw.randbytes(1)]
+        if name in GRAMMAR:
+            parts += 2 * [grown(name, draw).encode()]
+        part = draw.choice(parts)
         content = content[:start] + part + content[end:]
     return content

@@ -132,7 +132,8 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
         return content[: draw.randrange(len(content))]
     flipped = bytearray(content)
     for _ in range(draw.choice([1, 1, 10])):
-        flipped[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        mask = 1 << draw.randrange(8)
+        flipped[draw.randrange(len(content))] ^= mask
     return bytes(flipped)
 
 
@@ -154,7 +155,8 @@ def newest_step(run: Path) -> int:
 def steps_done(run: Path) -> int:
     """The last step in metrics.jsonl, 0 if there is none."""
     lines = RunDirectory(run).read_metrics()
-    return max((int(line["step"]) for line in lines), default=0)
+    steps = [int(line["step"]) for line in lines]
+    return max(steps, default=0)
 
 
 def weights(run: Path) -> str:

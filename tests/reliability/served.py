@@ -34,8 +34,10 @@ class Server(Command):
 
     def usage(self) -> Usage:
         home = Path(f"/proc/{self.process.pid}")
-        pss_kb = (home / "smaps_rollup").read_text().partition("\nPss:")[2].split()[0]
-        return Usage(int(pss_kb) // 1024, len(list(home.glob("fd/*"))))
+        after_name = (home / "smaps_rollup").read_text().partition("\nPss:")[2]
+        memory_kb = int(after_name.split()[0])
+        descriptors = list(home.glob("fd/*"))
+        return Usage(memory_kb // 1024, len(descriptors))
 
     async def sent(self, raw: bytes, leave_after_s: float | None = None) -> bytes:
         """Send bytes; return all that comes until the server closes the connection, or nothing if we leave."""
@@ -58,8 +60,10 @@ class Server(Command):
 @contextlib.contextmanager
 def serving(folder: Path, *options: str) -> Iterator[Server]:
     """Serve a tiny model, or the one of NMT_SOAK_MODEL, with a key, in its own process."""
-    run, keys, log = folder / "run", folder / "keys", folder / f"{time.monotonic_ns()}.log"
-    if not run.exists():
+    run = folder / "run"
+    keys = folder / "keys"
+    log = folder / f"{time.monotonic_ns()}.log"
+    if not run.exists():  # several tests share the folder
         write_run(small_translator(source_lang="de", target_lang="en"), run)
     keys.write_text(f"first\n\n{KEY}\n", encoding="utf-8")
     model = os.environ.get("NMT_SOAK_MODEL", run)
@@ -71,7 +75,9 @@ def serving(folder: Path, *options: str) -> Iterator[Server]:
 
 def request(path: str, body: object = None, *headers: str, host: str = "localhost", raw: bytes = b"") -> bytes:
     """An HTTP request; with a body (JSON, or raw bytes) a POST, whose usual headers can be replaced."""
-    content = raw or (json.dumps(body).encode() if body else b"")
+    content = raw
+    if body and not raw:
+        content = json.dumps(body).encode()
     method = "POST" if content else "GET"
     lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close", *headers]
     given = " ".join(headers)
@@ -93,7 +99,8 @@ def upload(name: str, content: bytes, key: str = KEY) -> bytes:
 
 def statuses(answer: bytes) -> str:
     """Of all answers: two to one request would be smuggling."""
-    return " ".join(re.findall(r"HTTP/1\.1 (\d{3})", answer.decode(errors="replace"))) or "0"
+    codes = re.findall(r"HTTP/1\.1 (\d{3})", answer.decode(errors="replace"))
+    return " ".join(codes) or "0"
 
 
 def settled(answer: bytes) -> bytes:
@@ -101,4 +108,8 @@ def settled(answer: bytes) -> bytes:
     body = answer.partition(b"\r\n\r\n")[2]
     last_event = body[max(body.rfind(b"event: "), 0) :]
     named = re.sub(rb"download_file/[\w-]+", b"", last_event)
-    return re.sub(rb"-?\d+\.\d+(e-\d+)?", lambda score: b"%.1f" % (float(score[0]) + 0.0), named)
+    return re.sub(rb"-?\d+\.\d+(e-\d+)?", rounded, named)
+
+
+def rounded(figure: re.Match[bytes]) -> bytes:
+    return b"%.1f" % (float(figure[0]) + 0.0)  # not -0.0

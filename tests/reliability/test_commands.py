@@ -37,7 +37,9 @@ STOP_S, HANG_S = 30, 240  # after which a server is stopped, and a command that 
 
 
 def special(text: str) -> str:
-    return text.replace("LONG", "x" * 9000).replace("BAD", "\udcff").replace("ODD", ODD)
+    for word, long in {"LONG": "x" * 9000, "BAD": "\udcff", "ODD": ODD}.items():
+        text = text.replace(word, long)
+    return text
 
 
 def build(home: Path, five: FiveRun) -> None:
@@ -48,9 +50,10 @@ def build(home: Path, five: FiveRun) -> None:
     # 1. What can be trained: five pairs, many pairs, a run.
     write_five(home)
     five.copy_run(home / "runs/five")
-    config = (home / "five.yaml").read_text().replace("200", "3").replace(": 100", ": 2")
+    config = (home / "five.yaml").read_text()
+    config = config.replace("200", "3").replace(": 100", ": 2")
     texts = {"five.yaml": config, f"{ODD}.yaml": config}
-    texts["big.de"] = "".join(f"a {n} b {n * n} c.\n" for n in range(80))
+    texts["big.de"] = "".join(f"a {n} b.\n" for n in range(80))
     texts["big.en"] = texts["big.de"].upper()
 
     # 2. Other files, precious ones, a large one, a pipe, and links.
@@ -59,7 +62,8 @@ def build(home: Path, five: FiveRun) -> None:
     for name, text in texts.items():
         (home / name).write_text(text)
     (home / "empty").touch()
-    (home / "binary").write_bytes(random.Random(1).randbytes(5000))
+    noise = random.Random(1).randbytes(5000)
+    (home / "binary").write_bytes(noise)
     (home / "torn.safetensors").write_bytes(five.model_file.read_bytes()[:9000])
     for name in ("huge", "huge.yaml"):
         (home / name).touch()
@@ -126,17 +130,22 @@ def drawn(draw: random.Random, name: str, hint: Any) -> str:
 def random_line(draw: random.Random) -> CommandLine:
     """A random command, its arguments, and the paths that it may write."""
     function = draw.choice(COMMANDS)
-    name, hints = name_of(function), get_type_hints(function)
+    name = name_of(function)
+    hints = get_type_hints(function)
     outputs = [*DEFAULTS.get(name, [])]
-    options, arguments = list[str](), list[str]()
+    options = list[str]()
+    arguments = list[str]()
     for parameter in typer.main.get_command(app).commands[name].params:  # type: ignore[attr-defined]
-        key, is_argument = str(parameter.name), parameter.param_type_name == "argument"
+        key = str(parameter.name)
+        is_argument = parameter.param_type_name == "argument"
         if not parameter.required and draw.random() < share_left_out(key, is_argument):
             continue
         is_repeatable = parameter.nargs == -1 or parameter.multiple
-        for _ in range(draw.choice([1, 1, 2]) if is_repeatable else 1):
+        n_times = draw.choice([1, 1, 2]) if is_repeatable else 1
+        for _ in range(n_times):
             if not is_argument:
-                options.append(draw.choice([*parameter.opts, *parameter.secondary_opts]))
+                spellings = [*parameter.opts, *parameter.secondary_opts]
+                options.append(draw.choice(spellings))
             if getattr(parameter, "is_flag", False):
                 continue
             value = drawn(draw, key, hints.get(key, int))
@@ -176,14 +185,16 @@ def execute(words: list[str], home: Path, log: str) -> None:
     os.close(writer)
     os.dup2(reader, 9)  # /dev/fd/9, as in `nmt ... <(command)`
     os.environ |= {"NMT_MIRROR": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "1", "BROWSER": "true"}
-    os.environ |= {"NMT_CACHE": str(home.parent / "cache"), "HOME": str(home.parent)}
+    os.environ["NMT_CACHE"] = str(home.parent / "cache")
+    os.environ["HOME"] = str(home.parent)
 
     # 2. Its limits. Root may not do all.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     limit_data(1_500_000_000)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000_000, 50_000_000))
     resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
-    header, no_capabilities = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    no_capabilities = (ctypes.c_uint32 * 6)()
     ctypes.CDLL(None).capset(header, no_capabilities)
     run_main(words, log)
 
@@ -204,7 +215,9 @@ def wait_for(command: Command, *, is_server: bool) -> None:
     """Wait until a command ends; it is killed if it hangs. A server is told to stop."""
     if is_server:
         end = time.monotonic() + STOP_S
-        while not command.has_ended and b"serving on" not in command.log.read_bytes() and time.monotonic() < end:
+        while not command.has_ended and time.monotonic() < end:
+            if b"serving on" in command.log.read_bytes():
+                break
             command.process.join(0.1)
         command.send(signal.SIGTERM)
     command.process.join(HANG_S)
@@ -230,10 +243,12 @@ def faults_of_end(command: str, code: int, stderr: str) -> list[str]:
 
 def check_line(line: CommandLine, five: FiveRun, folder: Path) -> None:
     """Run a command line in a new folder, and check its end and what it has changed."""
-    home, log = folder / "a" / "home", folder / "log"
+    home = folder / "a" / "home"
+    log = folder / "log"
     build(home, five)
     log.touch()
-    before, done = state(home.parent), threading.Event()
+    before = state(home.parent)
+    done = threading.Event()
     pipe = threading.Thread(target=use_fifo, args=(home / "fifo", done), daemon=True)
     words = [line.command, *line.words]
     process = FORKS.Process(target=execute, args=(words, home, str(log)))
@@ -245,7 +260,8 @@ def check_line(line: CommandLine, five: FiveRun, folder: Path) -> None:
     stderr = log.read_bytes().decode(errors="replace")
     faults = faults_of_end(line.command, process.exitcode or 0, stderr)
     faults += changes(before, home, line.outputs)
-    text = shlex.join(word[:300] for word in line.words)
+    words = [word[:300] for word in line.words]
+    text = shlex.join(words)
     assert not faults, f"{faults}: nmt {line.command} {text!r}\n{stderr[-2000:]}"
 
 

@@ -15,6 +15,7 @@ from nmt.errors import ModelError
 from nmt.files import hash_file
 
 N_KILLS = 40
+CHANGES = ["replace", "exchange", "cut", "write"] + 8 * ["nothing"]
 
 
 def entries(cache: Path) -> list[str]:
@@ -34,19 +35,23 @@ def test_one_of_three_conversions_is_killed_and_one_is_kept(five_run: FiveRun, t
         process.send_signal(signal.SIGKILL)
         process.wait()
     for survivor in survivors:
-        assert out_lines(survivor.result()) == [TARGET[0]]
+        done = survivor.result()
+        assert out_lines(done) == [TARGET[0]]
     assert out_lines(run_nmt(*command, env=env)) == [TARGET[0]]
     # Until the child of the killed command has ended, it may write again, which the next command removes.
     wait_until(lambda: len(entries(cache)) == 1 or not run_nmt(*command, env=env))
-    assert ".tmp." not in entries(cache)[0]
+    (entry,) = entries(cache)
+    assert ".tmp." not in entry
 
 
 class ModelFile:
     """A file with one of two contents, which others change at any time."""
 
     def __init__(self, folder: Path, draw: random.Random) -> None:
-        self.draw, self.path = draw, folder / "model"
-        self.third, self.other = folder / "third", folder / "other"
+        self.draw = draw
+        self.path = folder / "model"
+        self.third = folder / "third"
+        self.other = folder / "other"
 
     def content(self) -> bytes:
         return self.draw.choice([b"a", b"b"]) * 1000
@@ -54,7 +59,7 @@ class ModelFile:
     def change(self) -> None:
         """Another file takes its place, the same file comes back, or it is cut, as a copy that has just begun."""
         self.other.write_bytes(self.content())
-        match self.draw.choice(["replace", "exchange", "cut", "write", *["nothing"] * 8]):
+        match self.draw.choice(CHANGES):
             case "replace":
                 self.other.replace(self.path)
             case "exchange":
@@ -82,7 +87,9 @@ def poison(entry: Path, name: str, model: Path) -> None:
 
 def test_the_cache_holds_what_was_made_of_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model file changes in any way while it is converted; then somebody changes the entry."""
-    draw, cache, counts = random.Random(1), tmp_path / "cache", Counter[str]()
+    draw = random.Random(1)
+    cache = tmp_path / "cache"
+    counts = Counter[str]()
     model = ModelFile(tmp_path, draw)
 
     def convert(file: Path, directory: Path, quantization: str) -> None:
@@ -110,6 +117,8 @@ def test_the_cache_holds_what_was_made_of_the_model(tmp_path: Path, monkeypatch:
         model.change()
         if draw.random() < 0.5:  # a poisoned entry is made again
             poison(entry, draw.choice(["model.bin", "config.json", "link"]), model.path)
-    assert not [name for name in entries(cache) if ".tmp." in name or ".old." in name]
+    for name in entries(cache):
+        assert ".tmp." not in name
+        assert ".old." not in name
     print(dict(counts))
     assert len(counts) == 3

@@ -30,10 +30,13 @@ def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_tra
     """Every other save fails, each at a later system call; `make soak` goes on until all calls have failed once."""
     settings: dict[str, Any] = {"train__validate_every": 1, "train__metric": "loss", "train__max_steps": N_STEPS}
     run_training(config_of(corpus, "unbroken", **settings))
-    disk, write, failed = FailingDisk(monkeypatch), Checkpointer.write, list[int]()
+    disk = FailingDisk(monkeypatch)
+    write = Checkpointer.write
+    failed = list[int]()
 
     def write_or_fail(self: Checkpointer) -> None:
-        before, step = newest_step(self.run.path), self.state.progress.step
+        before = newest_step(self.run.path)
+        step = self.state.progress.step
         fails_at = step // 2 * EVERY + 1
         try:
             with disk.failing(fails_at, number) if step % 2 else nullcontext():
@@ -49,11 +52,14 @@ def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_tra
     config = config_of(corpus, **settings)
     run_training(config)
     assert weights(corpus / "run") == weights(corpus / "unbroken")
-    assert steps_of(config, "loss") == list(range(1, N_STEPS + 1))
-    assert caplog.text.count("training goes on, the next validation tries again") == len(failed)
-    assert caplog.text.count(os.strerror(number)) == len(failed)
-    print(f"{len(failed)} of the calls of a save, up to the {max(failed)}th, failed with {os.strerror(number)}")
-    assert len(failed) >= soak(4, 36)
+    every_step = range(1, N_STEPS + 1)
+    assert steps_of(config, "loss") == list(every_step)
+    n_failed = len(failed)
+    reason = os.strerror(number)
+    assert caplog.text.count("training goes on, the next validation tries again") == n_failed
+    assert caplog.text.count(reason) == n_failed
+    print(f"{n_failed} of the calls of a save, up to the {max(failed)}th, failed with {reason}")
+    assert n_failed >= soak(4, 36)
     if EVERY == 1:  # the last saves made fewer calls than `fails_at`, so they succeeded
         assert max(failed) < N_STEPS // 2 - 3
 
@@ -79,7 +85,8 @@ def test_only_a_final_save_that_fails_ends_a_training(corpus: Path, caplog: pyte
     """The kernel refuses files of more than 60 kB; a checkpoint is larger."""
     run_training(config_of(corpus, "unbroken", train__max_steps=20))
     run_training(config_of(corpus, train__max_steps=5))
-    longer, run = config_of(corpus, train__max_steps=20), corpus / "run"
+    longer = config_of(corpus, train__max_steps=20)
+    run = corpus / "run"
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, hard))
     try:
@@ -95,7 +102,8 @@ def test_only_a_final_save_that_fails_ends_a_training(corpus: Path, caplog: pyte
 
 
 def test_a_damaged_checkpoint_is_named_and_not_used(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
-    draw, whole = random.Random(1), corpus / "whole"
+    draw = random.Random(1)
+    whole = corpus / "whole"
     run_training(config_of(corpus, "whole", train__max_steps=10))
     for i in range(soak(4, 200)):
         run = RunDirectory(shutil.copytree(whole, corpus / f"run{i}"))
@@ -111,7 +119,8 @@ def test_a_damaged_checkpoint_is_named_and_not_used(corpus: Path, caplog: pytest
 
 
 def test_without_an_intact_checkpoint_training_ends(corpus: Path) -> None:
-    config, run = config_of(corpus, train__max_steps=10), RunDirectory(corpus / "run")
+    config = config_of(corpus, train__max_steps=10)
+    run = RunDirectory(corpus / "run")
     run_training(config)
     for step in run.checkpoint_steps():
         run.checkpoint_file(step).write_bytes(b"")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from conftest import SOAK, SOURCE, FiveRun, out_lines, run_nmt, soak
+from conftest import SOAK, SOURCE, FiveRun, run_nmt, soak
 
 from nmt.config import Files, language
 from nmt.decode.engines import ctranslate2_engine
@@ -39,7 +39,8 @@ class System(NamedTuple):
         """The share of lines that the engines translate differently."""
         by_torch = self.translations(beam, engine="torch")
         by_ctranslate2 = self.translations(beam, engine="ctranslate2")
-        n_different = sum(a != b for a, b in zip(by_torch, by_ctranslate2, strict=True))
+        pairs = zip(by_torch, by_ctranslate2, strict=True)
+        n_different = sum(a != b for a, b in pairs)
         print(f"beam {beam}: {n_different} of {len(by_torch)} lines differ")
         return n_different / len(by_torch)
 
@@ -47,8 +48,12 @@ class System(NamedTuple):
 @pytest.fixture(scope="module")
 def mixed_words(five_run: FiveRun) -> System:
     """The five sentences' model, and lines that it has not learned."""
-    words, rng = " ".join(SOURCE).split(), random.Random(1)
-    lines = [" ".join(rng.choices(words, k=rng.randint(1, 15))) for _ in range(soak(100, 300))]
+    words = " ".join(SOURCE).split()
+    rng = random.Random(1)
+    lines = []
+    for _ in range(soak(100, 300)):
+        chosen = rng.choices(words, k=rng.randint(1, 15))
+        lines.append(" ".join(chosen))
     return System(five_run.run, lines, [], 0.05)
 
 
@@ -57,13 +62,15 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> System:
     """The model and the test set of a recipe."""
     if not SOAK:
         pytest.skip("make soak trains or loads the model of a recipe")
-    run = Path(os.environ.get("NMT_SOAK_MODEL", tmp_path_factory.mktemp("demo") / "run"))
+    new_run = tmp_path_factory.mktemp("demo") / "run"
+    run = Path(os.environ.get("NMT_SOAK_MODEL", new_run))
     if not run.exists():
-        out_lines(run_nmt("train", ROOT / "configs/demo.yaml", f"run={run}", f"data.root={ROOT}", cwd=ROOT))
+        done = run_nmt("train", ROOT / "configs/demo.yaml", f"run={run}", f"data.root={ROOT}", cwd=ROOT)
+        assert done.returncode == 0, done.stderr.decode()
     config = RunDirectory(run).read_config()
     assert isinstance(config.data.test, Files), "the run's config names no test set"
-    sources, references = (list(iter_lines(paths)) for paths in corpus_paths(config, config.data.test))
-    return System(run, sources, references, 0.01)
+    sources, references = corpus_paths(config, config.data.test)
+    return System(run, list(iter_lines(sources)), list(iter_lines(references)), 0.01)
 
 
 @pytest.mark.parametrize("name", ["mixed_words", "recipe"])
@@ -77,7 +84,8 @@ def test_few_lines_differ(name: str, request: pytest.FixtureRequest, monkeypatch
 
 
 def test_batch_size_and_order_change_no_text(mixed_words: System) -> None:
-    translator, lines = load(mixed_words.run, "cpu", engine="torch"), mixed_words.lines[:50]
+    translator = load(mixed_words.run, "cpu", engine="torch")
+    lines = mixed_words.lines[:50]
     expected = translator.translate(lines)
     for size in (1, 7):
         translations = translator.translate_lines(lines, batch_size=size)
@@ -87,10 +95,12 @@ def test_batch_size_and_order_change_no_text(mixed_words: System) -> None:
 
 @pytest.mark.parametrize("beam", [1, 5])
 def test_bleu_of_the_engines_is_the_same(recipe: System, beam: int) -> None:
-    tokenize = bleu_tokenizer(language(RunDirectory(recipe.run).read_config().data, "target"))
+    data = RunDirectory(recipe.run).read_config().data
+    tokenize = bleu_tokenizer(language(data, "target"))
 
     def bleu(**options: str) -> float:
-        (bleu,) = score(recipe.translations(beam, **options), [recipe.references], ("bleu",), tokenize=tokenize)
+        hypotheses = recipe.translations(beam, **options)
+        (bleu,) = score(hypotheses, [recipe.references], ("bleu",), tokenize=tokenize)
         return bleu.value
 
     expected = bleu(engine="torch")

@@ -55,16 +55,22 @@ def odd_lines() -> list[bytes]:
     """Text and random bytes, each followed by something odd."""
     draw = random.Random(0)
     lines = [line.encode(errors="replace") for line in hostile_lines(2 * N_LINES)]
-    lines += [draw.randbytes(draw.randrange(16)) for _ in range(N_LINES)]
-    lines = [line.replace(b"\n", b"") + draw.choice([b"", *ODD]) for line in lines]
+    for _ in range(N_LINES):
+        n_bytes = draw.randrange(16)
+        lines.append(draw.randbytes(n_bytes))
+    ends = draw.choices([b"", *ODD], k=len(lines))
+    lines = [line.replace(b"\n", b"") + end for line, end in zip(lines, ends, strict=True)]
     lines += ODD
     draw.shuffle(lines)
     return lines
 
 
 def test_hostile_lines_come_out_as_many_as_they_went_in(five_run: FiveRun) -> None:
-    lines = [*odd_lines(), b"Beijing " * soak(5_000, 125_000), b"x" * soak(5_000, 1_000_000)]
-    out, messages, peak_mb = translated(five_run.run, b"\n".join(lines) + b"\n")
+    lines = odd_lines()
+    lines.append(b"Beijing " * soak(5_000, 125_000))
+    lines.append(b"x" * soak(5_000, 1_000_000))
+    content = b"\n".join(lines) + b"\n"
+    out, messages, peak_mb = translated(five_run.run, content)
     assert out.count(b"\n") == len(lines)
     assert out.endswith(b"\n")
     out.decode()  # all of it is UTF-8
@@ -75,11 +81,17 @@ def test_hostile_lines_come_out_as_many_as_they_went_in(five_run: FiveRun) -> No
     assert peak_mb < peak_of_one_line_mb + 500
 
 
+def n_lines(file: Path) -> int:
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
 def test_resume_goes_on_after_the_last_complete_line(five_run: FiveRun, tmp_path: Path) -> None:
     """The command is stopped halfway by SIGKILL; `make soak`: and by Ctrl-C."""
     # 1. Several windows of lines.
     lines = soak(400, 900) * SOURCE
-    source, out, part = tmp_path / "in.gz", tmp_path / "out", tmp_path / "out.part"
+    source = tmp_path / "in.gz"
+    out = tmp_path / "out"
+    part = tmp_path / "out.part"
     source.write_bytes(gzip.compress("\n".join(lines).encode()))
     args = ["translate", "-m", five_run.run, "-i", source, "--beam", 1, "--max-length", 8]
     expected = out_lines(run_nmt(*args))
@@ -88,10 +100,10 @@ def test_resume_goes_on_after_the_last_complete_line(five_run: FiveRun, tmp_path
     n_done = 0
     for number in (signal.SIGKILL, signal.SIGINT)[: soak(1, 2)]:
         with started_nmt(*args, "--resume", "-o", out, cwd=tmp_path, stdin=subprocess.DEVNULL) as process:
-            wait_until(lambda: part.exists() and part.read_bytes().count(b"\n") > n_done + 1, running=process)  # noqa: B023
+            wait_until(lambda: n_lines(part) > n_done + 1, running=process)  # noqa: B023
             process.send_signal(number)
             process.wait(PATIENCE_S)
-        n_done = part.read_bytes().count(b"\n") - 1
+        n_done = n_lines(part) - 1
         assert 0 < n_done < len(lines)
         assert not out.exists()
     with part.open("ab") as file:

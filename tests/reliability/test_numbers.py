@@ -96,9 +96,12 @@ def gradient(model: Seq2Seq) -> tuple[dict[str, Tensor], int]:
 
     figures, fits = split_on_out_of_memory(once, BATCHES, 0)
     assert figures.n_tokens == sum(batch.n_target_tokens for batch in BATCHES)
-    assert figures.n_real == figures.n_tokens + sum(batch.n_source_tokens for batch in BATCHES)
-    assert figures.n_real <= figures.n_positions <= sum(batch.n_positions for batch in BATCHES)  # less padding
-    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}, fits
+    n_source_tokens = sum(batch.n_source_tokens for batch in BATCHES)
+    assert figures.n_real == figures.n_tokens + n_source_tokens
+    n_positions = sum(batch.n_positions for batch in BATCHES)
+    assert figures.n_real <= figures.n_positions <= n_positions  # less padding
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    return gradients, fits
 
 
 @pytest.mark.parametrize("place", ["forward", "backward"])
@@ -106,7 +109,8 @@ def gradient(model: Seq2Seq) -> tuple[dict[str, Tensor], int]:
 def test_out_of_memory_splits_the_batch_and_leaves_the_gradient_as_it_is(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str, most: int
 ) -> None:
-    model, seen = make().train(), list[int]()
+    model = make().train()
+    seen = list[int]()
     whole, fits = gradient(model)
     assert (fits, caplog.messages) == (0, [])
     with_loss(monkeypatch, out_of_memory(place, most, seen))
@@ -142,13 +146,15 @@ def test_out_of_memory_goes_on(corpus: Path, monkeypatch: pytest.MonkeyPatch, ca
 
 
 def losses(config: Config) -> list[float]:
-    return [line["loss"] for line in RunDirectory(config.run).read_metrics() if "loss" in line]
+    lines = RunDirectory(config.run).read_metrics()
+    return [line["loss"] for line in lines if "loss" in line]
 
 
 def test_a_search_out_of_memory_halves_the_batch_and_leaves_no_line_out(
     five_run: FiveRun, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    translator, sizes = load(five_run.run, device="cpu", engine="torch"), []
+    translator = load(five_run.run, device="cpu", engine="torch")
+    sizes = []
 
     def search(model: Any, src: Tensor, *args: Any, **kwargs: Any) -> Any:
         sizes.append(len(src))

@@ -33,7 +33,8 @@ TEXTS = [hostile_text(text) for text in HOSTILE["pages"]]
 
 def add_texts(path: Path, draw: random.Random, max_length: int) -> None:
     """Put all hostile texts, in any order, before the lines of a file."""
-    lines = "".join(f"{text[:max_length]}\n" for text in draw.sample(TEXTS, len(TEXTS)))
+    texts = draw.sample(TEXTS, len(TEXTS))
+    lines = "".join(f"{text[:max_length]}\n" for text in texts)
     path.write_text(lines + path.read_text(encoding="utf-8"), encoding="utf-8")
 
 
@@ -57,7 +58,8 @@ def pages(folder: Path) -> Path:
     RunDirectory(config.run).append_scores(texts | {"n_lines": 3, "scores": [], "search": {}})
 
     # 3. The pages.
-    source, target = home / "train.zh", home / "train.en"
+    source = home / "train.zh"
+    target = home / "train.en"
     explain = ["explain", "<img src=x> \u202eשל", "--reference", TEXTS[4], "-m", config.run]
     write_page("check", source, target, "--show", 5, "--html", home / "check.html")
     write_page("compare", source, target, "--src", target, "--ref", source, "--html", home / "compare.html")

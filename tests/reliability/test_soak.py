@@ -31,8 +31,12 @@ def words_of_command(line: str, home: Path, n_steps: int) -> list[str]:
 
 
 def test_a_day_in_a_minute(tmp_path: Path) -> None:
-    draw, n_steps, counts, usages = random.Random(1), 5, Counter[int](), list[Usage]()
-    config, question = write_config(tmp_path), request("/translate", BODY)
+    draw = random.Random(1)
+    n_steps = 5
+    counts = Counter[int]()
+    usages = list[Usage]()
+    config = write_config(tmp_path)
+    question = request("/translate", BODY)
     trained(config, tmp_path / "run", f"train.max_steps={n_steps}")
     with serving(tmp_path, "--engine", "torch") as server:
         expected = settled(server.answer(question))
@@ -69,7 +73,8 @@ def test_a_day_in_a_minute(tmp_path: Path) -> None:
 
 def check_usages(usages: list[Usage]) -> None:
     """Check that memory and descriptors of the server stay."""
-    early, last = usages[len(usages) // 3], usages[-1]
+    early = usages[len(usages) // 3]
+    last = usages[-1]
     assert last.memory_mb <= early.memory_mb + soak(60, 10)
     assert last.n_descriptors <= early.n_descriptors + 2
 

@@ -40,7 +40,8 @@ def random_model(seed: int, rng: random.Random) -> Seq2Seq:
     n_source = n_target if is_shared else rng.choice([9, 23])
     model = make(seed, n_target, n_source, **choices)
     parts = sorted(set(PART_OF.values()) - {"decoder"})
-    model.freeze(rng.sample(parts, rng.choice([0, 0, 1, 2])))
+    n_frozen = rng.choice([0, 0, 1, 2])
+    model.freeze(rng.sample(parts, n_frozen))
     return model.train()
 
 
@@ -51,7 +52,8 @@ def random_pairs(model: Seq2Seq, rng: random.Random) -> list[TokenPair]:
 
     pairs = []
     for _ in range(rng.randint(1, 9)):
-        source, target = sentence(model.source_embedding), sentence(model.target_embedding)
+        source = sentence(model.source_embedding)
+        target = sentence(model.target_embedding)
         pairs.append(TokenPair(source, target))
     return pairs
 
@@ -67,27 +69,30 @@ def micro_batches(pairs: list[TokenPair], size: int) -> list[Batch]:
 def random_settings(rng: random.Random) -> TrainSettings:
     loss = {"label_smoothing": rng.choice([0.0, 0.1, 0.5]), "clip_norm": rng.choice([0, 0.01, 1.0])}
     update = {"optimizer": rng.choice(["muon", "adamw"]), "weight_decay": rng.choice([0, 0.1])}
-    return TrainSettings.model_validate({**loss, **update})
+    return TrainSettings.model_validate(loss | update)
 
 
 def loss_alone(model: Seq2Seq, pair: TokenPair, smoothing: float) -> Tensor:
     """The loss of a sentence without padding, summed over its target tokens."""
-    tgt_in, tgt_out = torch.tensor([BOS, *pair.target]), torch.tensor([*pair.target, EOS])
+    tgt_in = torch.tensor([BOS, *pair.target])
+    tgt_out = torch.tensor([*pair.target, EOS])
     logits = model(pad_source([pair.source]), tgt_in[None])[0]  # (T, V)
     return F.cross_entropy(logits, tgt_out, label_smoothing=smoothing, reduction="sum")
 
 
 def gradient_alone(model: Seq2Seq, pairs: list[TokenPair], smoothing: float) -> dict[str, Tensor]:
     """The gradient of the mean loss per target token, one sentence after the other; frozen parameters have none."""
-    loss = torch.stack([loss_alone(model, pair, smoothing) for pair in pairs]).sum()
-    n_tokens = sum(len(pair.target) + 1 for pair in pairs)
+    losses = [loss_alone(model, pair, smoothing) for pair in pairs]
+    n_tokens = sum(len(pair.target) + 1 for pair in pairs)  # EOS counted
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    gradients = torch.autograd.grad(loss / n_tokens, [*parameters.values()], materialize_grads=True)
+    mean = torch.stack(losses).sum() / n_tokens
+    gradients = torch.autograd.grad(mean, [*parameters.values()], materialize_grads=True)
     return dict(zip(parameters, gradients, strict=True))
 
 
 def step_on(model: Seq2Seq, batches: list[Batch], settings: TrainSettings, n_replicas: int) -> StepFigures:
-    replicas, optimizers = Replicas(model, n_replicas), make_optimizers(model, settings)
+    replicas = Replicas(model, n_replicas)
+    optimizers = make_optimizers(model, settings)
     figures = train_step(replicas, optimizers, batches, StepOptions(settings, lr=LR, seed=1))
     replicas.close()
     return figures
@@ -107,7 +112,8 @@ def update_by_gradients(model: Seq2Seq, gradients: list[Tensor | None], settings
 def test_a_step_has_the_gradient_of_its_sentences(seed: int) -> None:
     # 1. A model, sentences, and their gradient, clipped.
     rng = random.Random(seed)
-    model, settings = random_model(seed, rng), random_settings(rng)
+    model = random_model(seed, rng)
+    settings = random_settings(rng)
     pairs = random_pairs(model, rng)
     expected = gradient_alone(model, pairs, settings.label_smoothing)
     norm = float(torch.nn.utils.get_total_norm(expected.values()))
@@ -128,6 +134,7 @@ def test_a_step_has_the_gradient_of_its_sentences(seed: int) -> None:
             torch.testing.assert_close(gradient, expected[name] * factor, rtol=1e-6, atol=1e-10, msg=name)
         else:
             assert parameter.grad is None, name
-    update_by_gradients(updated, [parameter.grad for parameter in model.parameters()], settings)
+    gradients = [parameter.grad for parameter in model.parameters()]
+    update_by_gradients(updated, gradients, settings)
     for name, weights in updated.state_dict().items():
         torch.testing.assert_close(model.state_dict()[name], weights, msg=name)

@@ -42,7 +42,8 @@ def refusal(work: Callable[[], object]) -> NmtError | None:
 def check_clear(error: NmtError, input_: str) -> None:
     assert error.exit_code in (1, 2), input_
     assert error.hint, input_
-    assert all(0 < len(line) < 1000 for line in str(error).split("\n")), input_
+    for line in str(error).split("\n"):
+        assert 0 < len(line) < 1000, input_
 
 
 def test_configs_with_hostile_values_are_ready_to_train_or_refused(
@@ -54,7 +55,9 @@ def test_configs_with_hostile_values_are_ready_to_train_or_refused(
     monkeypatch.chdir(five_corpus.home)
     before = sorted(five_corpus.home.rglob("*"))
     config = dump_config(load_config(five_corpus.config))
-    path, draw, n_refused = five_corpus.home / "hostile.yaml", random.Random(1), 0
+    path = five_corpus.home / "hostile.yaml"
+    draw = random.Random(1)
+    n_refused = 0
 
     def prepare() -> None:
         session.prepare(load_config(path), device="cpu")
@@ -63,7 +66,8 @@ def test_configs_with_hostile_values_are_ready_to_train_or_refused(
     assert refusal(prepare) is None
     for _ in range(soak(40, 1000)):
         lines = config.splitlines()
-        for i in draw.choices(range(len(lines)), k=draw.choice([1, 1, 1, 2, 5])):
+        n_changes = draw.choice([1, 1, 1, 2, 5])
+        for i in draw.choices(range(len(lines)), k=n_changes):
             name = lines[i].partition(":")[0]
             lines[i] = f"{name}: {draw.choice(VALUES)}"
         path.write_text("\n".join(lines))
@@ -142,22 +146,24 @@ def models_with_other_tensors(parts: Parts) -> Iterator[bytes]:
 def files_that_are_no_models(pickled: bytes) -> Iterator[bytes]:
     """Headers of safetensors that declare what is not there, or are no JSON objects; files that are none of it."""
     empty = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
-    yield with_header(json.dumps({f"model.{i}": empty for i in range(100_000)}).encode())
+    many = {f"model.{i}": empty for i in range(100_000)}
+    yield with_header(json.dumps(many).encode())
     yield with_header(json.dumps({"model.x": empty | {"shape": [1] * 1_000_000}}).encode())
     for header in HOSTILE["tensor_headers"]:
         yield with_header(header.encode(), b"\0" * 4)
     yield with_header(b"{" * 100_000)
     yield with_header(b'{"a": ' * 30_000)
     yield with_header(pickled)
-    yield with_header(json.dumps({"__metadata__": {"nmt": "[" * 100_000}}).encode())
-    yield with_header(json.dumps({"__metadata__": {"nmt": '{"format_version": ' + "9" * 5000 + "}"}}).encode())
+    for entry in ("[" * 100_000, '{"format_version": ' + "9" * 5000 + "}"):
+        yield with_header(json.dumps({"__metadata__": {"nmt": entry}}).encode())
     for n_bytes in (0, 2**64 - 1, 99_999_999):
         yield n_bytes.to_bytes(8, "little") + b"{}"
     yield pickled
 
 
 def models_with_cut_tokenizers(parts: Parts, pickled: bytes) -> Iterator[bytes]:
-    draw, pieces = random.Random(7), pieces_of(parts)
+    draw = random.Random(7)
+    pieces = pieces_of(parts)
     yield with_tokenizer(parts, pickled)
     for _ in range(soak(4, 60)):
         yield with_tokenizer(parts, pieces[: draw.randrange(1, len(pieces))])
@@ -168,8 +174,8 @@ def models_with_cut_tokenizers(parts: Parts, pickled: bytes) -> Iterator[bytes]:
 
 def spoil(directory: Path, kind: int, draw: random.Random, bomb: Bomb) -> None:
     """Damage or replace a random file of a directory, in a way that `kind` selects (0-11)."""
-    files = [path for path in directory.rglob("*") if path.is_file() and path.name != "lock"]
-    file = draw.choice(sorted(files))
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    file = draw.choice([file for file in files if file.name != "lock"])
     content = file.read_bytes()
     file.unlink()  # it may be a hard link
     match kind:
@@ -191,7 +197,8 @@ def spoil(directory: Path, kind: int, draw: random.Random, bomb: Bomb) -> None:
             file.symlink_to(bomb.proof.with_name("new"))
         case 10:
             code = f"a: !!python/object/apply:os.system ['touch {bomb.proof}']"
-            file.write_text(draw.choice([code, "{" * 100_000, *HOSTILE["run_files"]]))
+            texts = [code, "{" * 100_000, *HOSTILE["run_files"]]
+            file.write_text(draw.choice(texts))
         case _:
             file.write_bytes(damaged(content, draw))
 
@@ -211,7 +218,8 @@ def load_all(intact: Path, config: Path, folder: Path) -> list[Outcome]:
     command = [sys.executable, *map(str, (program, intact, config, folder))]
     done = subprocess.run(command, env=environment(), capture_output=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
-    return [Outcome(*json.loads(line)) for line in done.stdout.splitlines()]
+    lines = done.stdout.splitlines()
+    return [Outcome(*json.loads(line)) for line in lines]
 
 
 def check_outcome(outcome: Outcome, *, may_load: bool) -> None:
@@ -225,16 +233,20 @@ def check_outcome(outcome: Outcome, *, may_load: bool) -> None:
 
 
 def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -> None:
-    folder, outside = tmp_path / "folder", tmp_path / "outside"
+    folder = tmp_path / "folder"
+    outside = tmp_path / "outside"
     folder.mkdir()
     outside.mkdir()
-    intact, bomb = five_run.copy_run(tmp_path / "intact"), Bomb(outside / "proof")
+    intact = five_run.copy_run(tmp_path / "intact")
+    bomb = Bomb(outside / "proof")
     draw = random.Random(1)
-    content, parts = five_run.model_file.read_bytes(), Parts.of(five_run.model_file)
+    content = five_run.model_file.read_bytes()
+    parts = Parts.of(five_run.model_file)
 
     # 1. Models that must be refused.
     pickled = pickle.dumps(bomb)
-    models = [damaged(content, draw) for _ in range(soak(16, 200))]
+    n_damaged = soak(16, 200)
+    models = [damaged(content, draw) for _ in range(n_damaged)]
     models += models_with_other_headers(parts, pickled)
     models += models_with_other_tensors(parts)
     models += files_that_are_no_models(pickled)
@@ -253,13 +265,15 @@ def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -
     for i in range(n_runs):
         run = folder / f"maybe-run-{i}"
         shutil.copytree(five_run.run, run, copy_function=os.link)
-        spoil(run, i * soak(3, 1) % 12, random.Random(i), bomb)
+        kind = i * soak(3, 1) % 12
+        spoil(run, kind, random.Random(i), bomb)
 
     # 3. All are loaded; runs are also prepared for training.
     before = sorted(tmp_path.rglob("*"))
     outcomes = load_all(intact, five_run.config, folder)
     print(Counter((outcome.way, outcome.end) for outcome in outcomes))
-    assert len(outcomes) == len(list(folder.iterdir())) + n_runs
+    n_entries = len(list(folder.iterdir()))
+    assert len(outcomes) == n_entries + n_runs
     for outcome in outcomes:
         check_outcome(outcome, may_load=outcome.name.startswith("maybe"))
     assert sorted(tmp_path.rglob("*")) == before
@@ -267,10 +281,11 @@ def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -
 
 
 def test_a_pickle_is_one_clear_error(tmp_path: Path) -> None:
-    torch.save({"weights": Bomb(tmp_path / "proof")}, tmp_path / "model.pt")
+    bomb = Bomb(tmp_path / "proof")
+    torch.save({"weights": bomb}, tmp_path / "model.pt")
     done = run_nmt("translate", "-m", tmp_path / "model.pt", "a", cwd=tmp_path)
     one_clear_error(done, 2, "not a model file")
-    assert not (tmp_path / "proof").exists()
+    assert not bomb.proof.exists()
 
 
 # --- exports ----------------------------------------------------------------------------------------------
@@ -279,7 +294,9 @@ def test_a_pickle_is_one_clear_error(tmp_path: Path) -> None:
 def test_hostile_exports_do_no_harm(five_run: FiveRun, tmp_path: Path) -> None:
     """This process loads CTranslate2 models: a file that crashes the library has crashed a child process before."""
     pytest.importorskip("ctranslate2")
-    intact, bomb, n_refused = tmp_path / "intact", Bomb(tmp_path / "proof"), 0
+    intact = tmp_path / "intact"
+    bomb = Bomb(tmp_path / "proof")
+    n_refused = 0
     to_ctranslate2(load(five_run.run), intact)
     for i in range(soak(4, 100)):
         path = shutil.copytree(intact, tmp_path / f"export-{i}")
