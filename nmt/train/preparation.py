@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.config import Config, Data, corpora_of, directions, targets_of
-from nmt.corpus import alignment
+from nmt.corpus.alignment import BATCH, hash_words, learn_lexicon, sure_links
 from nmt.corpus.split import count_words
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.files import cached, sha256
@@ -235,13 +235,11 @@ def annotated(pairs: Pairs, data: Data) -> Path:
         changed = shutil.ignore_patterns("source*", "target*")
         shutil.copytree(pairs.directory, directory, dirs_exist_ok=True, ignore=changed)
         known = sample(pairs)[:: 1 + min(len(pairs), SAMPLE_PAIRS) // LEXICON_PAIRS]
-        lexicon = alignment.learn_lexicon(
-            *(alignment.hash_words([getattr(pair, side) for pair in known]) for side in SIDES)
-        )
-        for start in range(0, len(pairs.source), alignment.BATCH):
-            lines = range(start, min(start + alignment.BATCH, len(pairs.source)))
+        lexicon = learn_lexicon(*(hash_words([getattr(pair, side) for pair in known]) for side in SIDES))
+        for start in range(0, len(pairs.source), BATCH):
+            lines = range(start, min(start + BATCH, len(pairs.source)))
             source, target = ([side.text(i) for i in lines] for side in (pairs.source, pairs.target))
-            links = alignment.sure_links(source, target, lexicon)
+            links = sure_links(source, target, lexicon)
             others = sorted({target[i][c:d] for i, of_pair in enumerate(links) for _, (c, d) in of_pair})
             for i, of_pair in enumerate(links):
                 if data.glossary:
