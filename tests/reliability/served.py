@@ -42,16 +42,19 @@ class Server(Command):
     async def sent(self, raw: bytes, leave_after_s: float | None = None) -> bytes:
         """Send bytes; return all that comes until the server closes the connection, or nothing if we leave."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        answer = b""
         try:
             writer.write(raw)
-            if leave_after_s is None:
-                return await asyncio.wait_for(reader.read(), PATIENCE_S)
-            await asyncio.wait_for(reader.read(99), leave_after_s)
+            if leave_after_s is not None:
+                await asyncio.wait_for(reader.read(99), leave_after_s)
+                return b""
+            while part := await asyncio.wait_for(reader.read(99_999), PATIENCE_S):
+                answer += part
         except (ConnectionError, TimeoutError):
-            pass
+            pass  # the answer may have come before the server refused the rest of the request
         finally:
             writer.transport.abort()
-        return b""
+        return answer
 
     def answer(self, raw: bytes) -> bytes:
         return asyncio.run(self.sent(raw))
