@@ -39,8 +39,7 @@ def check_path(text: str) -> str:
     # Python's file functions raise ValueError for these.
     if re.search("[\0\ud800-\udfff]", text):
         raise PydanticCustomError("path", "Input should be a path without NUL and lone surrogates")
-    # The system limits names by bytes.
-    longest_name = max(len(name.encode()) for name in text.split("/"))
+    longest_name = max(len(name.encode()) for name in text.split("/"))  # systems limit names by bytes
     if len(text) > MAX_PATH or longest_name > MAX_NAME_BYTES:
         raise PydanticCustomError("path", "Input should be a shorter path")
     return text
@@ -376,7 +375,6 @@ class Config(Section):
         # 1. One matrix for both sides needs one vocabulary.
         if self.model.tied_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError("model.tied_embeddings=all needs tokenizer.joint=true; use decoder or none")
-
         # 2. The longest pair fits into the model and into a batch.
         longest = self.data.max_length
         positions = self.model.max_positions
@@ -399,5 +397,4 @@ def plain(value: object) -> str:
     """Return a value as YAML spells it; `-` for None, empty text and an empty list."""
     if value is None or value in ("", ()):
         return "-"
-    text = str(value)
-    return text.lower() if isinstance(value, bool) else text
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -122,8 +122,7 @@ def search(
         else:
             candidates = _best_continuations(log_probs, live.log_prob.to(log_probs), 2 * options.beam)
         for row, s in enumerate(sentences):
-            if constraints[s].terms:
-                _allocate_beams(constraints[s], candidates, log_probs, live, row, max_lengths[s], options.beam)
+            _allocate_beams(constraints[s], candidates, log_probs, live, row, max_lengths[s], options.beam)
         for row, hypothesis in _ended(candidates, live, is_cut, options, length):
             finished[sentences[row]].append(hypothesis)
         live, parent_beams = _continue(candidates, live, options)
@@ -201,7 +200,9 @@ def _best_continuations(log_probs: Tensor, live: Tensor, n: int) -> Candidates:
 def _allocate_beams(
     constraint: Constraint, candidates: Candidates, log_probs: Tensor, live: Beams, row: int, limit: int, n_beams: int
 ) -> None:
-    """Replace the candidates of a batch row by those that the beams take with terms, in place."""
+    """Replace the candidates of a batch row by those that the beams take with terms, if there are any, in place."""
+    if not constraint.terms:
+        return
     hypotheses = [as_string(tokens) for tokens in live.tokens[row].tolist()]
     # 1. A hypothesis that lacks a term must not end.
     incomplete = [beam for beam, hypothesis in enumerate(hypotheses) if constraint.n_lacking(hypothesis)]

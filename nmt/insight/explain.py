@@ -181,45 +181,34 @@ def explain(
         hypotheses, steps = sentence.search(sentence.options)
         translations = sentence.translations(hypotheses)
         best = hypotheses[0].tokens
-        greedy_options = sentence.options.changed(beam=1, n_best=1, sample=False)
-        (greedy,), _ = sentence.search(greedy_options)
+        (greedy,), _ = sentence.search(sentence.options.changed(beam=1, n_best=1, sample=False))
         tree = search_tree(steps, sentence.options, sentence.tokenizer)
-        tree = with_paths(tree, best, greedy.tokens)
 
         # 2. What the model computes for the best hypothesis.
         tgt_in = sentence.tgt_in(best)
-        target_pieces = sentence.tokenizer.pieces(best)
         stages, attention = record_stages(model, sentence.src, tgt_in, sentence.tokenizer.pieces)
         cache = decoder_cache(model, sentence.src, tgt_in)
         heads = attention_summary(translator, [(text, translations[0].text)])
-        padding_mask = sentence.padding_mask()
-
         # 3. What the translation is compared with.
-        one_pass = sentence.one_pass(len(best))
-        scored_reference = None
-        if reference is not None:
-            scored_reference = sentence.reference(reference, translations[0], greedy)
-        translated_greedily = sentence.translated(greedy)
-
-        description = describe_model(model)
+        scored = None if reference is None else sentence.reference(reference, translations[0], greedy)
         return Explanation(
-            model=description,
+            model=describe_model(model),
             settings=model.settings,
             source=text,
             source_pieces=sentence.source_pieces,
             source_tokens=sentence.source_tokens,
-            target_pieces=target_pieces,
+            target_pieces=sentence.tokenizer.pieces(best),
             options=sentence.options,
             hypotheses=translations,
-            greedy=translated_greedily,
+            greedy=sentence.translated(greedy),
             stages=stages,
             cache=cache,
             attention=attention,
             heads=heads,
-            padding_mask=padding_mask,
-            tree=tree,
-            one_pass=one_pass,
-            reference=scored_reference,
+            padding_mask=sentence.padding_mask(),
+            tree=with_paths(tree, best, greedy.tokens),
+            one_pass=sentence.one_pass(len(best)),
+            reference=scored,
         )
 
 

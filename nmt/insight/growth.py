@@ -98,9 +98,6 @@ def growth(
         translator = load(file, device, engine="torch").to(languages)
         looks.append(look(translator, step, reference, pairs))
 
-    snapshots = [one.snapshot for one in looks]
-    cross = torch.stack([one.cross for one in looks])
-
     # 3. The embeddings on two components of all snapshots, and the heads along the snapshots.
     embeddings = torch.stack([one.embeddings for one in looks])  # (N, P, D)
     positions, explained = principal_components(embeddings)
@@ -108,25 +105,22 @@ def growth(
     target_words = final.tokenizers.target.pieces(distinct(target_tokens))
     words = [("source", piece) for piece in source_words]
     words += [("target", piece) for piece in target_words]
-    heads = heads_along([one.heads for one in looks])
-    model = describe_model(sentence.model)
-    reference_pieces = final.tokenizers.target.pieces(target_tokens)
     loss = list(zip(curves["step"], curves["loss"], strict=True))
     figures = [(line["step"], line["dev_loss"], line["dev_bleu"]) for line in validations]
     return Growth(
         run=str(run),
-        model=model,
+        model=describe_model(sentence.model),
         source=text,
         reference=reference,
         is_given=is_given,
         source_pieces=sentence.source_pieces,
-        reference_pieces=reference_pieces,
-        snapshots=snapshots,
-        cross=cross,
+        reference_pieces=final.tokenizers.target.pieces(target_tokens),
+        snapshots=[one.snapshot for one in looks],
+        cross=torch.stack([one.cross for one in looks]),
         words=words,
         positions=positions,
         explained=explained,
-        heads=heads,
+        heads=heads_along([one.heads for one in looks]),
         n_pairs=len(pairs),
         loss=loss,
         validations=figures,

@@ -74,7 +74,6 @@ def import_marian(
 
     # 2. Config and tokenizers.
     tree = config_tree(settings, source, target)
-    # Our own exports know a limit for each length of the source.
     notes = notes_of_export(tokenizer_config)
     for key in ("max_length_a", "max_length_b"):
         if key in notes:
@@ -86,10 +85,9 @@ def import_marian(
     # An error in a language names the option.
     origins: Origins = {("data", "source_lang"): "--source-lang", ("data", "target_lang"): "--target-lang"}
     config = check_config(tree, origins, str(directory / "config.json"))
-    learned = notes.get("learned_characters")
-    tokenizers = Tokenizers.from_models(
-        source_model, target_model, nfkc_source=False, target_tag=target_tag, learned=learned
-    )
+    tokenizers = Tokenizers.from_models(source_model, target_model, nfkc_source=False, target_tag=target_tag)
+    if "learned_characters" in notes:
+        tokenizers = tokenizers.with_learned(notes["learned_characters"])
 
     # 3. The model, which must compute what the original does.
     checkpoint = Checkpoint(config, converted(weights, settings, source, target), tokenizers)

@@ -43,6 +43,7 @@ MULTI30K = [
     "transformer-1-head",
     "transformer",
     "transformer-muon",
+    "transformer-window",
     "transformer-additive",
     "transformer-no-positions",
     "transformer-no-scaling",

@@ -23,7 +23,7 @@ from conftest import SOURCE, FiveCorpus, FiveRun, out_lines, run_nmt
 from measure import NMT, Options, Table, started
 from small_run import config_of
 
-from nmt.config import Files, dump_config, load_config
+from nmt.config import dump_config, load_config
 from nmt.text.lines import iter_lines
 
 
@@ -116,9 +116,8 @@ def test_the_config_of_init_is_for_the_pairs_of_the_others(corpus: Path, monkeyp
     chosen = options(recipe, scratch)
     trainer = curve.init_trainer(chosen, training.prepare(chosen))
     _, config, *settings = map(str, trainer.command[len(NMT) :])
-    data = load_config(Path(config), settings).data
-    assert isinstance(data.train, Files)
-    assert [*map(str, data.train.source)] == [f"{corpus}/scratch/training/train.src"]
+    (train,) = load_config(Path(config), settings).data.train
+    assert [*map(str, train.source)] == [f"{corpus}/scratch/training/train.src"]
 
 
 def test_the_picture_of_curves_names_the_best_first() -> None:

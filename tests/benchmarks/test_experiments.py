@@ -36,7 +36,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return subprocess.CompletedProcess(command, 0, done.stdout.decode())
 
     monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr("nmt.translate.translator.needs_torch", lambda *_: "a test")
+    monkeypatch.setattr("nmt.translate.loading.needs_torch", lambda *_: "a test")
     return names
 
 

@@ -25,7 +25,7 @@ DIRECTORY = "translate-zh_en-1_0"
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"joint": False}, r"^Argos Translate does not support tokenizer\.joint=false$"),
     ({"nfkc_source": True}, r"^Argos Translate does not support data\.nfkc_source=true$"),
-    ({"train": Files(source="a.zh", target="a.txt")}, "^langcodes knows no language ''$"),
+    ({"train": (Files(source="a.zh", target="a.txt"),)}, "^langcodes knows no language ''$"),
     ({"source_lang": "ROMANCE"}, "^langcodes knows no language 'ROMANCE'$"),
 ]
 

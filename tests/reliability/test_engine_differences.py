@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from conftest import SOAK, SOURCE, FiveRun, run_nmt, soak
 
-from nmt.config import Files, language
+from nmt.config import language
 from nmt.decode.engines import ctranslate2_engine
 from nmt.evaluate import bleu_tokenizer, score
 from nmt.run.directory import RunDirectory
@@ -33,7 +33,7 @@ class System(NamedTuple):
     most_that_differ: float  # with a beam
 
     def translations(self, beam: int, **options: Any) -> list[str]:
-        return load(self.run, "cpu", **options).translate(self.lines, beam=beam)
+        return load(self.run, "cpu", **options).translate(self.lines, beam=beam, whole_lines=True)
 
     def share_that_differs(self, beam: int) -> float:
         """The share of lines that the engines translate differently."""
@@ -68,8 +68,8 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> System:
         done = run_nmt("train", ROOT / "configs/demo.yaml", f"run={run}", f"data.root={ROOT}", cwd=ROOT)
         assert done.returncode == 0, done.stderr.decode()
     config = RunDirectory(run).read_config()
-    assert isinstance(config.data.test, Files), "the run's config names no test set"
-    sources, references = corpus_paths(config, config.data.test)
+    (files,) = config.data.test
+    sources, references = corpus_paths(config, files)
     return System(run, list(iter_lines(sources)), list(iter_lines(references)), 0.01)
 
 
