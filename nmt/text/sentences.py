@@ -6,12 +6,13 @@ from nmt.text.spans import Span
 from nmt.text.words import SENTENCE_END
 
 PATTERN = re.compile(SENTENCE_END)
-# Abbreviations of three letters or more, and shorter ones that a sentence may begin with.
+# Abbreviations of two letters and more; a single letter is always one.
 _ABBREVIATIONS = """
-Abb Bd bzw Capt Col Corp Dr Fig Fr Gen Hr Inc Jr Lt Ltd Mr Mrs Ms Mt Nr Prof Rev Sen Sgt Sr St Str usw vgl Vol
+Abb al Bd bzw ca Capt cf Co Col Corp Dr ed eg evtl ff Fig Fr Gen ggf Hr ie inkl Inc Jr Kl Lt Ltd Mr Mrs Ms Mt Nr op pp
+Prof Rev Sen Sgt Sr St Str usw vgl Vol vs
 """
 ABBREVIATIONS = frozenset(_ABBREVIATIONS.split())
-LEAST_LETTERS = 3  # of a word that a full stop may follow; most shorter ones are abbreviations
+LEAST_DIGITS = 3  # of a number that a full stop may follow; most shorter ones are ordinals, as in "3. Oktober"
 
 
 def sentence_spans(text: str) -> list[Span]:
@@ -24,7 +25,7 @@ def sentence_spans(text: str) -> list[Span]:
     start = 0
     for match in PATTERN.finditer(text):
         space = "space" if match["mark"] else "no_space"
-        if match["mark"] and not ends_sentence(match, start):
+        if match["mark"] and not ends_sentence(match):
             continue
         spans.append((start, match.start(space)))
         start = match.end(space)
@@ -32,15 +33,13 @@ def sentence_spans(text: str) -> list[Span]:
     return spans
 
 
-def ends_sentence(match: re.Match[str], start: int) -> bool:
-    """Return whether a match of `SENTENCE_END` ends the sentence that began at `start`."""
+def ends_sentence(match: re.Match[str]) -> bool:
+    """Return whether a match of `SENTENCE_END` ends a sentence."""
     word = match["word"] or ""
     if match["next"].islower():
         return False
     if match["mark"] != "." or not word:
         return True
-    if word in ABBREVIATIONS:
-        return False
-    # "Ja." is a sentence; "z. B." and "J. Smith" are not.
-    is_whole_sentence = match.start("word") == start and word.istitle() and len(word) == LEAST_LETTERS - 1
-    return len(word) >= LEAST_LETTERS or is_whole_sentence
+    if word.isdecimal():
+        return len(word) >= LEAST_DIGITS
+    return len(word) > 1 and word not in ABBREVIATIONS

@@ -16,6 +16,10 @@ def sentences(text: str) -> list[str]:
         ("Nein! Oh? Ja. Anna schläft.", ["Nein!", "Oh?", "Ja.", "Anna schläft."]),
         ('Er sagte: "Halt." Dann kam sie.', ['Er sagte: "Halt."', "Dann kam sie."]),
         ("Er ruft „Laut!“ Ja, laut.", ["Er ruft „Laut!“", "Ja, laut."]),
+        (
+            "Er sieht den Hunden zu. Sie gehen ab. So ist es.",
+            ["Er sieht den Hunden zu.", "Sie gehen ab.", "So ist es."],
+        ),
         ("She left (early). He stayed.", ["She left (early).", "He stayed."]),
         ("That was in 1995. Now it rains.", ["That was in 1995.", "Now it rains."]),
         ("她来了。他走了！“好。”", ["她来了。", "他走了！", "“好。”"]),
@@ -36,6 +40,7 @@ def test_a_sentence_ends_at_a_mark_and_white_space(text: str, expected: list[str
         "Mrs. Jones and Prof. Smith saw Fig. 3",
         "etwa bzw. über inkl. öffentlicher Gänge.",
         "J. K. Rowling wrote it.",
+        "Am 3. Oktober kam er ca. Um drei.",
         "a.b! c.D e?f",
         "他说：“你好。”她走了。",
         "",
