@@ -7,6 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from density import density
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "nmt"
@@ -39,6 +40,24 @@ def test_modules_classes_and_functions_are_short(path: Path) -> None:
 def test_the_core_is_read_in_an_evening() -> None:
     assert sum(n_lines(PACKAGE / name) for name in CORE) <= 1300
     assert n_lines(PACKAGE / "model/transformer.py") <= 220
+
+
+def test_statements_of_the_package_are_read_at_once() -> None:
+    counts = density(PACKAGE)
+    assert counts.mean <= 6.4
+    assert counts.nine_tenths <= 11
+    assert len(counts.large) <= 1, counts.large  # the options of `nmt translate`, a table
+    assert counts.n_nested <= 3
+    assert counts.n_conditionals == 0
+    assert counts.comments >= 18
+    assert counts.content <= 74_000
+
+
+def test_every_room_is_read_at_once() -> None:
+    rooms = [path for path in PACKAGE.iterdir() if any(path.rglob("*.py"))]
+    assert rooms
+    for room in rooms:
+        assert density(room).mean <= 6.9, room
 
 
 def canonical(name: str) -> str:

@@ -183,31 +183,38 @@ def explain(
         best = hypotheses[0].tokens
         (greedy,), _ = sentence.search(sentence.options.changed(beam=1, n_best=1, sample=False))
         tree = search_tree(steps, sentence.options, sentence.tokenizer)
+        tree = with_paths(tree, best, greedy.tokens)
 
         # 2. What the model computes for the best hypothesis.
         tgt_in = sentence.tgt_in(best)
+        description = describe_model(model)
         stages, attention = record_stages(model, sentence.src, tgt_in, sentence.tokenizer.pieces)
         cache = decoder_cache(model, sentence.src, tgt_in)
         heads = attention_summary(translator, [(text, translations[0].text)])
+
         # 3. What the translation is compared with.
         scored = None if reference is None else sentence.reference(reference, translations[0], greedy)
+        greedy_text = sentence.translated(greedy)
+        one_pass = sentence.one_pass(len(best))
+        target_pieces = sentence.tokenizer.pieces(best)
+        padding_mask = sentence.padding_mask()
         return Explanation(
-            model=describe_model(model),
+            model=description,
             settings=model.settings,
             source=text,
             source_pieces=sentence.source_pieces,
             source_tokens=sentence.source_tokens,
-            target_pieces=sentence.tokenizer.pieces(best),
+            target_pieces=target_pieces,
             options=sentence.options,
             hypotheses=translations,
-            greedy=sentence.translated(greedy),
+            greedy=greedy_text,
             stages=stages,
             cache=cache,
             attention=attention,
             heads=heads,
-            padding_mask=sentence.padding_mask(),
-            tree=with_paths(tree, best, greedy.tokens),
-            one_pass=sentence.one_pass(len(best)),
+            padding_mask=padding_mask,
+            tree=tree,
+            one_pass=one_pass,
             reference=scored,
         )
 

@@ -107,20 +107,25 @@ def growth(
     words += [("target", piece) for piece in target_words]
     loss = list(zip(curves["step"], curves["loss"], strict=True))
     figures = [(line["step"], line["dev_loss"], line["dev_bleu"]) for line in validations]
+    snapshots = [one.snapshot for one in looks]
+    cross = torch.stack([one.cross for one in looks])
+    heads = heads_along([one.heads for one in looks])
+    reference_pieces = final.tokenizers.target.pieces(target_tokens)
+    description = describe_model(sentence.model)
     return Growth(
         run=str(run),
-        model=describe_model(sentence.model),
+        model=description,
         source=text,
         reference=reference,
         is_given=is_given,
         source_pieces=sentence.source_pieces,
-        reference_pieces=final.tokenizers.target.pieces(target_tokens),
-        snapshots=[one.snapshot for one in looks],
-        cross=torch.stack([one.cross for one in looks]),
+        reference_pieces=reference_pieces,
+        snapshots=snapshots,
+        cross=cross,
         words=words,
         positions=positions,
         explained=explained,
-        heads=heads_along([one.heads for one in looks]),
+        heads=heads,
         n_pairs=len(pairs),
         loss=loss,
         validations=figures,

@@ -145,15 +145,20 @@ class TorchSearch:
     def search_batch(self, batch: list[int]) -> list[NBest]:
         """Search for translations of the requests with these indices."""
         requests = [self.requests[i] for i in batch]
+        src = pad_source([request.tokens for request in requests])
+        constraints = [Constraint(*request.terms) if request.terms else NO_TERMS for request in requests]
+        prefixes = [request.prefix for request in requests]
+        trace = tracer(self.watch, batch) if self.watch else None
+        seeds = [seed_of(*request.place) for request in requests]
         return search(
             self.engine.decoder,
-            pad_source([request.tokens for request in requests]).to(self.engine.device),
+            src.to(self.engine.device),
             self.options,
-            prefixes=[request.prefix for request in requests],
-            constraints=[Constraint(*request.terms) if request.terms else NO_TERMS for request in requests],
+            prefixes=prefixes,
+            constraints=constraints,
             max_length=self.engine.max_length,
-            sentence_seeds=[seed_of(*request.place) for request in requests],
-            trace=tracer(self.watch, batch) if self.watch else None,
+            sentence_seeds=seeds,
+            trace=trace,
         )
 
 
