@@ -179,12 +179,12 @@ def without_gone(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
         # The schema reports a section that is no mapping.
         if not isinstance(settings_of_section, dict) or key not in settings_of_section:
             continue
-        others = dict(settings_of_section)
-        value = others.pop(key)
+        remaining = dict(settings_of_section)
+        value = remaining.pop(key)
         if value != without_effect:
             message = f"{name}: {section}.{key}={value!s:.80} is not supported any more"
             raise ModelError(message, hint="train a model without this setting")
-        kept[section] = others
+        kept[section] = remaining
     return kept
 
 

@@ -67,8 +67,8 @@ def hash_words(texts: Sequence[str]) -> Words:
     """Return hashes of the first `MAX_WORDS` words of each text: (n, MAX_WORDS), 0 where there are fewer."""
     words = np.zeros((len(texts), MAX_WORDS), np.uint32)
     for row, text in zip(words, texts, strict=True):
-        found = ALIGNED_WORD.findall(text.lower())
-        hashes = [hash_word(word) for word in found[:MAX_WORDS]]
+        words_of_text = ALIGNED_WORD.findall(text.lower())
+        hashes = [hash_word(word) for word in words_of_text[:MAX_WORDS]]
         row[: len(hashes)] = hashes
     return words
 

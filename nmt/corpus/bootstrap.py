@@ -147,7 +147,7 @@ def are_related(source: Sequence[str], target: Sequence[str]) -> bool:
     reach = min(len(source) // 4, N_OTHERS // 2)
     norms = dependence([window], range(-reach, reach + 1))
     # Compare offset 0 with the others, by robust estimates of their mean and standard deviation.
-    others = np.delete(norms, reach)
-    median = np.median(others)
-    spread = NORMAL * np.median(np.abs(others - median))
+    norms_elsewhere = np.delete(norms, reach)
+    median = np.median(norms_elsewhere)
+    spread = NORMAL * np.median(np.abs(norms_elsewhere - median))
     return bool(norms[reach] - median > MIN_DEPENDENCE * spread)

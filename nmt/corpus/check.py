@@ -52,8 +52,8 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
     # 1. Learn from train, and examine all pairs.
     learned = learn_from(surveys[0], labels, quiet)
     languages = learned.usual.languages
-    others = [gather(surveyed, learned.usual, quiet) for surveyed in surveys[1:]]
-    all_gathered = [learned.train, *others]
+    later_corpora = [gather(surveyed, learned.usual, quiet) for surveyed in surveys[1:]]
+    all_gathered = [learned.train, *later_corpora]
     # 2. Find the lines that belong together, and all faults of each corpus.
     result = with_examples(learned.train, findings.of_languages(languages, labels))
     runs = {}

@@ -139,7 +139,11 @@ def search(
         elif options.beam > 1:
             state = decoder.select(state, beam_indices)
         tokens = live.tokens[..., -1]
-    return [sorted(found, key=lambda h: -h.score)[: options.n_best] for found in finished]  # sorted() is stable
+    n_bests = []
+    for hypotheses in finished:
+        best_first = sorted(hypotheses, key=lambda h: -h.score)  # hypotheses with equal scores stay in order
+        n_bests.append(best_first[: options.n_best])
+    return n_bests
 
 
 def _begin(decoder: IncrementalDecoder[State], src: Tensor, options: SearchOptions) -> tuple[Beams, State]:

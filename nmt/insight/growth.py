@@ -99,7 +99,7 @@ def growth(
         looks.append(look(translator, step, reference, pairs))
 
     # 3. The embeddings on two components of all snapshots, and the heads along the snapshots.
-    embeddings = torch.stack([one.embeddings for one in looks])  # (N, P, D)
+    embeddings = torch.stack([snapshot_look.embeddings for snapshot_look in looks])  # (N, P, D)
     positions, explained = principal_components(embeddings)
     source_words = final.tokenizers.source.pieces(distinct(sentence.source_tokens))
     target_words = final.tokenizers.target.pieces(distinct(target_tokens))
@@ -107,9 +107,9 @@ def growth(
     words += [("target", piece) for piece in target_words]
     loss = list(zip(curves["step"], curves["loss"], strict=True))
     figures = [(line["step"], line["dev_loss"], line["dev_bleu"]) for line in validations]
-    snapshots = [one.snapshot for one in looks]
-    cross = torch.stack([one.cross for one in looks])
-    heads = heads_along([one.heads for one in looks])
+    snapshots = [snapshot_look.snapshot for snapshot_look in looks]
+    cross = torch.stack([snapshot_look.cross for snapshot_look in looks])
+    heads = heads_along([snapshot_look.heads for snapshot_look in looks])
     reference_pieces = final.tokenizers.target.pieces(target_tokens)
     description = describe_model(sentence.model)
     return Growth(

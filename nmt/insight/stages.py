@@ -248,13 +248,13 @@ def decoder_cache(model: Seq2Seq, src: Tensor, tgt_in: Tensor) -> tuple[list[tup
 
 def excerpts() -> dict[str, tuple[str, str]]:
     """Map the names of the functions of `CODE` to their files and their source without the docstring."""
-    found = {}
+    excerpts_by_name = {}
     for function in CODE:
         file = f"{function.__module__.replace('.', '/')}.py"
         source = dedent(inspect.getsource(function))
         source = DOCSTRING.sub("", source, count=1)
-        found[function.__qualname__] = file, source
-    return found
+        excerpts_by_name[function.__qualname__] = file, source
+    return excerpts_by_name
 
 
 def positions_stage(part: str, x: Tensor, axes: str, model: Transformer) -> Stage:

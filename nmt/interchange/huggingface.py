@@ -199,14 +199,14 @@ def weights(model: Transformer) -> dict[str, Tensor]:
     # 1. Bias and embeddings. All have the same number of rows.
     bias = export.logits_bias(model)
     bias = nn.functional.pad(bias, (0, rows - len(bias)), value=export.BAN)
-    found = {"final_logits_bias": bias[None]}
+    tensors = {"final_logits_bias": bias[None]}
     if settings.tied_embeddings == "all":
-        found["model.shared.weight"] = matrix(model.source_embedding.weight)
+        tensors["model.shared.weight"] = matrix(model.source_embedding.weight)
     else:
-        found["model.encoder.embed_tokens.weight"] = matrix(model.source_embedding.weight)
-        found["model.decoder.embed_tokens.weight"] = matrix(model.target_embedding.weight)
+        tensors["model.encoder.embed_tokens.weight"] = matrix(model.source_embedding.weight)
+        tensors["model.decoder.embed_tokens.weight"] = matrix(model.target_embedding.weight)
     if settings.tied_embeddings == "none":
-        found["lm_head.weight"] = matrix(model.projection.weight)
+        tensors["lm_head.weight"] = matrix(model.projection.weight)
 
     # 2. Layers and norms. One of our matrices can join several of theirs.
     state = model.state_dict()
@@ -215,16 +215,16 @@ def weights(model: Transformer) -> dict[str, Tensor]:
         # Their linear layers are rows of ours.
         parts = zip(theirs, weight.chunk(len(theirs)), bias.chunk(len(theirs)), strict=True)
         for name, weight_part, bias_part in parts:
-            found[f"{name}.weight"] = weight_part
-            found[f"{name}.bias"] = bias_part
+            tensors[f"{name}.weight"] = weight_part
+            tensors[f"{name}.bias"] = bias_part
 
     # 3. Positions.
     if settings.norm == "pre":
         source_positions = export.position_table(model, model.source_positions)
         target_positions = export.position_table(model, model.target_positions)
-        found["model.encoder.embed_positions.weight"] = source_positions[:, order]
-        found["model.decoder.embed_positions.weight"] = target_positions[:, order]
-    return {name: x.detach().float().contiguous() for name, x in found.items()}
+        tensors["model.encoder.embed_positions.weight"] = source_positions[:, order]
+        tensors["model.decoder.embed_positions.weight"] = target_positions[:, order]
+    return {name: x.detach().float().contiguous() for name, x in tensors.items()}
 
 
 def sines_first(d_model: int) -> Tensor:

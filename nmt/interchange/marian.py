@@ -234,31 +234,31 @@ def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side
     """Return the tensors of a checkpoint: the weights with nmt's names and order of features."""
     order = sines_first(settings.d_model).argsort()  # our feature 2i is Marian's i, our 2i + 1 is its D/2 + i
     # 1. Layers. One of our matrices can join several of Marian's.
-    found: dict[str, Tensor] = {}
+    state: dict[str, Tensor] = {}
     for ours, theirs in layer_names(settings.encoder_layers, settings.decoder_layers, "post").items():
         # A linear layer of ours joins rows of theirs: those of queries, keys and values, for example.
         weight = torch.cat([weights[f"{name}.weight"] for name in theirs])
         bias = torch.cat([weights[f"{name}.bias"] for name in theirs])
-        found[f"{ours}.weight"], found[f"{ours}.bias"] = permuted(ours, weight, bias, order)
+        state[f"{ours}.weight"], state[f"{ours}.bias"] = permuted(ours, weight, bias, order)
 
     # 2. Embeddings. A checkpoint has tied ones once.
     source_rows = weights["model.encoder.embed_tokens.weight"][source.rows]
     target_rows = weights["model.decoder.embed_tokens.weight"][target.rows]
     output_rows = weights["lm_head.weight"][target.rows]
     tied = settings.tie_word_embeddings
-    found["source_embedding.weight"] = source_rows[:, order]
+    state["source_embedding.weight"] = source_rows[:, order]
     if not (tied and settings.share_encoder_decoder_embeddings):
-        found["target_embedding.weight"] = target_rows[:, order]
+        state["target_embedding.weight"] = target_rows[:, order]
     if not tied:
-        found["projection.weight"] = output_rows[:, order]
+        state["projection.weight"] = output_rows[:, order]
 
     # 3. The bias of the logits: (V,) in our order.
     no_bias = torch.zeros(1, settings.n_target)
     bias = weights.get("final_logits_bias", no_bias)[0][target.rows]
     bias[:EOS] = bias[:EOS].clamp(min=BAN)
     bias[BOS] = BAN  # mostly a copy of the row of PAD or of a piece of text
-    found["projection.bias"] = bias
-    return {f"model.{name}": x for name, x in found.items()}
+    state["projection.bias"] = bias
+    return {f"model.{name}": x for name, x in state.items()}
 
 
 def check_log_probs(
@@ -284,10 +284,10 @@ def check_log_probs(
         src_ids = pad_source([src])
         tgt_in = torch.tensor([[BOS, *tgt]])
         with torch.inference_mode():
-            found = model(src_ids, tgt_in)[..., EOS:]  # (1, T + 1, V - 3)
-            logits = theirs(input_ids=source_rows[src_ids], decoder_input_ids=target_rows[tgt_in]).logits
-        expected = logits[..., target_rows[EOS:]]
-        differences.append(found.log_softmax(-1) - expected.log_softmax(-1))
+            our_logits = model(src_ids, tgt_in)[..., EOS:]  # (1, T + 1, V - 3)
+            their_logits = theirs(input_ids=source_rows[src_ids], decoder_input_ids=target_rows[tgt_in]).logits
+        expected = their_logits[..., target_rows[EOS:]]
+        differences.append(our_logits.log_softmax(-1) - expected.log_softmax(-1))
     difference = check_difference(differences, TOLERANCE, "the original's")
     log.info("checked: log-probabilities differ from the original's by at most %.1g nats", difference)
 

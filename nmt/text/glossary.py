@@ -117,10 +117,12 @@ class LinkedTerm:
         return between == (" ", " ")
 
 
-def with_terms(source: str, target: str, links: Iterable[tuple[Span, Span]], others: Sequence[str]) -> tuple[str, str]:
+def with_terms(
+    source: str, target: str, links: Iterable[tuple[Span, Span]], other_words: Sequence[str]
+) -> tuple[str, str]:
     """Annotate terms in some training pairs, a function of the pair; `links` are words, in order, and translations.
 
-    For some terms, a random element of `others` replaces the translation on both sides: a model learns little from
+    For some terms, a random element of `other_words` replaces the translation on both sides: a model learns little from
     terms that it would write anyway.
     """
     random = Random(f"{source}\n{target}")
@@ -131,7 +133,7 @@ def with_terms(source: str, target: str, links: Iterable[tuple[Span, Span]], oth
     chosen = sorted(random.sample(terms, min(n, len(terms))))
     for term in chosen:
         is_exchanged = random.random() < EXCHANGED
-        term.translation = random.choice(others) if is_exchanged else target[slice(*term.target_span)]
+        term.translation = random.choice(other_words) if is_exchanged else target[slice(*term.target_span)]
 
     # 2. Write them behind the source terms, and into the target.
     notes = [((term.source_start, term.source_end), term.translation) for term in chosen]

@@ -108,9 +108,9 @@ def make_optimizers(model: Seq2Seq, settings: TrainSettings) -> list[torch.optim
                 by_muon[module.weight] = n_stacked(name)
 
     # 2. AdamW's.
-    others = [p for p in model.parameters() if p.requires_grad and p not in by_muon]
-    matrices = {"params": [p for p in others if p.dim() >= 2], "weight_decay": settings.weight_decay}
-    vectors = {"params": [p for p in others if p.dim() < 2], "weight_decay": 0.0}
+    by_adamw = [p for p in model.parameters() if p.requires_grad and p not in by_muon]
+    matrices = {"params": [p for p in by_adamw if p.dim() >= 2], "weight_decay": settings.weight_decay}
+    vectors = {"params": [p for p in by_adamw if p.dim() < 2], "weight_decay": 0.0}
     betas = settings.adam_beta1, settings.adam_beta2
     adamw = torch.optim.AdamW([matrices, vectors], settings.lr, betas, eps=1e-9, fused=True)
     if not by_muon:

@@ -141,7 +141,7 @@ def write_corpus(config: Config, directory: Path) -> None:
     data = config.data
     dev_names = named("dev", data.dev)
     dev_and_test = dev_names | named("test", data.test)
-    others = {name: list(pairs_of(config, files)) for name, files in dev_and_test.items()}
+    held_out = {name: list(pairs_of(config, files)) for name, files in dev_and_test.items()}
     corpora = training_corpora(config)
     last_lines = []
     for files in corpora.values():
@@ -162,7 +162,7 @@ def write_corpus(config: Config, directory: Path) -> None:
     if data.dev:
         read: list[Pair] = []
         for name in dev_names:
-            read += others[name]
+            read += held_out[name]
         dev = [pair for pair in read if not is_blank_pair(pair)]
         n_blank = len(read) - len(dev)
         if n_blank:
@@ -173,12 +173,12 @@ def write_corpus(config: Config, directory: Path) -> None:
     # 4. Look for faults.
     pairs = Pairs(directory, ranges=ranges)
     training = dict(zip(corpora, pairs.by_corpus(), strict=True))
-    check_corpora(training, dev, others)
+    check_corpora(training, dev, held_out)
     in_train = draft.digests("source"), draft.digests("target")
     if data.directions:  # a source of one direction may be a target of another
         both = np.concatenate(in_train)
         in_train = (both, both)
-    for name, corpus in others.items():
+    for name, corpus in held_out.items():
         if n := n_shared(corpus, *in_train):
             shared = f"{n} of {len(corpus)} pairs of {name} have a side that is also in train"
             draft.notes.append(f"{shared}: scores on it will be too high")
@@ -203,10 +203,10 @@ def counts_of(pairs: list[Pair]) -> dict[str, Any]:
     return {"n_characters": len(characters), "words_per_pair": words_per_pair}
 
 
-def check_corpora(training: dict[str, Pairs], dev: list[Pair], others: dict[str, list[Pair]]) -> None:
+def check_corpora(training: dict[str, Pairs], dev: list[Pair], held_out: dict[str, list[Pair]]) -> None:
     """Raise DataError if the training corpora or dev have no pairs, or both sides of a corpus are the same text.
 
-    `others` are dev and test as they were read.
+    `held_out` are dev and test as they were read.
     """
     # What is used: train without the pairs that were dropped, and dev.
     used: dict[str, Pairs | list[Pair]] = {**training, "dev": dev}
@@ -215,7 +215,7 @@ def check_corpora(training: dict[str, Pairs], dev: list[Pair], others: dict[str,
             hint = "are all of its pairs in train, too?" if name.startswith("mix.") else "check data.train and data.dev"
             raise DataError(f"{name} has no pair that can be used", hint=hint)
     # What was read.
-    read: dict[str, Pairs | list[Pair]] = {**training, **others}
+    read: dict[str, Pairs | list[Pair]] = {**training, **held_out}
     for name, pairs in read.items():
         if all(pair.source == pair.target for pair in pairs):  # usually False at the first pair
             hint = f"name the files of the two languages in data.{name}.source and data.{name}.target"

@@ -103,12 +103,12 @@ def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[
         "max_minutes": progress.elapsed_s / 60,
         "patience": progress.n_worse,
     }
-    found = []
+    limits = []
     for name, n in used.items():
         most = getattr(settings, name)
         if most is not None:
-            found.append(Limit(name, n, most))
-    return found
+            limits.append(Limit(name, n, most))
+    return limits
 
 
 def ending(settings: TrainSettings, progress: Progress, n_batches: int) -> str:

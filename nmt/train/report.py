@@ -57,24 +57,24 @@ class Report:
         self.since = now
         self.recent = []
 
-    def validation(self, step: int, found: Validation, *, best: bool) -> None:
+    def validation(self, step: int, scores: Validation, *, best: bool) -> None:
         """Log the figures of a validation, and its samples."""
         # 1. One line of figures.
-        bleu = f"BLEU {found.bleu.value:.2f}"
-        if found.bleu_by_direction:
-            directions = [f"{languages} {value:.2f}" for languages, value in found.bleu_by_direction.items()]
+        bleu = f"BLEU {scores.bleu.value:.2f}"
+        if scores.bleu_by_direction:
+            directions = [f"{languages} {value:.2f}" for languages, value in scores.bleu_by_direction.items()]
             bleu = f"{bleu} ({', '.join(directions)})"
-        loss, perplexity = readable(found.loss, 3), readable(found.perplexity)
-        figures = f"dev loss {loss} ppl {perplexity} {bleu} chrF {found.chrf.value:.2f}"
+        loss, perplexity = readable(scores.loss, 3), readable(scores.perplexity)
+        figures = f"dev loss {loss} ppl {perplexity} {bleu} chrF {scores.chrf.value:.2f}"
         if best:
             figures += " (best so far)"
-        if found.n_cut:
-            lines = "1 line" if found.n_cut == 1 else f"{found.n_cut} lines"
+        if scores.n_cut:
+            lines = "1 line" if scores.n_cut == 1 else f"{scores.n_cut} lines"
             figures += f", {lines} cut off at the length limit"
         log.info("step %d: %s", step, figures)
 
         # 2. Samples.
-        for source, reference, translation in found.samples:
+        for source, reference, translation in scores.samples:
             log.info("    source       %s", source)
             log.info("    reference    %s", reference)
             log.info("    translation  %s", translation)

@@ -52,20 +52,20 @@ def load(
             of the other models of the ensemble.
         ConfigError: the device is missing or does not support the precision.
     """
-    paths = [Path(path)] if isinstance(path, Path | str) else [Path(one) for one in path]
+    paths = [Path(path)] if isinstance(path, Path | str) else [Path(model_path) for model_path in path]
     if not paths:
         raise ModelError("no model was named", hint="give the path of a run")
     for name, value, choices in (("precision", precision, Precision), ("engine", engine, EngineName)):
         if value is not None and value not in get_args(choices):
             raise ConfigError(f"unknown {name} {value!r}", hint=f"choose one of {', '.join(get_args(choices))}")
-    for one in paths:
-        if is_export(one) and (engine == "torch" or len(paths) > 1):
-            raise ModelError(f"{one} is a CTranslate2 export", hint="give the run that was exported")
+    for model_path in paths:
+        if is_export(model_path) and (engine == "torch" or len(paths) > 1):
+            raise ModelError(f"{model_path} is a CTranslate2 export", hint="give the run that was exported")
     if is_export(paths[0]):
         from nmt.decode.engines.ctranslate2_engine import load_export
 
         return Translator(*load_export(paths[0], device, precision))
-    headers = [read_header(model_file(one)) for one in paths]
+    headers = [read_header(model_file(model_path)) for model_path in paths]
     configs = [config for config, _ in headers]
     engine = engine or configs[0].decode.engine
     reason = needs_torch(configs, device, precision, engine)
