@@ -66,7 +66,7 @@ class Translated:
     """A hypothesis and its detokenized text."""
 
     text: str
-    tokens: list[Token]  # EOS last
+    tokens: list[Token]  # the last is EOS
     log_prob: float  # sum of the log-probabilities of its tokens, in nats
     score: float  # log_prob after the length penalty
     is_cut: bool  # whether the length limit forced its end, and the model preferred another token to EOS
@@ -77,7 +77,7 @@ class Reference:
     """The reference, scored by teacher forcing: the decoder reads the reference, not its own output."""
 
     text: str
-    tokens: list[Token]  # EOS last
+    tokens: list[Token]  # the last is EOS
     log_prob: float  # sum of the log-probabilities of its tokens, in nats
     first_difference: int | None  # index of the first token that greedy search chose differently; None if there is none
     bleu: float  # sentence BLEU of the translation, 0-100
@@ -85,7 +85,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class OnePass:
-    """The result of a common mistake: a single decoder pass over BOS and padding, in place of the previous tokens."""
+    """The result of a common mistake: a single decoder pass that reads BOS and padding, not the previous tokens."""
 
     text: str
     tokens: list[Token]  # the most probable token at each position of this pass
@@ -98,11 +98,11 @@ class Explanation:
     model: str  # its kind and sizes in one line
     settings: ModelSettings
     source: str
-    source_pieces: list[str]  # EOS last
-    source_tokens: list[int]  # EOS last
-    target_pieces: list[str]  # pieces of `translation`, EOS last
+    source_pieces: list[str]  # the last is EOS
+    source_tokens: list[int]  # the last is EOS
+    target_pieces: list[str]  # pieces of `translation`; the last is EOS
     options: SearchOptions
-    hypotheses: list[Translated]  # best first
+    hypotheses: list[Translated]  # the best is first
     greedy: Translated
     stages: list[Stage]  # stages of a teacher-forced pass over `translation`
     cache: tuple[list[tuple[int, ...]], Tensor]  # the result of `decoder_cache` for `translation`

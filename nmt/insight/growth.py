@@ -37,13 +37,13 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class HeadGrowth:
-    """The share, 0-1, to which an attention head fills one role at each snapshot; see `roles_of`."""
+    """One role of an attention head, and how strongly the head has this role at each snapshot; see `roles_of`."""
 
     role: str
     part: str  # encoder, decoder or cross
-    layer: int  # from 1
-    head: int  # from 1
-    shares: list[float]
+    layer: int  # layer number, from 1
+    head: int  # head number, from 1
+    shares: list[float]  # strength of the role at each snapshot, 0-1
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Growth:
     source: str
     reference: str
     is_given: bool  # whether the caller gave the reference; otherwise it is the translation of the run's model
-    source_pieces: list[str]  # EOS last
-    reference_pieces: list[str]  # EOS last
-    snapshots: list[Snapshot]  # oldest first
+    source_pieces: list[str]  # the last is EOS
+    reference_pieces: list[str]  # the last is EOS
+    snapshots: list[Snapshot]  # in the order of their steps
     cross: Tensor  # (N, L, H, T, S): cross-attention weights for the reference; L is 0 if the model has no attention
     words: list[tuple[str, str]]  # P pairs: "source" or "target", and the piece
     positions: Tensor  # (N, P, 2): embeddings of `words`, projected on two principal components of all snapshots
@@ -178,7 +178,7 @@ def heads_along(summaries: Sequence[Sequence[HeadSummary]]) -> list[HeadGrowth]:
 
 
 def roles_of(head: HeadSummary) -> dict[str, float]:
-    """Return the roles that a head may specialize in, each with the share, 0-1, to which the head fills the role.
+    """Return the roles in which a head may specialize, and for each role how strongly the head has it, 0-1.
 
     `previous` is the mean weight on the previous piece. `end` is the mean weight on the end of the source or the start
     of the target. `alignment` is the weight that is not on the end, divided by 2^entropy, the number of pieces that the

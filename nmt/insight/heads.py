@@ -30,8 +30,8 @@ class HeadSummary:
     """
 
     part: str  # encoder, decoder or cross
-    layer: int  # from 1
-    head: int  # from 1
+    layer: int  # layer number, from 1
+    head: int  # head number, from 1
     entropy: float
     distance: float
     previous: float
@@ -121,11 +121,11 @@ def head_figures(weights: Tensor, queries: Tensor, keys: Tensor, boundary: Tenso
     w = w * keys[:, None, None]
     w = w / w.sum(-1, keepdim=True)
     positions = torch.arange(max(n_queries, n_keys), device=w.device)
-    offset = positions[:n_keys] - positions[:n_queries, None]  # (T, S), from query to key
-    nats = torch.special.entr(w).sum(-1)  # 0 log 0 = 0
+    offset = positions[:n_keys] - positions[:n_queries, None]  # (T, S): position of the key minus position of the query
+    nats = torch.special.entr(w).sum(-1)  # entr(w) is -w log w, and 0 for w = 0
     entropy = nats / math.log(2)
     distance = (w * offset.abs()).sum(-1)
-    near = [(w * (offset == n)).sum(-1) for n in (-1, 0, 1)]  # previous, same, next
+    near = [(w * (offset == n)).sum(-1) for n in (-1, 0, 1)]  # weights on the previous, same and next piece
     on_boundary = (w * boundary[:, None, None]).sum(-1)
     figures = torch.stack([entropy, distance, *near, on_boundary], -1)  # (L, B, H, T, 6)
     is_real = queries[:, None, :, None]  # (B, 1, T, 1)

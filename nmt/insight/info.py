@@ -135,7 +135,7 @@ def run_facts(run: RunDirectory) -> dict[str, Any]:
     elif tokenizers is not None:
         facts |= model_facts(config, tokenizers)
 
-    # 2. Describe the training by the metrics: the model file ends at its own step, which may not be the last.
+    # 2. Describe the training by its metrics, because it may have continued after the step of the model file.
     lines = run.read_metrics()
     training = facts["training"]
     training["steps"] = max(numbers(lines, "step"), default=0)

@@ -19,8 +19,8 @@ N_EXAMPLES = 5  # number of best and of worst translations
 def read_report(path: Path, evaluation: dict[str, Any] | None = None, page: Path | None = None) -> dict[str, Any]:
     """Return the data of a report on a run, which may still be training. Raises ModelError if `path` is not a run.
 
-    `evaluation` is a result of `evaluated`. `page` is the file to which the report will be written; the link to
-    growth.html is relative to its directory. None stands for report.html in the run. For "curves", see `curves_of`.
+    `evaluation` is a result of `evaluated`. `page` is the file to which the report will be written, by default
+    report.html in the run; the link to growth.html is relative to its directory. For "curves", see `curves_of`.
     """
     run = RunDirectory(path)
     config = run.read_config()

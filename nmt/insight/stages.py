@@ -228,7 +228,8 @@ def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionW
 def decoder_cache(model: Seq2Seq, src: Tensor, tgt_in: Tensor) -> tuple[list[tuple[int, ...]], Tensor]:
     """Read `tgt_in` (1, T) token by token, as search does. Return the decoder's state after each step.
 
-    Of a Transformer's state, this is the KV cache of layer 1; of a recurrent model's, the state of the last layer.
+    For a Transformer, the returned state is the KV cache of layer 1. For a recurrent model, it is the state of the last
+    layer, which consists of G vectors: 2 for an LSTM, 1 for a GRU.
 
     Returns:
         the shapes after each step: (2, 1, H, t, D/H) for the KV cache, (G, 1, D) for the recurrent state.

@@ -88,7 +88,7 @@ def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> Te
 
 
 def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
-    """Return the positional encodings (P, D) that are added to embeddings: `learned`, sinusoids, or zeros."""
+    """Return the positional encodings (P, D) added to embeddings: `learned` if given, else sinusoids, else zeros."""
     if learned is not None:
         return learned
     if model.sinusoids is not None:

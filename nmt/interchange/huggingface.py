@@ -134,7 +134,7 @@ def to_huggingface(translator: Translator, path: Path) -> None:
 
 
 def holdable_model(translator: Translator) -> Transformer:
-    """Return the translator's model. Raises InputError if transformers' class for its norm does not support it."""
+    """Return the translator's model. Raises InputError if the format cannot hold the model or the text settings."""
     # Check the settings of the model, then the settings that change the text before the tokenizer.
     norm = translator.config.model.norm
     model = export.exportable_model(translator, CLASSES[norm][1], SUPPORTED | SUPPORTED_BY_NORM[norm])
@@ -270,7 +270,7 @@ def permuted(ours: str, weight: Tensor, bias: Tensor, order: Tensor) -> tuple[Te
 
 
 def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) -> None:
-    """Write the files of MarianTokenizer."""
+    """Write the files from which transformers loads a MarianTokenizer."""
     # Write the vocabularies to files of their own: MarianTokenizer does not read them from the SentencePiece models.
     source = tokenizers.source
     target = tokenizers.target

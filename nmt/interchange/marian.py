@@ -131,7 +131,7 @@ def notes_of_export(tokenizer_config: dict[str, Any]) -> dict[str, Any]:
 def read_sides(
     directory: Path, settings: MarianSettings, tokenizer_config: dict[str, Any], bias: Tensor | None
 ) -> tuple[Side, Side]:
-    """Read the vocabularies of both sides, in our order. They are the same if the model has only one.
+    """Read the vocabularies of both sides, in our order. If the model has only one vocabulary, both sides get it.
 
     `bias` is the bias of the logits, (1, V), or None if the model has none.
     """
@@ -163,9 +163,9 @@ def read_sides(
 def in_our_order(path: Path, pieces: list[str], start: int | None) -> Side:
     """Return a vocabulary in our order: PAD, UNK, BOS and EOS, then the rest in the order of `pieces`.
 
-    BOS gets the row of the token with id `start`, or of PAD if `start` is None. If this token is a piece of text, it is
-    also among the rest, so that the piece is not lost. In the rest, an id gets a made-up name if it has no piece, or if
-    its piece has the name of a special piece.
+    BOS gets the row of the token with id `start`, or of PAD if `start` is None. If the start token is a piece of text,
+    it is also among the rest, so that the piece is not lost. In the rest, an id gets a made-up name if it has no piece,
+    or if its piece has the name of a special piece.
     """
     for piece in ("<pad>", "<unk>", "</s>"):
         if piece not in pieces:

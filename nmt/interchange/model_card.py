@@ -98,7 +98,7 @@ def languages_of(config: Config) -> list[str]:
 
 
 def corpora_lines(translator: Translator) -> Iterator[str]:
-    """Yield a line for each corpus, with its files. If the run's manifest has the number of pairs, add this number."""
+    """Yield a line for each corpus: its files, and its number of pairs if the manifest of the run has this number."""
     manifest = translator.run.read_manifest() if translator.run else {}
     for corpus in ("train", "dev", "test"):
         # In a run of several directions, each direction has its own files.

@@ -5,7 +5,7 @@ const letterOf = (i) => String.fromCharCode(65 + i);
 const colorOf = (i) => `var(--run-${i % 6})`;
 const others = data.systems.map((_, i) => i).slice(1);
 const signed = (value, digits = 2) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
-const figureWidth = Math.min(640, document.documentElement.clientWidth - 40); // on a phone, figures are narrower instead of scaled down, which would make their text smaller
+const figureWidth = Math.min(640, document.documentElement.clientWidth - 40); // draw narrower figures on a phone: scaling them down would make their text smaller
 const LOWER_IS_BETTER = ["TER"];
 
 function titleSection() {

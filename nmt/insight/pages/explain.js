@@ -252,7 +252,7 @@ function stagesSection() {
   put("stage-list", ...nodes);
 }
 
-// Draws the first screen, then lets the browser paint before each of the sections below it.
+// Draws the first screen at once. Before it draws each of the sections below, it lets the browser paint.
 async function drawAll() {
   player(stageFigure);
   words();

@@ -243,7 +243,7 @@ function headsSection() {
   byId("heads").hidden = !data.heads.length;
   if (!data.heads.length) return;
   byId("heads-text").textContent = `Means over this sentence${data.n_pairs > 1 ? ` and ${data.n_pairs - 1} samples of dev` : ""}, by snapshot. A head counts as having a role once its value has reached one half for good.`;
-  const since = (one) => one.shares.findLastIndex((share) => share < HALF) + 1; // index of the snapshot from which on the head has the role; steps.length if it has not at the end
+  const since = (one) => one.shares.findLastIndex((share) => share < HALF) + 1; // index of the first snapshot after which the head never lacks the role; steps.length if it lacks it at the end
   state.role = (data.heads.find((one) => since(one) < steps.length) ?? data.heads[0]).role;
   const draw = () => {
     const found = data.heads.filter((one) => one.role === state.role);

@@ -54,7 +54,7 @@ function drawTree(nodes) {
       const opacity = shown ? (shown.has(one.node.index) ? 1 : 0.15) : one.node.position > step ? later : 1;
       if (opacity === one.opacity) continue; // skip nodes that do not change: there are thousands
       one.mark.setAttribute("opacity", one.opacity = opacity);
-      one.mark.style.display = opacity ? "" : "none"; // hide transparent nodes: the browser would draw them in every frame
+      one.mark.style.display = opacity ? "" : "none"; // hide transparent nodes, because the browser would otherwise draw them in every frame
     }
     const at = 20 + step * columnWidth;
     if (at > scroller.scrollLeft + scroller.clientWidth - columnWidth || at < scroller.scrollLeft) scroller.scrollLeft = at - scroller.clientWidth / 2;
