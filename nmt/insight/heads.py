@@ -25,8 +25,9 @@ class HeadSummary:
 
     `entropy` is in bits: n equal weights have log2(n). `distance` is the number of pieces between query and key.
     `previous`, `same` and `next` are the weights, 0-1, on the piece before, at and after the query's position. In
-    cross-attention, these compare the index of a source piece with the index of a target piece. `boundary` is the
-    weight on BOS in the decoder's self-attention, and on EOS of the source in the encoder and in cross-attention.
+    cross-attention, a source piece is at the query's position if it has the same index as the query's target piece.
+    `boundary` is the weight on BOS in the decoder's self-attention, and on EOS of the source in the encoder and in
+    cross-attention.
     """
 
     part: str  # encoder, decoder or cross

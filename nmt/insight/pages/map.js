@@ -47,8 +47,8 @@ function afterLayers(part, s, nTokens) {
 
 const line = (d, kind = "") => svg("path", { class: `wire ${kind}`, d });
 
-// Draws the line `d` with an arrowhead at its end (x, y). The arrowhead points to the right if `angle` is 0, up if it is
-// -90, and to the left if it is 180.
+// Draws the line `d` with an arrowhead at its end (x, y). The arrowhead points to the right if `angle` is 0, up if
+// `angle` is -90, and to the left if `angle` is 180.
 function arrow(d, x, y, angle, kind = "") {
   return svg("g", { class: `arrow ${kind}` }, line(d, kind), svg("path", { class: "head", d: "M-7 -3.5L0 0L-7 3.5z", transform: `translate(${x} ${y}) rotate(${angle})` }));
 }
@@ -215,9 +215,9 @@ function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, 
   const pieces = { source: chips(source, sourceRows.places, 0, inputTop), inputs: chips(inputs, inputRows.places, start, inputTop),
     outputs: chips(outputs, outputRows.places, 0, outputTop) };
   const fan = (places, x, to) => places.map((place) => svg("path", { class: "wire fan", d: curve(x + place.x + place.w / 2, inputTop + place.y, to, 0) }));
-  // The lines from the pieces to the embedding. Lines from the second or a later row run behind the first row. Therefore
-  // the source has lines from its first row only. The inputs have lines from all rows, but in later rows, `showLoop`
-  // shows only the line of the present step.
+  // The lines from the pieces to the embedding. Lines from the second or a later row run behind the first row.
+  // Therefore the source has lines from its first row only. The inputs have lines from all rows, but in later rows,
+  // `showLoop` shows only the line of the present step.
   const fans = { source: fan(sourceRows.places.filter((place) => place.y === 0), 0, encoder.middle), inputs: fan(inputRows.places, start, decoder.middle) };
   const memoryLane = half + gutter / 2 - (isNarrow ? 2 : 0), edge = width - 7;
   const wires = [line(`M${encoder.middle} 0V${encoder.y + GAP}`), line(`M${decoder.middle} 0V${decoder.y + GAP}`),
