@@ -1,1 +1,1 @@
-"""Inspection of models and runs: attention heads, explanations, alignments, reports and comparisons of systems."""
+"""Inspection of models and runs: attention heads, explanations of translations, reports, comparisons of systems."""

@@ -1,4 +1,4 @@
-"""Comparison of several systems: scores, significance, and where the translations differ."""
+"""Comparison of several systems: their scores, p-values, and the lines in which their translations differ."""
 
 import sys
 from collections.abc import Sequence
@@ -10,36 +10,36 @@ from sacrebleu.metrics.chrf import CHRF
 from nmt.evaluate import PairedScore, ScoreSettings, paired_scores, sacrebleu_metrics, score
 from nmt.insight import pages
 
-# Lines are grouped by length, see `n_words`: the name of a group, and the length of its longest lines.
+# Groups of lines by length (see `n_words`). Key: name of the group; value: length of its longest lines, in words.
 GROUPS = {"1 to 5": 5, "6 to 10": 10, "11 to 20": 20, "21 to 40": 40, "41 or more": sys.maxsize}
-MAX_SYSTEMS = len(ascii_uppercase)
-N_DIFFERING = 5
+MAX_SYSTEMS = len(ascii_uppercase)  # the page names each system by a letter
+N_DIFFERING = 5  # maximum number of lines that `most_differing` returns in each direction
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """Lines to translate, and how to score translations of them."""
+    """A test set: its lines, their references, and the settings for scoring translations."""
 
     name: str
-    sources: list[str] | None  # None: unknown
-    references: list[list[str]]  # one or several lists
+    sources: list[str] | None  # None if the source lines are unknown
+    references: list[list[str]]  # one or several lists, each with a reference for every line
     settings: ScoreSettings
 
 
 @dataclass(frozen=True)
 class ComparedLine:
-    """A line of the test set and its translations, the baseline's first."""
+    """A line of the test set and its translations by all systems. The baseline's translation is the first."""
 
-    number: int  # from 1
-    source: str
-    reference: str
+    number: int  # line number, from 1
+    source: str  # empty if unknown
+    reference: str  # from the first list of references
     translations: list[str]
     chrf: list[float]  # sentence chrF of each translation, 0-100
 
 
 @dataclass(frozen=True)
 class Wins:
-    """Numbers of lines in which a system's sentence chrF is higher than, equal to or lower than the baseline's."""
+    """The numbers of lines on which the sentence chrF of a system is above, equal to and below the baseline's."""
 
     n_better: int
     n_equal: int
@@ -48,31 +48,31 @@ class Wins:
 
 @dataclass(frozen=True)
 class Group:
-    """A group of lines of the test set and the scores of each system on it."""
+    """A group of lines of the test set, and the scores of every system on these lines."""
 
     name: str
     n_lines: int
-    bleu: list[float]  # per system, 0-100
-    wins: list[Wins]  # per system but the baseline
+    bleu: list[float]  # BLEU of each system, 0-100
+    wins: list[Wins]  # one for each system except the baseline
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of systems on one test set; the first system is the baseline."""
+    """The comparison of several systems on one test set. The first system is the baseline."""
 
     systems: list[str]
     corpus: str
     n_lines: int
     scores: list[PairedScore]
-    left_out: str  # says that TER is left out, and why; empty if TER is there
-    groups: dict[str, list[Group]]  # key: what the lines are grouped by
-    differing: list[dict[str, list[ComparedLine]]]  # per system but the baseline: better and worse lines
+    left_out: str  # a message that TER is left out, and why; empty if TER was computed
+    groups: dict[str, list[Group]]  # key: the property by which the lines are grouped
+    differing: list[dict[str, list[ComparedLine]]]  # for each system except the baseline: see `most_differing`
 
 
 def compare(
     names: Sequence[str], systems: Sequence[Sequence[str]], test_set: EvaluationSet, *, n_trials: int = 1000
 ) -> Comparison:
-    """Compare two or more systems by their translations of a test set; the first is the baseline."""
+    """Compare two or more systems by their translations of a test set. The first system is the baseline."""
     metrics = sacrebleu_metrics(test_set.references, **asdict(test_set.settings))
     scores = paired_scores(systems, metrics, n_trials=n_trials)
     lines = compared_lines(systems, test_set)
@@ -91,15 +91,15 @@ def compare(
 
 
 def n_words(text: str) -> int:
-    """Return the number of words of a text, or of its characters if it has no spaces."""
+    """Return the number of words of a text. If the text has no spaces, return the number of its characters."""
     text = text.strip()
     return len(text.split() if " " in text else text)
 
 
 def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) -> list[ComparedLine]:
-    """Return all lines with the sentence chrF of each translation."""
+    """Return all lines of the test set, with all translations of each line and their sentence chrF."""
     chrf = CHRF(lowercase=test_set.settings.lowercase)
-    # All lists have the same length.
+    # All lists of sources, references and translations have the same length.
     n_lines = len(test_set.references[0])
     sources = test_set.sources or [""] * n_lines
     lines = []
@@ -112,7 +112,7 @@ def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) ->
 
 
 def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Group]:
-    """Group the lines by the number of words of the source, or of the reference if the source is unknown."""
+    """Group the lines by the length of their source. If the sources are unknown, use the length of the reference."""
     members: dict[str, list[ComparedLine]] = {name: [] for name in GROUPS}
     for line in lines:
         text = line.reference if test_set.sources is None else line.source
@@ -125,7 +125,7 @@ def group_name(length: int) -> str:
 
 
 def group_of(name: str, lines: Sequence[ComparedLine], test_set: EvaluationSet) -> Group:
-    """Score all systems on some lines, and count the lines that they translate better and worse than the baseline."""
+    """Score all systems on the given lines, and compare each system with the baseline line by line."""
     references = [lines_of(side, lines) for side in test_set.references]
     bleu = []
     wins = []
@@ -133,7 +133,7 @@ def group_of(name: str, lines: Sequence[ComparedLine], test_set: EvaluationSet) 
         hypotheses = [line.translations[system] for line in lines]
         (bleu_of_system,) = score(hypotheses, references, ("bleu",), **asdict(test_set.settings))
         bleu.append(bleu_of_system.value)
-        if system > 0:  # 0 is the baseline
+        if system > 0:  # system 0 is the baseline
             wins.append(count_wins(lines, system))
     return Group(name, len(lines), bleu, wins)
 
@@ -150,12 +150,15 @@ def count_wins(lines: Sequence[ComparedLine], system: int) -> Wins:
 
 
 def gain(line: ComparedLine, system: int) -> float:
-    """Return the sentence chrF of a system minus that of the baseline."""
+    """Return the sentence chrF of a system on one line, minus the sentence chrF of the baseline."""
     return line.chrf[system] - line.chrf[0]
 
 
 def most_differing(lines: Sequence[ComparedLine], system: int) -> dict[str, list[ComparedLine]]:
-    """Return the lines in which a system is better and worse than the baseline by most, in sentence chrF."""
+    """Return the lines on which the sentence chrF of a system differs most from the baseline's.
+
+    "better" has up to `N_DIFFERING` lines on which the system gains most, "worse" those on which it loses most.
+    """
     better = [line for line in lines if gain(line, system) > 0]
     better.sort(key=lambda line: gain(line, system), reverse=True)
     worse = [line for line in lines if gain(line, system) < 0]

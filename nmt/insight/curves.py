@@ -1,4 +1,4 @@
-"""Curves of runs: the figures of metrics.jsonl as points."""
+"""Curves of the metrics of a run, computed from metrics.jsonl."""
 
 import math
 from array import array
@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from nmt.run.directory import RunDirectory, json_lines
 
-MAX_POINTS = 1000  # per curve; with more steps, each point covers several
-MEANS = ("loss", "nll", "lr", "grad_norm")  # averaged over the steps of a point, weighted by n_tokens
-COLUMNS = ("step", "elapsed_s", "n_tokens", "n_real", "n_positions", *MEANS)  # of a line of metrics.jsonl
-CHARTS = {  # by metric: title and unit
+MAX_POINTS = 1000  # maximum number of points of a curve; if a run has more steps, a point covers several steps
+# These metrics are averaged over the steps of a point. The weight of a step is its n_tokens.
+MEANS = ("loss", "nll", "lr", "grad_norm")
+# The curves are computed from these keys of a line of metrics.jsonl.
+COLUMNS = ("step", "elapsed_s", "n_tokens", "n_real", "n_positions", *MEANS)
+CHARTS = {  # key: metric; value: title and unit of its chart
     "loss": ("Training loss", "nats per piece, smoothed"),
     "dev_loss": ("Dev loss", "nats per piece, smoothed"),
     "dev_perplexity": ("Dev perplexity", "1 is perfect"),
@@ -26,8 +28,9 @@ CHARTS = {  # by metric: title and unit
 
 
 def read_figures(run: RunDirectory) -> tuple[dict[str, list[float]], list[dict[str, Any]]]:
-    """Return the curves of a run (see `curves_of`), and its validations, as lines of metrics.jsonl."""
-    rows = array("d")  # `COLUMNS` of each complete step: 72 bytes
+    """Return the curves of a run (see `curves_of`), and the lines of metrics.jsonl that describe its validations."""
+    # The values of `COLUMNS` for each step that has all of them. An array needs 72 bytes per step, a list much more.
+    rows = array("d")
     validations = []
     for line in json_lines(run.metrics_file):
         kind = line.get("kind")
@@ -42,12 +45,13 @@ def read_figures(run: RunDirectory) -> tuple[dict[str, list[float]], list[dict[s
 
 
 def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
-    """Return the curves by name, one value per point, given `COLUMNS` of each step; "step" is the x axis.
+    """Return the curves of a run by name, given the values of `COLUMNS` for each step.
 
-    There are at most `MAX_POINTS` points, each over the same number of steps except the last.
+    A curve is a list with one value per point; the curve "step" is the x axis. There are at most `MAX_POINTS` points.
+    All points cover the same number of steps, except that the last may cover fewer.
     """
     columns = dict(zip(COLUMNS, rows.T, strict=True))
-    # 1. The first and the last step of each point.
+    # 1. Find the first and the last step that each point covers.
     steps_per_point = max(math.ceil(len(rows) / MAX_POINTS), 1)
     firsts = np.arange(0, len(rows), steps_per_point)
     ends = np.minimum(firsts + steps_per_point, len(rows))
@@ -56,19 +60,19 @@ def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
     elapsed_s = columns["elapsed_s"][lasts]
     curves = {"step": steps.tolist(), "elapsed_s": elapsed_s.tolist()}
 
-    # 2. Means over the target tokens of each point.
+    # 2. Average `MEANS` over the target tokens of each point.
     n_tokens = np.add.reduceat(columns["n_tokens"], firsts)
     for name in MEANS:
         weighted = columns[name] * columns["n_tokens"]
         sums = np.add.reduceat(weighted, firsts)
         curves[name] = (sums / np.maximum(n_tokens, 1)).tolist()
 
-    # 3. Ratios of sums.
+    # 3. Compute ratios of two sums over the steps of each point.
     n_real = np.add.reduceat(columns["n_real"], firsts)
     n_positions = np.add.reduceat(columns["n_positions"], firsts)
     curves["non_padding"] = (n_real / np.maximum(n_positions, 1)).tolist()
     seconds = np.diff(elapsed_s, prepend=0.0)
-    seconds[seconds <= 0] = math.nan  # no speed where the clock did not advance
+    seconds[seconds <= 0] = math.nan  # the speed is unknown where the clock did not advance
     curves["tokens_per_s"] = (n_tokens / seconds).tolist()
     return curves
 

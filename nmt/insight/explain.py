@@ -1,7 +1,7 @@
-"""The explanation of one translation: tensors inside the model, attention, and the search.
+"""The explanation of one translation: tensors inside the model, attention weights, and the search.
 
-Everything comes from the model and the search that also translate: from the `trace` callback of `search`, the weights
-of `model.attention`, and torch's hooks.
+The explanation has no model or search code of its own. It uses the code that translates, and gets its data from the
+`trace` callback of `search`, from `model.attention`, and from torch's hooks.
 """
 
 import html
@@ -34,31 +34,31 @@ from nmt.text.lines import one_line
 from nmt.translate.loading import load
 from nmt.translate.translator import Translator
 
-N_ALTERNATIVES = 5
-N_PADDING = 3  # padding tokens in the figure of the padding mask
-MAX_COLUMNS = 64  # of a stage's heat map on the page
+N_ALTERNATIVES = 5  # number of alternatives listed for each token
+N_PADDING = 3  # number of padding tokens in the figure of the padding mask
+MAX_COLUMNS = 64  # maximum number of columns of a stage's heat map on the page
 
-Check = Callable[[], None]
+Check = Callable[[], None]  # may raise an exception to stop the explanation
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A token that could come next."""
+    """A token that the model could write next."""
 
     piece: str
     token: int
-    log_prob: float
+    log_prob: float  # nats, conditional on the tokens before it
 
 
 @dataclass(frozen=True)
 class Token:
-    """A target token of a sentence; its log_prob and rank are conditional on the tokens before it."""
+    """A target token of a sentence. All probabilities are conditional on the tokens before it."""
 
     piece: str
     token: int
     log_prob: float  # nats
-    rank: int  # among all tokens of the vocabulary, from 1
-    alternatives: list[Choice]  # the most probable tokens, best first
+    rank: int  # rank of its probability among all tokens of the vocabulary, from 1
+    alternatives: list[Choice]  # the most probable tokens at this position, best first; may include the token itself
 
 
 @dataclass(frozen=True)
@@ -66,49 +66,49 @@ class Translated:
     """A hypothesis and its detokenized text."""
 
     text: str
-    tokens: list[Token]  # EOS last
-    log_prob: float  # sum over tokens
-    score: float  # after the length penalty
-    is_cut: bool  # whether its end was forced at the length limit
+    tokens: list[Token]  # the last is EOS
+    log_prob: float  # sum of the log-probabilities of its tokens, in nats
+    score: float  # log_prob after the length penalty
+    is_cut: bool  # whether the length limit forced its end, and the model preferred another token to EOS
 
 
 @dataclass(frozen=True)
 class Reference:
-    """The reference, scored by teacher forcing: each token is conditional on the reference tokens before it."""
+    """The reference, scored by teacher forcing: the decoder reads the reference, not its own output."""
 
     text: str
-    tokens: list[Token]  # EOS last
-    log_prob: float
-    first_difference: int | None  # index of the first token that differs from greedy search; None if none does
+    tokens: list[Token]  # the last is EOS
+    log_prob: float  # sum of the log-probabilities of its tokens, in nats
+    first_difference: int | None  # index of the first token that greedy search chose differently; None if there is none
     bleu: float  # sentence BLEU of the translation, 0-100
 
 
 @dataclass(frozen=True)
 class OnePass:
-    """The result of a single decoder pass over BOS and padding, without the previous tokens: a common mistake."""
+    """The result of a common mistake: a single decoder pass that reads BOS and padding, not the previous tokens."""
 
     text: str
-    tokens: list[Token]  # the most probable token of each position in this pass
+    tokens: list[Token]  # the most probable token at each position of this pass
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """How a translation came about; see `explain`."""
+    """All data about how a model translated one sentence; see `explain`."""
 
-    model: str  # one line: kind, sizes
+    model: str  # its kind and sizes in one line
     settings: ModelSettings
     source: str
-    source_pieces: list[str]  # EOS last
-    source_tokens: list[int]
-    target_pieces: list[str]  # of `translation`, EOS last
+    source_pieces: list[str]  # the last is EOS
+    source_tokens: list[int]  # the last is EOS
+    target_pieces: list[str]  # pieces of `translation`; the last is EOS
     options: SearchOptions
-    hypotheses: list[Translated]  # best first
+    hypotheses: list[Translated]  # the best is first
     greedy: Translated
-    stages: list[Stage]
-    cache: tuple[list[tuple[int, ...]], Tensor]  # of the tokens of `translation`, see `decoder_cache`
-    attention: AttentionWeights  # of one sentence: (L, 1, H, S, S), (L, 1, H, T, T), (L, 1, H, T, S)
-    heads: list[HeadSummary]  # of this pair
-    padding_mask: list[bool]  # whether each position of the source, with `N_PADDING` PADs added, may be attended to
+    stages: list[Stage]  # stages of a teacher-forced pass over `translation`
+    cache: tuple[list[tuple[int, ...]], Tensor]  # the result of `decoder_cache` for `translation`
+    attention: AttentionWeights  # shapes: encoder (L, 1, H, S, S), decoder (L, 1, H, T, T), cross (L, 1, H, T, S)
+    heads: list[HeadSummary]  # statistics of all heads over the pair of `source` and `translation`
+    padding_mask: list[bool]  # see `Sentence.padding_mask`
     tree: list[SearchNode]
     one_pass: OnePass
     reference: Reference | None
@@ -118,7 +118,7 @@ class Explanation:
         return self.hypotheses[0]
 
     def _repr_html_(self) -> str:
-        """Show the page of `nmt explain` in a notebook, in a frame, so that its styles and scripts stay in it."""
+        """Show the page of `nmt explain` in a notebook. A frame separates its styles and scripts from the notebook."""
         page = html.escape(as_page(self))
         return f'<iframe srcdoc="{page}" sandbox="allow-scripts" width="100%" height="800"></iframe>'
 
@@ -126,10 +126,10 @@ class Explanation:
 def outline(
     translator: Translator, text: str, *, prefix: str | Sequence[int] = (), check: Check = lambda: None, **options: Any
 ) -> dict[str, Any]:
-    """Return the parts of an explanation that take about as long to compute as the translation.
+    """Return the cheap parts of an explanation: computing them takes about as long as translating.
 
-    Fields are those of `Explanation`, and `cross`: the cross-attention weights of the best hypothesis, mean of all
-    heads, (T, S); None without attention. Arguments and errors are those of `explain`.
+    Arguments and errors are those of `explain`. The keys are fields of `Explanation`, and `cross`. This is the mean of
+    the cross-attention weights of all heads for the best hypothesis, (T, S), or None if the model has no attention.
     """
     sentence = Sentence(translator, text, options, prefix, check)
     with torch.inference_mode():
@@ -164,20 +164,20 @@ def explain(
     Args:
         run: a run directory or model file, or what `load` returns for it.
         text: one sentence, not longer than the model's maximum length.
-        reference: a correct translation, to compare with.
-        prefix: what the translation must begin with, as text or target token ids.
-        check: called in each step of a search and before each scoring pass; an exception that it raises is passed on.
-        options: fields of `SearchOptions` except `glossary`, `beam=1` for example.
+        reference: a correct translation, with which the model's translation is compared.
+        prefix: the beginning of the translation, as text or target token ids; the search is forced to keep it.
+        check: called at each step of a search and before each scoring pass; its exceptions are passed on.
+        options: fields of `SearchOptions` except `glossary`; `beam=1`, for example.
     Raises:
         InputError: the text is blank or too long, or the model is an ensemble.
-        ModelError: the model is an export, missing or damaged.
-        ConfigError: an option is unknown or out of range.
+        ModelError: the model is missing or damaged, or `run` is the path of an export.
+        ConfigError: an option is unknown or out of range, or `run` is the translator of an export.
     """
     translator = run if isinstance(run, Translator) else load(run, engine="torch")
     sentence = Sentence(translator, text, options, prefix, check)
     model = sentence.model
     with torch.inference_mode():
-        # 1. The search of the translation, and greedy search.
+        # 1. Search for the translation with the given options, and by greedy search.
         hypotheses, steps = sentence.search(sentence.options)
         translations = sentence.translations(hypotheses)
         best = hypotheses[0].tokens
@@ -185,14 +185,14 @@ def explain(
         tree = search_tree(steps, sentence.options, sentence.tokenizer)
         tree = with_paths(tree, best, greedy.tokens)
 
-        # 2. What the model computes for the best hypothesis.
+        # 2. Record what the model computes for the best hypothesis.
         tgt_in = sentence.tgt_in(best)
         description = describe_model(model)
         stages, attention = record_stages(model, sentence.src, tgt_in, sentence.tokenizer.pieces)
         cache = decoder_cache(model, sentence.src, tgt_in)
         heads = attention_summary(translator, [(text, translations[0].text)])
 
-        # 3. What the translation is compared with.
+        # 3. Score the reference, with which the translation is compared.
         scored = None if reference is None else sentence.reference(reference, translations[0], greedy)
         greedy_text = sentence.translated(greedy)
         one_pass = sentence.one_pass(len(best))
@@ -232,7 +232,7 @@ def describe_model(model: Seq2Seq) -> str:
 
 
 class Sentence:
-    """One sentence, its model, and several ways to translate the sentence."""
+    """One source sentence with its model: methods search for translations, and score given ones."""
 
     def __init__(
         self,
@@ -264,7 +264,10 @@ class Sentence:
         self.src = torch.tensor([self.source_tokens], device=self.model.device)  # (1, S)
 
     def search(self, options: SearchOptions) -> tuple[list[Hypothesis], list[TraceStep]]:
-        """Return the n-best hypotheses and the search steps, as in `nmt translate` but without `torch.jit.trace`."""
+        """Return the n-best hypotheses and the search steps.
+
+        The search is that of `nmt translate`, except that `torch.jit.trace` does not speed up the decoder.
+        """
         steps: list[TraceStep] = []
 
         def after_step(step: TraceStep) -> None:
@@ -285,17 +288,17 @@ class Sentence:
         return hypotheses, steps
 
     def tgt_in(self, tokens: Sequence[int]) -> Tensor:
-        """Return the decoder's input (1, T) for a hypothesis that ends in EOS."""
+        """Return the decoder's input (1, T) for a hypothesis that ends in EOS: BOS, then all tokens except EOS."""
         return torch.tensor([[BOS, *tokens[:-1]]], device=self.src.device)
 
     def log_probs(self, tgt_in: Tensor) -> Tensor:
-        """Return the log-probabilities of the next token after each position of tgt_in (1, T): (T, V)."""
+        """Return the log-probabilities (T, V) of the next token after each position of `tgt_in`, which is (1, T)."""
         self.check()
         logits: Tensor = self.model(self.src, tgt_in)  # (1, T, V)
         return logits[0].float().log_softmax(-1)
 
     def tokens_of(self, text: str) -> list[int]:
-        """Return the target token ids of a text, cut to fit the model, EOS last."""
+        """Return the target token ids of a text, EOS last. A text that is too long for the model is truncated."""
         _, (tokens,) = self.translator.encode_pairs([""], [text])
         return [*tokens, EOS]
 
@@ -303,7 +306,7 @@ class Sentence:
         return one_line(self.tokenizer.decode(tokens))
 
     def tokens(self, tokens: Sequence[int], log_probs: Tensor) -> list[Token]:
-        """Return a `Token` for each token id, given the log-probabilities of all positions (T, V)."""
+        """Return a `Token` for each of T token ids, given the log-probabilities (T, V) at their positions."""
         token_ids = torch.tensor(tokens, device=log_probs.device)[:, None]  # (T, 1)
         token_log_probs = log_probs.gather(1, token_ids)  # (T, 1)
         ranks = (log_probs > token_log_probs).sum(1) + 1  # (T,)
@@ -323,7 +326,7 @@ class Sentence:
         return list(map(Choice, pieces, tokens, log_probs.tolist()))
 
     def scored(self, tokens: Sequence[int]) -> list[Token]:
-        """Score a hypothesis that ends in EOS by teacher forcing."""
+        """Score the tokens of a hypothesis by teacher forcing. The hypothesis must end in EOS."""
         return self.tokens(tokens, self.log_probs(self.tgt_in(tokens)))
 
     def translated(self, hypothesis: Hypothesis) -> Translated:
@@ -335,7 +338,7 @@ class Sentence:
         return [self.translated(hypothesis) for hypothesis in hypotheses]
 
     def one_pass(self, length: int) -> OnePass:
-        """Predict `length` tokens in one pass over BOS and padding."""
+        """Predict the tokens of `length` positions in one decoder pass over BOS and padding."""
         tgt_in = torch.full((1, length), PAD, device=self.src.device)
         tgt_in[0, 0] = BOS
         log_probs = self.log_probs(tgt_in)
@@ -343,7 +346,7 @@ class Sentence:
         return OnePass(self.text_of(best), self.tokens(best, log_probs))
 
     def reference(self, text: str, translation: Translated, greedy: Hypothesis) -> Reference:
-        """Score the reference, and compare it with the output of greedy search and the translation."""
+        """Score the reference. Compare its tokens with those of greedy search, and the translation with it by BLEU."""
         tokens = self.tokens_of(text)
         scored_tokens = self.scored(tokens)
         log_prob = math.fsum(token.log_prob for token in scored_tokens)
@@ -352,7 +355,10 @@ class Sentence:
         return Reference(text, scored_tokens, log_prob, first_difference(tokens, greedy.tokens), bleu)
 
     def padding_mask(self) -> list[bool]:
-        """Return whether each position of the source, with `N_PADDING` PADs added, may be attended to."""
+        """Append `N_PADDING` PADs to the source, and return for each position whether the padding mask allows it.
+
+        Return an empty list for recurrent models.
+        """
         if not isinstance(self.model, Transformer):
             return []
         padded = F.pad(self.src, (0, N_PADDING), value=PAD)
@@ -368,7 +374,7 @@ def first_difference(tokens: Sequence[int], others: Sequence[int]) -> int | None
 
 
 def as_page(explanation: Explanation) -> str:
-    """Return a self-contained HTML page. It has the first `MAX_COLUMNS` hidden units of each stage."""
+    """Return a self-contained HTML page. Of each stage, it has only the first `MAX_COLUMNS` hidden units."""
     stages = []
     for stage in explanation.stages:
         narrow = replace(stage, values=stage.values[:, :MAX_COLUMNS])
@@ -381,6 +387,6 @@ def as_page(explanation: Explanation) -> str:
 
 
 def as_json(explanation: Explanation) -> str:
-    """Return one JSON object with all fields of the explanation; tensors become nested lists."""
+    """Return a JSON object with all fields of the explanation. Tensors become nested lists."""
     data = {**vars(explanation), "attention": explanation.attention._asdict()}
     return json.dumps(pages.plain(data, Tensor.tolist), ensure_ascii=False)

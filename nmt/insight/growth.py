@@ -1,4 +1,7 @@
-"""One sentence along training: what each snapshot of a run (train.snapshots) does with it."""
+"""One sentence in the course of training: its translation and attention weights at each snapshot of a run.
+
+The setting train.snapshots makes training keep snapshots of the model.
+"""
 
 import math
 from collections.abc import Sequence
@@ -24,43 +27,43 @@ GREEDY = {"beam": 1, "n_best": 1}
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What the model of one snapshot does with the sentence."""
+    """The translation of the sentence by the model of one snapshot, and its scores of the reference."""
 
     step: int
-    translation: str  # greedy
-    is_cut: bool  # whether its end was forced at the length limit
-    probabilities: list[float]  # of the reference tokens, given those before them, 0-1
+    translation: str  # result of greedy search
+    is_cut: bool  # whether the length limit forced its end, and the model preferred another token to EOS
+    probabilities: list[float]  # probability of each reference token given the reference tokens before it, 0-1
 
 
 @dataclass(frozen=True)
 class HeadGrowth:
-    """How strongly a head has one role, 0-1, at each snapshot; see `roles_of`."""
+    """One role of an attention head, and how strongly the head has this role at each snapshot; see `roles_of`."""
 
     role: str
     part: str  # encoder, decoder or cross
-    layer: int  # from 1
-    head: int  # from 1
-    shares: list[float]
+    layer: int  # layer number, from 1
+    head: int  # head number, from 1
+    shares: list[float]  # strength of the role at each snapshot, 0-1
 
 
 @dataclass(frozen=True)
 class Growth:
-    """A sentence along training; see `growth`. N snapshots, P distinct source and target pieces."""
+    """The result of `growth` for one sentence. There are N snapshots, and P distinct source and target pieces."""
 
     run: str
-    model: str  # one line: kind, sizes
+    model: str  # its kind and sizes in one line
     source: str
     reference: str
-    is_given: bool  # whether the reference was given; else it is the translation of the run's model
-    source_pieces: list[str]  # EOS last
-    reference_pieces: list[str]  # EOS last
-    snapshots: list[Snapshot]  # oldest first
-    cross: Tensor  # cross-attention when reading the reference: (N, L, H, T, S); L is 0 without attention
-    words: list[tuple[str, str]]  # "source" or "target", and piece: (P,)
-    positions: Tensor  # of the words' embeddings on two principal components of all snapshots: (N, P, 2)
-    explained: float  # share of the variance of the embeddings that the two components hold, 0-1
+    is_given: bool  # whether the caller gave the reference; otherwise it is the translation of the run's model
+    source_pieces: list[str]  # the last is EOS
+    reference_pieces: list[str]  # the last is EOS
+    snapshots: list[Snapshot]  # in the order of their steps
+    cross: Tensor  # (N, L, H, T, S): cross-attention weights for the reference; L is 0 if the model has no attention
+    words: list[tuple[str, str]]  # P pairs: "source" or "target", and the piece
+    positions: Tensor  # (N, P, 2): embeddings of `words`, projected on two principal components of all snapshots
+    explained: float  # share of the variance of the embeddings that the two components explain, 0-1
     heads: list[HeadGrowth]
-    n_pairs: int  # the sentence and the samples of dev, from which `heads` are computed
+    n_pairs: int  # number of sentence pairs from which `heads` are computed: this sentence and samples of the dev set
     loss: list[tuple[float, float]]  # (step, training loss)
     validations: list[tuple[int, float, float]]  # (step, dev loss, dev BLEU)
 
@@ -68,17 +71,17 @@ class Growth:
 def growth(
     run: Path | str, text: str, *, reference: str | None = None, languages: str = "", device: str = "auto"
 ) -> Growth:
-    """Follow one sentence through the snapshots of a run; its reference is by default the final model's translation.
+    """Translate one sentence with every snapshot of a run. The default reference is the final model's translation.
 
-    Raises InputError if the run has no snapshots, or the text is blank or too long, and ModelError if this is no run,
-    or a snapshot is damaged.
+    Raises InputError if the run has no snapshots, or if the text is blank or too long. Raises ModelError if `run` is
+    not a run, or if a snapshot is damaged.
     """
     directory = RunDirectory(run)
     steps = directory.snapshot_steps() if directory.read_config() else []
     if not steps:
         raise InputError(f"{run} has no snapshots", hint="train with train.snapshots=12, which keeps 12 of them")
 
-    # 1. What all snapshots read: the sentence, its reference, and some pairs of the dev set.
+    # 1. Collect what every snapshot reads: the sentence, its reference, and some pairs of the dev set.
     final = load(run, device, engine="torch").to(languages)
     sentence = Sentence(final, text, GREEDY)
     is_given = reference is not None
@@ -87,18 +90,18 @@ def growth(
     target_tokens = sentence.tokens_of(reference)
     curves, validations = read_figures(directory)
     pairs = [(text, reference)]
-    if validations and not languages:  # with several languages, samples are of all of them
+    if validations and not languages:  # in a run of several languages, the samples mix all directions
         samples = validations[-1].get("samples", [])
         pairs += [(source, target) for source, target, _ in samples]
 
-    # 2. What each snapshot does with it.
+    # 2. Translate and score with each snapshot.
     looks = []
     for step in steps:
         file = directory.snapshot_file(step)
         translator = load(file, device, engine="torch").to(languages)
         looks.append(look(translator, step, reference, pairs))
 
-    # 3. The embeddings on two components of all snapshots, and the heads along the snapshots.
+    # 3. Project the embeddings of all snapshots on two components common to all.
     embeddings = torch.stack([snapshot_look.embeddings for snapshot_look in looks])  # (N, P, D)
     positions, explained = principal_components(embeddings)
     source_words = final.tokenizers.source.pieces(distinct(sentence.source_tokens))
@@ -133,21 +136,24 @@ def growth(
 
 
 def distinct(tokens: Sequence[int]) -> list[int]:
-    """Return tokens without repetitions, in order."""
+    """Return each token once, in the order of the first occurrences."""
     return list(dict.fromkeys(tokens))
 
 
 class Look(NamedTuple):
-    """What one snapshot does with the sentence and its reference, and how its heads attend."""
+    """The data of one snapshot: translation and scores, attention weights, embeddings, and statistics of its heads."""
 
     snapshot: Snapshot
     cross: Tensor  # (L, H, T, S)
-    embeddings: Tensor  # of the distinct source and target pieces: (P, D)
+    embeddings: Tensor  # (P, D): the distinct source pieces, then the distinct target pieces
     heads: list[HeadSummary]
 
 
 def look(translator: Translator, step: int, reference: str, pairs: Sequence[tuple[str, str]]) -> Look:
-    """Translate the source of the first pair greedily, and read its reference by teacher forcing."""
+    """Translate the source of the first pair by greedy search, and score its reference by teacher forcing.
+
+    The statistics of the heads are computed from all pairs.
+    """
     sentence = Sentence(translator, pairs[0][0], GREEDY)
     model = sentence.model
     target = sentence.tokens_of(reference)
@@ -166,7 +172,7 @@ def look(translator: Translator, step: int, reference: str, pairs: Sequence[tupl
 
 
 def heads_along(summaries: Sequence[Sequence[HeadSummary]]) -> list[HeadGrowth]:
-    """Return how far the heads have their roles, given the statistics of all heads at each snapshot."""
+    """Return the growth of each head in each of its roles, given the statistics of all heads at each snapshot."""
     heads = []
     for head_along in zip(*summaries, strict=True):
         first = head_along[0]
@@ -177,11 +183,11 @@ def heads_along(summaries: Sequence[Sequence[HeadSummary]]) -> list[HeadGrowth]:
 
 
 def roles_of(head: HeadSummary) -> dict[str, float]:
-    """Return what a head may specialize in, and how far it does, 0-1.
+    """Return the roles in which a head may specialize, and for each role how strongly the head has it, 0-1.
 
-    `previous` and `end` are mean weights: on the previous piece, and on the end of the source or the start of the
-    target. `alignment` is 1 / 2^entropy, that is 1 / (the number of pieces that the head effectively attends to), times
-    the weight that is not on the end: it is above one half only if the head attends to fewer than two pieces.
+    `previous` is the mean weight on the previous piece. `end` is the mean weight on the end of the source or the start
+    of the target. `alignment` is the weight that is not on the end, divided by 2^entropy, the number of pieces that the
+    head effectively attends to. It is above one half only if the head attends to fewer than two pieces.
     """
     if head.part == "cross":
         n_keys = 2**head.entropy
@@ -192,7 +198,7 @@ def roles_of(head: HeadSummary) -> dict[str, float]:
 def principal_components(x: Tensor) -> tuple[Tensor, float]:
     """Project x (N, P, D) on the first two principal components of its N·P vectors.
 
-    Returns the projection (N, P, 2), and its share of the variance, 0-1.
+    Returns the projection (N, P, 2), and the share of the variance of x that it keeps, 0-1.
     """
     centered = x.flatten(0, 1) - x.mean((0, 1))  # (N·P, D)
     u, s, _ = torch.linalg.svd(centered, full_matrices=False)
@@ -204,7 +210,7 @@ def principal_components(x: Tensor) -> tuple[Tensor, float]:
 
 
 def as_page(growths: Sequence[Growth]) -> str:
-    """Return a self-contained HTML page of one sentence in one run, or in several beside each other."""
+    """Return a self-contained HTML page about one sentence in one or several runs. `growths` has one item per run."""
     runs = [{**vars(one), "positions": one.positions.tolist()} for one in growths]
     data = pages.plain(runs, partial(pages.packed, compress=True))
     return pages.page("growth", f"{growths[0].source} – nmt explain --growth", data)

@@ -1,4 +1,4 @@
-"""Statistics of attention heads over a corpus: entropy, distance, weight on nearby pieces."""
+"""Statistics of attention heads over a corpus: entropy, distance, and the weight on certain pieces."""
 
 import math
 from collections import Counter
@@ -21,17 +21,18 @@ from nmt.translate.translator import Translator
 
 @dataclass(frozen=True)
 class HeadSummary:
-    """Statistics of one head, each a mean over all real query positions.
+    """Statistics of one head. Each is a mean over all query positions that are not padding.
 
-    Entropy is in bits (n equal weights have log2(n)), distance in pieces between query and key. Previous, same and
-    next are the weights, 0-1, on the piece before, at and after the query's position; in cross-attention, source
-    and target positions are compared by their index. Boundary is the weight on EOS of the source, or on BOS in the
-    decoder's self-attention.
+    `entropy` is in bits: n equal weights have log2(n). `distance` is the number of pieces between query and key.
+    `previous`, `same` and `next` are the weights, 0-1, on the piece before, at and after the query's position. In
+    cross-attention, a source piece is at the query's position if it has the same index as the query's target piece.
+    `boundary` is the weight on BOS in the decoder's self-attention, and on EOS of the source in the encoder and in
+    cross-attention.
     """
 
     part: str  # encoder, decoder or cross
-    layer: int  # from 1
-    head: int  # from 1
+    layer: int  # layer number, from 1
+    head: int  # head number, from 1
     entropy: float
     distance: float
     previous: float
@@ -41,23 +42,23 @@ class HeadSummary:
 
 
 class Part(NamedTuple):
-    """The attention weights of one part of a model for a batch, and bool masks of positions."""
+    """The attention weights of one part of a model for a batch, with bool masks of its query and key positions."""
 
     name: str  # encoder, decoder or cross
     weights: Tensor  # (L, B, H, T, S)
-    queries: Tensor  # (B, T), not padding
-    keys: Tensor  # (B, S), not padding
-    boundary: Tensor  # (B, S), EOS of the source or BOS of the target
+    queries: Tensor  # (B, T): True where the query is not padding
+    keys: Tensor  # (B, S): True where the key is not padding
+    boundary: Tensor  # (B, S): True where the key is EOS of the source, or BOS in the decoder's self-attention
 
 
 def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, str]]) -> list[HeadSummary]:
-    """Return statistics of every attention head of a model over a corpus, by part and layer.
+    """Return statistics of every attention head of a model over a corpus, in the order of parts, layers and heads.
 
     Args:
         run: a run directory or model file, or what `load` returns for it.
-        corpus: pairs of source and target text; texts longer than the model can hold are cut.
+        corpus: pairs of source and target text; texts that are too long for the model are truncated.
     Raises:
-        InputError: the model is an export or an ensemble.
+        InputError: the model is an ensemble, or an export, which has no attention weights.
         DataError: the corpus is empty.
     """
     translator = run if isinstance(run, Translator) else load(run)
@@ -67,7 +68,7 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
     sources, targets = zip(*corpus, strict=True)
     src, tgt = translator.encode_pairs(sources, targets)
 
-    # 1. Sums over all real queries.
+    # 1. Sum the statistics over all queries that are not padding.
     sums: dict[str, Tensor] = {}  # part -> (L, H, 6)
     n_queries: Counter[str] = Counter()
     for pairs in pair_batches(src, tgt, ATTENTION_POSITIONS):
@@ -80,7 +81,7 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
                 sums[part.name] = sums[part.name] + figures if part.name in sums else figures
                 n_queries[part.name] += int(part.queries.sum())
 
-    # 2. Means.
+    # 2. Divide the sums by the number of queries.
     summaries = []
     for name, total in sums.items():
         means = (total / n_queries[name]).tolist()
@@ -91,7 +92,7 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
 
 
 def single_model(translator: Translator) -> Seq2Seq:
-    """Return the model of a translator. Raises InputError if the translator is an export or an ensemble."""
+    """Return the only model of a translator. Raises InputError for the translator of an export or an ensemble."""
     engine = translator.engine.torch_engine("attention weights")
     assert isinstance(engine, TorchEngine)
     if len(engine.models) > 1:
@@ -100,7 +101,7 @@ def single_model(translator: Translator) -> Seq2Seq:
 
 
 def parts_of(weights: AttentionWeights, batch: Batch) -> list[Part]:
-    """Return the parts that have attention."""
+    """Return the parts of a model for which there are attention weights, each with its masks."""
     src = batch.src != PAD
     tgt = batch.tgt_in != PAD
     end_of_src = batch.src == EOS
@@ -111,21 +112,21 @@ def parts_of(weights: AttentionWeights, batch: Batch) -> list[Part]:
 
 
 def head_figures(weights: Tensor, queries: Tensor, keys: Tensor, boundary: Tensor) -> Tensor:
-    """Return the statistics of `HeadSummary`, in its order, summed over real queries: (L, H, 6).
+    """Return the sums of the six statistics of `HeadSummary`, in its order, over the queries that are not padding.
 
-    Rows of `weights` (L, B, H, T, S) sum to 1. The masks `queries` (B, T), `keys` and `boundary` (B, S) are bool. A
-    model without a padding mask also attends to padding; this weight is removed, and rows are normalized again.
+    The arguments are the fields of `Part`; each row of `weights` (L, B, H, T, S) sums to 1. The result is (L, H, 6). If
+    a model has no padding mask, some weight is on padding: it is set to 0, and the rows are normalized again.
     """
     n_queries, n_keys = weights.shape[3:]
     w = weights.to(torch.promote_types(weights.dtype, torch.float32))
     w = w * keys[:, None, None]
     w = w / w.sum(-1, keepdim=True)
     positions = torch.arange(max(n_queries, n_keys), device=w.device)
-    offset = positions[:n_keys] - positions[:n_queries, None]  # (T, S), from query to key
-    nats = torch.special.entr(w).sum(-1)  # 0 log 0 = 0
+    offset = positions[:n_keys] - positions[:n_queries, None]  # (T, S): position of the key minus position of the query
+    nats = torch.special.entr(w).sum(-1)  # entr(w) is -w log w, and 0 for w = 0
     entropy = nats / math.log(2)
     distance = (w * offset.abs()).sum(-1)
-    near = [(w * (offset == n)).sum(-1) for n in (-1, 0, 1)]  # previous, same, next
+    near = [(w * (offset == n)).sum(-1) for n in (-1, 0, 1)]  # weights on the previous, same and next piece
     on_boundary = (w * boundary[:, None, None]).sum(-1)
     figures = torch.stack([entropy, distance, *near, on_boundary], -1)  # (L, B, H, T, 6)
     is_real = queries[:, None, :, None]  # (B, 1, T, 1)

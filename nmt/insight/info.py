@@ -1,4 +1,4 @@
-"""Information about a run, a model file or an export: architecture, parameters, data, training, scores, use."""
+"""Information about a run, a model file or an export: architecture, parameters, data, training, scores, commands."""
 
 import math
 import time
@@ -21,19 +21,24 @@ from nmt.text.tokenizer import Tokenizers
 from nmt.train.corpora import all_corpora, corpus_paths
 from nmt.translate.loading import is_export, needs_torch
 
-BLOCKS = {"embedding": "embeddings", "look": "attention", "projection": "output"}  # last part of a name: its block
-PROGRESS = {  # name here: name in the progress of a checkpoint
+# Key: name of a module of the model, without "source_" or "target_"; value: name of its parameters in the output.
+BLOCKS = {"embedding": "embeddings", "look": "attention", "projection": "output"}
+PROGRESS = {  # key: name in the output; value: name in the progress of a checkpoint
     "steps": "step",
     "epochs": "epoch",
     "target_tokens": "n_tokens",
     "seconds": "elapsed_s",
     "best": "best_figures",
 }
+# These keys of manifest.json are in the output.
 ORIGIN = ("command", "started", "git_commit", "python", "machine", "versions", "reproducible", "imported")
 
 
 def information(path: Path) -> dict[str, Any]:
-    """Return information about a run, a model file or an export, as JSON values. Raises ModelError for other paths."""
+    """Return information about a run, a model file or an export, as JSON values.
+
+    Raises ModelError if `path` is something else, or does not exist.
+    """
     if is_export(path):
         facts = {"kind": "CTranslate2 export", **export_facts(path)}
     elif path.is_dir():
@@ -47,8 +52,11 @@ def information(path: Path) -> dict[str, Any]:
 
 
 def commands(path: Path, languages: object) -> dict[str, str]:
-    """Return how to use a model. If it has a list of directions, the first of them is chosen."""
-    # What chooses a direction on the command line and in Python.
+    """Return examples of how to use a model.
+
+    `languages` is a list if the model has several directions. Then the examples choose the first direction.
+    """
+    # Choose the direction by an option on the command line, and by a method call in Python.
     option = ""
     method = ""
     if isinstance(languages, list):
@@ -81,15 +89,15 @@ def file_facts(path: Path) -> dict[str, Any]:
 
 
 def model_facts(config: Config, tokenizers: Tokenizers) -> dict[str, Any]:
-    """Return architecture, parameters, languages and tokenizer."""
-    # 1. Parameters by block: source_embedding.weight and target_embedding.weight are embeddings.
+    """Return the languages, the architecture, the numbers of parameters, the tokenizer and the search settings."""
+    # 1. Count parameters by block: source_embedding.weight and target_embedding.weight both belong to "embeddings".
     parameters: Counter[str] = Counter()
     for name, shape in shapes_of(config, tokenizers).items():
         module = name.partition(".")[0].removesuffix("_norm")
         part = module.removeprefix("source_").removeprefix("target_")
         parameters[BLOCKS.get(part, part)] += math.prod(shape)
 
-    # 2. Settings.
+    # 2. Collect the settings.
     languages: object = config.data.directions
     if not languages:
         languages = {side: language(config.data, side) for side in ("source", "target")}
@@ -115,11 +123,11 @@ def export_facts(path: Path) -> dict[str, Any]:
 
 
 def run_facts(run: RunDirectory) -> dict[str, Any]:
-    """Return what the files of a run say; one that has not trained yet may have no model or no tokenizer."""
+    """Return information from the files of a run. Before its training, a run may have no model or no tokenizer."""
     config = run.read_config()
     manifest = run.read_manifest()
     tokenizers = run.read_tokenizers(config)
-    # 1. The model.
+    # 1. Describe the model.
     facts: dict[str, Any] = {"training": {}}
     if run.model_file.exists():
         facts = model_file_facts(run.model_file)
@@ -127,7 +135,7 @@ def run_facts(run: RunDirectory) -> dict[str, Any]:
     elif tokenizers is not None:
         facts |= model_facts(config, tokenizers)
 
-    # 2. What the model file says of the training ends at its step; the metrics go on.
+    # 2. Describe the training by its metrics, because it may have continued after the step of the model file.
     lines = run.read_metrics()
     training = facts["training"]
     training["steps"] = max(numbers(lines, "step"), default=0)
@@ -136,7 +144,7 @@ def run_facts(run: RunDirectory) -> dict[str, Any]:
     training["seconds"] = max(numbers(lines, "elapsed_s"), default=0.0)
     training["checkpoints"] = run.checkpoint_steps()
 
-    # 3. The data.
+    # 3. Describe the data.
     files = {}
     if "imported" not in manifest:  # the data of an imported model is unknown
         for corpus, corpus_files in all_corpora(config).items():
@@ -149,7 +157,7 @@ def run_facts(run: RunDirectory) -> dict[str, Any]:
     known = {key: manifest.get(key) for key in ORIGIN}
     facts["origin"] = {key: value for key, value in known.items() if value not in (None, "")}
 
-    # 4. The newest scores of each test set and search.
+    # 4. For each pair of a test set and search settings, keep the newest scores.
     model_hash = facts.get("file", {}).get("sha256")
     newest = {}
     for line in run.read_scores():
@@ -164,7 +172,7 @@ def numbers(lines: Sequence[Mapping[str, Any]], key: str) -> list[float]:
 
 
 def as_text(facts: Mapping[str, Any]) -> str:
-    """Return the information as YAML, which escapes control characters; each command in `use` has its own line."""
+    """Return the information as YAML, which escapes control characters. Each command in `use` is on its own line."""
     dump = partial(yaml.safe_dump, sort_keys=False, allow_unicode=True)
     rest = {key: value for key, value in facts.items() if key != "use"}
     use = {"use": facts["use"]}

@@ -1,4 +1,4 @@
-"""The report of a run: curves of its metrics, sample translations over time, and its best and worst translations."""
+"""The report of a run: curves of its metrics, sample translations at each validation, best and worst translations."""
 
 import os
 from collections.abc import Sequence
@@ -13,19 +13,19 @@ from nmt.insight.compare import EvaluationSet, by_length, compared_lines
 from nmt.insight.curves import CHARTS, read_figures
 from nmt.run.directory import RunDirectory
 
-N_EXAMPLES = 5
+N_EXAMPLES = 5  # number of best and of worst translations
 
 
 def read_report(path: Path, evaluation: dict[str, Any] | None = None, page: Path | None = None) -> dict[str, Any]:
-    """Return the state of a run, which may still be training; `evaluation` is what `evaluated` returns.
+    """Return the data of a report on a run, which may still be training. Raises ModelError if `path` is not a run.
 
-    `page` is the file that the report is for, None for one in the run; the link to growth.html is relative to it. The
-    curves have one value per point; "step" is the x axis. Raises ModelError if the directory is not a run.
+    `evaluation` is a result of `evaluated`. `page` is the file to which the report will be written, by default
+    report.html in the run; the link to growth.html is relative to its directory. For "curves", see `curves_of`.
     """
     run = RunDirectory(path)
     config = run.read_config()
     curves, validations = read_figures(run)
-    # The page lists warnings by themselves, with their steps.
+    # Collect the warnings of all validations, because the page lists them together, each with its step.
     warnings = []
     for line in validations:
         warnings += [(line["step"], text) for text in line.pop("warnings", [])]
@@ -48,7 +48,10 @@ def read_report(path: Path, evaluation: dict[str, Any] | None = None, page: Path
 def evaluated(
     corpus: str, sources: Sequence[str], references: Sequence[str], translations: Sequence[str], config: Config
 ) -> dict[str, Any]:
-    """Return scores, best and worst lines, and groups by length; the config names the target language."""
+    """Return the scores of translations, the best and worst lines, and groups of lines by length.
+
+    The target language in `config` determines the settings of sacreBLEU.
+    """
     settings = choose_settings(language(config.data, "target"), [references])
     scores = score(translations, [references], ("bleu", "chrf", "ter"), **asdict(settings), n_bootstrap=1000)
     test_set = EvaluationSet(corpus, list(sources), [list(references)], settings)
@@ -67,7 +70,10 @@ def evaluated(
 
 
 def as_page(reports: Sequence[dict[str, Any]]) -> str:
-    """Return a self-contained page of one or several runs, from `read_report`; their curves share axes."""
+    """Return a self-contained HTML page about one or several runs, given the result of `read_report` for each.
+
+    Each chart shows the curves of all runs.
+    """
     charts = [[metric, *texts] for metric, texts in CHARTS.items()]
     title = ", ".join(report["name"] for report in reports)
     data = pages.plain({"runs": reports, "charts": charts})

@@ -1,4 +1,4 @@
-"""The tree of hypotheses of a search, built from the steps that `search` passes to its `trace` callback."""
+"""The tree of all hypotheses that a search considered, built from the steps that `search` passes to `trace`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,33 +13,36 @@ from nmt.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class SearchNode:
-    """A candidate: a hypothesis continued by one token."""
+    """A candidate of the search: a live hypothesis and one more token."""
 
-    index: int
-    parent: int | None  # index of the node that it continues; None for the first token
-    position: int  # of the token in the hypothesis, from 1
+    index: int  # index in the list of all nodes
+    parent: int | None  # index of the node that this node continues; None if `token` is the first token
+    position: int  # position of `token` in the hypothesis, from 1
     piece: str
     token: int
-    token_log_prob: float
-    log_prob: float  # of the whole hypothesis, before the length penalty
-    score: float  # after the length penalty
+    token_log_prob: float  # log-probability of `token`, in nats
+    log_prob: float  # log-probability of the whole hypothesis, in nats
+    score: float  # log_prob after the length penalty
     status: str  # kept, pruned or finished
-    is_best: bool = False  # on the path of the best hypothesis
-    is_greedy: bool = False  # on the path of greedy search
+    is_best: bool = False  # whether it is on the path of the best hypothesis
+    is_greedy: bool = False  # whether it is on the path of greedy search
 
 
 def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: Tokenizer) -> list[SearchNode]:
-    """Return all candidates of the search for one sentence, step by step, best first within a step."""
+    """Return all candidates of the search for one sentence, step by step.
+
+    The candidates of a step are in the order of `Candidates`: the best is first, except in sampling.
+    """
     nodes: list[SearchNode] = []
-    live: list[int | None] = [None] * options.beam  # node of each live hypothesis
+    live: list[int | None] = [None] * options.beam  # index of the node of each live hypothesis
     for step in steps:
-        # 1. The live hypotheses after the step: parent beam and last token.
+        # 1. Find the candidates that stay live after the step, each as a parent beam and a token.
         parent_beams = step.parent_beams[0].tolist()
         last_tokens = step.live.tokens[0, :, -1].tolist()
         kept = list(zip(parent_beams, last_tokens, strict=True))
         is_live = step.live.log_prob[0] > -torch.inf  # (K,)
 
-        # 2. A node for each candidate.
+        # 2. Make a node for each candidate.
         node_of: dict[tuple[int, int], int] = {}
         candidates = [x[0].tolist() for x in step.candidates]
         for rank, candidate in enumerate(zip(*candidates, strict=True)):
@@ -65,7 +68,7 @@ def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: T
             )
             node_of[parent, token] = node.index
             nodes.append(node)
-        # 3. The nodes of the live hypotheses; None where fewer than `beam` are left.
+        # 3. Find the node of each live hypothesis. If fewer than `beam` hypotheses are live, the rest are None.
         live = []
         for key, alive in zip(kept, is_live.tolist(), strict=True):
             live.append(node_of[key] if alive else None)
@@ -73,9 +76,9 @@ def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: T
 
 
 def with_paths(nodes: Sequence[SearchNode], best: Sequence[int], greedy: Sequence[int]) -> list[SearchNode]:
-    """Return the nodes with `is_best` and `is_greedy` set on the paths of two hypotheses, given as token ids.
+    """Return the nodes, with `is_best` set on the path of the hypothesis `best`, and `is_greedy` on that of `greedy`.
 
-    A path ends before the first token that was not a candidate of the search.
+    Both hypotheses are lists of token ids. A path ends before the first token that was not a candidate of the search.
     """
     on_best = _path(nodes, best)
     on_greedy = _path(nodes, greedy)

@@ -1,8 +1,8 @@
-"""The intermediate tensors of a model for one sentence pair, in the order of computation.
+"""The stages of a model: its intermediate tensors for one sentence pair, in the order of computation.
 
-Module hooks and a torch function mode record the values during a forward pass; the logits come from a second pass with
-the same input. Sections, equations and the order (figure 1) are those of Vaswani et al. 2017. Recurrent models have the
-last two stages only.
+Module hooks and a torch function mode record the tensors during a forward pass. The logits come from a second pass with
+the same input. Sections and equations are those of Vaswani et al. 2017, and the order is that of its figure 1. For a
+recurrent model, the only stages are the logits and the probabilities.
 """
 
 import inspect
@@ -32,10 +32,11 @@ from nmt.model.incremental import incremental_decoder
 from nmt.model.recurrent import GlobalAttention, RecurrentLayer
 from nmt.model.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
 
-N_COLUMNS = 48  # columns shown of a stage that has one per token of the vocabulary
-STAGES = {  # by name, up to its first comma: section of the paper, and what happens
+N_COLUMNS = 48  # maximum number of tokens in the last two stages, whose full tensors have a column for every token
+# Key: name of a stage up to the first comma; value: section of the paper, and a description of what happens.
+STAGES = {
     "Embedding": ("3.4", "Each token id selects a row of a learned table: a vector of D numbers."),
-    "Embedding + position": ("3.5", ""),  # see `POSITIONS`
+    "Embedding + position": ("3.5", ""),  # `POSITIONS` has the description
     "Scaled embedding": ("3.5", ""),
     "Queries": (
         "3.2.2",
@@ -43,7 +44,7 @@ STAGES = {  # by name, up to its first comma: section of the paper, and what hap
     ),
     "Keys": ("3.2.2", "What each position can be found by."),
     "Values": ("3.2.2", "What each position hands over when attended to."),
-    "Mask": ("3.2.3", ""),  # see `MASKS`
+    "Mask": ("3.2.3", ""),  # `MASKS` or `WINDOWED_MASKS` has the description
     "Scores QKᵀ/√d": (
         "3.2.1, equation 1",
         "How well each query fits each key: their dot product. Hidden positions have -inf, shown gray.",
@@ -56,7 +57,7 @@ STAGES = {  # by name, up to its first comma: section of the paper, and what hap
         "3.2.2",
         "Each head sums the values by its weights. The results of the H heads stand side by side again.",
     ),
-    "Feed-forward": ("3.3, equation 2", ""),  # see `ACTIVATIONS`
+    "Feed-forward": ("3.3, equation 2", ""),  # `feed_forward_stages` makes the description
     "Layer norm": (
         "3.1",
         "Each vector gets mean 0 and variance 1, then a learned scale and shift. The sub-layer reads the result.",
@@ -94,7 +95,7 @@ ACTIVATIONS: dict[object, str] = {
 }
 DOCSTRING = re.compile(r'\n +""".*?"""', re.DOTALL)
 
-CODE: list[Callable[..., Any]] = [  # the functions whose source the boxes of figure 1 show
+CODE: list[Callable[..., Any]] = [  # the page shows the source of these functions for the boxes of figure 1
     Seq2Seq.scaled_embedding,
     Transformer.embed,
     SelfAttention.project,
@@ -114,38 +115,38 @@ CODE: list[Callable[..., Any]] = [  # the functions whose source the boxes of fi
 
 @dataclass(frozen=True)
 class Stage:
-    """One tensor on the way from the source tokens to the probabilities of the next target token."""
+    """One tensor that the model computes on the way from source tokens to probabilities of the next target token."""
 
     part: str  # encoder, decoder or output
     name: str
-    section: str  # of the paper; empty for recurrent models
-    text: str  # what happens here
-    axes: str  # a letter per dimension: B, H, S, T, D, d (D/H), F (feed-forward), V
-    shape: tuple[int, ...]
-    values: Tensor  # the last two dimensions, for the first sentence and the first head
-    columns: list[str] | None = None  # names of the columns of `values`, if these are tokens of the vocabulary
-    box: str = ""  # the box of figure 1 that computes it
+    section: str  # section of the paper; empty for recurrent models
+    text: str  # description of what happens here
+    axes: str  # a letter for each dimension: B, H, S, T, D, d (which is D/H), F (feed-forward width), V
+    shape: tuple[int, ...]  # shape of the whole tensor
+    values: Tensor  # the matrix of the last two dimensions, for the first sentence and the first head
+    columns: list[str] | None = None  # pieces of the columns of `values`, if the columns are tokens of the vocabulary
+    box: str = ""  # the box of figure 1 that computes this stage
 
 
 def stage(part: str, name: str, x: Tensor, axes: str, box: str = "", text: str = "") -> Stage:
-    """Return a stage with its section and, unless given, its text from `STAGES`."""
+    """Return a stage. Its section comes from `STAGES`, as does its text if `text` is empty."""
     section, usual_text = STAGES[name.partition(",")[0]]
-    values = x[(0,) * (x.dim() - 2)]  # of the first sentence and the first head
+    values = x[(0,) * (x.dim() - 2)]  # the matrix of the first sentence and the first head
     return Stage(part, name, section, text or usual_text, axes, tuple(x.shape), values, box=box)
 
 
-Calls = defaultdict[nn.Module, list[Any]]
+Calls = defaultdict[nn.Module, list[Any]]  # module -> an item for each of its calls
 
 
 class Recorder(TorchFunctionMode):
-    """Records the calls of all modules of a model, and the inputs of all softmaxes, for the duration of a block."""
+    """A context manager that records the calls of all modules of a model, and the inputs of all calls of softmax."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
         self.inputs: Calls = defaultdict(list)  # the first argument of each call
         self.outputs: Calls = defaultdict(list)
-        self.scores: list[Tensor] = []
+        self.scores: list[Tensor] = []  # the inputs of softmax, in the order of the calls
 
     def __enter__(self) -> "Recorder":
         def record(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
@@ -170,9 +171,10 @@ class Recorder(TorchFunctionMode):
 def record_stages(
     model: Seq2Seq, src: Tensor, tgt_in: Tensor, pieces: Callable[[list[int]], list[str]]
 ) -> tuple[list[Stage], AttentionWeights]:
-    """Run a teacher-forced pass of `src` (1, S) and `tgt_in` (1, T); return its stages and attention weights.
+    """Run the model on `src` (1, S) and `tgt_in` (1, T) by teacher forcing. Return its stages and attention weights.
 
-    The last two stages have a column for each of the most probable tokens; `pieces` names these.
+    The last two stages, logits and probabilities, keep only the columns of the most probable tokens. The function
+    `pieces` maps token ids to pieces, which name these columns.
     """
     with torch.inference_mode():
         with Recorder(model) as seen:
@@ -181,7 +183,7 @@ def record_stages(
         if isinstance(model, Transformer):
             stages = list(transformer_stages(model, seen, attention))
 
-        # The output, in the columns of the most probable tokens.
+        # Add the logits and the probabilities, in the columns of the most probable tokens.
         logits = model(src, tgt_in).float()  # (1, T, V)
         probabilities = logits.softmax(-1)
         highest = probabilities[0].amax(0)  # (V,)
@@ -196,12 +198,13 @@ def record_stages(
 
 
 def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionWeights) -> Iterator[Stage]:
-    """Yield all stages of layer 1 and the output of the last layer, for the encoder and then the decoder."""
+    """Yield all stages of layer 1 and the output of the last layer: first of the encoder, then of the decoder."""
     encoder = list(model.encoder)
     decoder = list(model.decoder)
-    self_scores, cross_scores = seen.scores[len(encoder) :][:2]  # of the decoder's layer 1
+    # The encoder calls softmax once per layer. The next two calls are those of the decoder's layer 1.
+    self_scores, cross_scores = seen.scores[len(encoder) :][:2]
 
-    # Tied embeddings are one module: its first call reads the source, its last the target.
+    # Tied embeddings are one module: its first call reads the source, its last call the target.
     embedded = seen.outputs[model.source_embedding][0]
     yield stage("encoder", "Embedding", embedded, "BSD", "embedding")
     layer = encoder[0]
@@ -223,11 +226,14 @@ def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionW
 
 
 def decoder_cache(model: Seq2Seq, src: Tensor, tgt_in: Tensor) -> tuple[list[tuple[int, ...]], Tensor]:
-    """Read tgt_in (1, T) token by token, as search does; return what the decoder keeps after each step.
+    """Read `tgt_in` (1, T) token by token, as search does. Return the decoder's state after each step.
+
+    For a Transformer, the returned state is the KV cache of layer 1. For a recurrent model, it is the state of the last
+    layer, which consists of G vectors: 2 for an LSTM, 1 for a GRU.
 
     Returns:
-        the shape of layer 1's KV cache after each step, (2, 1, H, t, D/H), or of the last layer's recurrent state,
-        (G, 1, D); and what each token added: keys and values of head 1 (2, T, D/H), or the new state (G, T, D).
+        the shapes after each step: (2, 1, H, t, D/H) for the KV cache, (G, 1, D) for the recurrent state.
+        the values that each token added: the keys and values of head 1 (2, T, D/H), or the new state (G, T, D).
     """
     decoder = incremental_decoder(model)
     shapes = []
@@ -247,7 +253,7 @@ def decoder_cache(model: Seq2Seq, src: Tensor, tgt_in: Tensor) -> tuple[list[tup
 
 
 def excerpts() -> dict[str, tuple[str, str]]:
-    """Map the names of the functions of `CODE` to their files and their source without the docstring."""
+    """Map the name of each function in `CODE` to its file, and to its source without the docstring."""
     excerpts_by_name = {}
     for function in CODE:
         file = f"{function.__module__.replace('.', '/')}.py"
@@ -258,19 +264,19 @@ def excerpts() -> dict[str, tuple[str, str]]:
 
 
 def positions_stage(part: str, x: Tensor, axes: str, model: Transformer) -> Stage:
-    """Return the input of layer 1: with positions, if they are added to it."""
+    """Return the stage for the input of layer 1: scaled embeddings, to which some models add positional encodings."""
     positions = model.settings.positions
     name = "Embedding + position" if positions in ("sinusoidal", "learned") else "Scaled embedding"
     return stage(part, name, x, axes, "positions", POSITIONS[positions])
 
 
 class AttentionTensors(NamedTuple):
-    """What one attention computes. In self-attention, S is T."""
+    """The tensors that one attention sub-layer computes. In self-attention, S equals T."""
 
     query: Tensor  # (B, H, T, D/H)
     key: Tensor  # (B, H, S, D/H)
     value: Tensor  # (B, H, S, D/H)
-    scores: Tensor  # (B, H, T, S'): keys may be padded
+    scores: Tensor  # (B, H, T, S'): S' exceeds S if `kernels.softmax` padded the scores
     weights: Tensor  # (B, H, T, S)
     merged: Tensor  # (B, T, D)
 
@@ -303,7 +309,7 @@ def cross_attention_stages(layer: DecoderLayer, seen: Recorder, scores: Tensor, 
 
 
 def attention_stages(part: str, mask_text: str, lengths: str, tensors: AttentionTensors) -> Iterator[Stage]:
-    """Yield the stages of one attention; `lengths` are the axes of queries and keys."""
+    """Yield the stages of one attention sub-layer. `lengths` has the axis of the queries, then that of the keys."""
     query_length = lengths[0]
     key_length = lengths[1]
     yield stage(part, "Queries, head 1", tensors.query, f"BH{query_length}d")
@@ -327,7 +333,7 @@ def feed_forward_stages(part: str, length: str, layer: EncoderLayer | DecoderLay
 
 
 def sublayer_stages(box: str, inner: list[Stage], residual: Residual, seen: Recorder) -> Iterator[Stage]:
-    """Yield the stages of a sub-layer and of its residual connection."""
+    """Yield the stages `inner` of a sub-layer, with the layer norm and the addition of its residual connection."""
     part = inner[0].part
     axes = f"B{inner[0].axes[-2]}D"
     if residual.pre_norm:

@@ -1,1 +1,1 @@
-"""Models for other tools and from them."""
+"""Export of models to the formats of other tools, and import of models from another format."""

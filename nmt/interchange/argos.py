@@ -1,15 +1,15 @@
 """Export to a package for Argos Translate and LibreTranslate, which translate offline with CTranslate2.
 
-The package is a zip of one directory. Equal models give equal packages. Content:
+The package is a zip file of one directory. Two exports of the same model are equal byte by byte. The files are:
 
-    metadata.json          languages
+    metadata.json          the languages
     sentencepiece.model    one tokenizer for both sides
     model/                 the model for CTranslate2
-    minisbd/sentences.onnx a sentence splitter for MiniSBD; without it, Argos Translate would download another
+    minisbd/sentences.onnx a sentence splitter for MiniSBD; without it, Argos Translate would download another splitter
 
-Packages are for Argos Translate 1.11. Its search differs from ours: beam 4, length penalty 0.2 as defined by
-CTranslate2, at most 256 pieces per translation, and sources are truncated to 1,024 pieces. It splits paragraphs into
-sentences, and replaces every `_` in a translation by a space.
+Packages are for Argos Translate 1.11. Its search differs from ours: it has beam 4, length penalty 0.2 as defined by
+CTranslate2, and at most 256 pieces per translation; it truncates sources to 1,024 pieces. Argos Translate splits
+paragraphs into sentences, and replaces every `_` in a translation by a space.
 """
 
 import contextlib
@@ -32,16 +32,18 @@ MODEL_FILES = ("config.json", "model.bin", "shared_vocabulary.json")
 
 
 def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> None:
-    """Export a model to an .argosmodel file, if CTranslate2 computes the same scores. The model must be on the CPU.
+    """Export a model, which must be on the CPU, to an .argosmodel file. An earlier package is replaced.
 
-    Raises the errors of `to_ctranslate2`, and InputError if langcodes is not installed, each side has its own
-    tokenizer, the source is normalized (data.nfkc_source), or a language is unknown. Replaces only earlier packages.
+    Raises:
+        InputError: langcodes or CTranslate2 is not installed; langcodes does not know a language; the model or its
+            tokenizers are not supported; or `path` is a directory, or a file other than a package.
+        NmtError: the log-probabilities of CTranslate2 differ from ours.
     """
-    # A special file, such as /dev/stdout, is written to.
+    # A special file, such as /dev/stdout, is not replaced: the package is written into it.
     if path.is_dir() or (os.path.lexists(path) and not is_special(path) and not is_package(path)):
         raise InputError(f"{path} exists and is not an export", hint="name another file: NAME.argosmodel")
     check_supported(translator)
-    # 1. Languages and tokenizer.
+    # 1. Collect the languages and the tokenizer.
     data = translator.config.data
     from_code, from_name = code_and_name(language(data, "source"))
     to_code, to_name = code_and_name(language(data, "target"))
@@ -60,12 +62,13 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
         "sentencepiece.model": translator.tokenizers.source.model,
         SPLITTER: Path(__file__).with_name("sentences.onnx").read_bytes(),
     }
-    # 2. The model. If the export is killed, the next one removes the temporary directory, which is beside the package.
+    # 2. Convert the model in a temporary directory beside the package. Its name has the form that `sweep_temps` knows,
+    # so that after a killed export, the next export removes it.
     real = Path(os.path.realpath(path))
     folder = None if is_special(path) else real.parent
-    prefix = f"{TEMP_MARK}{os.getpid()}"
-    suffix = f"{real.name}{TEMP_MARK}"
-    with tempfile.TemporaryDirectory(prefix, suffix, folder, ignore_cleanup_errors=True) as temporary:
+    suffix = f"{TEMP_MARK}{os.getpid()}"
+    prefix = f"{real.name}{TEMP_MARK}"
+    with tempfile.TemporaryDirectory(suffix, prefix, folder, ignore_cleanup_errors=True) as temporary:
         model = Path(temporary, "model")
         to_ctranslate2(translator, model, quantization)
         for name in MODEL_FILES:
@@ -76,7 +79,7 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
 def check_supported(translator: Translator) -> None:
     if translator.tokenizers.source.targets:
         raise InputError("Argos Translate has no models of several languages", hint="use --to ctranslate2")
-    # There is one tokenizer for both sides, and no step before it.
+    # Argos Translate has one tokenizer for both sides, and does not normalize the text before it.
     setting = ""
     if not translator.tokenizers.joint:
         setting = "tokenizer.joint=false"
@@ -88,24 +91,24 @@ def check_supported(translator: Translator) -> None:
 
 
 def is_package(path: Path) -> bool:
-    """Whether a file is a zip with a model and our sentence splitter, as `to_argos` writes it."""
+    """Return whether a file is a zip with a model and our sentence splitter, as `to_argos` writes it."""
     try:
         with zipfile.ZipFile(path) as archive:
-            # Without the name of the directory, which has the languages.
+            # Remove the name of the directory, which depends on the languages.
             names = {name.partition("/")[2] for name in archive.namelist()}
-    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):  # zipfile raises all of these
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):  # zipfile raises any of these
         return False
     return {SPLITTER, "model/model.bin"} <= names
 
 
 def code_and_name(language: str) -> tuple[str, str]:
-    """Return the shortest code of a language without region and script, and its English name."""
+    """Return the shortest code of a language, without region and script, and the English name of the language."""
     try:
         import langcodes
-        import language_data  # type: ignore[import-untyped]  # noqa: F401 - has the names of languages
+        import language_data  # type: ignore[import-untyped]  # noqa: F401 - langcodes reads names from it
     except ImportError as error:
         raise InputError("langcodes is not installed", hint="pip install 'langcodes[data]>=3.4'") from error
-    # langcodes knows fewer codes than `is_language` accepts.
+    # langcodes raises ValueError for some codes that `is_language` accepts.
     with contextlib.suppress(ValueError):
         tag = langcodes.Language.get(language)
         if tag.language:
@@ -115,11 +118,11 @@ def code_and_name(language: str) -> tuple[str, str]:
 
 
 def write_zip(path: Path, directory: str, files: dict[str, bytes]) -> None:
-    """Write a zip of one directory; equal contents give equal bytes, because its files are from 1980."""
-    buffer = BytesIO()  # a zip file cannot be written to every special file
+    """Write a zip file of one directory. Equal contents give equal bytes: all files get the same date, in 1980."""
+    buffer = BytesIO()  # zipfile cannot write to every kind of special file
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in sorted(files.items()):
-            # By default, nobody may read a file.
+            # Set permissions: without them, nobody could read an unpacked file.
             info = zipfile.ZipInfo(f"{directory}/{name}")
             info.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(info, content, zipfile.ZIP_DEFLATED)

@@ -3,9 +3,9 @@
     config.json, model.bin, shared_vocabulary.json (or source_, target_)    for CTranslate2
     vmap.txt                                                                for CTranslate2, if there is a shortlist
     config.yaml, tokenizer.model (or tokenizer.src.model, .tgt.model)       for nmt, as in a run
-    characters.txt                                                          for nmt: what is learned in bytes
+    characters.txt                                                          for nmt: characters learned as bytes
 
-`nmt.decode.engines.ctranslate2_engine` translates with it, and lists how CTranslate2's search differs from ours.
+`nmt.decode.engines.ctranslate2_engine` translates with an export, and lists how CTranslate2's search differs from ours.
 """
 
 import logging
@@ -28,10 +28,10 @@ from nmt.translate.translator import Translator
 
 log = logging.getLogger("nmt")
 
-# Storage type -> maximum accepted difference from our float32 log-probabilities, in nats. A correct float32 export
-# differs by about 1e-6; the other limits allow for rounding.
+# Key: type in which weights are stored; value: maximum accepted difference from our float32 log-probabilities, in nats.
+# A correct float32 export differs by about 1e-6. The limits of the other types allow for the rounding of weights.
 QUANTIZATIONS = {"float32": 1e-3, "float16": 0.1, "bfloat16": 1.0, "int8": 1.0}
-FILES = {  # all files that an export can have
+FILES = {  # names of all files that an export may contain
     "config.yaml",
     "config.json",
     "model.bin",
@@ -44,20 +44,20 @@ FILES = {  # all files that an export can have
     "target_vocabulary.json",
     SHORTLIST,
 }
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # CTranslate2's names
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # key: our name; value: CTranslate2's name
 
 
 def to_ctranslate2(
     translator: Translator, path: Path, quantization: str = "float32", *, shortlist: Sequence[str] = ()
 ) -> None:
-    """Export a model to a directory for CTranslate2, if both engines compute the same log-probabilities.
+    """Export a model to a directory for CTranslate2. An earlier export is replaced.
 
-    Replaces an earlier export. The model must be on the CPU. `shortlist` has the lines of CTranslate2's vocabulary map,
-    as `nmt.interchange.shortlist` makes them.
+    The model must be on the CPU. The export is kept only if CTranslate2 computes the same log-probabilities as we do,
+    within the limit in `QUANTIZATIONS`. `shortlist` has the lines of a vocabulary map; see `vocabulary_map`.
 
     Raises:
         InputError: CTranslate2 is not installed, the model is not supported, or `path` exists and is not an export.
-        NmtError: the log-probabilities differ.
+        NmtError: the log-probabilities differ by more than the limit.
     """
     if quantization not in QUANTIZATIONS:
         raise InputError(f"unknown quantization '{quantization}'", hint=f"choose one of {', '.join(QUANTIZATIONS)}")
@@ -66,14 +66,14 @@ def to_ctranslate2(
     model = export.exportable_model(translator, "CTranslate2", SUPPORTED)
     tokenizers = translator.tokenizers
     with atomic_directory(path) as directory:
-        # 1. What nmt reads.
+        # 1. Write the files that nmt reads.
         run = RunDirectory(directory)
         run.write_config(translator.config)
         run.write_tokenizers(tokenizers, translator.config.tokenizer.joint)
         if tokenizers.source.learned is not None:
             (directory / CHARACTERS).write_bytes(tokenizers.source.learned.encode())
-        # 2. What CTranslate2 reads.
-        difference = _write_weights(directory, "float32", model, tokenizers)  # its check is the strictest
+        # 2. Write the files that CTranslate2 reads: first in float32, which has the strictest limit.
+        difference = _write_weights(directory, "float32", model, tokenizers)
         differences = f"{difference:.1g} (float32)"
         if quantization != "float32":
             difference = _write_weights(directory, quantization, model, tokenizers)
@@ -85,7 +85,7 @@ def to_ctranslate2(
 
 
 def _write_weights(directory: Path, quantization: str, model: Transformer, tokenizers: Tokenizers) -> float:
-    """Write CTranslate2's files, and return by how much its log-probabilities differ at most, in nats."""
+    """Write CTranslate2's files. Return the largest difference between its log-probabilities and ours, in nats."""
     spec = _model_spec(model)
     source, target = tokenizers
     spec.register_source_vocabulary(source.pieces(range(len(source))))
@@ -100,12 +100,12 @@ def _write_weights(directory: Path, quantization: str, model: Transformer, token
 
 
 def _model_spec(model: Transformer) -> Any:
-    """Return CTranslate2's model spec with a copy of the weights, because CTranslate2 quantizes them in place."""
-    # 1. An empty spec of this architecture.
+    """Return CTranslate2's model spec. Its weights are copies, because CTranslate2 quantizes them in place."""
+    # 1. Make an empty spec of this architecture.
     specs = import_ctranslate2().specs.transformer_spec
     settings = model.settings
     activation = specs.common_spec.Activation[ACTIVATIONS[settings.activation]]
-    rotary_dim = None if model.rotations is None else 0  # 0 rotates all dimensions of a head
+    rotary_dim = None if model.rotations is None else 0  # 0 stands for all dimensions of a head
     shared: dict[str, Any] = {
         "num_heads": settings.n_heads,
         "pre_norm": settings.norm == "pre",
@@ -118,9 +118,9 @@ def _model_spec(model: Transformer) -> Any:
     spec.config.add_source_eos = True
     spec.config.decoder_start_token = spec.config.bos_token
     if model.rotations is not None:
-        del encoder.position_encodings  # the decoder's spec has none if there are rotations
+        del encoder.position_encodings  # the decoder's spec has no table if `rotary_dim` is given
 
-    # 2. Its weights.
+    # 2. Copy the weights into it.
     encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     decoder.embeddings.weight = _array(model.target_embedding.weight)
     decoder.projection.weight = _array(model.projection.weight)
@@ -137,12 +137,12 @@ def _copy_stack(
     norm: nn.Module,
     into: Any,
 ) -> None:
-    """Copy one side's learned positions, layers and last norm into CTranslate2's spec of an encoder or decoder."""
-    into.scale_embeddings = True  # by sqrt(D)
-    # Rotations have no table.
+    """Copy the positions, layers and last norm of our encoder or decoder into CTranslate2's spec of it."""
+    into.scale_embeddings = True  # multiply embeddings by sqrt(D)
+    # Rotary positions are computed: they have no table.
     if model.rotations is None:
         into.position_encodings.encodings = _array(export.position_table(model, positions))
-    # Post-norm models have no norm after the last layer.
+    # Only pre-norm models have a norm after the last layer.
     if isinstance(norm, nn.LayerNorm):
         _copy_norm(norm, into.layer_norm)
     for layer, layer_spec in zip(layers, into.layer, strict=True):
@@ -178,7 +178,7 @@ def _array(x: Tensor) -> Any:
 
 
 def _score_differences(engine: Any, model: Transformer, tokenizers: Tokenizers) -> Iterator[Tensor]:
-    """Yield the differences of both engines' log-probabilities of the pieces of each random sentence, in nats."""
+    """Yield a tensor for each random sentence pair: our log-probability of each target token minus CTranslate2's."""
     source, target = tokenizers
     for src, tgt in export.random_pairs(model.max_length, len(source), len(target)):
         (theirs,) = engine.score_batch([source.pieces(src)], [target.pieces(tgt)])

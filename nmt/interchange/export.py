@@ -1,4 +1,4 @@
-"""Shared by all exports: checks of model and directory, biases, positions, and what engines are compared on."""
+"""Code that all exports share: checks of the model and the directory, biases, positions, comparison of engines."""
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,37 +16,39 @@ from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
 from nmt.translate.translator import Translator
 
-CHECKED_LENGTHS = (1, 5, 20)  # pieces of the random sentences on which engines are compared
-BAN = -1e4  # bias of pieces that are never generated: representable in float16, and exp(BAN) is 0
+CHECKED_LENGTHS = (1, 5, 20)  # engines are compared on random sentences with these numbers of pieces
+BAN = -1e4  # bias of tokens that are never generated: exp(BAN) is 0, and float16 can represent it
 
 
 def check_replaceable(path: Path, names: Collection[str], needed: Sequence[str], words: str) -> None:
-    """Refuse to replace anything but an empty directory or an export of ours.
+    """Raise InputError if something exists at `path` that is neither an empty directory nor an export of ours.
 
-    An export has all files in `needed` and none outside of `names`, and its file `needed[0]` contains `words`.
+    A directory is an export if it has all files in `needed` and no file outside of `names`, and if its file `needed[0]`
+    contains the text `words`.
     """
-    real = Path(os.path.realpath(path))  # unlike `resolve`, does not fail on a loop of links
+    real = Path(os.path.realpath(path))  # unlike `resolve`, `realpath` does not fail on a loop of links
     if real == Path.cwd() or path.is_mount():
         raise InputError(f"{path} cannot be replaced: it is in use", hint="name a directory in it")
-    # Nothing, or a link to nothing, is replaced.
+    # Accept a path at which nothing exists, and a link to such a path.
     if not os.path.lexists(real):
         return
-    # An export is replaced.
+    # Accept an export.
     present = {entry.name for entry in path.iterdir()} if path.is_dir() else None
     if present is not None and set(needed) <= present <= set(names):
         with os_errors_as(InputError, f"read {path / needed[0]}", hint="name another directory"):
             content = read_capped(path / needed[0], 1_000_000)
         if words.encode() in content:
             return
-    # An empty directory is replaced, too.
+    # Refuse everything else, except an empty directory.
     if present != set():
         raise InputError(f"{path} exists and is not an export", hint="name another directory, or delete it")
 
 
 def exportable_model(translator: Translator, tool: str, supported: Mapping[str, Sequence[object]]) -> Transformer:
-    """Return the translator's model. Raises InputError unless it is one Transformer that `tool` supports.
+    """Return the translator's model. Raises InputError if `tool` does not support it.
 
-    `supported` has the supported values of `model.*` settings, by key; other settings may have any value.
+    An ensemble or a model that is already exported is not supported. For each key of the section `model` that is in
+    `supported`, the value of the model must be one of the supported values. Other settings may have any value.
     """
     engine = translator.engine.torch_engine("weights to export")
     assert isinstance(engine, TorchEngine)
@@ -60,14 +62,14 @@ def exportable_model(translator: Translator, tool: str, supported: Mapping[str, 
 
 
 def output_bias(model: Transformer) -> Tensor:
-    """Return a bias (V,): `BAN` for PAD, UNK and BOS, which are never generated, else 0."""
+    """Return a bias (V,) that keeps PAD, UNK and BOS from being generated: it is `BAN` for them, and 0 otherwise."""
     bias = torch.zeros(model.projection.out_features)  # (V,)
     bias[[PAD, UNK, BOS]] = BAN
     return bias
 
 
 def logits_bias(model: Transformer) -> Tensor:
-    """Return the bias (V,) of the exported projection: the model's, if it has one, plus `output_bias`."""
+    """Return the bias (V,) of the exported projection: `output_bias`, plus the bias of our projection if it has one."""
     bias = output_bias(model)
     if model.settings.projection_bias:
         bias += model.projection.bias.detach()
@@ -75,7 +77,10 @@ def logits_bias(model: Transformer) -> Tensor:
 
 
 def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> Tensor:
-    """Return the log-probabilities (T + 1, V) at each position of `target` and after its end, without banned pieces."""
+    """Return the log-probabilities (T + 1, V) of the next token after BOS and after each of the T tokens of `target`.
+
+    The tokens that `output_bias` bans have probability 0.
+    """
     tgt_in = torch.tensor([[BOS, *target]])
     with torch.inference_mode():
         logits: Tensor = model(pad_source([source]), tgt_in)[0]  # (T + 1, V)
@@ -83,7 +88,7 @@ def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> Te
 
 
 def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
-    """Return the positional encodings (P, D) that are added to embeddings; zeros for a model without positions."""
+    """Return the positional encodings (P, D) added to embeddings: `learned` if given, else sinusoids, else zeros."""
     if learned is not None:
         return learned
     if model.sinusoids is not None:
@@ -92,23 +97,26 @@ def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
 
 
 def random_pairs(max_length: int, n_source: int, n_target: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield source and target tokens of random sentences of `CHECKED_LENGTHS`, to compare log-probabilities on."""
+    """Yield source and target tokens of random sentence pairs, on which the log-probabilities of engines are compared.
+
+    The lengths are those in `CHECKED_LENGTHS`, unless the model takes only shorter sentences.
+    """
     generator = torch.Generator().manual_seed(1)
     for length in CHECKED_LENGTHS:
-        shape = (min(length, max_length - 1),)  # EOS or BOS comes to it
+        shape = (min(length, max_length - 1),)  # leaves room for EOS in the source and for BOS in the target
         source = torch.randint(EOS + 1, n_source, shape, generator=generator)
         target = torch.randint(EOS + 1, n_target, shape, generator=generator)
         yield source.tolist(), target.tolist()
 
 
 def check_difference(differences: Iterable[Tensor], tolerance: float, tool: str) -> float:
-    """Return the largest absolute difference between our log-probabilities and those of `tool`, in nats.
+    """Return the largest absolute value of all differences between our log-probabilities and those of `tool`, in nats.
 
-    Raises NmtError if it is NaN or above `tolerance`.
+    Raises NmtError if this value is NaN or above `tolerance`.
     """
     largest_by_sentence = torch.stack([x.abs().max() for x in differences])
     largest = float(largest_by_sentence.max())
-    if not largest <= tolerance:  # also true for NaN
+    if not largest <= tolerance:  # `not <=` instead of `>`, because both comparisons are False for NaN
         message = f"{tool} log-probabilities differ from the model's by {largest:.2g} nats"
         raise NmtError(message, hint="check that the model translates, or try another version of the tool")
     return largest

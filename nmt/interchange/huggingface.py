@@ -1,14 +1,15 @@
 """Export to a directory in Hugging Face's format, for `AutoModelForSeq2SeqLM` and `AutoTokenizer`.
 
-    config.json, generation_config.json, model.safetensors    MarianMTModel if post-norm, else Pegasus
-    source.spm, target.spm, vocab.json, target_vocab.json,    MarianTokenizer; target_vocab.json only with one
-    tokenizer_config.json                                     tokenizer per side
+    config.json, generation_config.json, model.safetensors    for MarianMTModel if the model is post-norm, else for
+                                                              PegasusForConditionalGeneration
+    source.spm, target.spm, vocab.json, target_vocab.json,    for MarianTokenizer; target_vocab.json is written only if
+    tokenizer_config.json                                     each side has its own vocabulary
     README.md                                                 the model card
 
-Both classes are Transformers with the paper's sinusoids, but have all sines before all cosines, while ours alternate.
-Therefore the D features of the residual stream are permuted: in embeddings and norms, in the columns of matrices that
-read them, and in the rows of matrices that write to them. Features inside a layer (heads, feed-forward) keep their
-order.
+Both classes are Transformers with the paper's sinusoids. Their sinusoids have all sines before all cosines, while sines
+and cosines alternate in ours. Therefore the D features of the residual stream are permuted: in embeddings and norms, in
+the columns of matrices that read the stream, and in the rows of matrices that write to it. Features inside a layer
+(heads, feed-forward) keep their order.
 """
 
 import contextlib
@@ -38,13 +39,15 @@ from nmt.translate.translator import Translator
 
 log = logging.getLogger("nmt")
 
+# Key: model.norm; value: model type and class of transformers.
 CLASSES = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
-# Pegasus saves its position table, which can therefore also be learned, or zeros for none. Marian computes sinusoids.
+# Marian computes its sinusoids, so it supports nothing else. Pegasus loads a position table from the file. Therefore it
+# also supports learned positions, and no positions, for which the table is zero.
 SUPPORTED_BY_NORM: dict[str, dict[str, tuple[object, ...]]] = {
     "post": {"positions": ("sinusoidal",)},
     "pre": {"positions": ("sinusoidal", "learned", "none"), "tied_embeddings": ("all",)},
 }
-FILES = {  # all files that an export can have
+FILES = {  # names of all files that an export may contain
     "config.json",
     "model.safetensors",
     "generation_config.json",
@@ -56,7 +59,7 @@ FILES = {  # all files that an export can have
     "tokenizer_config.json",
 }
 SPECIAL = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
-SETTINGS = {  # settings of transformers: ours
+SETTINGS = {  # key: name of a setting in transformers; value: our name
     "d_model": "d_model",
     "encoder_layers": "n_encoder_layers",
     "decoder_layers": "n_decoder_layers",
@@ -70,7 +73,8 @@ SETTINGS = {  # settings of transformers: ours
     "activation_dropout": "activation_dropout",
     "max_position_embeddings": "max_positions",
 }
-LAYER = {  # our linear layers and norms of a layer, and those of transformers that each of them joins
+# Key: a linear layer or norm in our encoder layer; value: the linear layers or norms of transformers that it joins.
+LAYER = {
     "self_attention.query_key_value": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "self_attention.output": ("self_attn.out_proj",),
     "self_attention_residual.norm": ("self_attn_layer_norm",),
@@ -84,16 +88,18 @@ DECODER_LAYER = LAYER | {
     "cross_attention.output": ("encoder_attn.out_proj",),
     "cross_attention_residual.norm": ("encoder_attn_layer_norm",),
 }
-READERS = ("query_key_value", "query", "key_value", "inner")  # they read the residual stream; all others write to it
-OURS = "nmt"  # key in tokenizer_config.json of what only `nmt import` reads
-N_CHECKED = 8  # texts that both tokenizers split
-TOLERANCE = 1e-3  # nats; rounding causes about 1e-6
+# These linear layers read the residual stream. All other linear layers write to it.
+READERS = ("query_key_value", "query", "key_value", "inner")
+OURS = "nmt"  # the value of this key in tokenizer_config.json is for `nmt import`; transformers does not read it
+N_CHECKED = 8  # number of texts for which the pieces of both tokenizers are compared
+TOLERANCE = 1e-3  # maximum difference of log-probabilities, in nats; rounding causes about 1e-6
 
 
 def to_huggingface(translator: Translator, path: Path) -> None:
-    """Export a model to a directory for transformers, if it computes what nmt does. Replaces an earlier export.
+    """Export a model, which must be on the CPU, to a directory for transformers. An earlier export is replaced.
 
-    The model must be on the CPU. If transformers is not installed, a warning says that nothing is compared.
+    The export is kept only if transformers computes the same tokens and log-probabilities as nmt. If transformers is
+    not installed, nothing is compared, and a warning says so.
 
     Raises:
         InputError: the format does not support the model, or `path` exists and is not an export.
@@ -102,11 +108,12 @@ def to_huggingface(translator: Translator, path: Path) -> None:
     export.check_replaceable(path, FILES, ["README.md", "source.spm"], "trained with nmt")
     model = holdable_model(translator)
     transformers = None
-    with contextlib.suppress(ImportError):  # before the directory: a signal during an import ends the process at once
+    # Import before the directory is made: a signal during an import ends the process at once, without cleaning up.
+    with contextlib.suppress(ImportError):
         transformers = import_transformers()
     config = translator.config
     with atomic_directory(path) as directory:
-        # 1. The files.
+        # 1. Write the files.
         atomic_write(directory / "model.safetensors", save(weights(model), {"format": "pt"}))
         _write_json(directory / "config.json", model_config(config.model, n_rows(model)))
         _write_json(directory / "generation_config.json", generation_settings(translator, model))
@@ -114,7 +121,7 @@ def to_huggingface(translator: Translator, path: Path) -> None:
         card = model_card(translator, model.n_parameters, CLASSES[config.model.norm][1], path.name)
         atomic_write(directory / "README.md", card)
 
-        # 2. What transformers makes of them.
+        # 2. Load the files with transformers, and compare.
         if transformers is None:
             hint = "pip install 'transformers>=4.57', and export again"
             log.warning("the export is not compared with nmt, because transformers is not installed: %s", hint)
@@ -127,8 +134,8 @@ def to_huggingface(translator: Translator, path: Path) -> None:
 
 
 def holdable_model(translator: Translator) -> Transformer:
-    """Return the translator's model. Raises InputError if transformers' class for its norm does not support it."""
-    # Settings of the model, and of the text before the tokenizer.
+    """Return the translator's model. Raises InputError if the format cannot hold the model or the text settings."""
+    # Check the settings of the model, then the settings that change the text before the tokenizer.
     norm = translator.config.model.norm
     model = export.exportable_model(translator, CLASSES[norm][1], SUPPORTED | SUPPORTED_BY_NORM[norm])
     for key in ("nfkc_source", "target_tag"):
@@ -143,7 +150,7 @@ def _write_json(file: Path, content: object) -> None:
 
 
 def model_config(settings: ModelSettings, vocab_size: int) -> dict[str, Any]:
-    """Return the content of config.json."""
+    """Return the content of config.json. `vocab_size` is the number of rows of each embedding."""
     model_type, architecture = CLASSES[settings.norm]
     config = {
         "architectures": [architecture],
@@ -159,9 +166,9 @@ def model_config(settings: ModelSettings, vocab_size: int) -> dict[str, Any]:
         config[theirs] = getattr(settings, ours)
     return {
         **config,
-        "scale_embedding": True,  # by sqrt(D)
+        "scale_embedding": True,  # embeddings are multiplied by sqrt(D)
         **SPECIAL,
-        "forced_eos_token_id": None,  # in generation_config.json; the default is not our EOS
+        "forced_eos_token_id": None,  # generation_config.json sets it; the default would not be our EOS
         "use_cache": True,
         "dtype": "float32",
     }
@@ -174,29 +181,33 @@ def generation_settings(translator: Translator, model: Transformer) -> dict[str,
     return {
         "num_beams": decode.beam,
         "length_penalty": decode.alpha,
-        "early_stopping": False,  # the same stopping rule as ours
-        "max_length": longest + 1,  # the same for all sentences, because `generate` has no limit of a·S + b; BOS counts
+        "early_stopping": False,  # the stopping rule of our search
+        # One limit for all sentences, because `generate` has no limit of a·S + b. It includes BOS.
+        "max_length": longest + 1,
         "min_new_tokens": decode.min_length,
         **SPECIAL,
-        "forced_eos_token_id": EOS,  # at max_length
+        "forced_eos_token_id": EOS,  # the last token of a text of max_length tokens is EOS
     }
 
 
 def n_rows(model: Transformer) -> int:
-    """Return the rows of each embedding: the larger vocabulary, because transformers 4 has one size for both sides."""
+    """Return the number of rows of each exported embedding: the size of the larger vocabulary.
+
+    Both embeddings get the same size, because transformers 4 has one size for both sides.
+    """
     return max(model.source_embedding.num_embeddings, model.target_embedding.num_embeddings)
 
 
 def weights(model: Transformer) -> dict[str, Tensor]:
-    """Return the weights with transformers' names and order of features; tied weights once."""
+    """Return the weights with the names and the order of features of transformers. Tied weights appear once."""
     settings = model.settings
     rows = n_rows(model)
     order = sines_first(settings.d_model)
 
-    def matrix(x: Tensor) -> Tensor:  # (V, D) to (rows, D)
+    def matrix(x: Tensor) -> Tensor:  # maps an embedding (V, D) to (rows, D)
         return nn.functional.pad(x.detach()[:, order], (0, 0, 0, rows - len(x)))
 
-    # 1. Bias and embeddings. All have the same number of rows.
+    # 1. Convert the bias and the embeddings. All get the same number of rows.
     bias = export.logits_bias(model)
     bias = nn.functional.pad(bias, (0, rows - len(bias)), value=export.BAN)
     tensors = {"final_logits_bias": bias[None]}
@@ -208,17 +219,17 @@ def weights(model: Transformer) -> dict[str, Tensor]:
     if settings.tied_embeddings == "none":
         tensors["lm_head.weight"] = matrix(model.projection.weight)
 
-    # 2. Layers and norms. One of our matrices can join several of theirs.
+    # 2. Convert linear layers and norms. One of our linear layers can join several of theirs.
     state = model.state_dict()
     for ours, theirs in layer_names(settings.n_encoder_layers, settings.n_decoder_layers, settings.norm).items():
         weight, bias = permuted(ours, state[f"{ours}.weight"], state[f"{ours}.bias"], order)
-        # Their linear layers are rows of ours.
+        # Each of their layers has an equal share of the rows of ours.
         parts = zip(theirs, weight.chunk(len(theirs)), bias.chunk(len(theirs)), strict=True)
         for name, weight_part, bias_part in parts:
             tensors[f"{name}.weight"] = weight_part
             tensors[f"{name}.bias"] = bias_part
 
-    # 3. Positions.
+    # 3. Write the position tables, which only Pegasus has.
     if settings.norm == "pre":
         source_positions = export.position_table(model, model.source_positions)
         target_positions = export.position_table(model, model.target_positions)
@@ -228,13 +239,13 @@ def weights(model: Transformer) -> dict[str, Tensor]:
 
 
 def sines_first(d_model: int) -> Tensor:
-    """Return the indices (D,) of the sines, then of the cosines."""
+    """Return the indices (D,) of the features in our order that are sines, then of those that are cosines."""
     index = torch.arange(d_model)
     return torch.cat([index[0::2], index[1::2]])
 
 
 def layer_names(n_encoder_layers: int, n_decoder_layers: int, norm: str) -> dict[str, tuple[str, ...]]:
-    """Return the names of all linear layers and norms of both stacks, and those of transformers that each joins."""
+    """Map the name of each of our linear layers and norms to the names of its parts in transformers."""
     names = stack_names("encoder", n_encoder_layers, LAYER) | stack_names("decoder", n_decoder_layers, DECODER_LAYER)
     if norm == "pre":
         names["encoder_norm"] = ("model.encoder.layer_norm",)
@@ -252,15 +263,15 @@ def stack_names(stack: str, n_layers: int, parts: Mapping[str, tuple[str, ...]])
 
 
 def permuted(ours: str, weight: Tensor, bias: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of one of our layers or norms with the D features in the given order."""
+    """Return weight and bias of the linear layer or norm `ours`, with the D features in the given order."""
     if ours.endswith(READERS):
         return weight[:, order], bias
     return weight[order], bias[order]
 
 
 def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) -> None:
-    """Write the files of MarianTokenizer."""
-    # Their vocabulary is a file of its own.
+    """Write the files from which transformers loads a MarianTokenizer."""
+    # Write the vocabularies to files of their own: MarianTokenizer does not read them from the SentencePiece models.
     source = tokenizers.source
     target = tokenizers.target
     (directory / "source.spm").write_bytes(without_vocabulary(source.model))
@@ -274,7 +285,7 @@ def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) ->
         "source_lang": language(config.data, "source"),
         "target_lang": language(config.data, "target"),
     }
-    # Only `nmt import` reads these.
+    # Only `nmt import` reads these notes.
     notes = {
         "max_length_a": config.decode.max_length_a,
         "max_length_b": config.decode.max_length_b,
@@ -286,7 +297,7 @@ def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) ->
         **languages,
         "separate_vocabs": not tokenizers.one_vocabulary,
         "model_max_length": config.model.max_positions,
-        "split_special_tokens": True,  # "</s>" in a text is not parsed as EOS
+        "split_special_tokens": True,  # the text "</s>" does not become EOS
         "clean_up_tokenization_spaces": False,
         OURS: notes,
     }
@@ -299,7 +310,7 @@ def vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def import_transformers() -> Any:
-    """Import transformers, from now on without warnings and progress bars. Raises ImportError."""
+    """Import transformers, and turn off its warnings and progress bars. Raises ImportError if it is not installed."""
     import transformers
     from transformers.utils import logging as their_logging
 
@@ -310,7 +321,7 @@ def import_transformers() -> Any:
 
 
 def check_pieces(translator: Translator, tokenizer: Any) -> None:
-    """Raise NmtError if MarianTokenizer splits random texts in another way."""
+    """Raise NmtError if MarianTokenizer does not split random texts into the same pieces as our tokenizer."""
     source = translator.tokenizers.source
     tag = "".join(map(tag_of, source.targets[:1]))
     generator = torch.Generator().manual_seed(1)
@@ -322,9 +333,9 @@ def check_pieces(translator: Translator, tokenizer: Any) -> None:
 
 
 def check_log_probs(translator: Translator, model: Transformer, theirs: Any) -> float:
-    """Return by how much log-probabilities of random sentences differ at most. Raises NmtError above `TOLERANCE`.
+    """Return the largest difference between the log-probabilities of both models on random sentences, in nats.
 
-    `theirs` has the methods of `MarianMTModel`.
+    `theirs` is the model that transformers loaded. Raises NmtError if the difference is above `TOLERANCE`.
     """
     source, target = translator.tokenizers
     differences = []
@@ -335,6 +346,7 @@ def check_log_probs(translator: Translator, model: Transformer, theirs: Any) -> 
         with torch.inference_mode():
             logits = theirs(input_ids=input_ids, attention_mask=mask, decoder_input_ids=tgt_in).logits[0]
         log_probs = logits.log_softmax(-1)  # (T + 1, rows)
-        ours = export.log_probs_of(model, src, tgt)  # (T + 1, V), without padding rows (see `n_rows`)
+        ours = export.log_probs_of(model, src, tgt)  # (T + 1, V)
+        # Leave out the rows that `n_rows` added after V, and the banned tokens before EOS.
         differences.append((log_probs[:, : ours.size(1)] - ours)[:, EOS:])
     return export.check_difference(differences, TOLERANCE, "transformers'")

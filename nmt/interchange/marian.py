@@ -1,12 +1,13 @@
-"""Import Marian models in Hugging Face's format, such as OPUS-MT's, as runs.
+"""Import of Marian models in Hugging Face's format, such as those of OPUS-MT, as runs.
 
-Differences between Marian and nmt, and how they are converted:
-- Marian's ids are EOS 0, UNK 1, PAD last, and its decoder starts with PAD. Embedding rows are put into our order. Our
-  BOS gets a copy of the start token's row. A bias excludes the copy from the softmax.
-- Marian's sinusoids have all sines before all cosines, ours alternate. Therefore the features of the residual stream
-  are permuted: columns of embeddings and norms, columns of matrices that read it, rows of matrices that write to it.
-- Token ids come from vocab.json, not from the SentencePiece models: see `nmt.text.vocabulary`.
-- Logits have a bias: model.projection_bias.
+Marian differs from nmt, and the import converts each difference:
+- In Marian, EOS has id 0, UNK has id 1, PAD has the last id, and the decoder starts with PAD. The import puts the rows
+  of embeddings into our order, and copies the row of the start token for our BOS. A bias excludes BOS from the softmax.
+- Marian's sinusoids have all sines before all cosines, while sines and cosines alternate in ours. Therefore the import
+  permutes the features of the residual stream: in embeddings and norms, in the columns of matrices that read the
+  stream, and in the rows of matrices that write to it.
+- Marian's token ids come from vocab.json, not from its SentencePiece models: see `nmt.text.vocabulary`.
+- Marian's logits have a bias. The import sets model.projection_bias.
 """
 
 import logging
@@ -33,33 +34,36 @@ from nmt.text.vocabulary import TAG, with_vocabulary, without_vocabulary
 
 log = logging.getLogger("nmt")
 
-SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"]  # of PAD, UNK, BOS, EOS
-BAN = -100.0  # bias of BOS: exp(BAN) is 0, and label smoothing adds little to the loss
-NEVER = -1e3  # a bias at or below it bans a piece, as our exports do with PAD, UNK and BOS
-MAX_LENGTH = 200  # data.max_length: longer lines are split into sentences, because Marian models are trained on these
-TOLERANCE = 1e-4  # maximum difference of log-probabilities, in nats; in float64
+SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"]  # pieces of PAD, UNK, BOS and EOS
+# Bias of BOS. It is low enough to exclude BOS: exp(-100) is 4e-44. It is not lower, because label smoothing would then
+# add much to the loss in fine-tuning.
+BAN = -100.0
+NEVER = -1e3  # a piece whose bias is at most this is banned: our exports ban PAD, UNK and BOS in this way
+# Value of data.max_length. Longer lines are split into sentences, because Marian models are trained on sentences.
+MAX_LENGTH = 200
+TOLERANCE = 1e-4  # maximum difference of log-probabilities computed in float64, in nats
 
 
 class Side(NamedTuple):
-    """The vocabulary of a side in our order."""
+    """The vocabulary of one side in our order."""
 
-    rows: list[int]  # row of Marian's embedding for each of our token ids
-    pieces: list[str]
+    rows: list[int]  # for each of our token ids: the row of Marian's embedding that it gets
+    pieces: list[str]  # for each of our token ids: its piece
 
 
 def import_marian(
     directory: Path, output: Path, *, name: str = "", source_lang: str = "", target_lang: str = "", target_tag: str = ""
 ) -> None:
-    """Convert the Marian model in a directory (see `marian_files`) to a run. On any error, nothing is written.
+    """Convert the Marian model in a directory (see `marian_files`) to a run. If an error is raised, nothing is written.
 
-    `name` is where the model comes from, for the manifest. Language codes are the model's if empty; `target_tag` is
-    without brackets: fra for >>fra<<.
+    `name` says in the manifest where the model comes from. If a language code is empty, the model's own is used.
+    `target_tag` has no brackets: give fra for >>fra<<.
 
     Raises:
         ModelError: a file is missing or damaged, or nmt does not support the model.
-        ConfigError: settings do not agree, or a language is not a language code.
+        ConfigError: settings contradict each other, or a language is not a language code.
         InputError: `output` exists, or the model does not have the given tag.
-        NmtError: log-probabilities differ by more than `TOLERANCE`.
+        NmtError: log-probabilities differ from the original's by more than `TOLERANCE`.
     """
     if output.exists() or output.is_symlink():
         raise InputError(f"{output} exists already", hint="give another name with -o, or move it away")
@@ -72,7 +76,7 @@ def import_marian(
     source_model = model_of(directory / "source.spm", source.pieces)
     target_model = model_of(directory / "target.spm", target.pieces)
 
-    # 2. Config and tokenizers.
+    # 2. Make the config and the tokenizers.
     tree = config_tree(settings, source, target)
     notes = notes_of_export(tokenizer_config)
     for key in ("max_length_a", "max_length_b"):
@@ -82,18 +86,18 @@ def import_marian(
     tree["data"]["source_lang"] = source_lang or language_in(tokenizer_config, "source_lang")
     tree["data"]["target_lang"] = target_lang or tag_language or language_in(tokenizer_config, "target_lang")
     tree["data"]["target_tag"] = target_tag
-    # An error in a language names the option.
+    # If a language is wrong, the message names the option that gave it.
     origins: Origins = {("data", "source_lang"): "--source-lang", ("data", "target_lang"): "--target-lang"}
     config = check_config(tree, origins, str(directory / "config.json"))
     tokenizers = Tokenizers.from_models(source_model, target_model, nfkc_source=False, target_tag=target_tag)
     if "learned_characters" in notes:
         tokenizers = tokenizers.with_learned(notes["learned_characters"])
 
-    # 3. The model, which must compute what the original does.
+    # 3. Convert the model, and check that it computes what the original does.
     checkpoint = Checkpoint(config, converted(weights, settings, source, target), tokenizers)
     check_log_probs(checkpoint, settings, weights, source, target)
 
-    # 4. The run.
+    # 4. Write the run.
     origin = {
         "from": name or str(directory),
         "format": "marian",
@@ -110,25 +114,31 @@ def import_marian(
 
 
 def notes_of_export(tokenizer_config: dict[str, Any]) -> dict[str, Any]:
-    """Return what only `nmt export` writes: `max_length_a`, `max_length_b` and `learned_characters`, if present."""
+    """Return the notes that `nmt export` leaves for the import; empty if the model is not an export of ours.
+
+    They are `max_length_a`, `max_length_b` and `learned_characters`. The last is None if it is missing or invalid.
+    """
     notes = tokenizer_config.get(OURS)
     if not isinstance(notes, dict):
         return {}
     learned = notes.get("learned_characters")
     if not isinstance(learned, str):
         return {**notes, "learned_characters": None}
-    without_surrogates = learned.encode(errors="ignore").decode()  # no file can hold lone ones
+    without_surrogates = learned.encode(errors="ignore").decode()  # UTF-8 cannot encode lone surrogates
     return {**notes, "learned_characters": without_surrogates}
 
 
 def read_sides(
     directory: Path, settings: MarianSettings, tokenizer_config: dict[str, Any], bias: Tensor | None
 ) -> tuple[Side, Side]:
-    """Read both sides' vocabularies, often the same, in our order; `bias`: of the logits, (1, V) or None."""
+    """Read the vocabularies of both sides, in our order. If the model has only one vocabulary, both sides get it.
+
+    `bias` is the bias of the logits, (1, V), or None if the model has none.
+    """
     file = directory / "vocab.json"
     source = read_vocabulary(file, settings.vocab_size)
     start = settings.decoder_start_token_id
-    # 1. One vocabulary for both sides.
+    # 1. Read one vocabulary for both sides.
     is_separate = tokenizer_config.get("separate_vocabs") is True
     if not is_separate or settings.share_encoder_decoder_embeddings:
         if len(source) != settings.n_target:
@@ -137,24 +147,25 @@ def read_sides(
         side = in_our_order(file, source, start)
         return side, side
 
-    # 2. One per side.
+    # 2. Or read one vocabulary for each side.
     target_file = directory / "target_vocab.json"
     target = read_vocabulary(target_file, settings.n_target)
-    # Padding rows make both embeddings equally large.
+    # Remove the ids without a piece at the end: our exports add rows to make both embeddings equally large.
     while target and not target[-1] and bias is not None and bias[0, len(target) - 1] <= NEVER:
         target.pop()
     while source and not source[-1]:
         source.pop()
-    # The source's start token becomes BOS, which the encoder does not read.
+    # For BOS of the source, which the encoder never reads, take the row of <s>, or of PAD if there is no <s>.
     source_start = source.index("<s>") if "<s>" in source else None
     return in_our_order(file, source, source_start), in_our_order(target_file, target, start)
 
 
 def in_our_order(path: Path, pieces: list[str], start: int | None) -> Side:
-    """Put PAD, UNK, the start token (our BOS; None is PAD) and EOS first, then the rest in order.
+    """Return a vocabulary in our order: PAD, UNK, BOS and EOS, then the rest in the order of `pieces`.
 
-    If the start token is a piece of text, its row is also among the rest, so that the piece is not lost. Special pieces
-    among the rest, and ids without a piece, get a name.
+    BOS gets the row of the token with id `start`, or of PAD if `start` is None. If the start token is a piece of text,
+    it is also among the rest, so that the piece is not lost. In the rest, an id gets a made-up name if it has no piece,
+    or if its piece has the name of a special piece.
     """
     for piece in ("<pad>", "<unk>", "</s>"):
         if piece not in pieces:
@@ -164,7 +175,7 @@ def in_our_order(path: Path, pieces: list[str], start: int | None) -> Side:
         start = pad
     if start >= len(pieces):
         raise ModelError(f"{path} has no id {start}, the decoder_start_token_id of config.json", hint=HINT)
-    # Rows and names in the order PAD, UNK, BOS, EOS, then all others.
+    # Collect rows and names: those of PAD, UNK, BOS and EOS, then all others.
     special_rows = [pad, pieces.index("<unk>"), start, pieces.index("</s>")]
     rows = list(special_rows)
     names = list(SPECIAL_PIECES)
@@ -177,21 +188,21 @@ def in_our_order(path: Path, pieces: list[str], start: int | None) -> Side:
 
 
 def model_of(path: Path, pieces: list[str]) -> bytes:
-    """Read a SentencePiece model, and store the vocabulary `pieces` in it."""
+    """Read a SentencePiece model, and return it with the vocabulary `pieces` instead of its own."""
     with os_errors_as(ModelError, f"read {path}", hint=HINT):
         model = read_capped(path, MAX_MODEL_BYTES)
     try:
         model = with_vocabulary(without_vocabulary(model), pieces)
-        Tokenizer(model)  # checks that it can be loaded
+        Tokenizer(model)  # check that the model can be loaded
     except ModelError as error:
         raise ModelError(f"{path}: {error}", hint=error.hint) from error
     return model
 
 
 def check_tag(pieces: Sequence[str], tag: str) -> None:
-    """Raise InputError if the model does not have the tag. Warn if it has tags but none was chosen."""
+    """Raise InputError if the model does not have the target tag `tag`. Warn if it has tags but `tag` is empty."""
     tags = [piece for piece in pieces if TAG.fullmatch(piece)]
-    # Language codes without brackets.
+    # Remove the brackets.
     known = sorted(piece.removeprefix(">>").removesuffix("<<") for piece in tags)
     some = ", ".join(known[:20])
     if len(known) > 20:
@@ -204,17 +215,17 @@ def check_tag(pieces: Sequence[str], tag: str) -> None:
 
 
 def language_in(tokenizer_config: dict[str, Any], key: str) -> str:
-    """Return the language code with this key, or an empty string."""
+    """Return the language code under this key of tokenizer_config.json, or an empty string if there is none."""
     code = tokenizer_config.get(key)
     return code if isinstance(code, str) and is_language(code) else ""
 
 
 def config_tree(settings: MarianSettings, source: Side, target: Side) -> dict[str, Any]:
-    """Return the run's settings by section, without languages."""
+    """Return the settings of the run by section. `import_marian` adds the languages."""
     model = {ours: getattr(settings, theirs) for theirs, ours in SETTINGS.items()}
     if settings.activation_function == "swish":
         model["activation"] = "silu"
-    # Our names for what is tied: "decoder" is target embedding and projection.
+    # Choose the value of model.tied_embeddings: "decoder" ties the target embedding and the projection.
     tied = "none"
     if settings.tie_word_embeddings:
         tied = "all" if settings.share_encoder_decoder_embeddings else "decoder"
@@ -231,17 +242,17 @@ def config_tree(settings: MarianSettings, source: Side, target: Side) -> dict[st
 
 
 def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side, target: Side) -> dict[str, Tensor]:
-    """Return the tensors of a checkpoint: the weights with nmt's names and order of features."""
-    order = sines_first(settings.d_model).argsort()  # our feature 2i is Marian's i, our 2i + 1 is its D/2 + i
-    # 1. Layers. One of our matrices can join several of Marian's.
+    """Return the tensors of a checkpoint: the weights with the names and the order of features of nmt."""
+    order = sines_first(settings.d_model).argsort()  # our features 2i and 2i + 1 are i and D/2 + i in Marian
+    # 1. Convert linear layers and norms.
     state: dict[str, Tensor] = {}
     for ours, theirs in layer_names(settings.encoder_layers, settings.decoder_layers, "post").items():
-        # A linear layer of ours joins rows of theirs: those of queries, keys and values, for example.
+        # One of our linear layers can join the rows of several of Marian's: queries, keys and values, for example.
         weight = torch.cat([weights[f"{name}.weight"] for name in theirs])
         bias = torch.cat([weights[f"{name}.bias"] for name in theirs])
         state[f"{ours}.weight"], state[f"{ours}.bias"] = permuted(ours, weight, bias, order)
 
-    # 2. Embeddings. A checkpoint has tied ones once.
+    # 2. Convert embeddings and projection. If some are tied, a checkpoint has their common matrix only once.
     source_rows = weights["model.encoder.embed_tokens.weight"][source.rows]
     target_rows = weights["model.decoder.embed_tokens.weight"][target.rows]
     output_rows = weights["lm_head.weight"][target.rows]
@@ -252,11 +263,11 @@ def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side
     if not tied:
         state["projection.weight"] = output_rows[:, order]
 
-    # 3. The bias of the logits: (V,) in our order.
+    # 3. Convert the bias of the logits to (V,), in our order.
     no_bias = torch.zeros(1, settings.n_target)
     bias = weights.get("final_logits_bias", no_bias)[0][target.rows]
     bias[:EOS] = bias[:EOS].clamp(min=BAN)
-    bias[BOS] = BAN  # mostly a copy of the row of PAD or of a piece of text
+    bias[BOS] = BAN  # replaces the bias of the start token, whose row BOS got
     state["projection.bias"] = bias
     return {f"model.{name}": x for name, x in state.items()}
 
@@ -264,10 +275,10 @@ def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side
 def check_log_probs(
     checkpoint: Checkpoint, settings: MarianSettings, weights: dict[str, Tensor], source: Side, target: Side
 ) -> None:
-    """Raise NmtError if log-probabilities differ from those of transformers; only warn if it is not installed.
+    """Raise NmtError if log-probabilities differ from those of transformers. Warn if transformers is not installed.
 
-    They are computed in float64, without PAD, UNK and BOS, which search bans. In float32, rounding can change those of
-    random weights as much as a wrong import would.
+    The log-probabilities leave out PAD, UNK and BOS, which search bans. They are computed in float64: if weights are
+    random, rounding in float32 can change log-probabilities as much as a wrong import does.
     """
     try:
         theirs = original(settings, weights)
@@ -275,7 +286,7 @@ def check_log_probs(
         hint = "pip install 'transformers>=4.57', and import again"
         log.warning("the import is not compared with the original, because transformers is not installed: %s", hint)
         return
-    # Random sentences in our ids, and in those of the original.
+    # Compare on random sentences. `source_rows` and `target_rows` map our token ids to the ids of the original.
     model = checkpoint.model().double()
     source_rows = torch.tensor(source.rows)
     target_rows = torch.tensor(target.rows)
@@ -293,16 +304,16 @@ def check_log_probs(
 
 
 def original(settings: MarianSettings, weights: dict[str, Tensor]) -> Any:
-    """Return transformers' model in float64, made from checked settings and weights, not from untrusted files.
+    """Return the model of transformers in float64. It is made from checked settings and weights, not from files.
 
-    It has only the positions that the check uses, because transformers fills the table in a loop of Python.
+    Its position table has only the positions that the check uses, because transformers fills the table in a slow loop.
     """
     transformers = import_transformers()
     n_positions = min(settings.max_position_embeddings, max(CHECKED_LENGTHS) + 1)
     choices = settings.model_dump(exclude={"model_type", "num_beams", "length_penalty"}, exclude_none=True)
     choices["max_position_embeddings"] = n_positions
-    choices["pad_token_id"] = 0  # which row is padding has no effect on logits
+    choices["pad_token_id"] = 0  # any id will do: it has no effect on logits
     model = transformers.MarianMTModel(transformers.MarianConfig(**choices)).eval()
     cut = {name: x[:n_positions] if "embed_positions" in name else x for name, x in weights.items()}
-    model.load_state_dict(cut, strict=False)  # sinusoids may be missing
+    model.load_state_dict(cut, strict=False)  # not strict, because the file may lack sinusoids
     return model.double()

@@ -1,10 +1,11 @@
-"""Find and read a directory with a Marian model in Hugging Face's format; every file in it is untrusted.
+"""Code that finds and reads a directory with a Marian model in Hugging Face's format.
 
-    config.json, model.safetensors      of MarianMTModel
-    vocab.json, source.spm, target.spm  of MarianTokenizer; target_vocab.json if the vocabularies are separate
-    generation_config.json, tokenizer_config.json       may be missing
+    config.json, model.safetensors                  of MarianMTModel
+    vocab.json, source.spm, target.spm              of MarianTokenizer
+    target_vocab.json                               of MarianTokenizer, only if each side has its own vocabulary
+    generation_config.json, tokenizer_config.json   may be missing
 
-Types, ranges, names and shapes are checked. Nothing is unpickled.
+No file is trusted: types, ranges, names and shapes are checked, and nothing is unpickled.
 """
 
 import contextlib
@@ -25,8 +26,8 @@ from nmt.run.header import check_header_size
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 HUB_FILES = ["*config.json", "*vocab.json", "*.spm", "model.safetensors"]
-MAX_JSON_BYTES = 50_000_000  # enough for a vocabulary of a million pieces
-LARGEST_VOCABULARY = 1_000_000
+MAX_JSON_BYTES = 50_000_000  # maximum size of a JSON file: enough for a vocabulary of a million pieces
+LARGEST_VOCABULARY = 1_000_000  # maximum number of pieces
 HINT = "get the files again, or another model; nmt imports Marian models, such as those of OPUS-MT"
 CONVERT = (
     "other files with weights are not read, because a pickle can run any code when it is loaded; convert it to "
@@ -37,12 +38,14 @@ CONVERT = (
 
 
 def model_directory(model: str, revision: str | None = None) -> Path:
-    """Return a model's directory, given its path, or its id on the Hugging Face Hub, which is downloaded to its cache.
+    """Return the directory of a model.
 
-    `revision` is a branch, tag, commit or pull request (refs/pr/5) of a model on the Hub. Raises InputError if there is
-    no such directory or huggingface_hub is not installed, and DownloadError if the download fails.
+    `model` is its path, or the id of a model on the Hugging Face Hub, which is downloaded to the cache of the Hub's
+    client. `revision` is a branch, tag, commit or pull request (refs/pr/5) of a model on the Hub. Raises InputError if
+    `model` is neither a directory nor an id, or if huggingface_hub is needed but not installed. Raises DownloadError if
+    the download fails.
     """
-    # 1. A directory.
+    # 1. Return a directory as it is.
     path = Path(model)
     if path.is_dir():
         if revision is not None:
@@ -51,7 +54,7 @@ def model_directory(model: str, revision: str | None = None) -> Path:
     if os.path.lexists(path) or not HUB_ID.fullmatch(model):
         hint = "give a directory, or an id on the Hugging Face Hub, such as Helsinki-NLP/opus-mt-de-en"
         raise InputError(f"{path} is not a directory", hint=hint)
-    # 2. A model on the Hub.
+    # 2. Download a model from the Hub.
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
@@ -59,7 +62,7 @@ def model_directory(model: str, revision: str | None = None) -> Path:
         raise InputError(f"no directory {path}, and huggingface_hub is not installed", hint=hint) from error
     try:
         return Path(snapshot_download(model, revision=revision, allow_patterns=HUB_FILES))
-    # The classes raised for a wrong id or a failed request depend on the version.
+    # Catch everything: which classes are raised for a wrong id or a failed request depends on the version.
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         hint = "check the id and the network, or download the model elsewhere and give its directory"
@@ -75,9 +78,10 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class MarianSettings(BaseModel):
-    """The keys of config.json and generation_config.json that nmt reads; other keys have no effect on logits."""
+    """The settings that nmt reads from config.json and generation_config.json. Others have no effect on logits."""
 
-    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=())  # for model_type
+    # pydantic would warn about the field model_type, whose prefix it protects by default.
+    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=())
 
     model_type: Literal["marian"]
     d_model: int = Field(ge=4, le=16_384)
@@ -111,33 +115,39 @@ class MarianSettings(BaseModel):
 
     @property
     def n_target(self) -> int:
-        """Rows of the target's embedding and of the projection."""
+        """The number of rows of the target embedding and of the projection."""
         if self.share_encoder_decoder_embeddings:
             return self.vocab_size
         return self.decoder_vocab_size or self.vocab_size
 
 
 def read_settings(directory: Path) -> MarianSettings:
-    """Read config.json and the search settings of generation_config.json. Raises ModelError for unsupported models."""
+    """Read config.json, and the search settings in generation_config.json.
+
+    Raises ModelError if a file is missing or damaged, or if nmt does not support the model.
+    """
     path = directory / "config.json"
     config = read_json(path)
     search = read_json(directory / "generation_config.json", may_be_missing=True)
-    # The settings of the search were in config.json before generation_config.json was introduced.
+    # Prefer generation_config.json. Before it was introduced, config.json had the search settings.
     for key in ("num_beams", "length_penalty"):
         if key in search:
             config[key] = search[key]
-    # transformers writes null for a default.
+    # Leave out null, which transformers writes for a default.
     known = {key: value for key, value in config.items() if value is not None}
     try:
         return MarianSettings.model_validate(known)
     except ValidationError as error:
-        first = error.errors()[0]  # one of them is enough: most are of another kind of model
+        first = error.errors()[0]  # one is enough: a model of another kind can cause many
         reason = ": ".join([*map(str, first["loc"]), described(first)])
         raise ModelError(f"{path}: {reason:.200}", hint=HINT) from error
 
 
 def read_json(path: Path, *, may_be_missing: bool = False) -> dict[str, Any]:
-    """Read a file that contains a JSON object; empty if the file may be missing and is. A broken link is an error."""
+    """Read a JSON object from a file. Raises ModelError if there is none.
+
+    With `may_be_missing`, a missing file counts as an empty object, but a broken link is an error.
+    """
     if may_be_missing and not os.path.lexists(path):
         return {}
     content: Any = None
@@ -150,21 +160,24 @@ def read_json(path: Path, *, may_be_missing: bool = False) -> dict[str, Any]:
 
 
 def read_vocabulary(path: Path, n: int) -> list[str]:
-    """Return the pieces of the ids 0 to n - 1; an empty string if no piece has the id."""
+    """Return the pieces with the ids 0 to n - 1. An id without a piece gets an empty string."""
     pieces = [""] * n
     for piece, i in read_json(path).items():
-        # True is an int, too.
+        # Compare the type, because isinstance(True, int) is true.
         if type(i) is not int or not 0 <= i < n:
             raise ModelError(f"{path}: the id of {piece!r:.50} is {i!r:.50}, the model has 0 to {n - 1}", hint=HINT)
         if pieces[i]:
             raise ModelError(f"{path}: {pieces[i]!r:.50} and {piece!r:.50} have the same id {i}", hint=HINT)
-        # Two pieces may become equal; the tokenizer refuses these.
-        pieces[i] = piece.encode(errors="replace").decode()  # JSON can spell a lone surrogate
+        # Replace lone surrogates, which JSON can spell. If this makes two pieces equal, the tokenizer refuses them.
+        pieces[i] = piece.encode(errors="replace").decode()
     return pieces
 
 
 def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]:
-    """Read all weights in float32, by MarianMTModel's names; tied ones under every name. Raises ModelError."""
+    """Read all weights as float32. Raises ModelError if names or shapes are not those of a model with these settings.
+
+    The keys are the names of MarianMTModel. Tied embeddings are under all of their names.
+    """
     path = directory / "model.safetensors"
     if not os.path.lexists(path):
         raise ModelError(f"{directory} has no model.safetensors", hint=CONVERT)
@@ -173,13 +186,13 @@ def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]
             check_header_size(path)
             with safetensors.safe_open(path, framework="pt") as file:
                 names = list(file.keys())
-                # Before the weights are read: the shapes may be too large for the memory.
+                # Check the shapes first: a tensor of a wrong shape may be too large for the memory.
                 shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
                 _check_shapes(path, shapes, settings)
                 weights = {name: file.get_tensor(name).float() for name in names}
     except safetensors.SafetensorError as error:
         raise ModelError(f"{path} is not a safetensors file, or damaged", hint=HINT) from error
-    # A tied matrix has one name in the file.
+    # The file has a tied matrix under one name only. Add its other names.
     for matrix in matrices_of(settings):
         name_in_file = next(name for name in matrix.names if name in weights)
         weights[matrix.name] = weights[name_in_file]
@@ -187,25 +200,25 @@ def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]
 
 
 class Matrix(NamedTuple):
-    """An embedding or the projection: (n_rows, D)."""
+    """An embedding or the projection, of shape (n_rows, D)."""
 
-    name: str
-    names: list[str]  # that the matrix can have in the file
+    name: str  # its name in the result of `read_weights`
+    names: list[str]  # names that it can have in the file; if the file has several, the first is used
     n_rows: int
 
 
 def matrices_of(settings: MarianSettings) -> list[Matrix]:
-    """Return source embedding, target embedding and projection.
+    """Return the source embedding, the target embedding and the projection, with the names they can have in the file.
 
-    If embeddings are tied, the possible names belong to one matrix. Otherwise, transformers 5 writes every matrix, and
-    earlier versions write only model.shared.weight for source and target if they share it.
+    If several matrices are tied, the file can have any of their names. If source and target share an embedding that is
+    not tied to the projection, transformers 5 writes it under both names, and earlier versions write it once, as
+    model.shared.weight.
     """
     shared = "model.shared.weight"
     source = "model.encoder.embed_tokens.weight"
     target = "model.decoder.embed_tokens.weight"
     output = "lm_head.weight"
     is_shared = settings.share_encoder_decoder_embeddings
-    # The matrix has the first of its names that is in the file.
     if not settings.tie_word_embeddings:
         also = [shared] if is_shared else []
         source_names = [source, *also]
@@ -226,7 +239,7 @@ def matrices_of(settings: MarianSettings) -> list[Matrix]:
 def _check_shapes(path: Path, shapes: dict[str, tuple[int, ...]], settings: MarianSettings) -> None:
     """Raise ModelError if names or shapes are not those of a model with these settings."""
     layers = shapes_of_layers(settings)
-    # 1. What has to be there, by one of its names.
+    # 1. Check that no weight is missing. One of the names of each matrix is enough.
     matrices = matrices_of(settings)
     required = [[name] for name in layers]
     required += [matrix.names for matrix in matrices]
@@ -234,14 +247,14 @@ def _check_shapes(path: Path, shapes: dict[str, tuple[int, ...]], settings: Mari
         if shapes.keys().isdisjoint(names):
             raise ModelError(f"{path}: {names[0]} is missing", hint=HINT)
 
-    # 2. What may be there, and its shape.
+    # 2. Collect the names that may be in the file, with their shapes.
     expected = layers | {"final_logits_bias": (1, settings.n_target)}
     positions = settings.max_position_embeddings, settings.d_model
     expected["model.encoder.embed_positions.weight"] = positions
     expected["model.decoder.embed_positions.weight"] = positions
     for matrix in matrices:
         expected |= dict.fromkeys(matrix.names, (matrix.n_rows, settings.d_model))
-    # An unknown name would be a part of the model that nmt does not compute.
+    # 3. Compare. An unknown name is an error, because it belongs to a part of the model that nmt does not compute.
     for name, shape in shapes.items():
         if shape != expected.get(name):
             reason = f"{path}: {name!r:.80} is {shape}, by config.json {expected.get(name, 'absent')}"
@@ -249,10 +262,10 @@ def _check_shapes(path: Path, shapes: dict[str, tuple[int, ...]], settings: Mari
 
 
 def shapes_of_layers(settings: MarianSettings) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of all weights of encoder and decoder except embeddings, by name."""
+    """Return the shapes of all weights and biases of the encoder's and decoder's layers, by name."""
     d = settings.d_model
     d_ff = settings.encoder_ffn_dim
-    feed_forward = {"fc1": (d_ff, d), "fc2": (d, d_ff)}  # all other matrices are square
+    feed_forward = {"fc1": (d_ff, d), "fc2": (d, d_ff)}  # the shape of all other matrices is (D, D)
     shapes: dict[str, tuple[int, ...]] = {}
     for names in layer_names(settings.encoder_layers, settings.decoder_layers, "post").values():
         for name in names:

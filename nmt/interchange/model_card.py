@@ -1,4 +1,4 @@
-"""The model card: what a model was trained on, its scores with signatures, and how to use it."""
+"""The model card of an export: its training data, its scores with signatures, and an example of its use."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -52,20 +52,20 @@ print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True)
 
 
 def model_card(translator: Translator, n_parameters: int, architecture: str, name: str) -> str:
-    """Return the card: Markdown with YAML metadata for the Hugging Face Hub.
+    """Return the model card: Markdown with YAML metadata for the Hugging Face Hub.
 
-    `architecture` is the class of transformers.
+    `architecture` is the class of transformers that loads the model, `name` the name of the exported directory.
     """
     config = translator.config
     tokenizers = translator.tokenizers
     languages = languages_of(config)
-    # 1. Languages.
-    metadata = yaml.safe_dump({"language": languages}) if languages else ""  # quotes 'no', false in YAML 1.1
+    # 1. Name the languages. YAML must quote Norwegian, "no": without quotes, it is the value false.
+    metadata = yaml.safe_dump({"language": languages}) if languages else ""
     source = language(config.data, "source") or "?"
     target = language(config.data, "target") or "?"
     pairs = ", ".join(config.data.directions) or f"from {source} to {target}"
-    tag = "".join(map(tag_of, tokenizers.source.targets[:1]))  # one of several languages, if there are several
-    # 2. Data and scores.
+    tag = "".join(map(tag_of, tokenizers.source.targets[:1]))  # empty if the model has only one direction
+    # 2. List the training data and the scores.
     corpora = "\n".join(corpora_lines(translator))
     scores = "\n\n".join(scores_of(translator.run)) if translator.run else ""
     if not scores:
@@ -86,10 +86,10 @@ def model_card(translator: Translator, n_parameters: int, architecture: str, nam
 
 
 def languages_of(config: Config) -> list[str]:
-    """Return the codes of the known languages, without regions."""
+    """Return the codes of the model's languages, without regions. Unknown languages are left out."""
     data = config.data
     codes = []
-    # A direction is de-en.
+    # Split each direction, "de-en" for example, into its two languages.
     for direction in data.directions:
         codes += direction.split("-")
     if not codes:
@@ -98,10 +98,10 @@ def languages_of(config: Config) -> list[str]:
 
 
 def corpora_lines(translator: Translator) -> Iterator[str]:
-    """Yield a line for each corpus: its files, and its number of pairs if the run's manifest has it."""
+    """Yield a line for each corpus: its files, and its number of pairs if the manifest of the run has this number."""
     manifest = translator.run.read_manifest() if translator.run else {}
     for corpus in ("train", "dev", "test"):
-        # A corpus may be a list of corpora, one for each direction.
+        # In a run of several directions, each direction has its own files.
         paths = []
         for files in getattr(translator.config.data, corpus):
             paths += [*files.source, *files.target]
@@ -112,13 +112,13 @@ def corpora_lines(translator: Translator) -> Iterator[str]:
 
 
 def file_names(paths: list[str]) -> str:
-    """Return the names of files without their folders, which are nobody's business."""
+    """Return the names of files without their folders, which are private. Each name appears once."""
     return ", ".join(dict.fromkeys(f"`{Path(path).name}`" for path in paths))
 
 
 def scores_of(run: RunDirectory) -> Iterator[str]:
-    """Yield a text for each `nmt eval` of the run's present model; invalid lines of scores.jsonl are skipped."""
-    # The run may have gone on since an evaluation.
+    """Yield a text for each evaluation of the run's present model. Skip invalid lines of scores.jsonl."""
+    # Leave out evaluations of earlier models: training may have continued since.
     model_hash = hash_file(run.model_file)
     for line in run.read_scores():
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):

@@ -1,9 +1,10 @@
-"""A lexical shortlist: which target pieces may translate each source piece.
+"""A lexical shortlist: for each source piece, the target pieces that may translate it.
 
-With a shortlist, CTranslate2 computes logits only of the most frequent target pieces, and of those that are listed for
-a source piece of the batch. Each target piece of the training text is linked to the source piece with the largest
-cross-attention weight, normalized over both sides as in `nmt.translate.align`. A source piece lists the target pieces
-that it is most often linked to, and itself if both sides share a vocabulary.
+With a shortlist, CTranslate2 does not compute the logits of all target pieces. It computes those of the most frequent
+target pieces, and of the pieces that are listed for a source piece of the batch. To make the lists, each target piece
+of the training text is linked to one source piece: the one with the largest cross-attention weight, normalized over
+both sides as in `nmt.translate.align`. The list of a source piece has the target pieces that are linked to it most
+often. If both sides share a vocabulary, the list also has the source piece itself.
 """
 
 from collections import defaultdict
@@ -21,22 +22,23 @@ from nmt.train.corpora import corpus_paths, training_corpora
 from nmt.translate.align import WINDOW, normalized
 from nmt.translate.translator import Translator
 
-N_FREQUENT = 1000  # target pieces that are always candidates
-N_LINKED = 20  # target pieces for each source piece, at most
-MAX_PAIRS = 500_000  # read from the training text
+N_FREQUENT = 1000  # number of most frequent target pieces, which are candidates in every translation
+N_LINKED = 20  # maximum number of linked target pieces in the list of a source piece
+MAX_PAIRS = 500_000  # maximum number of pairs that are read from the training text
 
 
 def vocabulary_map(translator: Translator) -> list[str]:
-    """Return the lines of CTranslate2's vocabulary map: a source piece, a tab, target pieces with spaces between them.
+    """Return the lines of a vocabulary map, which is CTranslate2's form of a shortlist.
 
-    The line without a source piece has the pieces that are always candidates. Raises InputError if the translator is
-    not of a run, or a file of its training text cannot be read.
+    A line has a source piece, a tab, and target pieces separated by spaces. The line whose source piece is empty has
+    the target pieces that are candidates in every translation. Raises InputError if the translator is not that of a
+    run, if it has several directions, or if a file of the training text cannot be read.
     """
     if translator.run is None:
         raise InputError("a shortlist is made from the training text of a run", hint="give the run with -m")
     if translator.tokenizers.source.targets:
         raise InputError("a shortlist is for a model of one direction", hint="leave out --shortlist")
-    # The files of the training text may be large: only their beginning is read.
+    # Read only the beginning of the training text, because its files may be large.
     config = translator.run.read_config()
     corpora = (iter_pairs(*corpus_paths(config, files)) for files in training_corpora(config).values())
     pairs = islice(chain.from_iterable(corpora), MAX_PAIRS)
@@ -46,19 +48,19 @@ def vocabulary_map(translator: Translator) -> list[str]:
 
 
 def linked_pieces(translator: Translator, pairs: Iterable[Pair]) -> Iterator[NDArray[np.int64]]:
-    """Yield (2, N) arrays of linked source and target tokens; each target token has one link."""
+    """Yield an array (2, N) for each pair: its N target tokens in row 1, their linked source tokens in row 0."""
     stream = iter(pairs)
     while window := list(islice(stream, WINDOW)):
         sources = [pair.source for pair in window]
         targets = [pair.target for pair in window]
-        # 1. The attention of some pairs.
+        # 1. Compute the attention weights of the next pairs.
         src, tgt = translator.encode_pairs(sources, targets)
         attention = translator.engine.attention(src, tgt)
-        # 2. The best source piece for each target piece.
+        # 2. Find the best source piece for each target piece.
         for source_ids, target_ids, weights in zip(src, tgt, attention, strict=True):
             source = np.array(source_ids)
             target = np.array(target_ids)
-            is_piece = target > EOS  # not a special token
+            is_piece = target > EOS  # False for special tokens
             weights = weights * is_piece[:, None] * (source > EOS)  # (T, S)
             if weights.any():
                 best = (normalized(weights, 0) * normalized(weights, 1)).argmax(1)  # (T,)
@@ -66,15 +68,15 @@ def linked_pieces(translator: Translator, pairs: Iterable[Pair]) -> Iterator[NDA
 
 
 def lines_of(tokenizers: Tokenizers, links: NDArray[np.int64]) -> list[str]:
-    """Return the lines of a vocabulary map, given all links (2, N); see `vocabulary_map`."""
+    """Return the lines of a vocabulary map, given all links as an array (2, N) like those of `linked_pieces`."""
     sources, targets = links
     n_target = len(tokenizers.target)
-    # 1. The candidates of every sentence.
+    # 1. Write the line of the candidates in every translation.
     frequencies = np.bincount(targets, minlength=n_target)
     frequent = np.argsort(-frequencies, kind="stable")[:N_FREQUENT]
     lines = [f"\t{plain_pieces(tokenizers.target, frequent.tolist())}"]
 
-    # 2. The target pieces of each source piece, most frequent links first.
+    # 2. List the linked target pieces of each source piece, the most frequent links first.
     distinct, counts = np.unique(sources * n_target + targets, return_counts=True)
     by_count = distinct[np.argsort(-counts, kind="stable")]
     linked: defaultdict[int, list[int]] = defaultdict(list)
@@ -84,7 +86,7 @@ def lines_of(tokenizers: Tokenizers, links: NDArray[np.int64]) -> list[str]:
             linked[source].append(target)
     for source, linked_targets in linked.items():
         if tokenizers.joint:
-            linked_targets.append(source)  # names are copied
+            linked_targets.append(source)  # names, for example, are copied from the source
         (piece,) = tokenizers.source.pieces([source])
         if is_plain(piece):
             lines.append(f"{piece}\t{plain_pieces(tokenizers.target, linked_targets)}")
@@ -96,5 +98,5 @@ def plain_pieces(tokenizer: Tokenizer, tokens: list[int]) -> str:
 
 
 def is_plain(piece: str) -> bool:
-    """Whether a vocabulary map can contain a piece: it separates pieces by spaces, and lists by tabs."""
+    """Return whether a vocabulary map can contain a piece. White space in a piece would look like a separator."""
     return set(piece).isdisjoint(" \t\r\n")

@@ -1,4 +1,4 @@
-"""Self-contained HTML pages: a template, styles, scripts and one block of JSON in a single file.
+"""Self-contained HTML pages: each is a single file with a template, styles, scripts and one block of JSON.
 
 The scripts draw the figures from the JSON. A page loads nothing from the network and never inserts text as HTML.
 """
@@ -18,24 +18,27 @@ from pydantic_core import to_jsonable_python
 if TYPE_CHECKING:
     from torch import Tensor
 
-SCRIPTS = {
+SCRIPTS = {  # key: name of a page; value: the files of its scripts, in the order in which they run
     "check": ["figures.js", "check.js"],
     "compare": ["figures.js", "compare.js"],
     "explain": ["figures.js", "search_tree.js", "map.js", "boxes.js", "player.js", "explain.js"],
     "growth": ["figures.js", "growth.js"],
     "report": ["figures.js", "report.js"],
 }
-LEVELS = 254  # the highest level of a packed value; 255 stands for -inf and NaN
+LEVELS = 254  # the highest byte of a finite value in a packed tensor; 255 stands for inf, -inf and NaN
 
 
 def page(name: str, title: str, data: Any) -> str:
-    """Return the page NAME.html, a key of `SCRIPTS`, with its styles, scripts and JSON-serializable data."""
+    """Return an HTML page with its styles, its scripts and `data`, which must be JSON-serializable.
+
+    `name` is a key of `SCRIPTS`; NAME.html is the template of the body.
+    """
     styles = read("base.css") + read(f"{name}.css")
     scripts = "".join(map(read, SCRIPTS[name]))
     block = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # Inside a script element, only "</script" and "<!--" have a meaning in HTML.
+    # Escape every "<": inside a script element, HTML gives a meaning to "</script" and "<!--".
     block = block.replace("<", "\\u003c")
-    # These end a line in old JavaScript.
+    # Escape both separators: they end a line in JavaScript before ES2019, even inside a string.
     block = block.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     body = read(f"{name}.html")
     parts = {
@@ -47,7 +50,7 @@ def page(name: str, title: str, data: Any) -> str:
         "DATA": block,
         "SCRIPTS": scripts,
     }
-    # In one pass, because texts may contain placeholders.
+    # Fill all placeholders in one pass: the inserted texts may look like placeholders themselves.
     return re.sub(r"\{\{(\w+)\}\}", lambda placeholder: parts[placeholder[1]], read("frame.html"))
 
 
@@ -56,28 +59,31 @@ def read(file: str) -> str:
 
 
 def hash_source(text: str) -> str:
-    """Return the source expression of a content security policy that allows only this inline script or style."""
+    """Return the hash with which a content security policy allows this inline script or style, and no other."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 
 
 def content_security_policy(page: str) -> str:
-    """Return the policy that a page declares; a server also sends it as a header."""
+    """Return the content security policy that a page declares. A server sends the same policy as a header."""
     policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     assert policy
     return policy[1]
 
 
 def plain(value: Any, tensor: Callable[["Tensor"], Any] | None = None) -> Any:
-    """Convert dataclasses, lists and, by the given function, tensors to JSON values; non-finite numbers become None."""
+    """Convert dataclasses, lists and numbers to JSON values; infinite numbers and NaN become None.
+
+    The function `tensor` converts the tensors in `value`.
+    """
     return to_jsonable_python(value, inf_nan_mode="null", fallback=tensor)
 
 
 def packed(x: "Tensor", *, compress: bool = False) -> dict[str, Any]:
-    """Quantize a tensor to 8 bits per value, in base64, for the figures of a page.
+    """Quantize a tensor to 8 bits per value, and encode the bytes in base64, for the figures of a page.
 
-    A value is low + (high - low) * byte / `LEVELS`. With `compress`, the bytes are in zlib's format: most attention
-    weights of a long sentence are 0.
+    A value is low + (high - low) * byte / `LEVELS`. With `compress`, zlib compresses the bytes. This pays for the
+    attention weights of long sentences, most of which are 0.
     """
     x = x.detach().float().cpu()
     is_finite = x.isfinite()

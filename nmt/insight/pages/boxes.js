@@ -1,7 +1,7 @@
 "use strict";
-// What a box of the map shows: its formula, its tensors, and the lines of code that compute it.
+// The content of a box of the map: formulas, tensors, and the code that computes them.
 
-// Formulas of the boxes, with {symbols} of the tensors.
+// Returns the formulas of a box. Symbols of tensors are in braces: {Q}.
 function formulasOf(spec, s) {
   const preNorm = s.norm === "pre", source = { pre: "{n}", post: "{x}" }[s.norm];
   const layers = { encoder: s.n_encoder_layers, decoder: s.n_decoder_layers }[spec.part];
@@ -26,7 +26,8 @@ function formulasOf(spec, s) {
   }[name] ?? [];
 }
 
-// The symbol of a stage, by the beginning of its name. Queries, keys and values have colors of their own everywhere.
+// The beginning of a stage's name, and the symbol of its tensor. On the whole page, queries, keys and values are shown
+// in the same three colors.
 const SYMBOLS = [["Queries", "Q"], ["Keys", "K"], ["Values", "V"], ["Mask", "M"], ["Scores", "S"], ["Attention weights", "A"],
   ["Heads merged", "C"], ["Feed-forward", "h"], ["Layer norm", "n"], ["Add", "y"], ["Embedding + position", "x"], ["Scaled embedding", "x"],
   ["Embedding", "e"], ["Memory", "m"], ["Decoder output", "m"], ["Logits", "z"], ["Probabilities", "p"]];
@@ -35,7 +36,7 @@ const COLORS = { Q: "var(--q)", K: "var(--k)", V: "var(--v)" };
 const symbolOf = (name) => SYMBOLS.find(([start]) => name.startsWith(start))?.[1];
 const boldSymbol = (symbol) => html("b", { class: "symbol", style: symbol in COLORS ? `color: ${COLORS[symbol]}` : null }, symbol);
 
-// The style of a heat map of a stage.
+// Returns the CSS variables for the heat map of a stage, or null if the stage has no color of its own.
 function colorsOf(name) {
   const color = COLORS[symbolOf(name)];
   return color ? `--mark: ${color}; --positive: ${color}; --negative: var(--muted)` : null;
@@ -45,7 +46,7 @@ function formula(text) {
   return html("p", { class: "formula" }, text.split(/\{(.)\}/).map((part, i) => (i % 2 ? boldSymbol(part) : part)));
 }
 
-// A stage with its heat map; `stageFigure` draws it.
+// Returns the name, shape and text of a stage with its heat map, which the function `stageFigure` draws.
 function boxStage(stage, stageFigure, width) {
   const symbol = symbolOf(stage.name);
   return html("div", { class: "box-stage", style: colorsOf(stage.name) },
@@ -54,7 +55,7 @@ function boxStage(stage, stageFigure, width) {
     html("p", { class: "muted" }, stage.text), stageFigure(stage, width));
 }
 
-// The attention weights of all heads of a layer that has no stages of its own.
+// Returns pictures of the attention weights of all heads of a layer. They are shown for layers without stages.
 function headsOf(part, layer, attention) {
   const kinds = part === "encoder" ? [["encoder", "Self-attention"]] : [["decoder", "Self-attention"], ["cross", "Cross-attention"]];
   return kinds.filter(([kind]) => attention[kind].shape[0] >= layer).map(([kind, title]) => html("div", {}, html("h4", {}, `${title}, attention weights of each head`),
@@ -67,11 +68,12 @@ function codeOf(names) {
     html("pre", { class: "scroll", tabindex: 0, role: "group", "aria-label": name }, html("code", {}, data.code[name][1]))]));
 }
 
-// All that a box shows. `stageFigure(stage, width)` draws a stage; `extra` are nodes for boxes without stages.
+// Returns the whole content of a box. `stageFigure(stage, width)` draws a stage. `extra` has elements to show in a box
+// that has no stages.
 function boxContent(spec, layer, stageFigure, extra, width) {
   const shown = data.stages.filter((stage) => stage.part === spec.part && stage.box === spec.box);
   const part = { encoder: "Encoder", decoder: "Decoder", output: "Output" }[spec.part];
-  const sections = new Set(shown.map((stage) => stage.section.split(",")[0]).filter(Boolean)); // none of recurrent models
+  const sections = new Set(shown.map((stage) => stage.section.split(",")[0]).filter(Boolean)); // stages of recurrent models have no section
   const section = sections.size ? `, section ${[...sections].sort().join(", ")} of the paper` : "";
   return [html("p", { class: "muted" }, `${part}${layer ? `, layer ${layer}` : ""}${section}${spec.part === "encoder" ? "" : ". All positions of the finished translation at once"}`),
     formulasOf(spec, data.settings).map(formula),

@@ -1,4 +1,4 @@
-// The findings of `nmt check`; `data` is the result of nmt.corpus.render.as_plain.
+// The page of `nmt check`: its findings. `data` is the result of nmt.corpus.render.as_plain.
 
 const data = JSON.parse(byId("data").textContent);
 const train = data.corpora[0];

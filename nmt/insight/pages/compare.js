@@ -1,11 +1,11 @@
-// Several systems on one test set; `data` has the fields of nmt.insight.compare.Comparison.
+// The page of `nmt compare`: several systems on one test set. `data` has the fields of nmt.insight.compare.Comparison.
 
 const data = JSON.parse(byId("data").textContent);
 const letterOf = (i) => String.fromCharCode(65 + i);
 const colorOf = (i) => `var(--run-${i % 6})`;
 const others = data.systems.map((_, i) => i).slice(1);
 const signed = (value, digits = 2) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
-const figureWidth = Math.min(640, document.documentElement.clientWidth - 40); // narrower on a phone, with the same font size
+const figureWidth = Math.min(640, document.documentElement.clientWidth - 40); // draw narrower figures on a phone: scaling them down would make their text smaller
 const LOWER_IS_BETTER = ["TER"];
 
 function titleSection() {
@@ -26,7 +26,8 @@ function verdict(score, i) {
   return `${score.name}: ${letterOf(i)} is ${isBetter ? "better" : "worse"} than A by ${size} (p = ${p.toFixed(3)}).`;
 }
 
-// A bar per score and system for the confidence interval of the difference, with a dot at the difference.
+// Draws a row for each score and system: a dot at the difference from the baseline, and a bar for its confidence
+// interval.
 function differenceFigure() {
   const rows = data.scores.flatMap((score) => others.map((i) => ({ name: `${score.name} ${letterOf(i)}`, i, ...score.systems[i].difference })));
   const width = figureWidth, left = 86, right = 64, rowHeight = 30, height = rows.length * rowHeight + 24;
@@ -56,9 +57,9 @@ function scoresSection() {
     .map((line) => html("span", { style: "display:block;overflow-wrap:anywhere" }, line)));
 }
 
-// --- groups of lines------------------------------------------------------------------------------------
+// --- groups of lines ----------------------------------------------------------------------------------------
 
-// One bar per row, filled from left to right with the row's parts; their shares are 0-1.
+// Draws one bar for each row. The parts of a row fill its bar from left to right; each has a share of 0 to 1.
 function stackedBars(title, rows) {
   const width = figureWidth, left = 130, rowHeight = 28, height = rows.length * rowHeight;
   const bars = rows.map(({ name, parts }, r) => {
@@ -101,7 +102,7 @@ function groupsSection() {
 
 const wordsOf = (text) => text.match(/\s+|[\p{L}\p{N}\p{M}]+|[^\s\p{L}\p{N}\p{M}]/gu) ?? [];
 
-// The words of `text`; words outside the longest common subsequence with `other` are underlined.
+// Returns the words of `text`, and underlines those that are not in the longest common subsequence with `other`.
 function marked(text, other) {
   const isWide = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u.test(text + other);
   const [own, their] = [text, other].map((one) => (isWide ? [...one] : wordsOf(one)));

@@ -1,10 +1,10 @@
-// The explanation of one translation; `data` has the fields of nmt.Explanation.
+// The page of `nmt explain`: the explanation of one translation. `data` has the fields of nmt.Explanation.
 
 const data = JSON.parse(byId("data").textContent);
 const best = data.hypotheses[0];
 const attention = Object.fromEntries(Object.entries(data.attention).map(([part, packed]) => [part, new PackedTensor(packed)]));
 const sourcePieces = data.source_pieces;
-const targetPieces = data.target_pieces; // row t of the attention weights predicts piece t
+const targetPieces = data.target_pieces; // row t of the attention weights belongs to the step that predicts piece t
 const inputPieces = ["<s>", ...targetPieces.slice(0, -1)]; // the decoder's input
 const probability = (token) => Math.exp(token.log_prob);
 
@@ -38,7 +38,7 @@ function mostAttended(t) {
 byId("source").textContent = data.source;
 byId("translation").textContent = best.text;
 byId("model").textContent = `${data.model}. Log-probability ${best.log_prob.toFixed(3)}, score ${best.score.toFixed(3)}.`;
-if (data.settings.architecture === "rnn") { // figure 1 is that of the Transformer
+if (data.settings.architecture === "rnn") { // figure 1 of the paper shows a Transformer, so the page must not name it
   const isAttending = data.settings.attention !== "none";
   byId("map-origin").textContent = `The layers of the recurrent model${isAttending ? " and its attention (Luong et al. 2015)" : ""}.`;
   byId("stages-origin").textContent = " at the end";
@@ -99,10 +99,10 @@ const FIGURES = {
   next: ["on the next piece", "share of the weight"],
   boundary: ["on the end or start sign", "share of the weight"],
 };
-const shown = { part: null, layer: null, head: null, lines: false }; // layer null: the mean of all heads
+const shown = { part: null, layer: null, head: null, lines: false }; // if `layer` is null, the mean of all heads is shown
 
 function axesOf(part) {
-  // Rows are labeled with the predicted piece in cross-attention, with the input piece in self-attention.
+  // The label of a row is the predicted piece in cross-attention, and the input piece in self-attention.
   const rows = { encoder: sourcePieces, decoder: inputPieces, cross: targetPieces }[part];
   return [rows, part === "decoder" ? inputPieces : sourcePieces];
 }
@@ -126,7 +126,7 @@ function drawAttention() {
   for (const button of byId("parts").children) button.setAttribute("aria-pressed", String(button.dataset.part === part));
   for (const button of byId("views").children) button.setAttribute("aria-pressed", String(button.dataset.lines === String(shown.lines)));
   byId("part-text").textContent = PARTS[part][1];
-  const size = Math.max(34, Math.min(64, 260 / nHeads - 14)); // so that four fit into one row
+  const size = Math.max(34, Math.min(64, 260 / nHeads - 14)); // the heads of a layer fit into one row, unless there are too many for the minimum of 34 pixels
   const select = (l, h) => () => { Object.assign(shown, { layer: l, head: h }); drawAttention(); };
   const rows = [html("div", { class: "overview-row" }, html("button", { "aria-pressed": String(layer === null),
     onclick: select(null, null) }, "Mean of all heads"))];
@@ -173,7 +173,7 @@ function searchSection() {
     i + 1, html("span", { dir: "auto" }, one.text), one.score.toFixed(3), one.log_prob.toFixed(3), one.tokens.length])));
 }
 
-// --- reference and one pass ----------------------------------------------------------------------------------
+// --- reference and one pass ---------------------------------------------------------------------------------
 
 function referenceSection() {
   const found = data.reference;
@@ -252,7 +252,7 @@ function stagesSection() {
   put("stage-list", ...nodes);
 }
 
-// The browser paints the first screen before the sections below it are drawn, one after another.
+// Draws the first screen at once. Before it draws each of the sections below, it lets the browser paint.
 async function drawAll() {
   player(stageFigure);
   words();
@@ -262,7 +262,7 @@ async function drawAll() {
     await new Promise((resolve) => setTimeout(resolve));
     draw();
   }
-  listSections(); // without those that this model lacks
+  listSections(); // again: the sections that do not apply to this model have been removed
 }
 
 drawAll();

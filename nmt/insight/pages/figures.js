@@ -1,14 +1,14 @@
 "use strict";
-// Building blocks of the pages: elements, packed tensors, heat maps, tables. Uses no library, loads nothing.
+// Building blocks of the pages: elements, packed tensors, heat maps, tables. They use no library and load nothing.
 
-const LEVELS = 254; // the highest level of a packed value; 255 stands for -inf and NaN
+const LEVELS = 254; // the highest byte of a finite value in a packed tensor; 255 stands for inf, -inf and NaN
 const SHADES = 10; // number of shades in a heat map
-const MIN_PITCH = 15; // pixels between the labels of two columns
+const MIN_PITCH = 15; // minimum distance, in pixels, between two columns whose labels are both written
 
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (name === "style") node.style.cssText = value; // the content security policy forbids style attributes
+    else if (name === "style") node.style.cssText = value; // setAttribute would fail: the content security policy forbids style attributes
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
   }
@@ -21,7 +21,7 @@ function html(tag, attributes = {}, ...children) {
 }
 
 function svg(tag, attributes = {}, ...children) {
-  if (tag === "svg") attributes.viewBox ??= `0 0 ${attributes.width} ${attributes.height}`; // lets printing scale it down
+  if (tag === "svg") attributes.viewBox ??= `0 0 ${attributes.width} ${attributes.height}`; // with a viewBox, printing can scale the figure down
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
@@ -32,10 +32,10 @@ const drop = (id) => byId(id).remove();
 
 const ICONS = { first: "M2 2h3v12H2zM14 2v12L6 8z", back: "M12 2v12L3 8z", forward: "M4 2v12l9-6z", play: "M3 2l11 6L3 14z", pause: "M3 2h4v12H3zM9 2h4v12H9z" };
 const icon = (name) => svg("svg", { width: 16, height: 16, "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
-// A button of a player; screen readers say its label.
+// Makes a button of a player. It shows only an icon, so `label` is for screen readers and the tooltip.
 const iconButton = (name, label, act) => html("button", { "aria-label": label, title: label, class: "icon", onclick: act }, icon(name));
 
-// The table of contents: a link to each section that was not dropped.
+// Fills the table of contents with a link to each section of the page. Hidden and removed sections get none.
 function listSections() {
   put("contents", ...[...document.querySelectorAll("main section:not([hidden]) h2:not(.unseen)")].map((title) =>
     html("li", {}, html("a", { href: `#${title.closest("section").id}` }, title.textContent))));
@@ -43,12 +43,12 @@ function listSections() {
 
 function percent(probability) {
   const value = 100 * probability;
-  return `${value >= 99.95 || value === 0 ? value.toFixed(0) : value.toFixed(1)}\u00a0%`; // not broken over lines
+  return `${value >= 99.95 || value === 0 ? value.toFixed(0) : value.toFixed(1)}\u00a0%`; // no line break before the percent sign
 }
 
 // --- text ---------------------------------------------------------------------------------------------------
 
-const SPACE = "\u2581"; // SentencePiece's mark of a space
+const SPACE = "\u2581"; // the character that SentencePiece writes for a space
 
 function piecesToText(pieces) {
   return pieces.filter((piece) => !/^<\/?(s|pad|unk)>$/.test(piece)).join("").replaceAll(SPACE, " ").trim();
@@ -71,7 +71,8 @@ class PackedTensor {
     Object.assign(this, { shape, low, high, bytes: values });
   }
 
-  // The matrix of the last two dimensions at the given indices of the leading ones; NaN stands for -inf.
+  // Returns the matrix of the last two dimensions at the given indices of all leading dimensions. Values that are not
+  // finite become NaN.
   matrix(...indices) {
     const [nRows, nColumns] = this.shape.slice(-2);
     let start = 0;
@@ -91,7 +92,8 @@ function meanMatrix(matrices) {
 
 // --- heat maps ----------------------------------------------------------------------------------------------
 
-// One path per shade instead of one rectangle per cell: a figure has thousands of cells.
+// Draws the cells of a matrix with one path per shade. With one rectangle per cell, a figure would have thousands of
+// elements.
 function shades(matrix, cellWidth, cellHeight, largest) {
   const paths = new Map();
   matrix.forEach((row, r) => row.forEach((value, c) => {
@@ -125,12 +127,14 @@ function thumbnail(matrix, size) {
     svg("rect", { width, height, fill: "none", stroke: "var(--line)" }), shades(matrix, cell, cell, 1));
 }
 
-// A row of the overview of heads: a layer's name, and a button for each head; buttons that find no room go below.
+// Makes a row of the overview of heads: the layer's name and a button for each head. If the row is too narrow, the
+// buttons wrap.
 function overviewRow(name, buttons) {
   return html("div", { class: "overview-row" }, html("span", { class: "name" }, name), html("div", { class: "layer-heads" }, buttons));
 }
 
-// The columns whose labels are written: where they would overlap, that of the column with the largest value.
+// Returns the columns whose labels are written. Where labels would overlap, the column with the largest absolute value
+// keeps its label.
 function labeledColumns(matrix, cell, columns) {
   const largest = columns.map((_, c) => Math.max(...matrix.map((row) => Math.abs(row[c]) || 0)));
   const chosen = [];
@@ -139,13 +143,13 @@ function labeledColumns(matrix, cell, columns) {
   return chosen;
 }
 
-// A matrix with labels. The pointer and the arrow keys select a cell; `describe(row, column, value)` returns the text
-// that is shown for it.
+// Draws a matrix with labels. The pointer and the arrow keys select a cell, and `describe(row, column, value)` returns
+// the text that is shown for the selected cell. Without `describe`, cells cannot be selected.
 function heatMap(matrix, { rows = null, columns = null, cell = 20, cellHeight = cell, largest = null, label, describe }) {
   const nRows = matrix.length, nColumns = matrix[0].length;
-  const left = rows ? Math.min(150, Math.max(80, 12 + Math.max(...rows.map(textWidth)))) : 0; // alike for most figures
+  const left = rows ? Math.min(150, Math.max(80, 12 + Math.max(...rows.map(textWidth)))) : 0; // at least 80 pixels, so that most figures of a page are aligned
   const top = columns ? Math.min(150, 14 + 0.85 * Math.max(...columns.map(textWidth))) : 0;
-  const overhang = (text, c) => 0.6 * textWidth(text) + 10 - (nColumns - c - 0.5) * cell; // of a slanted label beyond the last column
+  const overhang = (text, c) => 0.6 * textWidth(text) + 10 - (nColumns - c - 0.5) * cell; // width by which a slanted label extends beyond the last column
   const right = columns ? Math.max(1, ...columns.map(overhang)) : 1;
   const width = left + nColumns * cell, height = top + nRows * cellHeight;
   const cursor = svg("rect", { width: cell, height: cellHeight, fill: "none", stroke: "var(--text)", "stroke-width": 2,
@@ -224,7 +228,7 @@ function attentionLines(matrix, rowNames, columnNames, label) {
 
 // --- tables -------------------------------------------------------------------------------------------------
 
-// Cells are text, numbers or nodes; columns of numbers are aligned to their end.
+// Makes a table whose cells are text, numbers or nodes. Columns that contain only numbers are aligned to the end.
 function table(header, rows) {
   const isNumber = (value) => typeof value === "number" || /^[-\u2212]?\d[\d.,]*(\s%)?$/.test(value);
   const isNumeric = header.map((_, c) => rows.some((row) => isNumber(row[c])) && rows.every((row) => row[c] === "" || row[c] === "–" || isNumber(row[c])));
@@ -235,7 +239,7 @@ function table(header, rows) {
     html("tbody", {}, rows.map((row) => html("tr", {}, row.map(cell("td"))))));
 }
 
-// A table with the values of a figure, collapsed at first; built when it is opened.
+// Makes a collapsed table with the values of a figure. `build` makes the table when it is opened for the first time.
 function asTable(title, build) {
   const details = html("details", {}, html("summary", {}, title));
   details.addEventListener("toggle", () => {

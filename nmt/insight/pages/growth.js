@@ -1,11 +1,12 @@
-// One sentence along training; `data` has the fields of nmt.insight.growth.Growth.
+// The page of `nmt explain --growth`: one sentence in the course of training. Each of `runs` has the fields of
+// nmt.insight.growth.Growth.
 
 const runs = JSON.parse(byId("data").textContent);
 const nameOf = (run) => run.run.split(/[\\/]/).at(-1);
 const number = (step) => step.toLocaleString("en");
 const stepsOf = (run) => run.snapshots.map((one) => one.step);
-let data, snapshots, words, steps, cross; // of the run that is shown
-let onShow = []; // functions of the number of the snapshot, which draw its figures
+let data, snapshots, words, steps, cross; // the run that is shown, and some of its fields
+let onShow = []; // functions that draw the figures of a snapshot, given its index
 const state = { n: 0, layer: null, head: null, role: null };
 
 function show(n) {
@@ -13,7 +14,7 @@ function show(n) {
   onShow.forEach((draw) => draw(state.n));
 }
 
-// The last snapshot of a run at a step or before it.
+// Returns the index of a run's last snapshot up to a step, or 0 if all snapshots are of later steps.
 const snapshotAt = (run, step) => Math.max(0, stepsOf(run).findLastIndex((one) => one <= step));
 
 function choose(run, step) {
@@ -34,7 +35,7 @@ function header() {
   byId("model").textContent = `${data.model}. ${snapshots.length} snapshots of the run ${nameOf(data)}, of steps ${number(steps[0])} to ${number(steps.at(-1))}.`;
   put("runs", ...(runs.length === 1 ? [] : runs).map((run, i) => html("button", { "aria-pressed": String(run === data),
     onclick: () => { stop(); choose(run, steps[state.n]); byId("runs").children[i].focus(); } }, nameOf(run))));
-  onShow.push((n) => { byId("now").textContent = textOf(snapshots[n]); }); // greedy
+  onShow.push((n) => { byId("now").textContent = textOf(snapshots[n]); }); // the translation by greedy search
 }
 
 function textOf(one) {
@@ -71,7 +72,7 @@ function player() {
 
 // --- curves -------------------------------------------------------------------------------------------------
 
-// A number of one digit, or 10 times a power of ten, that is not below the value.
+// Rounds a positive number up to one significant digit.
 function roundedUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return Math.ceil(value / power) * power;
@@ -101,16 +102,17 @@ function chart(title, lines) {
     present));
 }
 
-// Words, or characters of scripts without spaces.
+// Splits a text into words. In scripts that do not separate words by spaces, every character counts as a word.
 const UNSPACED = "\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\p{Script=Thai}\\p{Script=Lao}\\p{Script=Khmer}\\p{Script=Myanmar}";
 const wordsOf = (text) => text.match(new RegExp(`[${UNSPACED}]|(?:(?![${UNSPACED}])[\\p{L}\\p{N}])+`, "gu")) ?? [];
 
-// The share of the reference's words that a translation has, and the share of the words that they have in common that
-// stand in the same order: the longest common subsequence, divided by the number in common; null for fewer than two.
+// Returns two shares. The first is the share of the reference's words that the translation contains. The second is the
+// share of these common words that are in the same order in both texts: the length of the longest common subsequence,
+// divided by the number of common words. It is null if there are fewer than two common words.
 function wordShares(translation, reference) {
   const [a, b] = [wordsOf(translation), wordsOf(reference)], rest = [...a];
   const nCommon = b.filter((word) => { const i = rest.indexOf(word); if (i >= 0) rest.splice(i, 1); return i >= 0; }).length;
-  let row = new Array(b.length + 1).fill(0); // longest common subsequences of what was read of a, and each beginning of b
+  let row = new Array(b.length + 1).fill(0); // row[j]: length of the longest common subsequence of the words read from `a` and the first j words of `b`
   for (const word of a) {
     const above = row;
     row = [0];
@@ -137,7 +139,7 @@ function curvesSection() {
 
 // --- several runs -------------------------------------------------------------------------------------------
 
-// The geometric mean of the probabilities of the reference's pieces.
+// Returns the geometric mean of the probabilities that a snapshot gives to the pieces of the reference.
 const meanProbability = (one) => Math.exp(one.probabilities.reduce((sum, p) => sum + Math.log(p), 0) / one.probabilities.length);
 
 function togetherSection() {
@@ -199,7 +201,7 @@ function wordsSection() {
   const width = Math.min(780, byId("word-figure").clientWidth), height = Math.max(Math.min(460, 0.8 * width), Math.min(350, width)), margin = 34;
   const all = data.positions.flat();
   const [low, high] = [Math.min, Math.max].map((of) => [0, 1].map((axis) => of(...all.map((one) => one[axis]))));
-  const scale = Math.min((width - 2 * margin) / (high[0] - low[0] || 1), (height - 2 * margin) / (high[1] - low[1] || 1)); // the same on both axes
+  const scale = Math.min((width - 2 * margin) / (high[0] - low[0] || 1), (height - 2 * margin) / (high[1] - low[1] || 1)); // both axes have the same scale, so that distances can be compared
   const place = (point) => [0, 1].map((axis) => [width, height][axis] / 2 + (point[axis] - (low[axis] + high[axis]) / 2) * scale);
   const trails = words.map(() => svg("polyline", { class: "trail" }));
   const dots = words.map(([side, piece]) => svg("g", { class: "word" },
@@ -213,7 +215,8 @@ function wordsSection() {
       const [x, y] = points[i], w = textWidth(piece) + 4;
       dots[i].style.transform = `translate(${x}px, ${y}px)`;
       trails[i].setAttribute("points", data.positions.slice(0, n + 1).map((one) => place(one[i]).join()).join(" "));
-      // The first position at which the label covers no point and no other label; without one, the point has its title.
+      // Put the label at the first of four positions where it is inside the figure and covers no point and no other
+      // label. If there is none, hide the label; the tooltip of the point still names the piece.
       const free = [[8, 0], [-4 - w, 0], [-w / 2, -14], [-w / 2, 14]].find(([dx, dy]) => {
         const box = [x + dx, y + dy - 7, x + dx + w, y + dy + 7];
         return box[0] > 0 && box[2] < width && box[1] > 0 && box[3] < height && taken.every((other) =>
@@ -234,13 +237,13 @@ const ROLES = {
   alignment: ["Alignment", "How near a cross-attention head comes to looking at one source piece that is not the end. A head that spreads its weight evenly over n pieces has 1/n (in general 1 / 2^entropy); this is multiplied by the weight that is not on the end."],
   end: ["End", "The mean weight on the end of the source or the start of the target: where a head looks when it has nothing to look for."],
 };
-const HALF = 0.5; // from here on a head has a role
+const HALF = 0.5; // a head has a role if its share is at least this
 
 function headsSection() {
   byId("heads").hidden = !data.heads.length;
   if (!data.heads.length) return;
   byId("heads-text").textContent = `Means over this sentence${data.n_pairs > 1 ? ` and ${data.n_pairs - 1} samples of dev` : ""}, by snapshot. A head counts as having a role once its value has reached one half for good.`;
-  const since = (one) => one.shares.findLastIndex((share) => share < HALF) + 1; // the number of snapshots for a head without the role
+  const since = (one) => one.shares.findLastIndex((share) => share < HALF) + 1; // index of the first snapshot after which the head never lacks the role; steps.length if it lacks it at the end
   state.role = (data.heads.find((one) => since(one) < steps.length) ?? data.heads[0]).role;
   const draw = () => {
     const found = data.heads.filter((one) => one.role === state.role);
@@ -257,7 +260,7 @@ function headsSection() {
   draw();
 }
 
-// Attention is most of the page, so its bytes are compressed.
+// Decompresses the attention weights of a run. They are compressed because they are most of the page.
 async function inflate(run) {
   const stream = new Blob([bytesOf(run.cross.bytes)]).stream().pipeThrough(new DecompressionStream("deflate"));
   run.cross = new PackedTensor(run.cross, new Uint8Array(await new Response(stream).arrayBuffer()));

@@ -1,17 +1,20 @@
 "use strict";
-// Figure 1 of "Attention is all you need", drawn for one model, with the pieces that enter and leave it.
+// The map: figure 1 of "Attention is all you need" for one model, with the pieces that the model reads and writes.
 
-const GAP = 6; // between boxes, pixels
+// All sizes are in pixels.
+const GAP = 6; // distance between boxes
 const CHIP = 24, ROW = CHIP + 4; // height of a piece, and of a row of pieces
 const FAN = 22; // height of the lines between pieces and the boxes that read or write them
-const SIDE = { outer: 20, inner: 10 }; // room beside the boxes, for the residual connection and the frame of a layer
+const SIDE = { outer: 20, inner: 10 }; // width beside the boxes for the residual connection and the frame of a layer
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 // --- what the figure consists of ----------------------------------------------------------------------------
 
 const POSITION_NAMES = { sinusoidal: "+ sines of position", learned: "+ learned positions", rotary: "× √D", none: "× √D, no positions" };
 
-// A box is {part, box, label, note, code}; `part` and `box` are those of its stages, `code` are keys of `data.code`.
+// The functions below return boxes of a part of the model. A box is {part, box, label, short, note, code, readsMemory}:
+// `part` and `box` are the same as in its stages, `short` replaces a label that is too wide, and `code` has keys of
+// `data.code`.
 function subLayers(part, s) {
   const heads = s.n_heads === 1 ? "1 head" : `${s.n_heads} heads`;
   const positioned = [heads, ...(s.positions === "rotary" ? ["rotary"] : []), ...(s.attention_window ? [`window ${s.attention_window}`] : [])].join(", ");
@@ -44,12 +47,13 @@ function afterLayers(part, s, nTokens) {
 
 const line = (d, kind = "") => svg("path", { class: `wire ${kind}`, d });
 
-// A line that ends at (x, y) with a head that points to the right, up (-90) or to the left (180 degrees).
+// Draws the line `d` with an arrowhead at its end (x, y). The arrowhead points to the right if `angle` is 0, up if
+// `angle` is -90, and to the left if `angle` is 180.
 function arrow(d, x, y, angle, kind = "") {
   return svg("g", { class: `arrow ${kind}` }, line(d, kind), svg("path", { class: "head", d: "M-7 -3.5L0 0L-7 3.5z", transform: `translate(${x} ${y}) rotate(${angle})` }));
 }
 
-// Makes an SVG element a button for mouse, touch and keyboard.
+// Turns an SVG element into a button that works with mouse, touch and keyboard.
 function pressable(node, name, act, attributes = {}) {
   fill(node, { role: "button", tabindex: 0, "aria-label": name, onclick: act, ...attributes }, []);
   node.addEventListener("keydown", (event) => {
@@ -60,8 +64,8 @@ function pressable(node, name, act, attributes = {}) {
   return node;
 }
 
-// Places pieces in rows of a width, centered at x = `axis` as far as there is room; returns a place for each, and the
-// height of all.
+// Arranges pieces in rows of the given width. Rows are centered at x = `axis` if they fit there. Returns a place for
+// each piece, and the height of all rows.
 function chipRows(pieces, width, axis, isRtl) {
   const rows = [];
   let x = Infinity;
@@ -90,10 +94,10 @@ function chips(pieces, places, x, y) {
       svg("title", {}, pieces[i]))));
 }
 
-// A curve from (x, y) up to (toX, toY).
+// Returns the path of a curve from (x, y) up to (toX, toY).
 const curve = (x, y, toX, toY) => `M${x} ${y}C${x} ${y - FAN / 2} ${toX} ${toY + FAN / 2} ${toX} ${toY}`;
 
-// Marks where queries, keys and values enter an attention box, in their colors.
+// Draws colored marks where queries, keys and values enter an attention box.
 function inlets(spec, width, height) {
   const below = (name, x) => svg("rect", { x: x - 4, y: height - 2, width: 8, height: 4, fill: `var(--${name})` });
   const left = (name, y) => svg("rect", { x: -2, y: y - 4, width: 4, height: 8, fill: `var(--${name})` });
@@ -101,7 +105,8 @@ function inlets(spec, width, height) {
   return spec.box === "cross-attention" ? [below("q", width / 2), left("k", height / 2 - 6), left("v", height / 2 + 6)] : [];
 }
 
-// One column of the figure, from below to above. `draw` methods move `y` up and collect what they draw.
+// One column of the figure, drawn from bottom to top. Each method that draws an element adds it to a list of the
+// column, and moves `y` up to the place of the next element.
 class Column {
   constructor(part, x, width, lane, map) {
     Object.assign(this, { part, x, width, y: -GAP / 2, lane, map, frames: [], wires: [], boxes: [], memoryInputs: [], states: [] });
@@ -127,7 +132,7 @@ class Column {
     return node;
   }
 
-  // A sub-layer within its residual connection: x + f(norm(x)), or norm(x + f(x)).
+  // Draws a sub-layer f with its residual connection: x + f(norm(x)) if pre-norm, else norm(x + f(x)).
   subLayer(spec, preNorm) {
     this.y -= 8;
     const fork = this.y + 7, outer = this.lane < 0 ? this.x - 11 : this.x + this.width + 11;
@@ -151,7 +156,7 @@ class Column {
     this.y -= GAP;
   }
 
-  // A frame around what `draw` draws, with a button that folds it.
+  // Calls `draw`, and draws a frame around its boxes. `fold` is called when the button of the frame is pressed.
   frame(label, fold, draw) {
     const bottom = this.y + 4;
     this.y -= GAP;
@@ -189,12 +194,13 @@ class Column {
   }
 }
 
-// The whole figure. `map` has open: the unfolded layers, show(spec, layer): called for a chosen box, and redraw().
-// Returns the SVG and what changes in it: the pieces (source, inputs, outputs), the boxes of each column, and the dot
-// that carries an output back to the inputs.
+// Draws the whole figure. `map` has the set `open` of unfolded layers, and two functions: show(spec, layer, name) is
+// called when a box is chosen, redraw() when layers are folded or unfolded. Returns the SVG, its elements that change
+// (the pieces, the lines from the inputs, the boxes of each column, the dot that moves from an output back to the
+// inputs), and two functions that show and hide the way of an output.
 function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, hasLoop, isRtl, map }) {
   const isNarrow = width < 480, lane = 20, gutter = isNarrow ? 12 : 48, half = (width - lane - gutter) / 2;
-  const start = half + gutter; // left edge of the decoder
+  const start = half + gutter; // x of the decoder's left edge
   const room = half - SIDE.outer - SIDE.inner;
   const encoder = new Column("encoder", SIDE.outer, room, -1, map), decoder = new Column("decoder", start + SIDE.inner, room, 1, map);
   for (const column of [encoder, decoder]) {
@@ -209,22 +215,24 @@ function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, 
   const pieces = { source: chips(source, sourceRows.places, 0, inputTop), inputs: chips(inputs, inputRows.places, start, inputTop),
     outputs: chips(outputs, outputRows.places, 0, outputTop) };
   const fan = (places, x, to) => places.map((place) => svg("path", { class: "wire fan", d: curve(x + place.x + place.w / 2, inputTop + place.y, to, 0) }));
-  // The lines from the pieces to the embedding. Those of further rows would run behind the first: none for the source,
-  // and for the decoder's inputs only that of the present step, which `showLoop` chooses.
+  // The lines from the pieces to the embedding. Lines from the second or a later row run behind the first row.
+  // Therefore the source has lines from its first row only. The inputs have lines from all rows, but in later rows,
+  // `showLoop` shows only the line of the present step.
   const fans = { source: fan(sourceRows.places.filter((place) => place.y === 0), 0, encoder.middle), inputs: fan(inputRows.places, start, decoder.middle) };
   const memoryLane = half + gutter / 2 - (isNarrow ? 2 : 0), edge = width - 7;
   const wires = [line(`M${encoder.middle} 0V${encoder.y + GAP}`), line(`M${decoder.middle} 0V${decoder.y + GAP}`),
     decoder.memoryInputs.length ? line(`M${encoder.middle} ${encoder.y + GAP}V${encoder.y}H${memoryLane}`, "memory") : null,
     decoder.memoryInputs.map((y) => arrow(`M${memoryLane} ${encoder.y}V${y}H${decoder.x - 3}`, decoder.x - 2, y, 0, "memory")),
-    decoder.states.map((y) => arrow(`M${encoder.x + room} ${y}H${decoder.x - 1}`, decoder.x - 1, y, 0))]; // the final state of a layer
+    decoder.states.map((y) => arrow(`M${encoder.x + room} ${y}H${decoder.x - 1}`, decoder.x - 1, y, 0))]; // the final state of an encoder layer is the initial state of the decoder layer
   const chosen = arrow("", 0, 0, -90), loop = arrow("", 0, 0, -90, "loop"), next = svg("rect", { class: "next", height: CHIP, rx: 5 });
   const dot = svg("circle", { class: "dot-of-loop", cx: edge, cy: outputTop + CHIP / 2, r: 5 });
   const point = ([path, head], d, x, y) => { path.setAttribute("d", d); head.setAttribute("transform", `translate(${x} ${y}) rotate(-90)`); };
-  // The way of a written piece out of the model, and back to the inputs, where it is read at the next step.
+  // Shows the way of the piece that step t writes: out of the model, and back to the inputs, where the next step reads
+  // it.
   const showLoop = (t) => {
     const from = outputRows.places[t], to = inputRows.places[t + 1], x = from.x + from.w / 2, y = outputTop + from.y;
     point(chosen.children, curve(decoder.middle, decoder.y + GAP, x, y + CHIP + 4), x, y + CHIP + 1);
-    const below = hasLoop ? inputTop + (to ?? inputRows.places[t]).y + CHIP : inputEnd; // the end of the last row that is in use
+    const below = hasLoop ? inputTop + (to ?? inputRows.places[t]).y + CHIP : inputEnd; // y of the bottom of the last row of inputs that is in use
     inputsLabel.setAttribute("y", below + 24);
     fans.inputs.forEach((path, i) => { path.style.display = inputRows.places[i].y === 0 || i === t ? "" : "none"; });
     chosen.style.display = "";
@@ -235,7 +243,7 @@ function drawMap({ width, settings: s, nTokens, source, inputs, outputs, names, 
     fill(dot, { cx: edge, cy: y + CHIP / 2 }, []);
     dot.way = below + 10 - y - CHIP / 2;
   };
-  const hideLoop = () => { for (const node of [chosen, loop, next]) node.style.display = "none"; }; // until a piece is chosen
+  const hideLoop = () => { for (const node of [chosen, loop, next]) node.style.display = "none"; }; // used until the model has chosen a piece
   const label = (text, x, y, anchor = "middle") => svg("text", { class: "note muted", x, y, "text-anchor": anchor }, text);
   const inputsLabel = label(names.inputs, decoder.middle, inputEnd + 24);
   const figure = svg("svg", { class: "map", width, height: bottom - top, viewBox: `0 ${top} ${width} ${bottom - top}`, role: "group", "aria-label": s.architecture === "rnn" ? "The layers of the recurrent model" : "The model, as figure 1 of the paper draws it" },

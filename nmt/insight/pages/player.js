@@ -1,11 +1,13 @@
 "use strict";
-// Decoding one step at a time, on the map and beside it.
+// The player of `nmt explain`: it shows decoding step by step, on the map and beside it.
 
-const PACE = 1800, RESULT = 1100; // milliseconds: a step while playing, and from its start to the chosen piece
+// Milliseconds: the duration of a step while playing, and the time from its start until the chosen piece is shown.
+const PACE = 1800, RESULT = 1100;
 
 // --- the ways to step through -------------------------------------------------------------------------------
 
-// A lane is one run of the decoder: what it reads, and the tokens that it predicts. `isGiven`: it does not read its own.
+// Returns the ways to step through decoding. Each has one or two lanes. A lane is one run of the decoder: the pieces
+// that it reads, and the tokens that it predicts. If `isGiven`, it reads given pieces instead of its own predictions.
 function lanes(found) {
   const pieces = (tokens) => tokens.map((token) => token.piece);
   const own = (name, tokens) => ({ name, read: ["<s>", ...pieces(tokens).slice(0, -1)], tokens, isGiven: false });
@@ -18,9 +20,10 @@ function lanes(found) {
   return ways;
 }
 
-// --- what stands beside the map -----------------------------------------------------------------------------
+// --- figures beside the map ---------------------------------------------------------------------------------
 
-// The distribution of one lane: its rows stay, their contents change. `pick(choice)` makes them buttons.
+// Makes the table of the most probable next tokens of a lane. At each step, the rows stay and their contents change. If
+// `pick` is given, the rows are buttons that call `pick(choice)`.
 function distribution(lane, pick) {
   const isAmongBest = (token) => token.alternatives.some((one) => one.token === token.token);
   const n = Math.max(...lane.tokens.map((token) => token.alternatives.length + !isAmongBest(token)));
@@ -59,7 +62,7 @@ function distribution(lane, pick) {
   return { node: html("div", { class: "lane" }, html("h3", {}, lane.name), told, html("div", { class: "choices-list" }, rows.map(({ row }) => row)), html("p", { class: "muted so-name" }, "Its choices so far"), so), show };
 }
 
-// Matrices whose rows or columns come and go by opacity.
+// Makes an SVG of `parts`, whose opacity changes from step to step.
 function growing(name, width, height, parts) {
   return svg("svg", { width, height, role: "img", "aria-label": name }, parts);
 }
@@ -90,7 +93,7 @@ function cacheFigure() {
     svg("g", { transform: `translate(${t * width} ${kind * 70})`, style: isRecurrent ? null : colorsOf(kind ? "Values" : "Keys") }, shades(matrix[t].map((value) => [value]), width - 0.5, cell, largest[kind])))));
   const told = html("figcaption", { class: "muted" });
   const show = (t) => {
-    const kept = isRecurrent ? 1 : shapes[t][3]; // a local window drops old columns
+    const kept = isRecurrent ? 1 : shapes[t][3]; // with a local window, the cache drops old tokens
     columns.forEach((column, i) => {
       column.style.opacity = i > t || i <= t - kept ? 0 : 1;
       column.style.transform = i > t ? "translateY(-10px)" : "none";
@@ -102,9 +105,10 @@ function cacheFigure() {
   return { node: html("figure", {}, html("h3", {}, title), growing(`${title}: ${names.slice(0, nKinds).join(" above ")}`, n * width, 70 * nKinds - 10, [frames, columns]), told), show };
 }
 
-// --- another token than the model chose ---------------------------------------------------------------------
+// --- tokens that the model did not choose -------------------------------------------------------------------
 
-// The nodes of the search that continue the translation's first t tokens by `choice`, and the node of `choice` itself.
+// Finds the node of the search that continues the translation's first t tokens by `choice`. Returns it as `root`, with
+// `nodes`: the root and all nodes that continue it. Returns null if there is no such node.
 function branch(nodes, tokens, t, choice) {
   let parent = null;
   const find = (token) => nodes.find((node) => node.parent === (parent && parent.index) && node.token === token);
@@ -115,11 +119,11 @@ function branch(nodes, tokens, t, choice) {
   const root = find(choice.token);
   if (!root) return null;
   const inside = new Set([root.index]);
-  for (const node of nodes) if (inside.has(node.parent)) inside.add(node.index); // parents come before their children
+  for (const node of nodes) if (inside.has(node.parent)) inside.add(node.index); // one pass is enough: parents come before their children
   return { root, nodes: nodes.filter((node) => inside.has(node.index)) };
 }
 
-// A table of hypotheses, given the nodes that they end in.
+// Makes a table of hypotheses, given the last node of each.
 function hypotheses(nodes, outcome) {
   const outcomes = nodes.map(outcome), has = outcomes.some(Boolean);
   return html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Hypotheses" }, table(["hypothesis", "score", ...(has ? [""] : [])],
@@ -215,7 +219,7 @@ function player(stageFigure) {
   const opacity = (nodes, of) => nodes.forEach((node, i) => { node.style.opacity = of(i); });
   const current = (nodes, index) => nodes.forEach((node, i) => node.classList.toggle("current", i === index));
 
-  // Shows what enters the model at the present step, without motion of its own.
+  // Shows what the model reads at the present step.
   function mark() {
     const [lane] = at.way.lanes, t = Math.min(at.t, lane.tokens.length - 1);
     for (const nodes of [figure.inputs, figure.fans.inputs]) opacity(nodes, (i) => (i <= t || lane.isGiven ? 1 : 0));
@@ -224,7 +228,7 @@ function player(stageFigure) {
     figure.source.forEach((chip, i) => { chip.querySelector(".heat").style.opacity = weights ? 0.6 * weights[i] / Math.max(...weights) : 0; });
   }
 
-  // Shows what leaves it: the chosen piece, its alternatives and the hypotheses.
+  // Shows what the model returns at the present step: the chosen piece, its alternatives and the hypotheses.
   function showResult() {
     const [lane] = at.way.lanes, t = Math.min(at.t, lane.tokens.length - 1);
     opacity(figure.outputs, (i) => (i <= t ? 1 : 0));
@@ -236,15 +240,16 @@ function player(stageFigure) {
     const found = at.picked && branch(data.tree, lane.tokens, t, at.picked);
     const shown = found && new Set([...found.nodes.map((node) => node.index)]);
     for (let node = found?.root; node; node = data.tree[node.parent]) shown.add(node.index);
-    tree.show(t + 1 === lane.tokens.length ? tree.last : t + 1, 0, shown); // the search may go on after the best hypothesis
+    tree.show(t + 1 === lane.tokens.length ? tree.last : t + 1, 0, shown); // after the last token, show all steps: the search may have continued after it finished the best hypothesis
     picked.replaceChildren(...(at.picked ? branchTold(found, at.picked) : aliveAt(t)).filter(Boolean));
   }
 
-  // The token moves from above to below, then the boxes work one after another. Transforms and opacity only.
+  // Animates a step: the last output moves down to the inputs, then the boxes light up one after another. Only
+  // transforms and opacity change, which is cheap for the browser.
   function animate() {
     const glow = (nodes, from, to) => nodes.forEach((node, i) => node.querySelector(".heat")?.animate([{ opacity: 0 }, { opacity: 0.4 }, { opacity: 0 }],
       { duration: 320, delay: from + (i * (to - from)) / nodes.length }));
-    const isFirst = at.t === 0; // the encoder runs once
+    const isFirst = at.t === 0; // the encoder runs only once, before the first step
     if (isFirst) glow(figure.encoder, 0, 500);
     glow(figure.decoder, isFirst ? 500 : 300, RESULT);
     const mover = (chips) => chips[at.t]?.querySelector(".mover");
@@ -286,12 +291,12 @@ function player(stageFigure) {
     byId("box").scrollTop = 0;
     if (wide.matches) return;
     byId("box").querySelector("h3").focus({ preventScroll: true });
-    byId("map-figure").querySelector("[aria-pressed=true]").scrollIntoView(); // above the sheet
+    byId("map-figure").querySelector("[aria-pressed=true]").scrollIntoView(); // scroll the chosen box into the part of the map that the sheet leaves free
   }
 
   function showBox() {
     byId("box").hidden = !at.box;
-    byId("step").hidden = Boolean(at.box) && wide.matches; // else the box is a sheet over the lower half of the screen
+    byId("step").hidden = Boolean(at.box) && wide.matches; // on narrow screens, the box is a sheet over the lower half of the screen, and the step stays
     for (const node of byId("map-figure").querySelectorAll("[data-box]")) node.setAttribute("aria-pressed", String(node.getAttribute("aria-label") === at.box));
   }
 

@@ -1,9 +1,9 @@
-// The report of one or several runs; `data.runs` has what nmt.insight.report.read_report returns.
+// The page of `nmt report`: one or several runs. `data.runs` has the result of nmt.insight.report.read_report for each.
 
 const data = JSON.parse(byId("data").textContent);
 const runs = data.runs;
 const colorOf = (i) => `var(--run-${i % 6})`;
-// Numbers from a million on, such as the perplexity of a model that diverged, are written with an exponent.
+// Numbers of at least this size, such as the perplexity of a model that diverged, are written with an exponent.
 const LARGE = 1e6;
 
 function round(value, digits = 3) {
@@ -49,12 +49,12 @@ function ticks(low, high, n = 4) {
 function short(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size >= LARGE) return value.toExponential(1).replace("+", ""); // 2.7e43: there is little room beside the chart
+  if (size >= LARGE) return value.toExponential(1).replace("+", ""); // "2.7e43", because there is little room beside the chart
   return size < 0.01 ? value.toExponential(0) : size >= 10000 ? `${Number((value / 1000).toFixed(1))}k` : String(Number(value.toPrecision(3)));
 }
 
-// The largest value that a chart has room for, as a multiple of a value that 60 % of its points do not exceed: a few
-// extreme points would flatten the rest.
+// The upper end of a chart is at most this multiple of the 60th percentile of its values. Otherwise, a few extreme
+// points would flatten the rest of the curve.
 const ROOM = { dev_perplexity: 4, grad_norm: 4, tokens_per_s: 4, loss: 10, dev_loss: 10 };
 
 function upperEnd(name, values) {

@@ -1,17 +1,18 @@
 "use strict";
-// The tree of hypotheses of a search: a figure, and with a slider over the steps and a table of the selected step.
+// The tree of hypotheses of a search. `drawTree` makes the figure; `searchTree` adds a slider that selects a step, and
+// a table of the step's candidates.
 
 const STATUS = { kept: "kept", finished: "finished", pruned: "dropped" };
 
-// The pieces of a hypothesis; `nodes` is a list of nmt.insight.search_tree.Node.
+// Returns the pieces of the hypothesis that ends in `node`. `nodes` is a list of nmt.insight.search_tree.SearchNode.
 function pathOf(nodes, node) {
   const pieces = [];
   for (let one = node; one; one = one.parent === null ? null : nodes[one.parent]) pieces.unshift(one.piece);
   return pieces;
 }
 
-// The figure in a box that scrolls. `show(step, later, shown)` scrolls to a step, and fades what comes after it to the
-// opacity `later`, or all nodes but those of the set `shown`.
+// Draws the figure in a box that scrolls. Its function `show(step, later, shown)` scrolls to a step, and gives all
+// later nodes the opacity `later`. If `shown`, a set of indices, is given, it fades all nodes outside the set instead.
 function drawTree(nodes) {
   const last = Math.max(0, ...nodes.map((node) => node.position));
   const columnWidth = Math.max(70, 28 + Math.max(...nodes.map((node) => textWidth(node.piece))));
@@ -51,9 +52,9 @@ function drawTree(nodes) {
   const show = (step, later, shown = null) => {
     for (const one of drawn) {
       const opacity = shown ? (shown.has(one.node.index) ? 1 : 0.15) : one.node.position > step ? later : 1;
-      if (opacity === one.opacity) continue; // there are thousands of nodes
+      if (opacity === one.opacity) continue; // skip nodes that do not change: there are thousands
       one.mark.setAttribute("opacity", one.opacity = opacity);
-      one.mark.style.display = opacity ? "" : "none"; // transparent nodes would still cost time in every frame
+      one.mark.style.display = opacity ? "" : "none"; // hide transparent nodes, because the browser would otherwise draw them in every frame
     }
     const at = 20 + step * columnWidth;
     if (at > scroller.scrollLeft + scroller.clientWidth - columnWidth || at < scroller.scrollLeft) scroller.scrollLeft = at - scroller.clientWidth / 2;
@@ -61,7 +62,7 @@ function drawTree(nodes) {
   return { scroller, show, last, perStep };
 }
 
-// The figure, a slider and a table, as a list of elements.
+// Returns the figure, the slider, a legend and the table as a list of elements.
 function searchTree(nodes, showGreedy = false) {
   const { scroller, show: showTree, last, perStep } = drawTree(nodes);
   const hint = html("p", { class: "muted hint" }, "The tree is wide: scroll it, or move the slider.");
