@@ -37,15 +37,6 @@ def test_a_text_that_is_too_long_is_cut_at_sentence_ends(caplog: pytest.LogCaptu
     assert caplog.messages[0].endswith("the model takes 20: translated in 3 parts")
 
 
-def test_the_translation_of_a_line_is_that_of_its_sentences() -> None:
-    translator = small_translator(max_length=20)
-    (line,) = translator.translate_lines([" ".join(SENTENCES)])
-    assert line.text == " ".join(translator.translate(SENTENCES))
-    (best,) = line.hypotheses
-    assert best.pieces.count("</s>") == 3
-    assert best.log_prob == pytest.approx(sum(best.log_probs))
-
-
 def test_chinese_sentences_are_split() -> None:
     requests = requests_of("".join(CHINESE), max_length=16)
     assert requests == [TOKENIZER.encode(sentence) for sentence in CHINESE]

@@ -15,15 +15,16 @@ from nmt.translate import scoring
 from nmt.translate.scoring import score_pairs
 from nmt.translate.translator import Translator
 
-PAIRS = [Pair(1, "a cat", "dogs play."), Pair(2, "a cat", ""), Pair(3, "", "a cat"), Pair(4, "the Ω dog", "中 dog, Ω")]
+PAIRS = [Pair(1, "a cat", ""), Pair(2, "", "a cat"), Pair(3, "the Ω dog", "中 dog, Ω")]
 
 
 def forced_log_probs(translator: Translator, pair: Pair) -> list[float]:
     """The log-probabilities of a pair's target, and of EOS, in one pass of the model."""
     tokens = translator.tokenizers.target.encode(pair.target)
-    src = pad_source([translator.tokenizers.source.encode(pair.source)])
+    source = translator.tokenizers.source.encode(pair.source)
+    tgt_in = torch.tensor([[BOS, *tokens]])
     with torch.no_grad():
-        logits = model_of(translator)(src, torch.tensor([[BOS, *tokens]]))
+        logits = model_of(translator)(pad_source([source]), tgt_in)
     log_probs = logits[0].log_softmax(-1)  # (T + 1, V)
     forced: list[float] = log_probs[range(len(tokens) + 1), [*tokens, EOS]].tolist()
     return forced
@@ -31,7 +32,7 @@ def forced_log_probs(translator: Translator, pair: Pair) -> list[float]:
 
 @pytest.mark.parametrize("choices", FAMILY, ids=name)
 def test_scores_are_those_of_each_pair_alone(choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "WINDOW", 3)
+    monkeypatch.setattr(scoring, "WINDOW", 2)
     translator = translator_without_bytes(**choices)
     options = translator.with_options(alpha=0.6)
     for translation, pair in zip(score_pairs(translator, PAIRS, options), PAIRS, strict=True):

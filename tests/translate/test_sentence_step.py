@@ -3,11 +3,9 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pytest
 from models import small_translator
 
 from nmt.documents.html import HTML
-from nmt.text.lines import Pause
 from nmt.text.spans import Span
 from nmt.translate.documents import translate_file
 from nmt.translate.markup import MarkupTranslator
@@ -38,8 +36,10 @@ def step_of(
 
 
 def test_each_sentence_is_a_unit_with_the_number_of_its_line() -> None:
-    units = step_of().prepare([Unit(7, LINE), Unit(9, "e")])
-    assert units == [Unit(7, SENTENCES[0]), Unit(7, SENTENCES[1], sentence=1), Unit(9, "e")]
+    first, second, other = step_of().prepare([Unit(7, LINE), Unit(9, "e")])
+    assert first == Unit(7, SENTENCES[0])
+    assert second == Unit(7, SENTENCES[1], sentence=1)
+    assert other == Unit(9, "e")
 
 
 def test_only_the_first_sentence_begins_with_the_prefix() -> None:
@@ -103,28 +103,9 @@ def test_so_has_a_line_with_markup() -> None:
     assert translation.text == f"<p>{HTML.escape(EXPECTED)}</p>"
 
 
-def test_pairs_of_sentences_are_written_as_in_the_source() -> None:
-    """The model reads them without their capitals."""
-    (translation,) = TRANSLATOR.translate_lines([LINE])
-    assert [source for source, _ in translation.sentence_pairs] == SENTENCES
-
-
-def test_whole_lines_can_be_asked_for() -> None:
-    options = TRANSLATOR.with_options(whole_lines=True)
-    (translation,) = TRANSLATOR.translate_lines([LINE], options)
-    assert translation.sentences == [(0, len(LINE))]
-
-
 def test_a_model_of_whole_lines_translates_them_by_itself() -> None:
     decode = TRANSLATOR.config.decode.model_copy(update={"whole_lines": True})
     config = TRANSLATOR.config.model_copy(update={"decode": decode})
     translator = Translator(TRANSLATOR.engine, TRANSLATOR.tokenizers, config)
     (translation,) = translator.translate_lines([LINE])
     assert translation.sentences == [(0, len(LINE))]
-
-
-@pytest.mark.parametrize("text", ["", " ", "! ?", "... A. B.", "。。 。"])
-def test_as_many_lines_come_out_as_go_in(text: str) -> None:
-    first, second = TRANSLATOR.translate_lines([text, Pause(), "a"])
-    assert first.source == text
-    assert second.source == "a"

@@ -44,10 +44,8 @@ def written(pair: TaggedPair, links: Links) -> str:
 PLACED = [
     ("Ein <b>Hund</b> rennt.", "A dog runs.", "0-0 1-1 2-2 3-3", "A <b>dog</b> runs."),
     ("Ich habe <i>ein Buch</i> gekauft", "I bought a book", "0-0 1-1 2-2 3-3 4-1", "I bought <i>a book</i>"),
-    ("<b>Gestern</b> regnete es", "It rained yesterday", "0-2 1-1 2-0", "It rained <b>yesterday</b>"),
     ("<b>Ein Hund rennt.</b>", "A dog runs.", "", "<b>A dog runs.</b>"),
     ("<b>Ein Hund</b> rennt", "A dog runs", "1-1 2-2", "<b>A dog</b> runs"),
-    ("Er <b>gibt</b> es <b>auf</b>", "He gives it up", "0-0 1-1 2-2 3-3", "He <b>gives</b> it <b>up</b>"),
     ("<i>der <b>rote</b> Hund</i> da", "that red dog", "0-0 1-1 2-2 3-0", "<i>that <b>red</b> dog</i>"),
     ("<i>a <b>b</b></i> c", "c b a", "0-2 1-1 2-0", "c <i><b>b</b> a</i>"),
     ("<i>ein</i><b>zig</b>artig", "unique thing", "0-0 1-0", "<b></b><i>unique</i> thing"),
@@ -61,7 +59,6 @@ PLACED = [
     ("<b>a b c</b> d", "a b d c", "0-0 1-1 2-3 3-2", "<b>a b</b> d c"),
     # Code is copied.
     ("<code>a b c d e</code> f", "a b f c d e", "0-0 1-1 5-2 2-3 3-4 4-5", "a b f <code>a b c d e</code>"),
-    ("nimm <code>ls -l</code> da", "take ls -l there", "0-0 1-3", "take <code>ls -l</code> there"),
     ("nimm <code>a &lt; b</code> jetzt", "now take a < b", "0-1 1-2 2-3 3-4 4-0", "now take <code>a &lt; b</code>"),
     ("<b>a x b</b> <code>x</code>", "a x b y x", "0-0 1-1 2-2 3-4", "<b>a x b</b> y <code>x</code>"),
     ("the <code>option</code> a", "l’option a", "0-0 1-0 2-1", "l’<code>option</code> a"),
@@ -124,8 +121,10 @@ def random_links(data: st.DataObject, pair: TaggedPair) -> Links:
     n_source, n_target = len(pair.source_words), len(pair.target_words)
     if not n_source or not n_target:
         return []
-    links = st.tuples(st.integers(0, n_source - 1), st.integers(0, n_target - 1))
-    return sorted(data.draw(st.lists(links, unique=True)))
+    sources = st.integers(0, n_source - 1)
+    targets = st.integers(0, n_target - 1)
+    links = st.lists(st.tuples(sources, targets), unique=True)
+    return sorted(data.draw(links))
 
 
 def parsed(html: str) -> ElementTree.Element:
@@ -157,10 +156,12 @@ def test_if_every_word_stays_so_does_the_fragment(fragment: str) -> None:
     new = ""
     for part in HTML.parse(fragment):
         if isinstance(part, Segment):
+            # Cut the words of both at tags.
             pair = tagged_pair(part, part.text)
-            pair.target_words = pair.source_words  # cut at tags, as the source
-            pair.shares = [{} for _ in pair.target_words]
-            new += written(pair, [(i, i) for i in range(len(pair.source_words))])
+            pair.target_words = pair.source_words
+            pair.shares = [{} for _ in pair.source_words]
+            words = range(len(pair.source_words))
+            new += written(pair, list(zip(words, words, strict=True)))
         else:
             new += part
     assert "".join(new.split()) == "".join(fragment.split())
@@ -214,14 +215,14 @@ def test_a_pause_ends_a_window_and_is_not_a_line() -> None:
 @pytest.mark.parametrize("window", [1, 2, 10])
 def test_a_sample_depends_on_the_line_and_the_text_in_it_not_on_other_lines(window: int) -> None:
     options = TRANSLATOR.with_options(sample=True, beam=1, max_length_b=10)
-    lines = ["a", "", "the red dog", "a cat"]
-    plain = [HTML.escape(translation.text) for translation in TRANSLATOR.translate_lines(lines, options)]
+    plain = TRANSLATOR.translate_lines(["a", "", "the red dog", "a cat"], options)
+    *_, of_third, of_fourth = [HTML.escape(translation.text) for translation in plain]
     tagged = ["<p>the dog</p><p>a cat</p>", "<hr>", "<p>the red dog</p><p>the red dog</p>", "a cat"]
     _, _, third, fourth = translated(tagged, options, window)
     first, second = third.removeprefix("<p>").removesuffix("</p>").split("</p><p>")
-    assert first == plain[2]
-    assert second != plain[2]
-    assert fourth == plain[3]
+    assert first == of_third
+    assert second != of_third
+    assert fourth == of_fourth
 
 
 def test_messages_name_the_line_not_the_text(caplog: pytest.LogCaptureFixture) -> None:
