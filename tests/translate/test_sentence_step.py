@@ -30,9 +30,9 @@ def no_tag(text: str) -> tuple[str, str]:
 def step_of(
     split_tag: Callable[[str], tuple[str, str]] = no_tag,
     kept_spans: Callable[[str], Sequence[Span]] = lambda _: (),
-    **options: bool,
+    whole_lines: bool = False,
 ) -> Sentences:
-    return Sentences(TranslationOptions(**options), " ", split_tag, kept_spans)
+    return Sentences(TranslationOptions(whole_lines=whole_lines), " ", split_tag, kept_spans)
 
 
 def test_each_sentence_is_a_unit_with_the_number_of_its_line() -> None:

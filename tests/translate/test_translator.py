@@ -1,6 +1,6 @@
 """The translator: one output line per input line, the same translation in any batch, messages that name lines."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -190,7 +190,7 @@ def test_the_end_of_each_window_is_told_after_its_last_line() -> None:
 
 
 def test_pause_ends_a_window_and_is_not_a_line() -> None:
-    stream = iter([Pause(), "a", "b", Pause(), Pause(), "c"])
+    stream: Iterator[str | Pause] = iter([Pause(), "a", "b", Pause(), Pause(), "c"])
     assert read_window(stream, 4, 1000) == []
     assert read_window(stream, 4, 1000) == [Unit(4, "a"), Unit(5, "b")]
     assert read_window(stream, 6, 1000) == []
