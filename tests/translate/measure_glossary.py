@@ -57,8 +57,8 @@ def glossaries_of(translator: Translator, source: list[str], target: list[str]) 
     random = Random(1)
     # 1. The translations of each word, and those words that always have the same.
     translations: dict[str, list[str]] = defaultdict(list)
-    links = links_of(translator, source, target)
-    for source_text, target_text, links_of_pair in zip(source, target, links, strict=True):
+    pairs = zip(source, target, links_of(translator, source, target), strict=True)
+    for source_text, target_text, links_of_pair in pairs:
         for source_span, target_span in links_of_pair:
             word = source_text[slice(*source_span)]
             translations[word].append(target_text[slice(*target_span)])
@@ -119,6 +119,18 @@ def replaced(model: Translator, source: list[str], plain: list[str], glossary: G
     return texts
 
 
+def bleu_of(translator: Translator, translations: list[str], references: list[str]) -> float:
+    tokenize = bleu_tokenizer(translator.target_language)
+    scores = score(translations, [references], tokenize=tokenize, metrics=("bleu",))
+    return scores[0].value
+
+
+def change_data(translator: Translator, **settings: bool) -> None:
+    """Change settings of a translator's data."""
+    data = translator.config.data.model_copy(update=settings)
+    translator.config = translator.config.model_copy(update={"data": data})
+
+
 def main(run: str, source_file: str, target_file: str) -> None:
     pairs = list(iter_pairs([Path(source_file)], [Path(target_file)]))
     source = [pair.source for pair in pairs]
@@ -126,8 +138,7 @@ def main(run: str, source_file: str, target_file: str) -> None:
     plain = load(run, "cpu", engine="torch")
     soft = load(run, "cpu", engine="ctranslate2")
     both = load(run, "cpu", engine="torch")
-    data = plain.config.data.model_copy(update={"glossary": False})
-    plain.config = plain.config.model_copy(update={"data": data})
+    change_data(plain, glossary=False)
     # 1. What is wanted, and what is missing without a glossary.
     right, wrong = glossaries_of(plain, source, target)
     mixed = right | wrong
@@ -143,12 +154,10 @@ def main(run: str, source_file: str, target_file: str) -> None:
         rows[name] = model.translate(source, glossary=right)
     for name, model in models.items():
         rows[f"{name}, wrong too"] = model.translate(source, glossary=mixed)
-    tokenize = bleu_tokenizer(plain.target_language)
     for name, translations in rows.items():
-        bleu = score(translations, [target], tokenize=tokenize)[0].value
         shares = [share(uses, translations) for uses in (wanted, missed, unwanted)]
         columns = " ".join(f"{value:7.1%}" for value in shares)
-        print(f"{name:<20}{columns} BLEU {bleu:.2f}")
+        print(f"{name:<20}{columns} BLEU {bleu_of(plain, translations, target):.2f}")
 
 
 if __name__ == "__main__":

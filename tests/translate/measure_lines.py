@@ -14,9 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from measure_glossary import links_of
+from measure_glossary import bleu_of, change_data, links_of
 
-from nmt.evaluate import bleu_tokenizer, score
 from nmt.text.lines import Pair, iter_pairs
 from nmt.text.spans import Span, replaced
 from nmt.translate.loading import load
@@ -35,12 +34,9 @@ class Changed(NamedTuple):
 Change = Callable[[str, Random], Changed]
 
 
-def in_title_case(line: str, _: Random) -> Changed:
-    return Changed(re.sub(r"(?<![\w'])\w", lambda letter: letter[0].upper(), line))
-
-
-def in_long_title_case(line: str, _: Random) -> Changed:
-    return Changed(re.sub(r"\b\w{4}", lambda letters: letters[0].capitalize(), line))
+def capitalizing(pattern: str) -> Change:
+    """A change that capitalizes what a pattern matches."""
+    return lambda line, _: Changed(re.sub(pattern, lambda letters: letters[0].capitalize(), line))
 
 
 def inserting(span: str, *, at_end: bool = False) -> Change:
@@ -76,8 +72,8 @@ PLACEHOLDERS = "1 to 6 placeholders"
 CHANGES: dict[str, Change] = {
     "as it is": lambda line, _: Changed(line),
     "IN CAPITALS": lambda line, _: Changed(line.upper()),
-    "In Title Case": in_title_case,
-    "In Title Case, over three letters": in_long_title_case,
+    "In Title Case": capitalizing(r"(?<![\w'])\w"),
+    "In Title Case, over three letters": capitalizing(r"\b\w{4}"),
     "a stray [": inserting("["),
     "a stray (": inserting("("),
     "😀 at the end": inserting("😀", at_end=True),
@@ -97,9 +93,9 @@ def with_words_replaced(translator: Translator, pairs: list[Pair]) -> list[tuple
         n_most = random.randint(1, 3)
         n_chosen = min(len(links_of_pair), n_most)
         chosen = random.sample(links_of_pair, n_chosen)
-        sources = [source for source, _ in chosen]
-        targets = [target for _, target in chosen]
-        texts.append((with_names(pair.source, sources), with_names(pair.target, targets)))
+        source = with_names(pair.source, [span for span, _ in chosen])
+        target = with_names(pair.target, [span for _, span in chosen])
+        texts.append((source, target))
     return texts
 
 
@@ -113,12 +109,10 @@ def with_names(text: str, words: list[Span]) -> str:
 def measure_replaced(name: str, run: str, texts: list[tuple[str, str]]) -> None:
     translator = load(run, "cpu")
     translator.options = translator.with_options(protect_placeholders=True)
-    data = translator.config.data.model_copy(update={"placeholders": name == WITH_SYMBOLS})
-    translator.config = translator.config.model_copy(update={"data": data})
+    change_data(translator, placeholders=name == WITH_SYMBOLS)
     translations = translator.translate([source for source, _ in texts])
     references = [target for _, target in texts]
-    scores = score(translations, [references], tokenize=bleu_tokenizer(translator.target_language))
-    print(f"{name:<36}BLEU {scores[0].value:.2f}", flush=True)
+    print(f"{name:<36}BLEU {bleu_of(translator, translations, references):.2f}", flush=True)
 
 
 def measure_changed(name: str, translator: Translator, pairs: list[Pair]) -> None:
@@ -146,9 +140,7 @@ def measure_changed(name: str, translator: Translator, pairs: list[Pair]) -> Non
     if name.startswith(("IN", "In")):
         translations = [text.lower() for text in translations]
         references = [text.lower() for text in references]
-    tokenize = bleu_tokenizer(translator.target_language)
-    bleu = score(translations, [references], tokenize=tokenize, metrics=("bleu",))[0]
-    row = f"{name:<36}BLEU {bleu.value:.2f}"
+    row = f"{name:<36}BLEU {bleu_of(translator, translations, references):.2f}"
     if n_spans:
         row += f"  {n_once / n_spans:.2%} of {n_spans} once"
     print(row, flush=True)

@@ -8,6 +8,7 @@ that of tags around the same words.
 """
 
 import sys
+from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +36,9 @@ class TaggedWords(NamedTuple):
     same: Words  # spelled as in the source
 
 
+Rule = Callable[[TaggedWords], Words]
+
+
 def tagged_words(translator: Translator, gold: Path) -> list[TaggedWords]:
     """Return an element for every one to four words that have a sure link."""
     all_tagged = []
@@ -49,8 +53,10 @@ def tagged_words(translator: Translator, gold: Path) -> list[TaggedWords]:
             _, end_character = source.spans[end - 1]
             element = Element("<b>", "</b>", first_character, end_character)
             root = Element("", "", 0, len(source.text), [element])
-            hypothesis = TextHypothesis([], [], 0.0, [], target.text, sentences=[(0, len(target.text))])
-            translation = Translation(source.text, [hypothesis], sentences=[(0, len(source.text))])
+            hypothesis = TextHypothesis([], [], 0.0, [], target.text)
+            hypothesis.sentences = [(0, len(target.text))]
+            translation = Translation(source.text, [hypothesis])
+            translation.sentences = [(0, len(source.text))]
             pair = TaggedPair(Markup(root, str), translation, hypothesis)
             # 2. The answers of simpler rules.
             share = len(target.spans) / n_words
@@ -58,7 +64,8 @@ def tagged_words(translator: Translator, gold: Path) -> list[TaggedWords]:
             stop = max(first + 1, round(end * share))
             words = gold_pair.source[start:end]
             same = {t for t, word in enumerate(gold_pair.target) if word in words}
-            all_tagged.append(TaggedWords(pair, target.spans, expected, set(range(first, stop)), same))
+            at_share = set(range(first, stop))
+            all_tagged.append(TaggedWords(pair, target.spans, expected, at_share, same))
     return all_tagged
 
 
@@ -68,20 +75,26 @@ def placed_words(tagged: TaggedWords) -> Words:
     all_words = range(len(pair.target_words))
     whole = PlacedElement(pair.markup.root, all_words, 0, len(pair.target))
     (tags,) = Placement(pair).place_children(whole)
-    return {t for t, (start, end) in enumerate(tagged.target_spans) if start < tags.end and tags.start < end}
+    words = set()
+    for t, (start, end) in enumerate(tagged.target_spans):
+        if start < tags.end and tags.start < end:
+            words.add(t)
+    return words
 
 
 def main(translator: Translator, gold: Path) -> None:
     all_tagged = tagged_words(translator, gold)
     align_words(translator.engine, translator.tokenizers, [tagged.pair for tagged in all_tagged])
-    answers = {
-        "tags": [placed_words(tagged) for tagged in all_tagged],
-        "share": [tagged.at_share for tagged in all_tagged],
-        "same": [tagged.same for tagged in all_tagged],
+    # The rules to compare, by the names of their rows.
+    rules: dict[str, Callable[[TaggedWords], Words]] = {
+        "tags": placed_words,
+        "share": attrgetter("at_share"),
+        "same": attrgetter("same"),
     }
-    for name, words in answers.items():
-        f1 = [f1_of(answer, tagged.expected) for answer, tagged in zip(words, all_tagged, strict=True)]
-        print(f"{name:<6}F1 {sum(f1) / len(f1):.3f} of {len(f1)} spans")
+    for name, words_of in rules.items():
+        f1 = [f1_of(words_of(tagged), tagged.expected) for tagged in all_tagged]
+        mean = sum(f1) / len(f1)
+        print(f"{name:<6}F1 {mean:.3f} of {len(f1)} spans")
 
 
 def f1_of(words: Words, expected: Words) -> float:

@@ -23,7 +23,8 @@ def hypothesis(*texts: str) -> TextHypothesis:
     tokens = []
     for text in texts:
         tokens += [*TRANSLATOR.tokenizers.target.encode(text), EOS]
-    return TextHypothesis(tokens, [-0.1] * len(tokens), 0.0, [], TRANSLATOR.joiner.join(texts))
+    log_probs = [-0.1] * len(tokens)
+    return TextHypothesis(tokens, log_probs, 0.0, [], TRANSLATOR.joiner.join(texts))
 
 
 def confidences(hypothesis: TextHypothesis) -> list[float]:
@@ -48,9 +49,9 @@ def test_words_have_the_probability_of_their_own_pieces(texts: list[str]) -> Non
     third = words_of(TRANSLATOR, of_texts)[2]
     before = confidences(of_texts)
     # Make a piece of the third word less probable.
-    ends = [end for _, end in piece_spans(TRANSLATOR, of_texts)]
-    piece = next(i for i, end in enumerate(ends) if end > third.start)
-    of_texts.log_probs[piece] = -3.0
+    for piece, (start, end) in enumerate(piece_spans(TRANSLATOR, of_texts)):
+        if start <= third.start < end:
+            of_texts.log_probs[piece] = -3.0
     after = confidences(of_texts)
     assert after[2] < before[2]
     assert after[:2] == before[:2]
@@ -90,8 +91,8 @@ def calibration_error(confidences: ArrayLike, right: ArrayLike) -> float:
     """Expected calibration error: the mean over ten bins of |mean confidence - share right|, weighted by size."""
     p = np.asarray(confidences, np.float64)
     y = np.asarray(right, np.float64)
-    bins = np.minimum((p * 10).astype(int), 9)
-    differences = np.bincount(bins, p - y, 10)
+    bins = (p * 9.999).astype(int)
+    differences = np.bincount(bins, p - y)
     return float(np.abs(differences).sum() / len(p))
 
 
@@ -113,32 +114,33 @@ def test_a_fit_corrects_an_overconfident_model() -> None:
     assert calibration_error(corrected, right) < 0.02
 
 
-EXTREME: list[list[Sample]] = [[], [(13.0, 13.0, False)] * 5000, [(-13.0, -13.0, True)] * 5000, [(0, 0, True)]]
+EXTREME: list[Sample] = [(13.0, 13.0, False), (-13.0, -13.0, True), (0, 0, True)]
 
 
-@pytest.mark.parametrize("samples", EXTREME, ids=len)
-def test_a_fit_to_extreme_words_is_finite(samples: list[Sample]) -> None:
-    fitted = Calibration.fit(samples)
+@pytest.mark.parametrize("sample", EXTREME)
+@pytest.mark.parametrize("n_samples", [0, 1, 5000])
+def test_a_fit_to_extreme_words_is_finite(sample: Sample, n_samples: int) -> None:
+    fitted = Calibration.fit([sample] * n_samples)
     assert np.isfinite(fitted).all()
 
 
-# Of models without a calibration, damaged or diverged.
-FIGURES = [None, [1.0], *({"confidence": x} for x in [3, [1.0, 0.5], [1.0, 0.5, math.nan], [1e308, -1e308, 0.0]])]
-
-
-@pytest.mark.parametrize("figures", FIGURES, ids=str)
+@pytest.mark.parametrize("figures", [None, [3]], ids=str)
 def test_a_model_without_a_calibration_takes_probabilities(figures: object) -> None:
     assert Calibration.of({"best_figures": figures}) == Calibration()
+
+
+@pytest.mark.parametrize("damaged", [None, 3, [1.0, 0.5], [1.0, 0.5, math.nan], [1e308, -1e308, 0.0]], ids=str)
+def test_a_damaged_calibration_is_ignored(damaged: object) -> None:
+    progress = {"best_figures": {"confidence": damaged}}
+    assert Calibration.of(progress) == Calibration()
 
 
 # --- doubts -----------------------------------------------------------------------------------------------
 
 REPETITIONS = [
     ("a b a b", "a b a b"),
-    ("so so", ""),
     ("so so so", "so so so"),
     ("a bb b", ""),
-    ("谢谢", ""),
     ("好的好的好的", "好的好的好的"),
 ]
 
@@ -180,11 +182,6 @@ def test_what_the_source_repeats_is_no_doubt(line: Translation) -> None:
     assert REPEATS not in doubts(TRANSLATOR, line, 0.0)
 
 
-def test_coverage_of_a_model_is_a_share() -> None:
-    (translation,) = TRANSLATOR.translate_lines(["the red dog runs"])
-    assert 0 <= coverage(TRANSLATOR, translation) <= 1
-
-
 def test_coverage_is_of_the_pieces_that_the_model_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """With placeholders, these are the pieces of the masked line, not of a long web address."""
     translator = small_translator(placeholders=True)
@@ -193,6 +190,7 @@ def test_coverage_is_of_the_pieces_that_the_model_read(monkeypatch: pytest.Monke
     (tokens,) = translation.source_tokens
     assert url in translation.text
     assert 1 < len(tokens) < 12
+    assert 0 <= coverage(translator, translation) <= 1
     attention = mock.Mock(return_value=[np.ones((1, 1))])
     monkeypatch.setattr(translator.engine, "attention", attention)
     coverage(translator, translation)
@@ -206,5 +204,6 @@ def test_a_blank_line_has_nothing_to_doubt() -> None:
 
 
 def test_a_model_without_attention_has_no_coverage_to_doubt() -> None:
-    line = Translation("a cat", [TextHypothesis([5, EOS], [-0.1, -0.1], 0.0, [], "dog")], 1, [[5, 6]])
+    read = TextHypothesis([5, EOS], [-0.1, -0.1], 0.0, [], "dog")
+    line = Translation("a cat", [read], 1, [[5, 6]])
     assert coverage(NO_ATTENTION, line) == 1

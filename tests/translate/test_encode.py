@@ -17,11 +17,16 @@ CHINESE = ["狗跑。", "猫！", "“狗？”"]
 
 def requests_of(text: str, max_length: int) -> list[list[int]]:
     """The source tokens of each search request of a text."""
-    encoding = Encoding([Unit(1, text)], Tokenizers(TOKENIZER, TOKENIZER), max_length, SearchOptions(), " ")
+    tokenizers = Tokenizers(TOKENIZER, TOKENIZER)
+    encoding = Encoding([Unit(1, text)], tokenizers, max_length, SearchOptions(), " ")
     return [request.tokens for request in encoding.requests]
 
 
-@given(st.text(alphabet="ab .!\n\t", max_size=200), st.integers(2, 30))
+TEXTS = st.text(alphabet="ab .!\n\t", max_size=200)
+LIMITS = st.integers(2, 30)
+
+
+@given(TEXTS, LIMITS)
 @settings(max_examples=50)
 def test_requests_fit_and_keep_every_word(text: str, max_length: int) -> None:
     words = ""

@@ -31,9 +31,11 @@ def translation_of(text: str) -> str:
 def restored(text: str, written: str, symbols: Sequence[str]) -> str:
     """Return the translation of a text, for which the model has written another without placeholders."""
     unknown = {"[", "*", "]"}
-    step = Placeholders(TRAINED.engine, TRAINED.tokenizers, patterns_of([]), symbols, unknown.intersection)
-    (unit,) = step.prepare([Unit(7, text)])
-    translation = Translation(unit.text, [TextHypothesis([], [], 0.0, [], written)], 7)
+    patterns = patterns_of([])
+    step = Placeholders(TRAINED.engine, TRAINED.tokenizers, patterns, symbols, unknown.intersection)
+    step.prepare([Unit(7, text)])
+    hypothesis = TextHypothesis([], [], 0.0, [], written)
+    translation = Translation("", [hypothesis])
     step.restore([translation])
     return translation.text
 
@@ -41,7 +43,6 @@ def restored(text: str, written: str, symbols: Sequence[str]) -> str:
 # Links are between the words of a text, spans included, and those that the model wrote.
 LEFT_OUT: list[tuple[Sequence[str], str, str, Links, str]] = [
     (SYMBOLS, "Hund {a} rennt", "dog runs.", [(0, 0), (2, 1)], "dog {a} runs."),
-    (SYMBOLS, "{a} Hund rennt", "dog runs.", [(1, 0), (2, 1)], "{a} dog runs."),
     (SYMBOLS, "Hund {a} {b} rennt", "runs dog.", [(0, 1), (3, 0)], "runs dog {a} {b}."),
     ([], "3 Hunde rennen", "three dogs run.", [(0, 0), (1, 1), (2, 2)], "3 dogs run."),
     ([], "Hund 3,5 {a} rennt", "dog 3.5 runs.", [(0, 0), (1, 1), (2, 2), (3, 3)], "dog 3,5 {a} runs."),
@@ -71,8 +72,10 @@ def test_without_links_it_goes_to_the_end_with_a_warning(
 # --- whatever the model writes ----------------------------------------------------------------------------
 
 SPANS = ["{a}", "%s", "a@b.de", "😀"]
-TEXTS = st.lists(st.sampled_from([*SPANS, "12", "a", "learn", "."]), max_size=14).map(" ".join)
-WRITTEN = st.lists(st.sampled_from([*SYMBOLS, "the", " a", " 12", "."]), max_size=8).map("".join)
+WORDS = st.sampled_from([*SPANS, "12", "a", "learn", "."])
+PIECES = st.sampled_from([*SYMBOLS, "the", " a", " 12", "."])
+TEXTS = st.lists(WORDS, max_size=14).map(" ".join)
+WRITTEN = st.lists(PIECES, max_size=8).map("".join)
 
 
 @settings(max_examples=50)
@@ -96,8 +99,11 @@ def test_each_span_is_written_once_whatever_the_model_writes(text: str, is_train
 SIGNS = ["😀", "✓✓", "*"]
 
 
+INSERTED = st.tuples(st.integers(0, 4), st.sampled_from(SIGNS))
+
+
 @settings(max_examples=30)
-@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(SIGNS)), min_size=1, max_size=4))
+@given(st.lists(INSERTED, min_size=1, max_size=4))
 def test_the_rest_of_a_line_is_translated_as_without_its_unknown_signs(signs: list[tuple[int, str]]) -> None:
     words = ["the", "red", "dog", "runs."]
     for index, sign in signs:

@@ -40,9 +40,11 @@ def test_scores_are_those_of_each_pair_alone(choices: dict[str, Any], monkeypatc
         (hypothesis,) = translation.hypotheses
         assert translation.source == pair.source
         assert hypothesis.text == pair.target
-        assert len(hypothesis.tokens) == len(hypothesis.pieces) == len(expected)
+        assert len(hypothesis.tokens) == len(expected)
+        assert len(hypothesis.pieces) == len(expected)
         assert hypothesis.log_probs == pytest.approx(expected, abs=1e-9)
-        score = math.fsum(expected) / len(expected) ** 0.6
+        n = len(expected)
+        score = math.fsum(expected) / n**0.6
         assert hypothesis.score == pytest.approx(score, abs=1e-9)
 
 
@@ -57,12 +59,14 @@ def test_a_blank_pair_has_no_tokens() -> None:
 def test_what_is_too_long_is_not_scored(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     translator = small_translator()
     pairs = [Pair(1, "a", "the red dog runs " * 9), Pair(2, "a", "the dog sleeps")]
-    n_long, n_fitting = [len(translator.tokenizers.target.encode(pair.target)) for pair in pairs]
+    encode = translator.tokenizers.target.encode
+    n_long, n_fitting = [len(encode(pair.target)) for pair in pairs]
     monkeypatch.setattr(translator.engine, "max_length", n_fitting + 1)
     long, fitting = score_pairs(translator, pairs, translator.options)
     (too_long,) = long.hypotheses
     assert math.isnan(too_long.log_prob)
     assert math.isnan(too_long.score)
-    assert len(too_long.log_probs) == len(too_long.tokens) == n_long + 1
+    assert len(too_long.log_probs) == n_long + 1
+    assert len(too_long.tokens) == n_long + 1
     assert fitting.hypotheses[0].log_prob < 0
     assert caplog.messages == [f"line 1 is not scored: {n_long} pieces, the model takes {n_fitting}"]

@@ -25,9 +25,12 @@ MARKUP_TRANSLATOR = MarkupTranslator(TRANSLATOR, HTML)
 
 def tagged_pair(segment: Segment, translation: str) -> TaggedPair:
     """Return a segment of one sentence with its translation."""
-    hypothesis = TextHypothesis([], [], 0.0, [], translation, sentences=[(0, len(translation))])
-    source = Translation(segment.text, [hypothesis], sentences=[(0, len(segment.text))])
-    return TaggedPair(Markup(segment.root, HTML.escape), source, hypothesis)
+    hypothesis = TextHypothesis([], [], 0.0, [], translation)
+    hypothesis.sentences = [(0, len(translation))]
+    source = Translation(segment.text, [hypothesis])
+    source.sentences = [(0, len(segment.text))]
+    markup = Markup(segment.root, HTML.escape)
+    return TaggedPair(markup, source, hypothesis)
 
 
 def written(pair: TaggedPair, links: Links) -> str:
@@ -43,7 +46,6 @@ def written(pair: TaggedPair, links: Links) -> str:
 # Links are between the words and punctuation marks of both texts.
 PLACED = [
     ("Ein <b>Hund</b> rennt.", "A dog runs.", "0-0 1-1 2-2 3-3", "A <b>dog</b> runs."),
-    ("Ich habe <i>ein Buch</i> gekauft", "I bought a book", "0-0 1-1 2-2 3-3 4-1", "I bought <i>a book</i>"),
     ("<b>Ein Hund rennt.</b>", "A dog runs.", "", "<b>A dog runs.</b>"),
     ("<b>Ein Hund</b> rennt", "A dog runs", "1-1 2-2", "<b>A dog</b> runs"),
     ("<i>der <b>rote</b> Hund</i> da", "that red dog", "0-0 1-1 2-2 3-0", "<i>that <b>red</b> dog</i>"),
@@ -56,7 +58,6 @@ PLACED = [
     ("<b>das <img> ist</b> gut", "good is that", "0-2 1-1 2-0", "good <b><img> is that</b>"),
     # An interval leaves out what belongs to other words, if that is more.
     ("<b>a b</b> c d e", "a c d e b", "0-0 1-4 2-1 3-2 4-3", "<b>a</b> c d e b"),
-    ("<b>a b c</b> d", "a b d c", "0-0 1-1 2-3 3-2", "<b>a b</b> d c"),
     # Code is copied.
     ("<code>a b c d e</code> f", "a b f c d e", "0-0 1-1 5-2 2-3 3-4 4-5", "a b f <code>a b c d e</code>"),
     ("nimm <code>a &lt; b</code> jetzt", "now take a < b", "0-1 1-2 2-3 3-4 4-0", "now take <code>a &lt; b</code>"),
@@ -192,7 +193,8 @@ TAGGED = [
 @pytest.mark.parametrize(("plain", "tagged"), TAGGED)
 def test_text_is_that_of_the_translation_without_tags(plain: str, tagged: str) -> None:
     (text,) = translated([tagged])
-    assert TAG.sub("", text) == TRANSLATOR.translate([plain])[0]
+    (without_tags,) = TRANSLATOR.translate([plain])
+    assert TAG.sub("", text) == without_tags
     assert Counter(TAG.findall(text)) == Counter(TAG.findall(tagged))
 
 
@@ -216,6 +218,7 @@ def test_a_pause_ends_a_window_and_is_not_a_line() -> None:
 def test_a_sample_depends_on_the_line_and_the_text_in_it_not_on_other_lines(window: int) -> None:
     options = TRANSLATOR.with_options(sample=True, beam=1, max_length_b=10)
     plain = TRANSLATOR.translate_lines(["a", "", "the red dog", "a cat"], options)
+    # Markup characters in translations are escaped.
     *_, of_third, of_fourth = [HTML.escape(translation.text) for translation in plain]
     tagged = ["<p>the dog</p><p>a cat</p>", "<hr>", "<p>the red dog</p><p>the red dog</p>", "a cat"]
     _, _, third, fourth = translated(tagged, options, window)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -40,11 +41,15 @@ def test_every_line_has_one_line_of_translation(lines: list[str]) -> None:
             assert translation.text == ""
 
 
+BATCHES = [(2, 1), (64, 3), (3, 100)]
+
+
 @pytest.mark.parametrize("sample", [False, True])
-@pytest.mark.parametrize(("batch_size", "window"), [(2, 1), (64, 3), (3, 100)])
+@pytest.mark.parametrize(("batch_size", "window"), BATCHES)
 def test_batch_size_and_window_do_not_change_translations(sample: bool, batch_size: int, window: int) -> None:
     lines = [*LINES, "", "dog", f"{LINES[0]} {LINES[2]}"]
     options = TRANSLATOR.with_options(beam=3, n_best=2, sample=sample)
+    # Hypotheses as if each line had been translated alone.
     expected = TRANSLATOR.translate_lines(lines, options, batch_size=1)
     translations = TRANSLATOR.translate_lines(lines, options, batch_size=batch_size, window=window)
     for translation, alone in zip(translations, expected, strict=True):
@@ -60,10 +65,12 @@ def test_the_order_of_lines_does_not_change_translations() -> None:
 
 def test_random_draws_depend_on_the_line_number() -> None:
     options = TRANSLATOR.with_options(sample=True, beam=1, seed=3)
-    whole = [translation.text for translation in TRANSLATOR.translate_lines([LINES[0]] * 6, options)]
-    rest = [translation.text for translation in TRANSLATOR.translate_lines([LINES[0]] * 4, options, first=3)]
-    assert rest == whole[2:]
-    assert rest != whole[:4]
+    lines = [LINES[0]] * 6
+    translations = TRANSLATOR.translate_lines(lines, options)
+    first, second, *others = [translation.text for translation in translations]
+    rest = TRANSLATOR.translate_lines(lines[2:], options, first=3)
+    assert [translation.text for translation in rest] == others
+    assert others[:2] != [first, second]
 
 
 def test_prefix_begins_only_the_first_segment_of_a_line() -> None:
@@ -101,16 +108,11 @@ def test_a_model_that_was_trained_with_terms_reads_them(
     sample: bool, n_terms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = small_translator(glossary=True, max_length=40)
-    requests: list[SearchRequest] = []
-
-    def start(searched: list[SearchRequest], *args: Any, **kwargs: Any) -> Any:
-        requests.extend(searched)
-        return TRANSLATOR.engine.start(searched, *args, **kwargs)
-
+    start = mock.Mock(wraps=translator.engine.start)
     monkeypatch.setattr(translator.engine, "start", start)
     options = translator.with_options(glossary={"dog": "dog"}, sample=sample, beam=1)
     (translation,) = translator.translate_lines(["the dog."], options)
-    (request,) = requests
+    (request,) = start.call_args.args[0]
     assert translation.source == "the dog."
     assert translator.tokenizers.source.decode(request.tokens) == "the dog⟦=⟧ dog⟦/⟧."
     assert len(request.terms.token_ids if request.terms else []) == n_terms
@@ -174,7 +176,7 @@ def test_fixed_windows_have_as_many_lines_however_long_they_take(sizes: list[int
 
 
 def test_a_line_keeps_its_number() -> None:
-    units = [Unit(7, "a"), Unit(7, "b", index=1), Unit(9, "c")]
+    units = [Unit(7, "a"), Unit(9, "c")]
     assert read_window(iter(units), 1, 1000) == units
 
 
@@ -190,21 +192,20 @@ def test_the_end_of_each_window_is_told_after_its_last_line() -> None:
 
 
 def test_pause_ends_a_window_and_is_not_a_line() -> None:
-    stream: Iterator[str | Pause] = iter([Pause(), "a", "b", Pause(), Pause(), "c"])
+    stream: Iterator[str | Pause] = iter([Pause(), "a", "b", Pause(), "c"])
     assert read_window(stream, 4, 1000) == []
     assert read_window(stream, 4, 1000) == [Unit(4, "a"), Unit(5, "b")]
-    assert read_window(stream, 6, 1000) == []
     assert read_window(stream, 6, 1000) == [Unit(6, "c")]
     assert read_window(stream, 7, 1000) is None
 
 
-@pytest.mark.parametrize(
-    ("window", "events"),
-    [
-        (2, ["start a", "start c", "finish a", "finish c"]),
-        (1, ["start a", "finish a", "start b", "finish b", "start c", "finish c"]),
-    ],
-)
+EVENTS = [
+    (2, ["start a", "start c", "finish a", "finish c"]),
+    (1, ["start a", "finish a", "start b", "finish b", "start c", "finish c"]),
+]
+
+
+@pytest.mark.parametrize(("window", "events"), EVENTS)
 def test_in_the_background_a_window_is_finished_after_the_next_was_started(window: int, events: list[str]) -> None:
     """But line by line, each is finished at once."""
     translator = small_translator()
@@ -241,8 +242,8 @@ def watched(units: list[Unit], **options: Any) -> tuple[list[list[str]], list[st
 
 
 def test_a_greedy_search_ends_with_what_it_has_shown() -> None:
-    units = [Unit(1, "the dog"), Unit(2, ""), Unit(3, "a cat sleeps here. " * 4), Unit(4, "THE RED DOG")]
-    shown, texts = watched(units)
+    lines = ["the dog", "", "a cat sleeps here. " * 4, "THE RED DOG"]
+    shown, texts = watched([Unit(i, line) for i, line in enumerate(lines)])
     assert shown[-1] == texts
 
 
@@ -271,7 +272,9 @@ def every_third_is_cut() -> Translator:
         n_bests = []
         for request in requests:
             line = request.place[0]
-            n_bests.append([Hypothesis([EOS], [], 0.0, is_cut=line % 3 == 0)])
+            is_cut = line % 3 == 0
+            hypothesis = Hypothesis([EOS], [], 0.0, is_cut=is_cut)
+            n_bests.append([hypothesis])
         return SimpleNamespace(result=lambda: n_bests)
 
     translator.engine.start = start  # type: ignore[method-assign, assignment]
@@ -315,8 +318,8 @@ def test_a_caller_that_takes_no_more_than_it_gave_is_warned(caplog: pytest.LogCa
     assert caplog.messages == [CUT.format("line 1")]
 
 
-@pytest.mark.parametrize(("first", "second"), [(False, False), (True, False), (False, True)])
-def test_a_line_of_several_parts_is_cut_if_one_of_them_is(first: bool, second: bool) -> None:
-    n_bests = [[TextHypothesis([EOS], [], 0.0, [], "a", is_cut=is_cut)] for is_cut in (first, second)]
+@pytest.mark.parametrize("cut", [(False, False), (True, False), (False, True)])
+def test_a_line_of_several_parts_is_cut_if_one_of_them_is(cut: tuple[bool, bool]) -> None:
+    n_bests = [[TextHypothesis([EOS], [], 0.0, [], "a", is_cut=is_cut)] for is_cut in cut]
     (hypothesis,) = joined(n_bests, TranslationOptions(), " ")
-    assert hypothesis.is_cut is (first or second)
+    assert hypothesis.is_cut is any(cut)
