@@ -86,10 +86,10 @@ def main(translator: Translator, gold: Path) -> None:
     all_tagged = tagged_words(translator, gold)
     align_words(translator.engine, translator.tokenizers, [tagged.pair for tagged in all_tagged])
     # The rules to compare, by the names of their rows.
-    rules: dict[str, Callable[[TaggedWords], Words]] = {
+    rules: dict[str, Rule] = {
         "tags": placed_words,
-        "share": attrgetter("at_share"),
-        "same": attrgetter("same"),
+        "share": lambda tagged: tagged.at_share,
+        "same": lambda tagged: tagged.same,
     }
     for name, words_of in rules.items():
         f1 = [f1_of(words_of(tagged), tagged.expected) for tagged in all_tagged]
