@@ -38,6 +38,7 @@ def test_scores_are_those_of_each_pair_alone(choices: dict[str, Any], monkeypatc
     for translation, pair in zip(score_pairs(translator, PAIRS, options), PAIRS, strict=True):
         expected = forced_log_probs(translator, pair)
         (hypothesis,) = translation.hypotheses
+        # The text is that of the pair, its tokens end in EOS.
         assert translation.source == pair.source
         assert hypothesis.text == pair.target
         assert len(hypothesis.tokens) == len(expected)
