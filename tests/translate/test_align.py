@@ -33,6 +33,7 @@ def aligned(translator: Translator, pairs: Iterable[WordPair]) -> list[Links]:
 
 SPLIT = [
     (" a big  dog. ", ["a", "big", "dog."]),
+    ("\u3000我喜欢", ["我", "喜", "欢"]),
     ("我喜欢Python3。", ["我", "喜", "欢", "Python3", "。"]),
     ("รัก", ["ร", "ั", "ก"]),
 ]
