@@ -75,8 +75,12 @@ def align_for_markup(engine: Engine, tokenizers: Tokenizers, pairs: Sequence[Wor
 
 def shares_of_words(scores: Matrix) -> list[Shares]:
     """Return p(source word | target word) of each target word, given `word_scores`; small values are left out."""
+    # A list of floats is much faster to read than an array.
     shares = normalized(scores, 0).T.round(SHARE_DIGITS).tolist()  # (target words, source words)
-    return [{s: share for s, share in enumerate(of_word) if share > MIN_SHARE} for of_word in shares]
+    large = []
+    for shares_of_word in shares:
+        large.append({s: share for s, share in enumerate(shares_of_word) if share > MIN_SHARE})
+    return large
 
 
 def score_window(
@@ -91,24 +95,27 @@ def score_window(
 
     `numbers` are the line numbers of the pairs, for the warnings. Raises InputError if the model has no attention.
     """
+    # 1. Encode the pairs that can be aligned.
     limit = engine.max_length - 1
     encoded_pairs: dict[int, tuple[EncodedWords, EncodedWords]] = {}  # by the index of the pair
     for i, (source, target) in enumerate(pairs):
         if not source.spans or not target.spans:
             continue
-        # This comes before `encoded`, whose matrix of a long text needs much memory.
+        # This check comes before `encoded`, whose matrix of a long text needs much memory.
         n_pieces = max(count_pieces(source, tokenizers.source), count_pieces(target, tokenizers.target))
         if n_pieces > limit:
             message = "line %d is not aligned: a side has more than the %d pieces that the model takes"
             log.warning(message, numbers[i], limit)
             continue
         encoded_pairs[i] = encoded(source, tokenizers.source), encoded(target, tokenizers.target)
+    # 2. One call of the engine for the weights of all pairs, one for all losses.
     sources = [source.tokens for source, _ in encoded_pairs.values()]
     targets = [target.tokens for _, target in encoded_pairs.values()]
     attention = engine.attention(sources, targets)
     losses: list[Matrix | float] = [1.0] * len(encoded_pairs)
     if with_losses:
         losses = list(losses_without(engine, list(encoded_pairs.values())))
+    # 3. From weights between tokens to scores between words. The other pairs have none.
     scores: list[Matrix] = [np.zeros((0, 0), np.float32) for _ in pairs]
     for (i, (source_side, target_side)), weights, loss in zip(encoded_pairs.items(), attention, losses, strict=True):
         scores[i] = word_scores(weights, source_side.shares, target_side.shares, likeness(*pairs[i]), loss)
@@ -174,6 +181,7 @@ def encoded(side: WordText, tokenizer: Tokenizer) -> EncodedWords:
     words = [bare_span(side.text, span) for span in side.spans]
     tokens, words_of_tokens = tokenizer.encode_words(text, words)
     shares = np.zeros((len(tokens), len(side.spans)), np.float32)
+    # A token that overlaps several words is shared by them.
     for t, overlapped in enumerate(words_of_tokens):
         shares[t, overlapped] = 1 / max(len(overlapped), 1)
     return EncodedWords(tokens, shares)
@@ -190,6 +198,7 @@ def links(matrix: Matrix) -> Links:
     """Return the links for alignment scores of shape (source words, target words)."""
     if not matrix.size:
         return []
+    # The best word of each word in both directions; where there is no weight, there is no link.
     best_sources = matrix.argmax(0).tolist()
     best_targets = matrix.argmax(1).tolist()
     by_target = {(s, t) for t, s in enumerate(best_sources) if matrix[s, t] > 0}
@@ -201,6 +210,7 @@ def grow_diagonal(first: set[tuple[int, int]], second: set[tuple[int, int]]) -> 
     """Return the intersection of two alignments, grown by adjacent links of their union that cover an unlinked word."""
     grown = first & second
     candidates = sorted(first ^ second)
+    # A new link may make others adjacent, so go on until nothing changes.
     has_grown = True
     while has_grown:
         has_grown = False
@@ -218,5 +228,7 @@ def grow_diagonal(first: set[tuple[int, int]], second: set[tuple[int, int]]) -> 
 
 def is_beside(s: int, t: int, alignment: set[tuple[int, int]]) -> bool:
     """Return whether an alignment has a link at (s, t) or at one of its eight neighbors."""
-    neighbors = product((s - 1, s, s + 1), (t - 1, t, t + 1))
+    sources = (s - 1, s, s + 1)
+    targets = (t - 1, t, t + 1)
+    neighbors = product(sources, targets)
     return any(neighbor in alignment for neighbor in neighbors)

@@ -21,7 +21,10 @@ class Case(Step):
         for unit in units:
             text, style = as_read(unit.text, self.tokenizer)
             self.styles.append(style)
-            prepared.append(unit if text == unit.text else replace(unit, text=text))
+            # Most texts stay as they are, and so do their units.
+            if text != unit.text:
+                unit = replace(unit, text=text)
+            prepared.append(unit)
         return prepared
 
     def restore(self, translations: list[Translation]) -> list[Translation]:

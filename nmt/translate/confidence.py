@@ -131,6 +131,7 @@ def doubts(translator: Translator, translation: Translation, least: float) -> li
 
 def samples_of(translator: Translator, hypothesis: TextHypothesis, reference: str) -> list[Sample]:
     """Return a training sample of `Calibration.fit` for each word of a hypothesis."""
+    # A word that the reference has once is right once.
     n_left = Counter(WordText.split(reference).bare_words)  # a word is right as often as the reference has it
     words = WordText.split(hypothesis.text).bare_words
     samples = []
@@ -149,6 +150,7 @@ def logits_of(translator: Translator, hypothesis: TextHypothesis) -> list[tuple[
     logits = []
     for word in WordText.split(text).spans:
         word_start, word_end = bare_span(text, word)
+        # The pieces of a word, without those of the punctuation around it.
         log_prob = 0.0
         for piece_log_prob, (start, end) in zip(log_probs, spans, strict=True):
             if start < word_end and word_start < end:
@@ -170,6 +172,7 @@ def piece_spans(translator: Translator, hypothesis: TextHypothesis) -> list[Span
     written, text = written.lower(), hypothesis.text.lower()
     if written == text:
         return spans
+    # Pieces move with the characters of equal words; what was put in has no pieces.
     new_places = equal_characters(written, text)
     moved = []
     for start, end in spans:
@@ -184,6 +187,7 @@ def equal_characters(old: str, new: str) -> dict[int, int]:
     old_starts = [0, *accumulate(len(unit) for unit in old_units)]
     new_starts = [0, *accumulate(len(unit) for unit in new_units)]
     places = {}
+    # Every unit may match: autojunk would ignore frequent ones in long texts.
     matcher = SequenceMatcher(None, old_units, new_units, autojunk=False)
     for old_first, new_first, n_units in matcher.get_matching_blocks():
         start, end = old_starts[old_first], old_starts[old_first + n_units]
@@ -205,6 +209,7 @@ def coverage(translator: Translator, translation: Translation) -> float:
         attention = translator.engine.attention(translation.source_tokens, targets)
     except InputError:
         return 1.0
+    # (source pieces,), over all sentences of the line.
     received = np.concatenate([weights.sum(0) for weights in attention])
     return float(np.minimum(received, 1).mean())
 

@@ -48,9 +48,11 @@ def translate_path(translator: Translator, source: Path, output: Path, resume: b
     if not source.is_dir():
         translate_file(translator, source, output, **arguments)
         return
+    # 1. What an earlier run has written into a folder below the source is not translated again.
     paths = [path for path in documents_below(source) if not path.resolve().is_relative_to(output.resolve())]
     if not paths:
         raise InputError(f"{source} has no documents outside of {output}", hint=f"they end in {', '.join(SUFFIXES)}")
+    # 2. A bad document does not keep the others from being translated.
     n_bad = n_skipped = 0
     for path in paths:
         new = output / path.relative_to(source)
@@ -65,6 +67,7 @@ def translate_path(translator: Translator, source: Path, output: Path, resume: b
         except InputError as error:
             log.error("%s; %s", error, error.hint)
             n_bad += 1
+    # 3. Tell what was left out.
     if n_skipped:
         log.info("%d of %d documents had been translated before", n_skipped, len(paths))
     if n_bad:
@@ -98,15 +101,18 @@ def translate_file(
     """
     suffix = source.suffix.lower()
     suffixes = (".tmx", ".tsv") if bilingual else (suffix,)
+    # 1. Check the names, before anything is read or written.
     if output.is_dir():
         raise InputError(f"{output} is a folder", hint=f"-o {output / source.with_suffix(suffixes[0]).name}")
     if output.suffix.lower() not in suffixes:
         raise InputError(f"{output} is not named as a {suffixes[0]} file", hint=f"-o {output.with_suffix(suffixes[0])}")
+    # 2. Read the document.
     with os_errors_as(InputError, f"read {source}", hint="check the path, and that you may read it"):
         if output.exists() and output.samefile(source):
             raise InputError(f"{source} would be overwritten", hint="give another name after -o")
         content = read_capped(source, MAX_FILE_BYTES)
-    with atomic_writer(output) as file:  # opened first: if it cannot be written, fail before translating
+    # 3. Translate it. The output is opened first: if it cannot be written, that is known before the work.
+    with atomic_writer(output) as file:
         document = DocumentTranslation(translator, source, suffix, content, MAX_TEXT_BYTES, **arguments)
         if bilingual:
             lines = as_pairs(translator, output, document.translations(watch))
@@ -125,6 +131,7 @@ def as_pairs(translator: Translator, output: Path, translations: Iterable[Transl
             yield "\t".join(" ".join(text.split()) for text in pair)
         return
     source, target = (language(translator.config.data, side) or "und" for side in ("source", "target"))
+    # In XML, some characters are escaped and others cannot be.
     yield TMX.format(source)
     for pair in pairs:
         old, new = (escape(NOT_XML.sub("", text), quote=False) for text in pair)
@@ -173,6 +180,7 @@ class DocumentTranslation:
             with damages(title):
                 self.infos, self.members = unzipped(content, UNPACKED * max_text)
             names = [name for name in self.members if MEMBERS.fullmatch(name)]
+        # A small archive can hold a huge text.
         n_bytes = sum(len(self.members[name]) for name in names)
         if n_bytes > max_text:
             raise InputError(f"{title} has {n_bytes:,} bytes of text, over {max_text:,}", hint="split it")
@@ -211,6 +219,7 @@ class DocumentTranslation:
         for part in parts:
             if isinstance(part, Segment):
                 units += units_of([part], markup, number)
+            # The line ends of plain text are between its units.
             if self.suffix == ".txt":
                 number += part.count("\n") if isinstance(part, str) else 0
             else:

@@ -31,6 +31,7 @@ class Encoding:
         self.joiner = joiner
         self.requests: list[SearchRequest] = []
         self.n_requests: list[int] = []  # of each unit
+        # One call of the tokenizer for all units is faster than many.
         tokens_of_units = tokenizers.source.encode_all([unit.text for unit in units])
         for unit, tokens in zip(units, tokens_of_units, strict=True):
             requests = requests_of(unit, tokens, tokenizers.source, max_length)
@@ -47,12 +48,14 @@ class Encoding:
         translations = []
         first = 0
         for unit, n_requests in zip(self.units, self.n_requests, strict=True):
-            parts = range(first, first + n_requests)
+            parts = slice(first, first + n_requests)
             first += n_requests
+            # A blank unit has a blank hypothesis; several parts become one translation.
             hypotheses = [TextHypothesis([], [], 0.0, [], "")]
-            if parts:
-                hypotheses = joined([self.decoded(n_bests[i]) for i in parts], self.options, self.joiner)
-            source_tokens = [self.requests[i].tokens for i in parts]
+            if n_requests:
+                decoded = [self.decoded(n_best) for n_best in n_bests[parts]]
+                hypotheses = joined(decoded, self.options, self.joiner)
+            source_tokens = [request.tokens for request in self.requests[parts]]
             translations.append(Translation(unit.text, hypotheses, unit.number, source_tokens))
         return translations
 
@@ -61,6 +64,7 @@ class Encoding:
         hypotheses = []
         for hypothesis in n_best:
             tokens = hypothesis.tokens
+            # Pieces take time, and only scores need them.
             pieces = self.target.pieces(tokens) if self.options.scores else []
             text = one_line(self.target.decode(tokens))
             hypotheses.append(
@@ -73,8 +77,12 @@ class Encoding:
         texts = []
         first = 0
         for n_requests in self.n_requests:
-            begun = [tokens[i] for i in range(first, first + n_requests) if i in tokens]
-            texts.append(one_line(self.joiner.join(self.target.decode(part) for part in begun)))
+            # The later parts of a unit may not have begun.
+            begun = []
+            for request in range(first, first + n_requests):
+                if request in tokens:
+                    begun.append(self.target.decode(tokens[request]))
+            texts.append(one_line(self.joiner.join(begun)))
             first += n_requests
         return texts
 
@@ -86,13 +94,16 @@ def requests_of(unit: Unit, tokens: list[int], tokenizer: Tokenizer, max_length:
     """
     if not tokens or is_blank(unit.text):
         return []
+    # Nearly all sentences fit.
     if len(tokens) <= max_length:
         return [SearchRequest(tokens, unit.prefix, place_of(unit))]
+    # The tag of a target language stands before each part.
     tag, text = tokenizer.split_tag(unit.text)
     tag_tokens = tokenizer.tag(tag)
     parts = cut(text, tokenizer, max(max_length - len(tag_tokens), 1))
     message = "line %d has %d pieces, the model takes %d: translated in %d parts"
     log.warning(message, unit.number, len(tokens), max_length, len(parts))
+    # The prefix begins the translation of the unit, so that of the first part only.
     requests = [SearchRequest(tag_tokens + parts[0], unit.prefix, place_of(unit))]
     for i, part in enumerate(parts[1:], 1):
         requests.append(SearchRequest(tag_tokens + part, (), place_of(unit, i)))
@@ -120,9 +131,11 @@ def cut(text: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
         if len(tokens) <= max_length:
             parts.append(tokens)
             continue
+        # A part takes as many words as fit.
         parts.append([])
         for word in sentence.split():
             tokens = tokenizer.encode_untagged(word)
+            # Most words are one chunk of pieces.
             for first in range(0, len(tokens), max_length):
                 pieces = tokens[first : first + max_length]
                 if len(parts[-1]) + len(pieces) > max_length:

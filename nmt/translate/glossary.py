@@ -21,10 +21,15 @@ class Glossary(Step):
 
     def prepare(self, units: list[Unit]) -> list[Unit]:
         self.units = units
-        return [replace(unit, text=annotated(unit.text, find_terms(unit.text, self.glossary))) for unit in units]
+        prepared = []
+        for unit in units:
+            text = annotated(unit.text, find_terms(unit.text, self.glossary))
+            prepared.append(replace(unit, text=text))
+        return prepared
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
         for translation, unit in zip(translations, self.units, strict=True):
+            # The reader of a translation sees the source without terms.
             translation.source = unit.text
         return translations
 
@@ -37,7 +42,9 @@ def require_terms(
     `max_length` is that of a target sequence, EOS counted.
     """
     for request in requests:
+        # The text as the model reads it, so that terms in a headline are found in their usual case.
         text = tokenizers.source.decode(request.tokens)
+        # What is left for the terms beside the prefix and EOS.
         room = max_length - 1 - len(request.prefix)
         token_ids = required_tokens(text, glossary, tokenizers.target, room, request.place[0])
         request.terms = Terms(token_ids, tokenizers.target.inside_words)

@@ -55,9 +55,11 @@ def load(
     paths = [Path(path)] if isinstance(path, Path | str) else [Path(model_path) for model_path in path]
     if not paths:
         raise ModelError("no model was named", hint="give the path of a run")
+    # 1. Check the arguments, which may come from Python.
     for name, value, choices in (("precision", precision, Precision), ("engine", engine, EngineName)):
         if value is not None and value not in get_args(choices):
             raise ConfigError(f"unknown {name} {value!r}", hint=f"choose one of {', '.join(get_args(choices))}")
+    # 2. An export has no weights for torch, and stands alone.
     for model_path in paths:
         if is_export(model_path) and (engine == "torch" or len(paths) > 1):
             raise ModelError(f"{model_path} is a CTranslate2 export", hint="give the run that was exported")
@@ -65,11 +67,13 @@ def load(
         from nmt.decode.engines.ctranslate2_engine import load_export
 
         return Translator(*load_export(paths[0], device, precision))
+    # 3. The engine, by the settings of all models and by the device.
     headers = [read_header(model_file(model_path)) for model_path in paths]
     configs = [config for config, _ in headers]
     engine = engine or configs[0].decode.engine
     reason = needs_torch(configs, device, precision, engine)
     if not reason:
+        # CTranslate2 is preferred, not required, unless it was chosen.
         try:
             return load_converted(paths[0], precision or "fp32", headers[0][1])
         except NmtError as error:
@@ -79,6 +83,7 @@ def load(
             log.warning("torch translates, because CTranslate2 cannot: %s", reason)
     elif engine == "ctranslate2":
         raise ConfigError(f"CTranslate2 cannot translate: {reason}", hint="use --engine auto or torch")
+    # 4. Else torch, with the reason in the log.
     log.debug("engine: torch: %s", reason)
     return load_torch(paths, device, precision or "fp32")
 
@@ -115,6 +120,7 @@ def load_converted(path: Path, precision: Precision, progress: Mapping[str, Any]
     file = model_file(path)
     export, digest = converted(file, precision)
 
+    # Some options need torch. Its model is loaded when it is first needed.
     @functools.cache
     def load_reference() -> Engine:
         if hash_file(file) != digest:  # by a training

@@ -29,6 +29,7 @@ def written(parts: Sequence[Part], translations: Sequence[Translation], rank: in
         if isinstance(part, str):
             pieces.append(part)
             continue
+        # A translation may have fewer hypotheses than others.
         hypotheses = translations[n_written].hypotheses
         hypothesis = hypotheses[min(rank, len(hypotheses) - 1)]
         pieces.append(part.finish(hypothesis.text))

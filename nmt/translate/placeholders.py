@@ -8,6 +8,7 @@ import logging
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 from nmt.decode.options import Engine
@@ -94,6 +95,7 @@ class Placeholders(Step):
         return Masked.of(text, self.patterns, self.symbols, self.unknown(text), source.has_word)
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
+        # 1. Take out surplus symbols, and find out which spans are missing.
         all_settled: list[Settled] = []
         for translation, unit, mask in zip(translations, self.units, self.masks, strict=True):
             translation.source = unit.text
@@ -105,12 +107,15 @@ class Placeholders(Step):
                     all_settled.append(Settled(unit.number, mask, hypothesis, text, missing))
                 else:  # there are no words to translate
                     hypothesis.text = one_line(unit.text)
-        for settled, links in zip(all_settled, self.links(all_settled), strict=True):
+        # 2. Write the spans in place of symbols, and the missing ones where the words are aligned.
+        all_links = self.links(all_settled)
+        for settled, links in zip(all_settled, all_links, strict=True):
             settled.hypothesis.text = settled.mask.filled(with_missing(settled, links))
         return translations
 
     def links(self, all_settled: Sequence[Settled]) -> list[Links]:
         """Align the words of the hypotheses that lack a span; the others have no links."""
+        # Words of those that lack nothing stay empty, and are not aligned.
         for settled in all_settled:
             if settled.missing:
                 settled.source_words = alignable(settled.mask.text)
@@ -136,14 +141,18 @@ def with_missing(settled: Settled, links: Links) -> str:
     mask, text = settled.mask, settled.text
     if not settled.missing:
         return text
+    # 1. Find a place for each; those without one go to the end, before the final punctuation.
     places = places_of(settled, links)
     lost = [mask.kept[i].original for i in settled.missing if i not in places]
     if lost:
         log.warning("line %d: the model left out %s, which is put at the end", settled.number, " ".join(lost))
     end = FINAL.search(text).start()  # type: ignore[union-attr]
-    in_order = sorted((places.get(i, Place(end, end)), i) for i in settled.missing)
-    for place, i in reversed(in_order):  # from the end, so that the places before stay right
+    at_end = Place(end, end)
+    in_order = sorted((places.get(i, at_end), i) for i in settled.missing)
+    # 2. Insert them from the end, so that the places before stay right.
+    for place, i in reversed(in_order):
         shortened = text[: place.start] + text[place.end :]
+        # A symbol now, the span itself when all symbols are replaced.
         span = mask.kept[i].mark or mask.kept[i].original
         text = inserted(shortened, place.start, span, place.touches_left, place.touches_right)
     return text
@@ -159,15 +168,19 @@ def places_of(settled: Settled, links: Links) -> dict[int, Place]:
     """
     mask = settled.mask
     source, target = settled.source_words.spans, settled.target_words.spans
+    # The words of each missing span in the masked source: its symbol or number, if it has one.
     masked_words = {i: indices_between(source, *mask.kept[i].span) for i in settled.missing}
-    lost = {s for words in masked_words.values() for s in words}
+    lost = set(chain.from_iterable(masked_words.values()))
     places: dict[int, Place] = {}
+    sources = {s for s, _ in links}
     for i, words in masked_words.items():
         # 1. A number in the place of its translation.
         kept = mask.kept[i]
         if NUMBER.fullmatch(kept.mark):
             linked_elsewhere = {t for s, t in links if s not in lost}
-            became = sorted({t for s, t in links if s in words} - linked_elsewhere)
+            linked = {t for s, t in links if s in words}
+            became = sorted(linked - linked_elsewhere)
+            # Only words side by side are replaced.
             if became and became[-1] - became[0] < len(became):
                 places[i] = Place(target[became[0]][0], target[became[-1]][1])
                 lost.difference_update(words)
@@ -183,11 +196,11 @@ def places_of(settled: Settled, links: Links) -> dict[int, Place]:
             places[i] = Place(length, length, touches_left=not kept.before.isspace())
             continue
         # 3. Beside what its neighbors became.
-        sources = {s for s, _ in links}
         touches_left = bool(IN_WORD.match(kept.before)) and words.start - 1 in sources
         touches_right = bool(IN_WORD.match(kept.after)) and words.stop in sources
         before = [t for s, t in links if s < words.start and s not in lost]
         after = [t for s, t in links if s >= words.stop and s not in lost]
+        # After what the word before became, unless the span touches only the next word.
         if before and (touches_left or not touches_right):
             at = target[before[-1]][1]
             places[i] = Place(at, at, touches_left=touches_left)

@@ -42,6 +42,7 @@ def word_spans(text: str, cuts: Iterable[int] = ()) -> list[Span]:
     spans: list[Span] = []
     for match in WORD.finditer(text):
         start, end = match.span()
+        # Edges strictly inside of the word.
         inside = edges[bisect_right(edges, start) : bisect_left(edges, end)]
         spans += pairwise([start, *inside, end])
     return spans
@@ -82,6 +83,7 @@ class Placement:
     def render(self, placed: PlacedElement) -> str:
         """Return the content of a placed element, with the tags of its children."""
         escape = self.pair.markup.escape
+        # The text between the children is escaped, their tags are markup already.
         text, cursor = "", placed.start
         for child in self.place_children(placed):
             text += escape(self.pair.target[cursor : child.start])
@@ -94,10 +96,11 @@ class Placement:
     def place_children(self, parent: PlacedElement) -> list[PlacedElement]:
         """Place the children of an element in disjoint intervals of its words; return them in the target's order."""
         children = parent.element.children
-        free = set(parent.words)
+        free = set(parent.words)  # target words that no child has yet
         placed: dict[int, PlacedElement] = {}  # by the index of the child
         # 1. Those with words, the longest first.
         search_from = Counter[str]()  # text to copy -> where the next search for it in the translation starts
+        # A long element needs its interval in one piece; short ones fit beside it.
         longest_first = sorted(range(len(children)), key=lambda i: children[i].start - children[i].end)
         for i in longest_first:
             place = self.copied(children[i], parent, free, search_from)
@@ -113,10 +116,12 @@ class Placement:
                 continue
             at = self.position(child, parent.words)
             at = min(max(at, parent.start), parent.end)
+            # It must not be inside of another child.
             n_before = bisect_left(with_words, at, key=lambda place: place.start)
             if n_before:
                 at = with_words[n_before - 1].nearer_edge(at)
             placed[i] = PlacedElement(child, range(0), at, at)
+        # The sort is stable: children at the same place stay in the source's order.
         in_source_order = [placed[i] for i in range(len(children))]
         return sorted(in_source_order, key=lambda place: (place.start, place.end))
 
@@ -124,12 +129,15 @@ class Placement:
         self, element: Element, parent: PlacedElement, free: set[int], search_from: Counter[str]
     ) -> PlacedElement | None:
         """Place an element that is copied, such as code, where free words of the translation contain its text."""
+        # Only what is copied as it is can be found by its text.
         content = self.pair.source[element.start : element.end]
         if element.verbatim is None or not content.strip():
             return None
+        # Equal elements are found one after the other.
         first_character = max(search_from[content], parent.start)
         for match in re.compile(re.escape(content)).finditer(self.pair.target, first_character, parent.end):
             search_from[content] = match.end()
+            # It must not overlap another element, nor cut a word that is not its own.
             words = self.overlapped_words(match.span())
             if free.issuperset(words) and not self.cuts_a_word(element, match.span(), words):
                 return PlacedElement(element, words, match.start(), match.end())
@@ -155,6 +163,7 @@ class Placement:
         start, end = self.pair.target_words[word]
         if not start < target_edge < end:
             return False
+        # It may, if the source word is cut as well, or if the word is linked to the element.
         cuts_in_source = not EDGE.match(self.pair.source, source_edge)
         own_words = self.source_words(element)
         is_own = any(s in own_words for s in self.linked_sources[word])
@@ -162,6 +171,7 @@ class Placement:
 
     def by_links(self, element: Element, parent: PlacedElement, free: set[int]) -> PlacedElement | None:
         """Place an element around the words that are linked to its own; None if there are none."""
+        # 1. All words of the parent, if the element has all of its source words and nothing is taken.
         own_words = self.source_words(element)
         parent_words = self.source_words(parent.element)
         if own_words == parent_words and len(free) == len(parent.words):
@@ -170,6 +180,7 @@ class Placement:
             interval = self.best_interval(own_words, free, only_own=element.verbatim is not None)
         if not interval:
             return None
+        # 2. From words to characters.
         if element.verbatim is None:
             interval = self.extended(interval, own_words, parent_words, parent.words, free)
         start, _ = self.pair.target_words[interval[0]]
@@ -186,17 +197,21 @@ class Placement:
         If no p is over 0.5: the best single word that is linked to `own_words`, or an empty range. With `only_own`, all
         words of the interval are linked to `own_words` alone.
         """
-        targets = [t for s in own_words for t in self.linked_targets[s]]
+        targets: list[int] = []
+        for s in own_words:
+            targets += self.linked_targets[s]
         if not targets:
             return range(0)
         # The interval with the largest sum in one pass (Kadane): a sum below 0 begins anew after the word.
         start = min(targets)
         best, best_total, total = range(0), -1.0, 0.0
         for t in range(start, max(targets) + 1):
+            # The word belongs to the element if all its links do.
             sources = self.linked_sources[t]
             n_own = sum(s in own_words for s in sources)
             is_own = n_own > 0 and n_own == len(sources)
             share = sum(share for s, share in self.pair.shares[t].items() if s in own_words)
+            # Words of other elements end an interval.
             if t in free and (is_own or not only_own):
                 total += share - 0.5
                 if total > best_total and (n_own or share > 0.5):
@@ -212,6 +227,7 @@ class Placement:
     ) -> range:
         """Extend an interval over unlinked words to the parent's edge, if the element begins or ends there."""
         start, stop = interval.start, interval.stop
+        # The words between the interval and the edges of the parent.
         before = range(parent_interval.start, start)
         after = range(stop, parent_interval.stop)
         if own_words.start == parent_words.start and self.are_unlinked(before, free):
@@ -229,9 +245,11 @@ class Placement:
 
         It goes to the neighbor that it touches, or before the next word.
         """
+        # 1. What the words around the element became.
         n_before = bisect_right(self.pair.source_words, element.start, key=lambda word: word[1])
         before = self.targets_in(n_before - 1, words)
         after = self.targets_in(n_before, words)
+        # 2. An element that touches only the word before it stays there.
         character_before = self.pair.source[: element.start][-1:]
         character_after = self.pair.source[element.end :][:1]
         is_attached = character_before.strip() and not character_after.strip()
@@ -239,7 +257,7 @@ class Placement:
             return self.pair.target_words[before[-1]][1]
         if after:
             return self.pair.target_words[after[0]][0]
-        # Without linked neighbors: as far into the translation as into the source.
+        # 3. Without linked neighbors: as far into the translation as into the source.
         n_words = len(self.pair.target_words)
         index = round(n_before * n_words / max(len(self.pair.source_words), 1))
         return self.pair.target_words[index][0] if index < n_words else len(self.pair.target)

@@ -23,16 +23,19 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], options: SearchOp
     Each hypothesis gets the log-probabilities that a search would report, and a score with the length penalty of
     `options`. If a pair is too long for the model, both are NaN and a warning names the line.
     """
+    source_tokenizer, target_tokenizer = translator.tokenizers
     stream = iter(pairs)
-    limit = translator.engine.max_length - 1
+    limit = translator.engine.max_length - 1  # EOS takes one place
     while window := list(islice(stream, WINDOW)):
         # 1. Encode both sides, and score the pairs that fit the model.
-        src = encode_lines(translator.tokenizers.source, [pair.source for pair in window])
-        tgt = encode_lines(translator.tokenizers.target, [pair.target for pair in window])
-        lengths = [max(len(src[i]), len(tgt[i])) for i in range(len(window))]
+        src = encode_lines(source_tokenizer, [pair.source for pair in window])
+        tgt = encode_lines(target_tokenizer, [pair.target for pair in window])
+        lengths = [max(map(len, sides)) for sides in zip(src, tgt, strict=True)]
         fitting = [i for i, length in enumerate(lengths) if 0 < length <= limit]
-        rows = translator.engine.score([src[i] for i in fitting], [tgt[i] for i in fitting])
-        log_probs_of = dict(zip(fitting, rows, strict=True))
+        fitting_src = [src[i] for i in fitting]
+        fitting_tgt = [tgt[i] for i in fitting]
+        rows = translator.engine.score(fitting_src, fitting_tgt)
+        log_probs_of = dict(zip(fitting, rows, strict=True))  # by the index of the pair
         # 2. A pair that is too long has NaN, a blank one nothing.
         for i, pair in enumerate(window):
             tokens = [*tgt[i], EOS] if lengths[i] else []
@@ -40,11 +43,12 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], options: SearchOp
             if lengths[i] > limit:
                 message = "line %d is not scored: %d pieces, the model takes %d"
                 log.warning(message, pair.line, lengths[i], limit)
-            score = 0.0
+            score = 0.0  # of a blank pair
             if tokens:
                 score = sum(log_probs) / options.length_divisor(len(tokens))
-            pieces = translator.tokenizers.target.pieces(tokens)
-            yield Translation(pair.source, [TextHypothesis(tokens, log_probs, score, pieces, pair.target)])
+            pieces = target_tokenizer.pieces(tokens)
+            hypothesis = TextHypothesis(tokens, log_probs, score, pieces, pair.target)
+            yield Translation(pair.source, [hypothesis])
 
 
 def encode_lines(tokenizer: Tokenizer, lines: Sequence[str]) -> list[list[int]]:

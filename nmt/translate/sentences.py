@@ -37,11 +37,13 @@ class Sentences(Step):
         self.units = units
         sentences: list[Unit] = []
         for unit in units:
+            # 1. Find the sentences. The tag of a target language belongs to the first.
             tag, _ = self.split_tag(unit.text)
             spans = [(0, len(unit.text))]
             if not self.options.whole_lines:
                 spans = self.spans_of(unit.text, len(tag))
             self.spans.append(spans)
+            # 2. Each becomes a unit. Only the first begins with the prefix, the others need the tag, too.
             for i, (start, end) in enumerate(spans):
                 text = unit.text[start:end]
                 if i == 0:
@@ -53,6 +55,7 @@ class Sentences(Step):
     def spans_of(self, text: str, tag_length: int) -> list[Span]:
         """Return the span of each sentence of a text; its tag belongs to the first."""
         spans = [(start + tag_length, end + tag_length) for start, end in sentence_spans(text[tag_length:])]
+        # The first sentence has the tag.
         spans[0] = (0, spans[0][1])
         if len(spans) == 1:
             return spans
@@ -72,13 +75,11 @@ class Sentences(Step):
         for unit, spans in zip(self.units, self.spans, strict=True):
             sentences = translations[first : first + len(spans)]
             first += len(spans)
-            whole = Translation(
-                unit.text,
-                joined([sentence.hypotheses for sentence in sentences], self.options, self.joiner),
-                unit.number,
-                sentences=spans,
-            )
-            # The sources of the sentences may have been changed by later steps.
+            # 1. Join the hypotheses of the same rank.
+            n_bests = [sentence.hypotheses for sentence in sentences]
+            hypotheses = joined(n_bests, self.options, self.joiner)
+            whole = Translation(unit.text, hypotheses, unit.number, sentences=spans)
+            # 2. Keep the pairs of sentences. Later steps may have changed the sources, so these are from the unit.
             for (start, end), sentence in zip(spans, sentences, strict=True):
                 whole.sentence_pairs.append((unit.text[start:end], sentence.text))
                 whole.source_tokens += sentence.source_tokens
@@ -91,5 +92,7 @@ class Sentences(Step):
         for spans in self.spans:
             sentences = texts[first : first + len(spans)]
             first += len(spans)
-            joined_texts.append(self.joiner.join(text for text in sentences if text))
+            # A sentence that has not begun gets no space.
+            begun = [text for text in sentences if text]
+            joined_texts.append(self.joiner.join(begun))
         return joined_texts

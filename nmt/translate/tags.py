@@ -37,16 +37,20 @@ class Tags(Step):
         return units
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
+        # 1. A pair for every hypothesis of a unit with markup.
         tagged = []
         for unit, translation in zip(self.units, translations, strict=True):
             if unit.markup:
                 for hypothesis in translation.hypotheses:
                     tagged.append(TaggedPair(unit.markup, translation, hypothesis))
+        # 2. Align the words of those that have tags, and write the tags. Alignment takes most of the time.
         for start in range(0, len(tagged), PLACED):
             pairs = tagged[start : start + PLACED]
-            align_words(self.engine, self.tokenizers, [pair for pair in pairs if pair.markup.root.children])
+            with_tags = [pair for pair in pairs if pair.markup.root.children]
+            align_words(self.engine, self.tokenizers, with_tags)
             for pair in pairs:
                 pair.hypothesis.text = Placement(pair).written()
+                # A server lets other requests have their turn here.
                 between_segments.get()()
         return translations
 
@@ -61,6 +65,7 @@ class SentenceWords:
 
 def align_words(engine: Engine, tokenizers: Tokenizers, pairs: Sequence[TaggedPair]) -> None:
     """Set the links and shares of each pair, whose words are aligned sentence by sentence."""
+    # 1. Cut the pairs into sentences, which the model aligns best.
     owners: list[TaggedPair] = []
     sentences: list[tuple[SentenceWords, SentenceWords]] = []
     for pair in pairs:
@@ -69,8 +74,10 @@ def align_words(engine: Engine, tokenizers: Tokenizers, pairs: Sequence[TaggedPa
             source = within(pair.source, pair.source_words, source_span)
             target = within(pair.target, pair.target_words, target_span)
             sentences.append((source, target))
-    alignments = align_for_markup(engine, tokenizers, [(source.words, target.words) for source, target in sentences])
-    # The indices of words are those in the whole text from here on.
+    # 2. Align the sentences of all pairs together.
+    words = [(source.words, target.words) for source, target in sentences]
+    alignments = align_for_markup(engine, tokenizers, words)
+    # 3. Put the alignments of sentences together. The indices of words are those in the whole text from here on.
     for pair, (source, target), alignment in zip(owners, sentences, alignments, strict=True):
         for s, t in alignment.links:
             pair.links.append((source.first + s, target.first + t))
@@ -83,6 +90,7 @@ def within(text: str, words: Sequence[Span], sentence: Span) -> SentenceWords:
     start, end = sentence
     indices = indices_between(words, start, end)
     spans = []
+    # Spans in the sentence, not in the whole text.
     for i in indices:
         word_start, word_end = words[i]
         spans.append((word_start - start, word_end - start))

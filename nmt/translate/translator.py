@@ -120,12 +120,14 @@ class Translator:
         prefix_tokens = self.encode_prefix(prefix)
 
         def start(units: list[Unit]) -> RunningTranslation:
+            # Without a prefix, which few have, no unit is copied.
             if prefix_tokens:
                 units = [replace(unit, prefix=prefix_tokens) for unit in units]
             return self.start(units, options, batch_size)
 
         least_lines = window if fixed_windows else batch_size
         running = windows(start, lines, first, least_lines, window)
+        # An engine in the background translates a window while the next one is read and prepared.
         if window > 1 and self.engine_for(options).in_background:
             running = one_ahead(running)
         with CutLines(at_once=window == 1) as cut_lines:
@@ -171,10 +173,12 @@ class Translator:
         protects = options.protect_placeholders or options.protect
         needs_symbols = protects or any(self.unknown(unit.text) for unit in units)
         steps: list[Step] = []
+        # 1. Tags are around whole units, so their step is first on the way in and last on the way out.
         if any(unit.markup for unit in units):
             from nmt.translate.tags import Tags  # imported late, as are others: their expressions take 15 ms to compile
 
             steps.append(Tags(self.engine, self.tokenizers))
+        # 2. Sentences, and what is kept in them. No sentence ends inside of a placeholder.
         if needs_symbols:
             from nmt.text.placeholders import SYMBOLS, patterns_of, spans_of
             from nmt.translate.placeholders import Placeholders
@@ -185,10 +189,12 @@ class Translator:
             steps.append(Placeholders(self.engine, self.tokenizers, patterns, symbols, self.unknown))
         else:
             steps.append(Sentences(options, self.joiner, source.split_tag))
+        # 3. Terms, for a model that was trained to read them; else the search sees to them.
         if options.glossary and self.config.data.glossary:
             from nmt.translate.glossary import Glossary
 
             steps.append(Glossary(options.glossary))
+        # 4. The case, last, so that the model reads all of the text as it is used to.
         steps.append(Case(source))
         return steps
 
@@ -206,6 +212,7 @@ class Translator:
 
     def engine_for(self, options: TranslationOptions, *, watched: bool = False) -> Engine:
         """Return the engine, or if these options need it, that of torch. Raises ConfigError if there is none."""
+        # Samples and required terms need the search of torch, which also shows its steps.
         reads_terms = self.config.data.glossary
         if options.sample:
             if options.glossary and not reads_terms:
@@ -221,10 +228,12 @@ class Translator:
         """Return the tokens of a prefix, given as text or tokens. Raises ConfigError if it is invalid or too long."""
         target = self.tokenizers.target
         tokens = target.encode(prefix) if isinstance(prefix, str) else list(prefix)
+        # Special tokens, which come first in the vocabulary, cannot be in the middle of a translation.
         for token in tokens:
             if not EOS < token < len(target):
                 message = f"the prefix has the token {token}, but tokens of words are {EOS + 1} to {len(target) - 1}"
                 raise ConfigError(message, hint="give the prefix as text")
+        # This raises the error of a prefix that is too long before anything is translated.
         self.options.limit(1, len(tokens), self.engine.max_length)
         return tokens
 

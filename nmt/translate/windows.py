@@ -36,6 +36,7 @@ def windows(
     while (units := read_window(stream, first, n_lines)) is not None:
         started = time.monotonic()
         yield start(units)
+        # The next window takes about TARGET_S at the speed of this one.
         if units:
             lines_per_s = len(units) / max(time.monotonic() - started, 1e-3)
             n_lines = min(max(int(TARGET_S * lines_per_s), least), most)
@@ -59,6 +60,7 @@ def read_window(stream: Iterator[str | Unit | Pause], first: int, n_lines: int) 
             units.append(Unit(number, line))
         else:
             raise InputError(f"text {number} is {line!r:.40}, not a string", hint="decode bytes; leave out None")
+        # The clock starts at the first line: nobody waits before.
         deadline = min(deadline, time.monotonic() + MAX_READ_S)
         if len(units) >= n_lines or time.monotonic() > deadline:
             break
@@ -69,6 +71,7 @@ def one_ahead(running: Iterator[Running]) -> Iterator[Running]:
     """Yield each item after the next one has started, so that an engine in the background always has work."""
     current = next(running, None)
     while current is not None:
+        # This starts the next one, before the caller waits for the current one.
         following = next(running, None)
         yield current
         current = following
@@ -101,10 +104,13 @@ class CutLines:
         """Log one warning that names the lines noted so far, if there are any."""
         if not self.numbers:
             return
-        named = ", ".join(str(number) for number in self.numbers[:N_NAMED])
+        # The first lines by their numbers, then how many more there are.
+        named = ", ".join(map(str, self.numbers[:N_NAMED]))
         if len(self.numbers) > N_NAMED:
             named += f" and {len(self.numbers) - N_NAMED:,} more"
-        lines = f"line {named}" if len(self.numbers) == 1 else f"{len(self.numbers):,} lines ({named})"
+        lines = f"{len(self.numbers):,} lines ({named})"
+        if len(self.numbers) == 1:
+            lines = f"line {named}"
         message = "translation cut off at the length limit, before the model ended it: %s; "
         message += "nmt translate --max-length raises it"
         log.warning(message, lines)

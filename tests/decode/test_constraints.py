@@ -1,6 +1,6 @@
 """Search for translations that contain terms, compared with brute force; every translation has all terms."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,18 +17,19 @@ from nmt.text import EOS
 Tokens = tuple[int, ...]
 Terms = tuple[Tokens, ...]
 TERMS: list[Terms] = [
-    (), ((A,),), ((A, B),), ((A, A, B),), ((A, B), (C,)), ((A,), (A,)), ((A, B, A), (A, B, A)), ((A, A), (B,))
+    (), ((A,),), ((A, A, B),), ((A, B), (C,)), ((A,), (A,)), ((A, B, A), (A, B, A)), ((A, A), (B,))
 ]  # fmt: skip
 INSIDE: list[Tokens] = [(), (B,), (B, C)]  # tokens inside of words
 
 
-def n_occurrences(tokens: Sequence[int], term: Tokens, inside: Collection[str]) -> int:
+def n_occurrences(tokens: Sequence[int], term: Tokens, inside: set[str]) -> int:
     """How often tokens have a term, without overlaps and without one of `inside` behind it."""
     n = start = 0
     while start + len(term) <= len(tokens):
         end = start + len(term)
-        is_whole = end == len(tokens) or chr(tokens[end]) not in inside
-        if tuple(tokens[start:end]) == term and is_whole:
+        following = [chr(token) for token in tokens[end : end + 1]]
+        is_whole = inside.isdisjoint(following)
+        if is_whole and tuple(tokens[start:end]) == term:
             n += 1
             start = end
         else:
@@ -38,9 +39,10 @@ def n_occurrences(tokens: Sequence[int], term: Tokens, inside: Collection[str]) 
 
 def has_all(hypothesis: Hypothesis, terms: Terms, inside_words: Tokens) -> bool:
     """Whether a hypothesis has each term as often as it is listed, as a whole word."""
-    inside = Constraint(terms, inside_words).inside_words  # without those with which a term goes on
-    tokens = hypothesis.tokens
-    return all(n_occurrences(tokens, term, inside) >= terms.count(term) for term in terms)
+    constraint = Constraint(terms, inside_words)
+    inside = set(constraint.inside_words)  # without those with which a term goes on
+    has_each = [n_occurrences(hypothesis.tokens, term, inside) >= terms.count(term) for term in terms]
+    return all(has_each)
 
 
 FIELDS: dict[str, st.SearchStrategy[Any]] = {  # of the options of a beam that holds everything
@@ -83,7 +85,8 @@ def assert_equal(hypotheses: Sequence[Hypothesis], expected: Sequence[Hypothesis
 
 
 WORD = st.sampled_from([A, B, C])
-WORDS = st.lists(WORD, min_size=1, max_size=4).map(tuple)
+LISTS = st.lists(WORD, min_size=1, max_size=4)
+WORDS = LISTS.map(tuple)
 SEVERAL = st.lists(WORDS, max_size=4).map(tuple)
 BEAMS = st.integers(1, 5)
 LIMITS = st.integers(1, 9)
@@ -102,4 +105,5 @@ def test_every_translation_has_all_terms(
     assert n_best
     for hypothesis in n_best:
         assert has_all(hypothesis, terms, inside)
-        assert tuple(hypothesis.tokens[: len(prefix)]) == prefix
+        beginning = hypothesis.tokens[: len(prefix)]
+        assert tuple(beginning) == prefix

@@ -26,8 +26,8 @@ V = 7
 
 def random_table(seed: int) -> Table:
     def table(source: tuple[int, ...], prefix: tuple[int, ...]) -> Sequence[float]:
-        number = hash((seed, source, prefix)) % 2**62
-        generator = torch.Generator().manual_seed(number)
+        generator = torch.Generator()
+        generator.manual_seed(hash((seed, source, prefix)) % 2**62)
         logits = torch.randn(V, dtype=torch.float64, generator=generator)
         probabilities: list[float] = logits.softmax(0).tolist()
         return probabilities
@@ -42,7 +42,8 @@ def all_hypotheses(
     limit = options.limit(len(source), n_required)
     hypotheses = []
     for n_words in range(limit):
-        if n_words < options.min_length and n_words + 1 < limit:
+        is_longest = n_words + 1 == limit
+        if n_words < options.min_length and not is_longest:
             continue
         for words in itertools.product((A, B, C), repeat=n_words):
             tokens = [*words, EOS]
@@ -52,7 +53,8 @@ def all_hypotheses(
                 log_probs.append(math.log(probabilities[token]))
             score = penalized(sum(log_probs), len(tokens), options)
             hypotheses.append(Hypothesis(tokens, log_probs, score))
-    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+    hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
+    return hypotheses
 
 
 def greedy(table: Table, source: tuple[int, ...], options: SearchOptions) -> list[int]:
@@ -64,8 +66,10 @@ def greedy(table: Table, source: tuple[int, ...], options: SearchOptions) -> lis
         allowed = [A, B, C]
         if len(tokens) >= options.min_length:
             allowed.append(EOS)
-        is_last = len(tokens) + 1 == limit
-        tokens.append(EOS if is_last else max(allowed, key=probabilities.__getitem__))
+        if len(tokens) + 1 == limit:
+            allowed = [EOS]
+        likeliest = max(allowed, key=probabilities.__getitem__)
+        tokens.append(likeliest)
     return tokens
 
 
@@ -80,8 +84,9 @@ def test_one_beam_is_greedy_search(seed: int) -> None:
 
 def test_a_prefix_that_the_model_cannot_hold_is_refused() -> None:
     model = TableModel(random_table(1))
+    src = sources((B,), (A,))
     with pytest.raises(ConfigError, match="the prefix has 5 pieces, the model takes at most 4"):
-        search(model, sources((B,), (A,)), SearchOptions(), prefixes=[[], [A] * 5], max_length=5)
+        search(model, src, SearchOptions(), prefixes=[[], [A] * 5], max_length=5)
 
 
 def test_a_live_hypothesis_that_is_as_good_as_the_worst_finished_one_ends_the_search() -> None:
@@ -111,7 +116,8 @@ def narrowed_probabilities(logits: Tensor, options: SearchOptions) -> Tensor:
     best_first = scaled.argsort(descending=True)[: options.top_k or n_words]
     probabilities = scaled[best_first].softmax(0)
     # The fewest tokens that reach top_p.
-    is_before = probabilities.cumsum(0) < options.top_p - 1e-9
+    cumulated = probabilities.cumsum(0)
+    is_before = cumulated < options.top_p - 1e-9
     n_kept = int(is_before.sum()) + 1
     kept = probabilities[:n_kept]
     narrowed = torch.zeros_like(logits)
@@ -129,15 +135,18 @@ def test_sampled_tokens_have_their_probabilities_by_a_chi_square_test(narrowed: 
     rows = [(A,)] * 10
     samples = search(TableModel(lambda *_: table), sources(*rows), options)
 
-    tokens = [hypothesis.tokens[0] for hypothesis in itertools.chain.from_iterable(samples)]
+    hypotheses = itertools.chain.from_iterable(samples)
+    tokens = [hypothesis.tokens[0] for hypothesis in hypotheses]
     counts = torch.bincount(torch.tensor(tokens), minlength=150)
-    expected = len(tokens) * narrowed_probabilities(logits, options)
-    is_possible = expected > 0
+    probabilities = narrowed_probabilities(logits, options)
+    is_possible = probabilities > 0
     assert counts[~is_possible].sum() == 0
-    deviations = (counts - expected)[is_possible] ** 2 / expected[is_possible]
-    freedom = len(deviations) - 1
+    expected = len(tokens) * probabilities[is_possible]
+    differences = counts[is_possible] - expected
+    chi_square = (differences**2 / expected).sum()
+    freedom = len(expected) - 1
     deviation = math.sqrt(2 * freedom)  # the standard deviation of chi-square
-    assert float(deviations.sum()) < freedom + 4 * deviation
+    assert float(chi_square) < freedom + 4 * deviation
 
 
 class Rounded:
@@ -151,7 +160,8 @@ class Rounded:
 
     def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
         logits, state = self.decoder.step(ids, state)
-        return logits + 2e-6 * torch.randn(logits.shape, generator=self.generator), state
+        noise = torch.randn(logits.shape, generator=self.generator)
+        return logits + 2e-6 * noise, state
 
 
 ROUNDED: list[tuple[int, float, dict[str, Any]]] = [
@@ -165,7 +175,8 @@ ROUNDED: list[tuple[int, float, dict[str, Any]]] = [
 def test_in_fp32_samples_are_the_same_in_any_batch(n_vocab: int, scale: float, narrowed: dict[str, Any]) -> None:
     numbers = {"beam": 32, "n_best": 32, "max_length_a": 0, "max_length_b": 5, **narrowed}
     options = SearchOptions(sample=True, **numbers)
-    model = Rounded(make(n_target_vocab=n_vocab, tied_embeddings="decoder", scale=scale).float())
+    model = make(n_target_vocab=n_vocab, tied_embeddings="decoder", scale=scale)
+    rounded = Rounded(model.float())
     rng = random.Random(1)
     words = range(EOS + 1, 23)
     rows = [rng.choices(words, k=rng.randint(1, 12)) for _ in range(16)]
@@ -176,7 +187,7 @@ def test_in_fp32_samples_are_the_same_in_any_batch(n_vocab: int, scale: float, n
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]
             src = sources(*(rows[i] for i in batch))
-            n_bests = search(model, src, options, sentence_seeds=batch)
+            n_bests = search(rounded, src, options, sentence_seeds=batch)
             for i, n_best in zip(batch, n_bests, strict=True):
                 tokens[i] = sorted(hypothesis.tokens for hypothesis in n_best)
         return tokens
@@ -184,9 +195,10 @@ def test_in_fp32_samples_are_the_same_in_any_batch(n_vocab: int, scale: float, n
     order = list(range(len(rows)))
     with torch.inference_mode():
         alone = samples(order, 1)
-        for batch_size in (2, 7, len(rows)):
+        for batch_size in (2, 7, 16):
             rng.shuffle(order)
-            assert samples(order, batch_size) == alone
+            together = samples(order, batch_size)
+            assert together == alone
 
 
 # --- scores -----------------------------------------------------------------------------------------------
@@ -196,8 +208,10 @@ TERMS = [Constraint([(5, 6), (7,)]), Constraint(), Constraint([(8, 9, 8)], [4, 5
 
 def forced_log_probs(model: Seq2Seq, row: list[int], tokens: list[int]) -> list[float]:
     """The log-probability of each token by teacher forcing."""
-    tgt_in = torch.tensor([[BOS, *tokens[:-1]]])
-    log_probs = model(sources(row), tgt_in).log_softmax(-1)[0]  # (T, V)
+    before = [BOS, *tokens[:-1]]
+    tgt_in = torch.tensor([before])
+    logits = model(sources(row), tgt_in)
+    log_probs = logits[0].log_softmax(-1)  # (T, V)
     forced: list[float] = log_probs[range(len(tokens)), tokens].tolist()
     return forced
 
@@ -209,18 +223,21 @@ def test_score_is_teacher_forcings_and_neighbours_do_not_matter(choices: dict[st
     if kind == "sample":
         options = options.changed(sample=True, temperature=1.7, top_k=9)
     terms = TERMS if kind == "terms" else [Constraint()] * 4
-    model = make(**{**choices, "max_positions": 64}, scale=2.0)  # its distributions are far from uniform
+    sizes = {**choices, "max_positions": 64}
+    model = make(**sizes, scale=2.0)  # its distributions are far from uniform
     decoder = incremental_decoder(model)
     generator = torch.Generator().manual_seed(1)
     # Sentences of different lengths.
     words: list[int] = torch.randint(4, 23, (19,), generator=generator).tolist()
     rows = [words[:3], words[3:12], words[12:13], words[13:]]
     with torch.no_grad():
-        together = search(decoder, sources(*rows), options, constraints=terms)
-        unconstrained = search(decoder, sources(*rows), options)
+        src = sources(*rows)
+        together = search(decoder, src, options, constraints=terms)
+        unconstrained = search(decoder, src, options)
         assert together[1::2] == unconstrained[1::2], "they have no terms"
         for i, row in enumerate(rows):
-            (alone,) = search(decoder, sources(row), options, sentence_seeds=[i], constraints=[terms[i]])
+            src = sources(row)
+            (alone,) = search(decoder, src, options, sentence_seeds=[i], constraints=[terms[i]])
             for hypothesis, same in zip(together[i], alone, strict=True):
                 assert same.tokens == hypothesis.tokens
                 assert same.score == pytest.approx(hypothesis.score, abs=1e-9)
@@ -253,7 +270,8 @@ def test_a_hypothesis_is_cut_if_the_model_would_go_on_at_the_limit(
 ) -> None:
     options = SearchOptions(beam=beam, sample=sample, max_length_a=0, max_length_b=4, min_length=3)
     model = TableModel(ends_after(n_words))
-    best = search(model, sources((A,)), options)[0][0]
+    (n_best,) = search(model, sources((A,)), options)
+    best = n_best[0]
     assert len(best.tokens) == 4
     assert best.is_cut is is_cut
 

@@ -33,28 +33,35 @@ class GoldPair:
 def read_gold(file: Path) -> list[GoldPair]:
     pairs = []
     for line in file.read_text(encoding="utf-8").splitlines():
-        source, target, told = line.split("\t")
-        kinds: dict[str, LinkSet] = {"-": set(), "?": set()}
-        for s, kind, t in re.findall(r"(\d+)([-?])(\d+)", told):
-            kinds[kind].add((int(s), int(t)))
-        pairs.append(GoldPair(source.split(" "), target.split(" "), kinds["-"], kinds["-"] | kinds["?"]))
+        source, target, links = line.split("\t")
+        sure: LinkSet = set()
+        possible: LinkSet = set()
+        for s, kind, t in re.findall(r"(\d+)([-?])(\d+)", links):
+            possible.add((int(s), int(t)))
+            if kind == "-":
+                sure.add((int(s), int(t)))
+        pairs.append(GoldPair(source.split(" "), target.split(" "), sure, possible))
     return pairs
 
 
 def natural_text(words: Iterable[str], *, spaced: bool) -> WordText:
     """Join words to a text with natural spacing."""
-    text, spans = "", []
+    text = ""
+    spans = []
     for word in words:
-        text += " " if text and spaced and word not in CLOSING else ""
-        spans.append((len(text), len(text) + len(word)))
+        if text and spaced and word not in CLOSING:
+            text += " "
+        start = len(text)
         text += word
+        spans.append((start, len(text)))
     return WordText(text, spans)
 
 
-def alignment_error_rate(found: Iterable[Iterable[tuple[int, int]]], gold: Iterable[GoldPair]) -> float:
-    """1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|) over all pairs (Och and Ney 2003): found, sure and possible links."""
+def alignment_error_rate(alignments: Iterable[Iterable[tuple[int, int]]], gold: Iterable[GoldPair]) -> float:
+    """1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|) over all pairs (Och and Ney 2003): links A, sure and possible ones."""
     n_good = n_all = 0
-    for links, pair in zip(map(set, found), gold, strict=True):
+    for alignment, pair in zip(alignments, gold, strict=True):
+        links = set(alignment)
         n_good += len(links & pair.sure) + len(links & pair.possible)
         n_all += len(links) + len(pair.sure)
     return 1 - n_good / n_all
@@ -62,14 +69,20 @@ def alignment_error_rate(found: Iterable[Iterable[tuple[int, int]]], gold: Itera
 
 def spaced_texts(translator: Translator, gold: Sequence[GoldPair]) -> list[tuple[GoldPair, WordPair]]:
     """Gold pairs with their texts."""
-    languages = [language(translator.config.data, side) for side in ("source", "target")]
-    spaced = [base_language(code) not in UNSPACED for code in languages]
-    return [
-        (one, (natural_text(one.source, spaced=spaced[0]), natural_text(one.target, spaced=spaced[1]))) for one in gold
-    ]
+    data = translator.config.data
+    source_spaced = base_language(language(data, "source")) not in UNSPACED
+    target_spaced = base_language(language(data, "target")) not in UNSPACED
+    pairs = []
+    for pair in gold:
+        source = natural_text(pair.source, spaced=source_spaced)
+        target = natural_text(pair.target, spaced=target_spaced)
+        pairs.append((pair, (source, target)))
+    return pairs
 
 
 if __name__ == "__main__":
-    model, pairs = load(sys.argv[1], "cpu"), read_gold(Path(sys.argv[2]))
-    found = align(model.engine, model.tokenizers, [texts for _, texts in spaced_texts(model, pairs)])
-    print(f"{100 * alignment_error_rate(found, pairs):.1f} %")
+    model = load(sys.argv[1], "cpu")
+    pairs = read_gold(Path(sys.argv[2]))
+    texts = [texts for _, texts in spaced_texts(model, pairs)]
+    alignments = align(model.engine, model.tokenizers, texts)
+    print(f"{100 * alignment_error_rate(alignments, pairs):.1f} %")

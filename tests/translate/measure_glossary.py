@@ -11,9 +11,10 @@ data.glossary.
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from nmt.corpus import alignment
 from nmt.evaluate import bleu_tokenizer, score
@@ -26,70 +27,137 @@ from nmt.translate.align import align
 from nmt.translate.loading import load
 from nmt.translate.translator import Translator
 
+Glossary = dict[str, str]
+
+
+class Use(NamedTuple):
+    """A use of a glossary's source term."""
+
+    line: int  # index of the text
+    term: str  # the target term
+
+    def is_in(self, translations: list[str]) -> bool:
+        return has(translations[self.line], self.term)
+
 
 def links_of(translator: Translator, source: list[str], target: list[str]) -> list[list[tuple[Span, Span]]]:
     """The sure links of each pair, by the run's training text."""
     assert translator.run
     config = translator.run.read_config()
-    pairs = [*iter_pairs(*corpus_paths(config, config.data.train[0]))]
-    known = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    return [*alignment.sure_links(source, target, alignment.learn_lexicon(*map(alignment.hash_words, known)))]
+    paths = corpus_paths(config, config.data.train[0])
+    pairs = list(iter_pairs(*paths))
+    known_source = alignment.hash_words([pair.source for pair in pairs])
+    known_target = alignment.hash_words([pair.target for pair in pairs])
+    lexicon = alignment.learn_lexicon(known_source, known_target)
+    return list(alignment.sure_links(source, target, lexicon))
 
 
-def glossaries_of(translator: Translator, source: list[str], target: list[str]) -> list[dict[str, str]]:
-    links, random = links_of(translator, source, target), Random(1)
-    found: dict[str, list[str]] = defaultdict(list)
-    for one, other, of_pair in zip(source, target, links, strict=True):
-        for s, t in of_pair:
-            found[one[slice(*s)]].append(other[slice(*t)])
-    uses = Counter(word for text in source for _, word in find_terms(text, {word: word for word in found}))
-    always = {word: same[0] for word, same in sorted(found.items()) if same == same[:1] * uses[word]}
+def glossaries_of(translator: Translator, source: list[str], target: list[str]) -> tuple[Glossary, Glossary]:
+    """A glossary of right terms and one of wrong terms."""
+    random = Random(1)
+    # 1. The translations of each word, and those words that always have the same.
+    translations: dict[str, list[str]] = defaultdict(list)
+    pairs = zip(source, target, links_of(translator, source, target), strict=True)
+    for source_text, target_text, links_of_pair in pairs:
+        for source_span, target_span in links_of_pair:
+            word = source_text[slice(*source_span)]
+            translations[word].append(target_text[slice(*target_span)])
+    each_word = {word: word for word in translations}
+    n_uses = Counter(use.term for use in uses_of(each_word, source))
+    always: Glossary = {}
+    for word, terms in sorted(translations.items()):
+        if len(terms) == n_uses[word] and len(set(terms)) == 1:
+            always[word] = terms[0]
+    # 2. A third of them is for each glossary.
     part = {word: int(3 * random.random()) for word in always}
-    misleading = {word: random.choice(sorted({*always.values()} - {term})) for word, term in always.items()}
-    return [{word: terms[word] for word in always if part[word] == i} for i, terms in enumerate((always, misleading))]
+    all_terms = set(always.values())
+    right, wrong = {}, {}
+    for word, term in always.items():
+        misleading = random.choice(sorted(all_terms - {term}))
+        if part[word] == 0:
+            right[word] = term
+        if part[word] == 1:
+            wrong[word] = misleading
+    return right, wrong
+
+
+def uses_of(glossary: Glossary, texts: list[str]) -> list[Use]:
+    uses = []
+    for line, text in enumerate(texts):
+        uses += [Use(line, term) for _, term in find_terms(text, glossary)]
+    return uses
 
 
 def has(text: str, term: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(term)}(?!\w)", text) is not None
 
 
-def replaced(model: Translator, source: list[str], plain: list[str], glossary: dict[str, str]) -> Iterator[str]:
+def share(uses: Iterable[Use], translations: list[str]) -> float:
+    """The share of uses whose target term is in the translation."""
+    used = [use.is_in(translations) for use in uses]
+    return sum(used) / len(used)
+
+
+def replaced(model: Translator, source: list[str], plain: list[str], glossary: Glossary) -> list[str]:
     """Translations with each term that is missing in place of the first word that its source term became."""
-    pairs = [(WordText.split(one), WordText.split(other)) for one, other in zip(source, plain, strict=True)]
-    for (text, translation), links in zip(pairs, align(model.engine, model.tokenizers, pairs), strict=True):
-        words = translation.words
-        for (start, end), term in find_terms(text.text, glossary):
-            linked = [t for s, t in links if text.spans[s][0] < end and start < text.spans[s][1]]
-            if linked and not has(translation.text, term):
-                words[linked[0]] = re.sub(r"\w[\w'-]*", term, words[linked[0]], count=1)
-        yield " ".join(words)
+    pairs = []
+    for text, translation in zip(source, plain, strict=True):
+        pairs.append((WordText.split(text), WordText.split(translation)))
+    alignments = align(model.engine, model.tokenizers, pairs)
+    texts = []
+    for (source_words, target_words), links in zip(pairs, alignments, strict=True):
+        words = target_words.words
+        for (start, end), term in find_terms(source_words.text, glossary):
+            if has(target_words.text, term):
+                continue
+            for s, t in links:
+                word_start, word_end = source_words.spans[s]
+                if word_start < end and start < word_end:
+                    words[t] = re.sub(r"\w[\w'-]*", term, words[t], count=1)
+                    break
+        texts.append(" ".join(words))
+    return texts
+
+
+def bleu_of(translator: Translator, translations: list[str], references: list[str]) -> float:
+    tokenize = bleu_tokenizer(translator.target_language)
+    scores = score(translations, [references], tokenize=tokenize, metrics=("bleu",))
+    return scores[0].value
+
+
+def change_data(translator: Translator, **settings: bool) -> None:
+    """Change settings of a translator's data."""
+    data = translator.config.data.model_copy(update=settings)
+    translator.config = translator.config.model_copy(update={"data": data})
 
 
 def main(run: str, source_file: str, target_file: str) -> None:
     pairs = list(iter_pairs([Path(source_file)], [Path(target_file)]))
-    source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    plain, soft, both = (load(run, "cpu", engine=name) for name in ("torch", "ctranslate2", "torch"))
-    plain.config = plain.config.model_copy(update={"data": plain.config.data.model_copy(update={"glossary": False})})
-    glossary, wrong = glossaries_of(plain, source, target)
-    uses = [[(i, t) for i, text in enumerate(source) for _, t in find_terms(text, some)] for some in (glossary, wrong)]
-    wanted, mixed = uses[0], glossary | wrong
+    source = [pair.source for pair in pairs]
+    target = [pair.target for pair in pairs]
+    plain = load(run, "cpu", engine="torch")
+    soft = load(run, "cpu", engine="ctranslate2")
+    both = load(run, "cpu", engine="torch")
+    change_data(plain, glossary=False)
+    # 1. What is wanted, and what is missing without a glossary.
+    right, wrong = glossaries_of(plain, source, target)
+    mixed = right | wrong
+    wanted = uses_of(right, source)
+    unwanted = uses_of(wrong, source)
     without = plain.translate(source)
-    missed = [(i, term) for i, term in wanted if not has(without[i], term)]
-    print(f"{len(glossary)} terms, {len(wanted)} uses in {len(pairs)} lines; {len(wrong)} wrong, {len(uses[1])} uses")
-    rows = {
-        "without": without,
-        "find and replace": list(replaced(plain, source, without, glossary)),
-        "hard": plain.translate(source, glossary=glossary),
-        "soft": soft.translate(source, glossary=glossary),
-        "both": both.translate(source, glossary=glossary),
-        "hard, wrong too": plain.translate(source, glossary=mixed),
-        "soft, wrong too": soft.translate(source, glossary=mixed),
-        "both, wrong too": both.translate(source, glossary=mixed),
-    }
-    for name, found in rows.items():
-        shares = [sum(has(found[i], term) for i, term in some) / len(some) for some in (wanted, missed, uses[1])]
-        bleu = score(found, [target], tokenize=bleu_tokenizer(plain.target_language))[0].value
-        print(f"{name:<20}{shares[0]:7.1%} {shares[1]:7.1%} {shares[2]:7.1%} BLEU {bleu:.2f}")
+    missed = [use for use in wanted if not use.is_in(without)]
+    print(f"{len(right)} terms, {len(wanted)} uses in {len(pairs)} lines; {len(wrong)} wrong, {len(unwanted)} uses")
+    # 2. A row for each way to use a glossary.
+    rows = {"without": without, "find and replace": replaced(plain, source, without, right)}
+    models = {"hard": plain, "soft": soft, "both": both}
+    for name, model in models.items():
+        rows[name] = model.translate(source, glossary=right)
+    for name, model in models.items():
+        rows[f"{name}, wrong too"] = model.translate(source, glossary=mixed)
+    for name, translations in rows.items():
+        shares = [share(uses, translations) for uses in (wanted, missed, unwanted)]
+        columns = " ".join(f"{value:7.1%}" for value in shares)
+        print(f"{name:<20}{columns} BLEU {bleu_of(plain, translations, target):.2f}")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ that of tags around the same words.
 """
 
 import sys
+from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -35,48 +36,73 @@ class TaggedWords(NamedTuple):
     same: Words  # spelled as in the source
 
 
-def main(translator: Translator, gold: Path) -> None:
-    # 1. Make an element of every one to four words.
-    all_tagged: list[TaggedWords] = []
+Rule = Callable[[TaggedWords], Words]
+
+
+def tagged_words(translator: Translator, gold: Path) -> list[TaggedWords]:
+    """Return an element for every one to four words that have a sure link."""
+    all_tagged = []
     for gold_pair, (source, target) in spaced_texts(translator, read_gold(gold)):
-        share = len(target.spans) / len(source.spans)
         n_words = len(gold_pair.source)
         for start, end in combinations(range(n_words + 1), 2):
             expected = {t for s, t in gold_pair.sure if start <= s < end}
             if end - start > 4 or not expected:
                 continue
-            element = Element("<b>", "</b>", source.spans[start][0], source.spans[end - 1][1])
+            # 1. The pair with the element.
+            first_character, _ = source.spans[start]
+            _, end_character = source.spans[end - 1]
+            element = Element("<b>", "</b>", first_character, end_character)
             root = Element("", "", 0, len(source.text), [element])
-            hypothesis = TextHypothesis([], [], 0.0, [], target.text, sentences=[(0, len(target.text))])
-            translation = Translation(source.text, [hypothesis], sentences=[(0, len(source.text))])
+            hypothesis = TextHypothesis([], [], 0.0, [], target.text)
+            hypothesis.sentences = [(0, len(target.text))]
+            translation = Translation(source.text, [hypothesis])
+            translation.sentences = [(0, len(source.text))]
             pair = TaggedPair(Markup(root, str), translation, hypothesis)
+            # 2. The answers of simpler rules.
+            share = len(target.spans) / n_words
             first = round(start * share)
-            at_share = {*range(first, max(first + 1, round(end * share)))}
-            same = {t for t, word in enumerate(gold_pair.target) if word in gold_pair.source[start:end]}
+            stop = max(first + 1, round(end * share))
+            words = gold_pair.source[start:end]
+            same = {t for t, word in enumerate(gold_pair.target) if word in words}
+            at_share = set(range(first, stop))
             all_tagged.append(TaggedWords(pair, target.spans, expected, at_share, same))
-    # 2. Place their tags.
+    return all_tagged
+
+
+def placed_words(tagged: TaggedWords) -> Words:
+    """Return the target words between the tags, as they are placed for aligned words."""
+    pair = tagged.pair
+    all_words = range(len(pair.target_words))
+    whole = PlacedElement(pair.markup.root, all_words, 0, len(pair.target))
+    (tags,) = Placement(pair).place_children(whole)
+    words = set()
+    for t, (start, end) in enumerate(tagged.target_spans):
+        if start < tags.end and tags.start < end:
+            words.add(t)
+    return words
+
+
+def main(translator: Translator, gold: Path) -> None:
+    all_tagged = tagged_words(translator, gold)
     align_words(translator.engine, translator.tokenizers, [tagged.pair for tagged in all_tagged])
-    placed: list[Words] = []
-    for tagged in all_tagged:
-        pair = tagged.pair
-        whole = PlacedElement(pair.markup.root, range(len(pair.target_words)), 0, len(pair.target))
-        (tags,) = Placement(pair).place_children(whole)
-        placed.append({t for t, (a, b) in enumerate(tagged.target_spans) if a < tags.end and tags.start < b})
-    # 3. Compare.
-    answers = {
-        "tags": placed,
-        "share": [tagged.at_share for tagged in all_tagged],
-        "same": [tagged.same for tagged in all_tagged],
+    # The rules to compare, by the names of their rows.
+    rules: dict[str, Rule] = {
+        "tags": placed_words,
+        "share": lambda tagged: tagged.at_share,
+        "same": lambda tagged: tagged.same,
     }
-    for name, words in answers.items():
-        f1 = [f1_of(answer, tagged.expected) for answer, tagged in zip(words, all_tagged, strict=True)]
-        print(f"{name:<6}F1 {sum(f1) / len(f1):.3f} of {len(f1)} spans")
+    for name, words_of in rules.items():
+        f1 = [f1_of(words_of(tagged), tagged.expected) for tagged in all_tagged]
+        mean = sum(f1) / len(f1)
+        print(f"{name:<6}F1 {mean:.3f} of {len(f1)} spans")
 
 
 def f1_of(words: Words, expected: Words) -> float:
-    return 2 * len(words & expected) / (len(words) + len(expected))
+    n_right = len(words & expected)
+    return 2 * n_right / (len(words) + len(expected))
 
 
 if __name__ == "__main__":
     run, gold_file, languages, engine = [*sys.argv[1:], "", "auto"][:4]
-    main(load(run, "cpu", engine=engine).to(languages), Path(gold_file))  # type: ignore[arg-type]
+    model = load(run, "cpu", engine=engine).to(languages)  # type: ignore[arg-type]
+    main(model, Path(gold_file))

@@ -1,6 +1,7 @@
 """Word alignments: words and pieces, links, alignments of known attention weights, and the gold alignments."""
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,70 +17,92 @@ from nmt.errors import InputError
 from nmt.model.base import AttentionWeights
 from nmt.text.words import WordText, bare_span, likeness
 from nmt.translate import align as aligning
-from nmt.translate.align import (
-    Links,
-    WordAlignment,
-    WordPair,
-    align,
-    align_for_markup,
-    encoded,
-    grow_diagonal,
-    links,
-    word_scores,
-)
+from nmt.translate.align import Links, WordPair, align, align_for_markup, encoded, grow_diagonal, links, word_scores
 from nmt.translate.translator import Translator
 
-
-def aligned(translator: Translator, pairs: Iterable[WordPair]) -> Iterator[Links]:
-    return align(translator.engine, translator.tokenizers, pairs)
-
-
-FEW = [FAMILY[0], {"positions": "rotary", "norm": "post"}, {"attention": "additive"}, *RNNS[2:4]]
+TEXT = WordText.split("the red dog runs.")
+BLANK = WordText.split("")
+TOKENIZER = small_translator().tokenizers.source
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (" a big  dog. ", ["a", "big", "dog."]),
-        ("我喜欢Python3。", ["我", "喜", "欢", "Python3", "。"]),
-        ("我 喜欢\tPython 。", ["我", "喜欢", "Python", "。"]),
-        ("ฉันรัก", list("ฉันรัก")),
-        ("\u3000", []),
-        ("\u3000我喜欢", ["我", "喜", "欢"]),
-        ("", []),
-    ],
-)
+def aligned(translator: Translator, pairs: Iterable[WordPair]) -> list[Links]:
+    return list(align(translator.engine, translator.tokenizers, pairs))
+
+
+# --- words ------------------------------------------------------------------------------------------------
+
+SPLIT = [
+    (" a big  dog. ", ["a", "big", "dog."]),
+    ("\u3000我喜欢", ["我", "喜", "欢"]),
+    ("我喜欢Python3。", ["我", "喜", "欢", "Python3", "。"]),
+    ("รัก", ["ร", "ั", "ก"]),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), SPLIT)
 def test_words_are_separated_by_spaces_or_are_characters(text: str, words: list[str]) -> None:
     assert WordText.split(text).words == words
 
 
-def test_links_are_best_in_either_direction_and_grow_from_those_best_in_both() -> None:
-    assert links(np.eye(3)) == [(0, 0), (1, 1), (2, 2)]
+def test_punctuation_around_a_word_does_not_count() -> None:
+    text = '"Who\'s there?", ... 3-4'
+    words = []
+    for span in WordText.split(text).spans:
+        start, end = bare_span(text, span)
+        words.append(text[start:end])
+    assert words == ["Who's", "there", "...", "3-4"]
+
+
+# --- links ------------------------------------------------------------------------------------------------
+
+
+def test_links_are_best_in_either_direction() -> None:
+    diagonal = np.eye(3)
+    assert links(diagonal) == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_without_weight_there_is_no_link() -> None:
     matrix = np.array([[0.9, 0.1, 0.0], [0.0, 0.8, 0.7], [0.0, 0.0, 0.0]])
-    assert links(matrix) == [(0, 0), (1, 1), (1, 2)], "no weight, no link"
-    assert links(np.zeros((2, 3))) == []
-    assert grow_diagonal({(0, 0), (1, 1), (4, 4)}, {(0, 0), (1, 2), (5, 6)}) == {(0, 0), (1, 1), (1, 2)}
-    assert grow_diagonal({(0, 0), (1, 0)}, {(0, 0), (0, 1)}) == {(0, 0), (1, 0), (0, 1)}
+    linked = links(matrix)
+    assert linked == [(0, 0), (1, 1), (1, 2)]
 
 
-def test_scores_and_links_of_planted_attention(monkeypatch: pytest.MonkeyPatch) -> None:
-    translator = small_translator()
-    text = WordText.split("the red dog runs.")
-    tokens, shares = encoded(text, translator.tokenizers.source)
-    n_pieces = shares.sum(0)  # of each word
-    assert n_pieces.max() > 1
+def test_links_grow_from_those_best_in_both_directions() -> None:
+    grown = grow_diagonal({(0, 0), (1, 1), (4, 4)}, {(0, 0), (1, 2), (5, 6)})
+    assert grown == {(0, 0), (1, 1), (1, 2)}
 
+
+def test_a_word_may_have_several_links() -> None:
+    grown = grow_diagonal({(0, 0), (1, 0)}, {(0, 0), (0, 1)})
+    assert grown == {(0, 0), (1, 0), (0, 1)}
+
+
+# --- scores -----------------------------------------------------------------------------------------------
+
+
+def test_a_piece_is_aligned_with_the_piece_that_it_attends_to(monkeypatch: pytest.MonkeyPatch) -> None:
     def attention(src: Tensor, tgt_in: Tensor) -> AttentionWeights:
         """Target piece i attends to source piece i with weight 0.9; the rest is spread evenly."""
-        weights = 0.9 * torch.eye(tgt_in.size(1), src.size(1)) + 0.1 / src.size(1)
+        n_source = src.size(1)
+        diagonal = torch.eye(tgt_in.size(1), n_source)
+        weights = 0.9 * diagonal + 0.1 / n_source
         cross = weights.expand(2, len(src), 4, -1, -1)
         return AttentionWeights(cross[:0], cross[:0], cross)
 
+    translator = small_translator()
     monkeypatch.setattr(model_of(translator), "attention", attention)
-    assert list(aligned(translator, [(text, text)])) == [[(i, i) for i in range(len(n_pieces))]]
-    scores = word_scores(np.full((len(tokens), len(tokens)), 1 / len(tokens)), shares, shares)
+    assert aligned(translator, [(TEXT, TEXT)]) == [[(0, 0), (1, 1), (2, 2), (3, 3)]]
+
+
+def test_scores_are_the_product_of_both_directions() -> None:
+    """With even attention, each is the share of the pieces that a word has."""
+    tokens, shares = encoded(TEXT, TOKENIZER)
+    even = np.ones((len(tokens), len(tokens)))
+    n_pieces = shares.sum(0)  # of each word
+    assert n_pieces.max() > 1
     share = n_pieces / n_pieces.sum()
-    np.testing.assert_allclose(scores, np.outer(share, share), rtol=1e-5)  # p(source | target) · p(target | source)
+    scores = word_scores(even, shares, shares)
+    np.testing.assert_allclose(scores, np.outer(share, share), rtol=1e-5)
 
 
 def test_for_markup_attention_is_weighted_by_what_a_target_token_loses_without_a_source_word(
@@ -87,83 +110,102 @@ def test_for_markup_attention_is_weighted_by_what_a_target_token_loses_without_a
 ) -> None:
     """A target word needs the source word at the mirrored place; attention says nothing."""
     translator = small_translator()
-    text, blank = WordText.split("the red dog runs."), WordText.split("")
-    tokens, words = encoded(text, translator.tokenizers.source)
-    n_words, owners = len(text.spans), words.argmax(1).tolist()
-    without = [[token for token, row in zip(tokens, words, strict=True) if not row[w]] for w in range(n_words)]
+    tokens, shares = encoded(TEXT, TOKENIZER)
+    words = shares.argmax(1).tolist()  # the word of each token
 
-    def attention(_: list[list[int]], target: list[list[int]]) -> list[Any]:
-        return [np.ones((len(one), len(tokens)), np.float32) for one in target]
+    def attention(_: list[list[int]], targets: list[list[int]]) -> list[Any]:
+        return [np.ones((len(target), len(tokens)), np.float32) for target in targets]
 
-    def score(source: list[list[int]], _: list[list[int]]) -> list[list[float]]:
-        return [[-float(left == without[n_words - 1 - owner]) for owner in owners] + [0.0] for left in source]
+    def score(sources: list[list[int]], _: list[list[int]]) -> list[list[float]]:
+        rows = []
+        for source in sources:
+            log_probs = [0.0] * len(tokens) + [0.0]  # of EOS
+            for t, word in enumerate(words):
+                mirrored = 3 - word
+                without = [token for token, share in zip(tokens, shares, strict=True) if not share[mirrored]]
+                if source == without:
+                    log_probs[t] = -1.0
+            rows.append(log_probs)
+        return rows
 
     monkeypatch.setattr(translator.engine, "attention", attention)
     monkeypatch.setattr(translator.engine, "score", score)
-    alignment, of_blank = align_for_markup(translator.engine, translator.tokenizers, [(text, text), (blank, text)])
-    assert alignment.links == [(i, n_words - 1 - i) for i in range(n_words)]
-    assert alignment.shares == [{n_words - 1 - t: pytest.approx(1)} for t in range(n_words)]
-    assert of_blank == WordAlignment([], [])
+    alignment, blank = align_for_markup(translator.engine, translator.tokenizers, [(TEXT, TEXT), (BLANK, TEXT)])
+    assert alignment.links == [(0, 3), (1, 2), (2, 1), (3, 0)]
+    assert alignment.shares == [{3 - t: pytest.approx(1)} for t in range(4)]
+    assert blank.links == []
+    assert blank.shares == []
 
 
 def test_of_words_with_equal_attention_those_that_are_spelled_alike_are_linked() -> None:
-    source, target = WordText.split("„Tom“ spielt Gitarre 42"), WordText.split("42 plays, tom's guitars Tom")
+    source = WordText.split("„Tom“ spielt Gitarre 42")
+    target = WordText.split("42 plays, tom's guitars Tom")
     alike = likeness(source, target)
     assert alike[0].tolist() == pytest.approx([0, 0, 2 * 3 / 10, 0, 1])
-    assert alike[3].tolist() == [1, 0, 0, 0, 0]
     assert 0.4 < alike[2, 3] < 0.6
-    scores = word_scores(np.ones((5, 4)), np.eye(4), np.eye(5), alike)
-    assert {(0, 4), (2, 3), (3, 0)} <= set(links(scores))
-    np.testing.assert_allclose(word_scores(np.ones((5, 4)), np.eye(4), np.eye(5)), 1 / 20)
+    assert alike[3].tolist() == [1, 0, 0, 0, 0]
+    even = np.ones((5, 4))
+    linked = links(word_scores(even, np.eye(4), np.eye(5), alike))
+    assert {(0, 4), (2, 3), (3, 0)} <= set(linked)
 
 
-def test_punctuation_around_a_word_does_not_count() -> None:
-    text = '"Who\'s there?", ... 3-4'
-    spans = WordText.split(text).spans
-    assert [text[slice(*bare_span(text, span))] for span in spans] == ["Who's", "there", "...", "3-4"]
+# --- of a model -------------------------------------------------------------------------------------------
+
+FEW = [FAMILY[0], {"positions": "rotary", "norm": "post"}, {"attention": "additive"}, *RNNS[2:4]]
 
 
 @pytest.mark.parametrize("choices", FEW, ids=name)
 def test_an_alignment_depends_on_its_pair_alone(choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     translator = translator_without_bytes(**choices)
-    texts = [WordText.split(line) for line in (*LINES, "Ω dog, 中 cat !")]
-    pairs = [(source, target) for source in texts for target in texts]
-    found = list(aligned(translator, pairs))
-    assert found == [links for pair in pairs for links in aligned(translator, [pair])]
-    assert all(0 <= s < len(pairs[n][0].spans) and t >= 0 for n, links in enumerate(found) for s, t in links)
-    assert all(found)
+    texts = [WordText.split(line) for line in [*LINES, "Ω dog, 中 cat !"]]
+    pairs = list(itertools.product(texts, texts))
+    together = aligned(translator, pairs)
     monkeypatch.setattr(aligning, "WINDOW", 3)
-    assert list(aligned(translator, iter(pairs))) == found
+    assert aligned(translator, pairs) == together
+    for (source, target), alignment in zip(pairs, together, strict=True):
+        assert aligned(translator, [(source, target)]) == [alignment]
+        assert alignment
+        for s, t in alignment:
+            assert 0 <= s < len(source.spans)
+            assert 0 <= t < len(target.spans)
 
 
 def test_blank_and_long_pairs_have_no_links(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     translator = small_translator()
     monkeypatch.setattr(translator.engine, "max_length", 16)
-    blank, short, long = map(WordText.split, ("", "A\u2003CAT\u2003RUNS\u2003A", "the red dog runs " * 9))
-    with caplog.at_level("WARNING", "nmt"):
-        found = list(
-            align(
-                translator.engine,
-                translator.tokenizers,
-                [(blank, short), (short, blank), (short, long), (short, short)],
-            )
-        )
-    assert found[:3] == [[], [], []]
-    assert found[3]
+    short = WordText.split("A\u2003CAT\u2003RUNS\u2003A")
+    long = WordText.split("the red dog runs " * 9)
+    pairs = [(BLANK, short), (short, BLANK), (short, long), (short, short)]
+    *without_links, linked = aligned(translator, pairs)
+    assert without_links == [[], [], []]
+    assert linked
     assert caplog.messages == ["line 3 is not aligned: a side has more than the 15 pieces that the model takes"]
+
+
+def test_the_memory_for_a_huge_pair_is_bounded() -> None:
     huge = WordText.split("the " * 50_000)
-    assert list(aligned(translator, [(huge, huge)])) == [[]], "memory is bounded"
+    (alignment,) = aligned(small_translator(), [(huge, huge)])
+    assert alignment == []
 
 
 def test_models_without_attention_are_refused() -> None:
-    translator, pair = translator_without_bytes(**RNNS[0]), WordText.split("a cat")
     with pytest.raises(InputError, match="the model has no attention"):
-        list(aligned(translator, [(pair, pair)]))
+        aligned(translator_without_bytes(**RNNS[0]), [(TEXT, TEXT)])
 
 
-def test_alignment_error_rate_by_hand(tmp_path: Path) -> None:
+# --- gold alignments --------------------------------------------------------------------------------------
+
+SURE = {(0, 0), (1, 1)}
+GOLD = GoldPair(["ja", "."], ["yes", "."], SURE, SURE | {(1, 2)})
+
+
+def test_gold_alignments_have_sure_and_possible_links(tmp_path: Path) -> None:
     (tmp_path / "gold").write_text("ja .\tyes .\t0-0 1-1 1?2\n")
-    gold = GoldPair(["ja", "."], ["yes", "."], {(0, 0), (1, 1)}, {(0, 0), (1, 1), (1, 2)})
-    assert read_gold(tmp_path / "gold") == [gold]
-    assert alignment_error_rate([[(0, 0), (1, 1)]], [gold]) == 0
-    assert alignment_error_rate([[(2, 2)], [(0, 0), (1, 2)]], [gold, gold]) == pytest.approx(1 - (1 + 2) / (3 + 4))
+    assert read_gold(tmp_path / "gold") == [GOLD]
+
+
+def test_alignment_error_rate_by_hand() -> None:
+    assert alignment_error_rate([SURE], [GOLD]) == 0
+    n_good, n_all = 1 + 2, 3 + 4
+    rate = alignment_error_rate([[(2, 2)], [(0, 0), (1, 2)]], [GOLD, GOLD])
+    assert rate == pytest.approx(1 - n_good / n_all)

@@ -11,44 +11,47 @@ from nmt.translate.encode import Encoding
 from nmt.translate.units import Unit
 
 TOKENIZER = small_translator().tokenizers.source
+SENTENCES = ["dogs play.", "Where is it?", "A cat!"]
+CHINESE = ["狗跑。", "猫！", "“狗？”"]
 
 
-def encoded(text: str, max_length: int) -> Encoding:
-    return Encoding([Unit(1, text)], Tokenizers(TOKENIZER, TOKENIZER), max_length, SearchOptions(), " ")
+def requests_of(text: str, max_length: int) -> list[list[int]]:
+    """The source tokens of each search request of a text."""
+    tokenizers = Tokenizers(TOKENIZER, TOKENIZER)
+    encoding = Encoding([Unit(1, text)], tokenizers, max_length, SearchOptions(), " ")
+    return [request.tokens for request in encoding.requests]
 
 
-@given(st.text(alphabet="ab .!\n\t", max_size=200), st.integers(2, 30))
+TEXTS = st.text(alphabet="ab .!\n\t", max_size=200)
+LIMITS = st.integers(2, 30)
+
+
+@given(TEXTS, LIMITS)
 @settings(max_examples=50)
-def test_segments_fit_and_keep_every_word(text: str, max_length: int) -> None:
-    requests = encoded(text, max_length).requests
-    assert all(0 < len(request.tokens) <= max_length for request in requests)
-    decoded = " ".join(TOKENIZER.decode(request.tokens) for request in requests)
-    assert "".join(decoded.split()) == "".join(text.split())
+def test_requests_fit_and_keep_every_word(text: str, max_length: int) -> None:
+    words = ""
+    for tokens in requests_of(text, max_length):
+        assert 0 < len(tokens) <= max_length
+        words += "".join(TOKENIZER.decode(tokens).split())
+    assert words == "".join(text.split())
 
 
 def test_a_text_that_is_too_long_is_cut_at_sentence_ends(caplog: pytest.LogCaptureFixture) -> None:
-    sentences = ["dogs play.", "Where is it?", "A cat!"]
-    requests = encoded(" ".join(sentences), max_length=20).requests
-    assert [TOKENIZER.decode(request.tokens) for request in requests] == sentences
+    requests = requests_of(" ".join(SENTENCES), max_length=20)
+    assert [TOKENIZER.decode(tokens) for tokens in requests] == SENTENCES
     assert caplog.messages[0].endswith("the model takes 20: translated in 3 parts")
 
 
-def test_the_translation_of_a_line_is_that_of_its_sentences() -> None:
-    translator = small_translator(max_length=20)
-    sentences = ["dogs play.", "Where is it?", "A cat!"]
-    (whole,) = translator.translate_lines([" ".join(sentences)])
-    alone = [translation.text for translation in translator.translate_lines(sentences)]
-    assert whole.text == " ".join(alone)
-    best = whole.hypotheses[0]
-    assert best.pieces.count("</s>") == 3
-    assert best.log_prob == pytest.approx(sum(best.log_probs))
+def test_chinese_sentences_are_split() -> None:
+    requests = requests_of("".join(CHINESE), max_length=16)
+    assert requests == [TOKENIZER.encode(sentence) for sentence in CHINESE]
 
 
-def test_chinese_sentences_are_split_and_joined_without_spaces() -> None:
-    assert small_translator(target_lang="th").joiner == " "
+def test_chinese_translations_are_joined_without_spaces() -> None:
     translator = small_translator(max_length=16, target_lang="zh")
-    sentences = ["狗跑。", "猫！", "“狗？”"]
-    requests = encoded("".join(sentences), 16).requests
-    assert [request.tokens for request in requests] == [TOKENIZER.encode(sentence) for sentence in sentences]
-    found = next(translator.translate_lines(["".join(sentences)]))
-    assert found.text == "".join(one.text for one in translator.translate_lines(sentences))
+    (line,) = translator.translate(["".join(CHINESE)])
+    assert line == "".join(translator.translate(CHINESE))
+
+
+def test_thai_translations_are_joined_with_spaces() -> None:
+    assert small_translator(target_lang="th").joiner == " "

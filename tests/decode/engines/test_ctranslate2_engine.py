@@ -77,7 +77,8 @@ def test_every_engine_keeps_lines(each: Translator) -> None:
     lines = ["", SOURCE[0], "  ", SOURCE[1]]
     found = translations(each, lines)
     assert [translation.source for translation in found] == lines
-    assert [translation.text for translation in found] == ["", TARGET[0], "", TARGET[1]]
+    texts = [translation.text for translation in found]
+    assert texts == ["", TARGET[0], "", TARGET[1]]
 
 
 def test_every_engine_scores_hypotheses_best_first(each: Translator) -> None:
@@ -86,7 +87,9 @@ def test_every_engine_scores_hypotheses_best_first(each: Translator) -> None:
     assert first.score >= second.score
     for hypothesis in translation.hypotheses:
         n = len(hypothesis.tokens)
-        assert len(hypothesis.pieces) == len(hypothesis.log_probs) == n
+        assert len(hypothesis.pieces) == n
+        assert len(hypothesis.log_probs) == n
+        assert hypothesis.pieces[-1] == "</s>"
         assert hypothesis.score == pytest.approx(hypothesis.log_prob / n)
 
 
@@ -124,21 +127,21 @@ def test_length_limits_equal_torchs(
     reference: Translator, export: Translator, max_length: int, min_length: int
 ) -> None:
     """The maximum overrides the minimum."""
-    lengths = []
-    for translator in (reference, export):
-        limits = {"max_length_a": 0.0, "max_length_b": max_length, "min_length": min_length}
-        found = translations(translator, [SOURCE[0], "书"], beam=2, n_best=2, **limits)
-        for translation in found:
-            assert all(hypothesis.pieces[-1] == "</s>" for hypothesis in translation.hypotheses)
-        lengths.append([len(translation.hypotheses[0].pieces) for translation in found])
-    assert lengths[0] == lengths[1]
-    assert max(lengths[0]) <= max_length
+    limits = {"max_length_a": 0.0, "max_length_b": max_length, "min_length": min_length}
+    lines = [SOURCE[0], "书"]
+    expected = best(reference, lines, beam=2, **limits)
+    for hypothesis, same in zip(best(export, lines, beam=2, **limits), expected, strict=True):
+        n_pieces = len(hypothesis.pieces)
+        assert n_pieces == len(same.pieces)
+        assert n_pieces <= max_length
+        assert hypothesis.pieces[-1] == "</s>"
 
 
 def test_both_engines_cut_the_same_lines(reference: Translator, export: Translator) -> None:
     """At every limit from too short to long enough. A line that the model ends at the limit is not cut."""
     n_tokens = [len(hypothesis.tokens) for hypothesis in best(reference, SOURCE)]
-    for limit in range(1, max(n_tokens) + 2):
+    longest = max(n_tokens)
+    for limit in range(1, longest + 2):
         is_longer = [n > limit for n in n_tokens]
         for translator in (reference, export):
             hypotheses = best(translator, SOURCE, beam=1, max_length_a=0.0, max_length_b=limit)
@@ -159,9 +162,12 @@ def test_attention_is_that_of_the_last_layer(reference: Translator, export: Tran
     for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
         src = torch.tensor([[*source, EOS]])
         tgt_in = torch.tensor([[BOS, *target]])
-        cross = model_of(reference).attention(src, tgt_in).cross[:, 0, :, :-1, :-1]  # (L, H, T, S)
-        np.testing.assert_allclose(last_layer[i], cross[-1].mean(0), atol=1e-5)
-        np.testing.assert_allclose(all_layers[i], cross.mean((0, 1)), atol=1e-5)
+        attention = model_of(reference).attention(src, tgt_in)
+        cross = attention.cross[:, 0, :, :-1, :-1]  # (L, H, T, S), without EOS
+        # CTranslate2 has the mean over the heads of the last layer, torch that over all heads.
+        of_layers = cross.mean(1)
+        np.testing.assert_allclose(last_layer[i], of_layers[-1], atol=1e-5)
+        np.testing.assert_allclose(all_layers[i], of_layers.mean(0), atol=1e-5)
 
 
 # --- what it lacks ----------------------------------------------------------------------------------------
@@ -172,8 +178,9 @@ def test_an_export_refuses_what_needs_torch(exported: Path, export: Translator) 
         export.translate(SOURCE, sample=True)
     with pytest.raises(ModelError, match="is a CTranslate2 export"):
         load(exported, engine="torch")
+    again = exported.with_name("again")
     with pytest.raises(ConfigError, match="CTranslate2 has no weights to export"):
-        to_ctranslate2(export, exported.with_name("again"))
+        to_ctranslate2(export, again)
 
 
 def test_an_unknown_device_is_refused(exported: Path) -> None:
@@ -187,12 +194,10 @@ def test_cuda_is_refused(five_run: FiveRun) -> None:
 
 
 # What is chosen or set, and why that needs torch; an empty reason: it does not.
-REASONS: list[tuple[dict[str, Any], dict[str, Any], str]] = [  # arguments, model settings, reason
+REASONS = [  # arguments, model settings, reason
     ({}, {}, ""),
-    ({"precision": "fp32"}, {}, ""),
     ({"precision": "int8"}, {}, ""),
     ({"engine": "ctranslate2"}, {}, ""),
-    ({}, {"positions": "rotary"}, ""),
     ({}, {"positions": "none"}, ""),
     ({"engine": "torch"}, {}, "chosen"),
     ({"precision": "bf16"}, {}, "precision bf16"),
@@ -222,13 +227,15 @@ def test_torch_is_loaded_when_it_is_needed_and_only_once(five_run: FiveRun) -> N
     engine = load(five_run.run).engine
     assert isinstance(engine, CTranslate2Engine)
     assert engine.load_torch
-    assert not engine.load_torch.cache_info().currsize  # type: ignore[attr-defined]
-    assert engine.torch_engine("a test") is engine.torch_engine("a test")
+    loads = engine.load_torch.cache_info()  # type: ignore[attr-defined]
+    assert loads.currsize == 0
+    torch_engine = engine.torch_engine("a test")
+    assert engine.torch_engine("a test") is torch_engine
 
 
 def test_torch_stands_in_with_the_same_model(reference: Translator, converted: Translator) -> None:
-    options: dict[str, Any] = {"sample": True, "beam": 2, "seed": 3}
-    assert converted.translate(SOURCE, **options) == reference.translate(SOURCE, **options)
+    samples = converted.translate(SOURCE, sample=True, beam=2, seed=3)
+    assert samples == reference.translate(SOURCE, sample=True, beam=2, seed=3)
 
 
 def test_torch_shows_the_steps_of_a_search(converted: Translator) -> None:
@@ -237,26 +244,30 @@ def test_torch_shows_the_steps_of_a_search(converted: Translator) -> None:
     def show(texts_so_far: Callable[[], list[str]]) -> None:
         shown.extend(texts_so_far())
 
-    running = converted.start([Unit(1, SOURCE[0])], converted.options, 8, show)
+    unit = Unit(1, SOURCE[0])
+    running = converted.start([unit], converted.options, 8, show)
     (translation,) = running.result()
     assert shown[-1] == translation.text == TARGET[0]
 
 
 def test_scores_are_close_to_torchs(reference: Translator, converted: Translator) -> None:
-    log_probs, expected = (each.reference_log_probs(SOURCE[:1], TARGET[:1])[0] for each in (converted, reference))
+    (log_probs,) = converted.reference_log_probs(SOURCE[:1], TARGET[:1])
+    (expected,) = reference.reference_log_probs(SOURCE[:1], TARGET[:1])
     assert log_probs == pytest.approx(expected, abs=0.01)
 
 
 def test_pairs_with_unknown_pieces_are_scored_by_torch(reference: Translator, converted: Translator) -> None:
     pair = ([[9]], [[8, UNK]])
-    assert converted.engine.score(*pair) == reference.engine.score(*pair)
+    log_probs = converted.engine.score(*pair)
+    assert log_probs == reference.engine.score(*pair)
 
 
 def test_torch_does_not_stand_in_with_another_model_than_was_loaded(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "run")
     translator = load(run)
-    with (run / "model.safetensors").open("ab") as file:  # as a training replaces it
-        file.write(b" ")
+    # As a training replaces it.
+    model = run / "model.safetensors"
+    model.write_bytes(model.read_bytes() + b" ")
     assert translator.translate(SOURCE) == TARGET
     with pytest.raises(ModelError, match="has been replaced since it was loaded"):
         translator.translate(SOURCE, sample=True)
@@ -271,7 +282,8 @@ def conversions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
 
     The test runs as a rank of a training, which the child that converts must not take for its own.
     """
-    for name, value in zip(LAUNCH_VARIABLES, ("1", "2", "1", "29500", "127.0.0.1"), strict=True):
+    launch = zip(LAUNCH_VARIABLES, ["1", "2", "1", "29500", "127.0.0.1"], strict=True)
+    for name, value in launch:
         monkeypatch.setenv(name, value)
     counted = mock.Mock(wraps=module.convert)
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
@@ -357,15 +369,18 @@ def test_without_a_conversion_what_needs_it_fails(five_run: FiveRun, trouble: st
 def test_a_damaged_export_is_one_clear_error(exported: Path, tmp_path: Path) -> None:
     for name in ("config.yaml", "config.json", "shared_vocabulary.json"):
         shutil.copy(exported / name, tmp_path)
-    (tmp_path / "model.bin").write_bytes((exported / "model.bin").read_bytes()[:1000])
-    one_clear_error(run_nmt("translate", "-m", tmp_path, "x"), 2, "has no tokenizer")
+    weights = (exported / "model.bin").read_bytes()
+    (tmp_path / "model.bin").write_bytes(weights[:1000])
+    done = run_nmt("translate", "-m", tmp_path, "x")
+    one_clear_error(done, 2, "has no tokenizer")
     shutil.copy(exported / "tokenizer.model", tmp_path)
-    one_clear_error(run_nmt("translate", "-m", tmp_path, "x"), 2, f"the export {tmp_path} is damaged")
+    done = run_nmt("translate", "-m", tmp_path, "x")
+    one_clear_error(done, 2, f"the export {tmp_path} is damaged")
 
 
 def test_command_translates_without_importing_torch(exported: Path) -> None:
     done = run_nmt("translate", "-m", exported, SOURCE[0], env={"PYTHONPROFILEIMPORTTIME": "1"})
     assert out_lines(done) == [TARGET[0]]
     for line in err_lines(done):
-        _, _, imported = line.rpartition("|")
+        imported = line.rpartition("|")[2]
         assert imported.strip() != "torch"
