@@ -29,7 +29,7 @@ Figures = dict[str, Any]  # the JSON object that --json prints for one direction
 class Tested(NamedTuple):
     """A direction that is tested, with its translator."""
 
-    direction: str  # such as de-en; empty if the model has only one direction
+    direction: str  # the direction, such as de-en; empty if the model has only one direction
     translator: "Translator | None"  # None if the translations are given
     configs: "list[Config]"  # at most one config, which names the test set
 
@@ -70,7 +70,7 @@ def evaluate(
     else:
         paths = options.model_paths(model, always_log=True)
         loaded = options.load_translator(paths, device, precision, engine, languages=None)
-        model_hash = hash_file(loaded.run.model_file) if loaded.run else ""  # before a training can replace the file
+        model_hash = hash_file(loaded.run.model_file) if loaded.run else ""  # a training may replace the file later
         if ref and not src:
             raise InputError("--ref needs --src", hint="give both, or neither for the run's data.test")
         tested = directions_to_test(loaded, languages, is_given=src is not None)
@@ -152,7 +152,7 @@ def print_scores(title: str, scores: "Sequence[Score]", figures: Figures) -> Non
 
 
 def print_all(figures_by_direction: dict[str, Figures], *, as_json: bool) -> None:
-    """Print all figures as JSON. Without --json, print a table if there are several directions."""
+    """If `as_json`, print all figures as JSON. Otherwise, if there are several directions, print a table of scores."""
     has_several = len(figures_by_direction) > 1
     if as_json:
         (*_, figures) = figures_by_direction.values()

@@ -122,7 +122,7 @@ def measured(config: "Config", device: str) -> tuple[float, int]:
     from nmt.train.dry_run import measure
     from nmt.train.session import prepare
 
-    # Hide the log of the training, in which the messages about the chosen sizes would be hard to find.
+    # Hide the log of the training, so that the messages about the chosen sizes are not lost among its lines.
     level = streams.log.level
     streams.log.setLevel(logging.WARNING)
     try:

@@ -6,7 +6,7 @@ from itertools import combinations
 from pathlib import Path
 
 MAX_SIZE_RATIO = 4  # maximum ratio of the sizes of two parallel texts in bytes, the larger to the smaller
-MAX_CONFIG_BYTES = 100_000  # larger files are not read, because they are no configs
+MAX_CONFIG_BYTES = 100_000  # maximum size of a config; larger files are not read
 
 
 def next_step() -> str:

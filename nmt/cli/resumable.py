@@ -1,4 +1,4 @@
-"""Translation of a file of lines that can be resumed: lines are written to `FILE.part`, which is copied to `FILE` last.
+"""Translation of a file of lines that can be resumed: lines go to `FILE.part` and are copied to `FILE` at the end.
 
 The first line of the part file is its header. The header has hashes of the input, the model and the options, which
 together are the origin of the output. A command resumes a part file only if it has the same origin.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nmt.translate.translator import Translator
     from nmt.translate.units import Translation
 
-WINDOW = 250  # lines that are translated together; after an interruption within a window, it is translated again
+WINDOW = 250  # number of lines that are translated together; an interrupted window is translated again as a whole
 
 
 def is_named_file(path: Path | None) -> bool:

@@ -51,7 +51,7 @@ def is_quiet() -> bool:
 
 
 def printable(line: str) -> str:
-    """Escape the control characters of a line, because a file name or text of others must not control the terminal."""
+    """Escape the control characters of a line, because file names and texts must not control the user's terminal."""
     escaped = [c if c.isprintable() else c.encode("unicode_escape").decode() for c in line]
     return "".join(escaped)
 

@@ -18,7 +18,7 @@ class TestSet(NamedTuple):
 
     source_name: str  # `nmt eval` writes this name and the next names to the run's scores.jsonl
     reference_names: list[str]
-    sources: list[str]  # the source lines; empty if there is no --src
+    sources: list[str]  # the source lines; empty if --ref was given without --src
     references: list[list[str]]  # the lines of each reference
 
 

@@ -7,8 +7,8 @@ fewest tokens come first. A candidate is dropped if the length limit leaves no r
 EOS. A candidate that ends in EOS is dropped if it lacks any token. So every finished hypothesis contains all terms.
 
 If a term is required n times, the hypothesis must contain it n times without overlap. Each occurrence must end at the
-end of a word: no token that continues a word (`inside_words`) may follow it, unless another required term begins or
-goes on with this token.
+end of a word: no token that continues a word (`inside_words`) may follow it, unless a required term begins or
+continues there with this token.
 """
 
 import math

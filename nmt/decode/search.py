@@ -3,7 +3,7 @@
 Greedy search is beam search with one beam. The sentences of a batch are translated independently of each other: the
 length limit of a sentence comes from its own source, and a sentence leaves the batch when its search ends (`_is_done`).
 
-The names of hypotheses:
+Hypotheses have these names:
 
     live        the K unfinished hypotheses of a sentence
     candidates  continuations of live hypotheses by one token. Beam search takes the best 2K continuations: at most K of
@@ -53,7 +53,7 @@ class Beams(NamedTuple):
 
     tokens: Tensor  # (B, K, t)
     token_log_probs: Tensor  # (B, K, t)
-    log_prob: Tensor  # (B, K), sum of `token_log_probs`; -inf if there are too few hypotheses
+    log_prob: Tensor  # (B, K), sum of `token_log_probs`; -inf for a beam without a hypothesis
 
 
 class Candidates(NamedTuple):
@@ -142,7 +142,7 @@ def search(
         elif options.beam > 1:
             state = decoder.select(state, beam_indices)
         tokens = live.tokens[..., -1]
-    return [sorted(found, key=lambda h: -h.score)[: options.n_best] for found in finished]  # sorted() is stable
+    return [sorted(found, key=lambda h: -h.score)[: options.n_best] for found in finished]  # ties keep their order
 
 
 def _begin(decoder: IncrementalDecoder[State], src: Tensor, options: SearchOptions) -> tuple[Beams, State]:
@@ -223,7 +223,7 @@ def _allocate_beams(
     continuations.update(Continuation(beam, token) for beam, token in enumerate(best_tokens))
     best_of_all = zip(candidates.parent_beams[row].tolist(), candidates.tokens[row].tolist(), strict=True)
     continuations.update(Continuation(beam, token) for beam, token in best_of_all)
-    # 3. Choose among them by banks.
+    # 3. Choose from these continuations by banks.
     ordered = sorted(continuations)
     beams, tokens = live.tokens.new_tensor(ordered).T
     token_log_probs = log_probs[row, beams, tokens]
@@ -290,9 +290,9 @@ def _appended(x: Tensor, parent_beams: Tensor, new: Tensor) -> Tensor:
 def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: float, length: int) -> bool:
     """Return whether the search for a sentence ends.
 
-    The search ends if there is no live hypothesis, which is always so at the length limit, because EOS is forced there.
-    It also ends if at least K hypotheses have finished, and the score of the best live hypothesis, at its current
-    length, is not better than that of the K-th best finished hypothesis.
+    The search ends if there is no live hypothesis. At the length limit, EOS is forced, so no hypothesis stays live. The
+    search also ends if at least K hypotheses have finished, and the best live hypothesis, scored at its current length,
+    is not better than the K-th best finished hypothesis.
     """
     if best_live == -math.inf:
         return True

@@ -37,7 +37,7 @@ MAX_LINES, MAX_CHARACTERS = 128, 10_000
 MAX_SHORT = 1_000  # maximum length of a short request, in characters; a longer request is a long job
 MAX_LONG_JOBS = 16  # maximum number of long jobs that take turns; further long jobs wait for their first turn
 QUIET_S = 0.02  # after a short request, long jobs wait this many seconds for the next request of the same client
-WAIT_BY_TURN = 3  # between two turns, long jobs wait for short requests at most this many times the last turn's time
+WAIT_BY_TURN = 3  # after a turn, long jobs wait for short requests at most this many times as long as the turn took
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -128,7 +128,7 @@ class Batcher:
     ) -> asyncio.Future[Result]:
         """Queue a function that uses the model, as a long job.
 
-        The function gets a `Check`. If the returned future is canceled, the function's next call of it raises
+        The function gets a `Check`. If the returned future is canceled, the next call of the `Check` raises
         AbandonedError. `after_turn` is called after each turn of the function until the future is done. Raises
         QueueFullError if too many requests wait.
         """

@@ -21,10 +21,11 @@ from nmt.serve.served_models import ServedModel
 from nmt.serve.turns import Check, in_parts
 from nmt.translate.documents import DocumentTranslation
 
-# A translation is kept for so many seconds, as in LibreTranslate. If all kept translations together are larger than
+# A translation is kept for `KEPT_S` seconds, as in LibreTranslate. If all kept translations together are larger than
 # `MAX_KEPT_BYTES`, the oldest translations are deleted earlier.
 KEPT_S, MAX_KEPT_BYTES = 1800.0, 100_000_000
-MARKUP = 8  # the text limit of Word and PowerPoint files is this many times that of other files: most of it is markup
+# The text in Word and PowerPoint files is mostly markup, so its size limit is this many times as large as for others.
+MARKUP = 8
 
 
 class KeptFile(NamedTuple):

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
 # The paths that accept URL-encoded forms: the first two for clients of LibreTranslate, /explain for the page's form.
 FORM_PATHS = {"/translate", "/detect", "/explain"}
-# At most `MAX_FILES` requests to `FILE_PATH` are processed at a time, because their bodies are large. Others wait.
+# At most `MAX_FILES` requests to `FILE_PATH` are processed at a time, because their bodies are large.
 FILE_PATH, MAX_FILES = "/translate_file", 8
 MAX_FIELDS = 32  # maximum number of fields in a form
 MAX_CONNECTIONS = 1024  # maximum of `max_connections`
@@ -163,7 +163,7 @@ class Guard:
         return form_as_json(body)
 
     def _check_headers(self, scope: Scope, headers: Headers, wanted: str, media_type: str) -> None:
-        """Raise HTTPException if the host is unknown, a page of another origin sent it, or the media type is wrong."""
+        """Raise HTTPException if the host, the media type or the origin of the page that sent the request is wrong."""
         host = headers.get("host", "")
         if not self._is_ours(host):
             raise HTTPException(421, f"this server does not answer for the host {host!r:.80}")

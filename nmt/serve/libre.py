@@ -73,12 +73,12 @@ class LibreTranslate:
         self, model: ServedModel, texts: Sequence[str], options: TranslationOptions
     ) -> list[TextAnswer]:
         """Translate fragments of HTML. Tags are placed around the translations of the words that they enclosed."""
-        self.api.split(texts)  # only to check the limits, for the texts with markup; below for the units
+        self.api.split(texts)  # only to check the limits for the texts with their markup
         # 1. Translate the units of all fragments together.
         documents = await asyncio.to_thread(lambda: [HTML.parse(text) for text in texts])
         units_of_documents = [units_of(parts, HTML, number) for number, parts in enumerate(documents, 1)]
         units = list(chain.from_iterable(units_of_documents))
-        self.api.split([unit.text for unit in units])
+        self.api.split([unit.text for unit in units])  # only to check the limits for the units
         translations = await self.api.translate(model, units, options) if units else []
         # 2. Write variants of each fragment: first with the best hypothesis of each unit, then with the second best.
         answers = []

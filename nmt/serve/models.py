@@ -50,10 +50,10 @@ class LoadedModel:
 def load_model(path: Path, load: Callable[[Path], Sequence[Translator]]) -> LoadedModel:
     """Load a model from a run, a model file or an export. `load` returns the translator of each direction.
 
-    A model file, also the one of a run, is copied first, and the model is loaded from the copy. The torch engine, which
-    explanations and streams need, loads its weights only on first use. Because it reads the copy, it always has the
-    same weights as the engine that translates, even if the model file has been replaced or deleted since. Raises
-    NmtError if the model cannot be loaded.
+    The model file of a run, or a model file that is given itself, is copied first, and the model is loaded from the
+    copy. The torch engine, which explanations and streams need, loads its weights only on first use. Because it reads
+    the copy, it always has the same weights as the engine that translates, even if the model file has been replaced or
+    deleted since. Raises NmtError if the model cannot be loaded.
     """
     file = weights_file(path)
     if is_export(path):  # it needs no copy, because the engine reads the whole export at once

@@ -20,7 +20,7 @@ from nmt.errors import InputError
 from nmt.serve.guard import Guard, Limits
 
 BACKLOG = 2048  # maximum number of connections that wait to be accepted
-ACCEPTED_AT_ONCE = 8  # number of connections that asyncio accepts in one turn of the event loop
+ACCEPTED_AT_ONCE = 8  # maximum number of connections that asyncio accepts in one turn of the event loop
 PROGRESS_BYTES = 65_536  # a client must read this many bytes of an answer within `Limits.stall_s` to stay connected
 
 

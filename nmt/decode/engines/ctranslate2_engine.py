@@ -98,7 +98,7 @@ class CTranslate2Engine:
         prefixes = None
         if any(request.prefix for request in requests):
             prefixes = [self.tokenizers.target.pieces(request.prefix) for request in requests]
-        max_pieces = max(limit - 1, 1)  # without EOS
+        max_pieces = max(limit - 1, 1)  # CTranslate2 does not count EOS
         patience = 1 + EXTRA_FINISHED / options.beam if options.beam > 1 else 1
         return self.engine.translate_batch(
             sources,
@@ -228,7 +228,7 @@ class CTranslate2Search:
         return self.engine.hypotheses(future.result())
 
     def _check_cut(self, n_bests: Sequence[NBest]) -> None:
-        """Set `is_cut` of each truncated hypothesis to False if the model would have ended it at the limit."""
+        """For each truncated hypothesis, set `is_cut` to whether the model would have continued after the limit."""
         sources: list[list[int]] = []
         truncated: list[Hypothesis] = []
         for request, n_best in zip(self.requests, n_bests, strict=True):
@@ -362,8 +362,8 @@ def load_export(
         raise ModelError(f"{path} has no tokenizer", hint="export the model again")
     if (path / CHARACTERS).is_file():  # the export of an imported model has no such file
         tokenizers = tokenizers.with_learned(read_characters(path / CHARACTERS))
-    # A damaged export may crash this process, so a child process loads a user's export first. An export in the cache,
-    # which comes with `load_torch`, was checked by `converted`.
+    # A damaged export may crash this process, so a child process loads it first. An export from the cache, for which
+    # `load_torch` is given, need not be checked, because `converted` has checked it.
     if load_torch is None:
         check_loadable("ctranslate2", f"the export {path}", contents(path), str(path))
     # 2. Choose the device: a CPU with one batch per thread, or the GPU of this rank.
