@@ -58,7 +58,7 @@ def check(
     # 4. Write the cleaned copies.
     if fix is not None:
         write_copies(report, corpora, fix)
-    # An error sets the exit code 1, so that scripts can stop.
+    # If a finding is an error, exit with 1, so that scripts can stop.
     if any(finding.severity == "error" for finding in report.findings):
         raise typer.Exit(1)
 

@@ -94,7 +94,7 @@ def evaluate(
             streams.log.info("%s%s", f"{direction}: " if direction else "", settings.left_out)
         scores = score(hypotheses, test_set.references, METRICS, **asdict(settings), n_bootstrap=bootstrap)
         figures = {"n_lines": len(hypotheses), **figures, "scores": [asdict(metric) for metric in scores]}
-        # 4. Save the scores in the run if there is a run, and only one model.
+        # 4. Save the scores in the model's run. Scores of an ensemble or of given translations belong to no run.
         if translator is not None and translator.run is not None and len(paths) == 1:
             keep_scores(translator.run, model_hash, test_set, figures)
         # 5. Print the scores.

@@ -39,7 +39,7 @@ def max_connections() -> int:
     """Return half the number of files that this process may open, but at most `MAX_CONNECTIONS`."""
     try:
         import resource
-    except ImportError:  # Windows
+    except ImportError:  # Windows has no such module
         return MAX_CONNECTIONS
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_CONNECTIONS if limit == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, limit // 2)

@@ -181,7 +181,7 @@ class CTranslate2Engine:
         for result, tgt, src in zip(results, target, source, strict=True):
             weights = result.attention[0][: len(tgt)]
             rows = np.array(weights, np.float32)
-            matrices.append(rows.reshape(len(tgt), len(src)))  # also if the target is empty: shape (0, S)
+            matrices.append(rows.reshape(len(tgt), len(src)))  # makes (0, S) if the target is empty
         return matrices
 
 
@@ -382,7 +382,7 @@ def load_export(
             compute_type=COMPUTE_TYPES[precision],
             inter_threads=n_threads if on_cpu else 1,  # one thread per batch: threads that share one are slower
             intra_threads=1,
-            max_queued_batches=n_threads,  # few, because after Ctrl-C, all queued batches are translated before exit
+            max_queued_batches=n_threads,  # only a few: after Ctrl-C, all queued batches are translated before exit
         )
     except (ValueError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
