@@ -142,7 +142,7 @@ def search(
         elif options.beam > 1:
             state = decoder.select(state, beam_indices)
         tokens = live.tokens[..., -1]
-    return [sorted(found, key=lambda h: -h.score)[: options.n_best] for found in finished]  # ties keep their order
+    return [sorted(found, key=lambda h: -h.score)[: options.n_best] for found in finished]  # sorted() is stable
 
 
 def _begin(decoder: IncrementalDecoder[State], src: Tensor, options: SearchOptions) -> tuple[Beams, State]:
