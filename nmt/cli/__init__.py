@@ -1,3 +1,3 @@
-"""The command line. Commands import slow modules when they run, so that `--help` answers at once."""
+"""The command line. Each command imports slow modules only when it runs, so that `--help` answers at once."""
 
 from nmt.cli.app import main

@@ -1,4 +1,4 @@
-"""`nmt align`."""
+"""The command `nmt align`."""
 
 import json
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def align(
     translator = options.load_translator(model, device, languages=languages)
     from nmt.translate.align import align
 
-    # Each pair is read twice: by `align`, a window ahead, and here.
+    # Each pair is used twice: `align` reads it, a window ahead, and the loop below prints it.
     to_align, to_print = tee(word_pairs(translator, src, ref, beam))
     aligned = zip(to_print, align(translator.engine, translator.tokenizers, to_align), strict=True)
     # 3. Print.
@@ -59,15 +59,15 @@ def align(
 
 
 def word_pairs(translator: "Translator", src: Path | None, ref: Path | None, beam: int | None) -> "Iterator[WordPair]":
-    """Yield the given pairs, or source lines with the model's translations, as words."""
+    """Yield pairs as words. If `ref` is None, the targets are the model's translations of the source lines."""
     from nmt.text.words import WordText
 
-    # given translations
+    # The translations are given.
     if src is not None and ref is not None:
         for pair in iter_pairs([src], [ref]):
             yield WordText.split(pair.source), WordText.split(pair.target)
         return
-    # the model's translations
+    # The model translates.
     chosen = translator.with_options(**options.search_options(beam=beam))
     for translation in translator.translate_lines(streams.open_input(src), chosen):
         yield WordText.split(translation.source), WordText.split(translation.text)

@@ -1,7 +1,7 @@
-"""The entry point: registers the commands, catches errors, sets the exit code.
+"""The entry point of the command line, which registers the commands, catches errors and sets the exit code.
 
 Exit codes: 0 success; 1 failure; 2 an error in the user's files, config or arguments; 130 Ctrl-C; 143 SIGTERM. If the
-reader of stdout closes the pipe, the command ends with 0 and prints no error.
+process that reads stdout closes the pipe, the command ends with exit code 0 and prints no error.
 """
 
 import contextlib
@@ -42,16 +42,16 @@ from nmt.distributed import launched
 from nmt.errors import ConfigError, DivergedError, InputError, LostRankError, NmtError, OutputError, StoppedError
 from nmt.processes import set_environment_variables
 
-USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's UsageError; typer may bundle its own click
+USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's UsageError; some versions of typer have their own click
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-# Typer has panels only with rich.
+# This class is needed because typer shows panels only with the package rich, which is not used.
 class Group(typer.core.TyperGroup):
-    """The commands of `nmt`, listed by panel."""
+    """The group of all commands of `nmt`. Its help lists the commands by panel."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as in the base class
-        # The second columns of all panels begin alike.
+        # Pad the command names, so that the second column begins at the same position in all panels.
         width = max(map(len, self.commands))
         for panel, functions in PANELS.items():
             rows = []
@@ -64,17 +64,17 @@ class Group(typer.core.TyperGroup):
 
 
 def with_shared_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the options -q and -v, and --threads if it has a --device.
+    """Return a command with the additional options -q and -v, and also --threads if the command has a --device.
 
-    They take effect before the command runs.
+    The additional options take effect before the command runs.
     """
 
     @functools.wraps(function)
     def command(*, threads: int = 0, quiet: bool, verbose: bool, **options: Any) -> None:
-        # Before torch is imported, which reads the number of threads from the environment.
+        # Do this before torch is imported, because torch reads the number of threads from the environment.
         set_up_logging(quiet, verbose)
         set_environment_variables(threads)
-        # All ranks would write the same output.
+        # Refuse torchrun for other commands, because all ranks would write the same output.
         if launched().n_ranks > 1 and function is not train:
             raise InputError("torchrun is for nmt train only", hint="start a command for each part of a file instead")
         function(**options)
@@ -101,7 +101,7 @@ def print_version(wanted: bool) -> None:
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 keeps torch's default.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")]
-PANELS: dict[str, tuple[Callable[..., None], ...]] = {  # the groups of `nmt --help`, in its order
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {  # title of a panel in `nmt --help` -> its commands, in order
     "Learn": (train, translate, evaluate, explain),
     "Data": (download, check, init, tokenize),
     "Models": (compare, score, align),
@@ -112,11 +112,14 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {  # the groups of `nmt --h
 
 
 def name_of(function: Callable[..., None]) -> str:
-    """Return the name of a command; its function has another name if Python has a keyword or a builtin of that name."""
+    """Return the name of a command from its function.
+
+    Two functions have other names than their commands, because Python has the builtin `eval` and the keyword `import`.
+    """
     return {evaluate: "eval", import_: "import"}.get(function, function.__name__)
 
 
-# Plain text: rich would take another 0.08 s, and squeezes the options of a command into columns.
+# The help is plain text, because importing rich takes 0.08 s, and rich squeezes the options of a command into columns.
 app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
 for commands in PANELS.values():
     for command in commands:
@@ -136,17 +139,17 @@ def nmt(
 
 
 def main() -> None:
-    """Run the command of the arguments, and exit with its code."""
-    for stream in (sys.stdout, sys.stderr):  # UTF-8 and \n on every system
+    """Run the command that the arguments name, and exit with its exit code."""
+    for stream in (sys.stdout, sys.stderr):  # write UTF-8 and \n on every operating system
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
-    try:  # app() would handle closed pipes, usage errors and EOFError itself
+    try:  # not app(), which would handle closed pipes, usage errors and EOFError in its own way
         # 1. Run the command.
         with typer.main.get_command(app).make_context("nmt", sys.argv[1:]) as context:
             context.command.invoke(context)
         if sys.stdout is not None:
             sys.stdout.flush()
-    # 2. Exit with its code, or that of the error.
+    # 2. Exit with the exit code of the command or of the error.
     except typer.Exit as end:
         sys.exit(end.exit_code)
     except USAGE_ERROR as error:
@@ -156,29 +159,29 @@ def main() -> None:
     except NmtError as error:
         fail(error)
     except OSError as error:
-        # An OSError of Python code, not of the system, is a bug.
+        # An OSError without a number comes from Python code, not from the operating system, so it is a bug.
         if error.errno is None:
             raise
-        # For example, the name is too long, or there is no access.
+        # If the error names a file, this file cannot be used: for example, its name is too long or access is denied.
         if error.filename is not None:
             fail(InputError(f"cannot use {error.filename}: {error.strerror}", hint="check the path and permissions"))
         fail(OutputError(f"cannot write the output: {error.strerror}", hint="check that the disk is not full"))
 
 
 def fail_usage(error: Any) -> NoReturn:
-    """Print what is wrong with the arguments, and what to do; of `nmt` without arguments, its help."""
+    """Print what is wrong with the arguments and how to correct them. For `nmt` without arguments, print its help."""
     message = " ".join(error.format_message().split())
-    # `nmt` alone
+    # The arguments are empty.
     if message.startswith("Usage: "):
         error.show()
         suggestion = next_step()
         if suggestion:
             print(f"\nNext: {printable(suggestion)}", file=sys.stderr)
         sys.exit(2)
-    # A command with wrong arguments
+    # A command has wrong arguments.
     command = error.ctx.command_path if error.ctx else "nmt"
     hint = f"`{command} --help` lists what is allowed"
-    # The TEXT of `nmt translate` is easily mistaken.
+    # With `nmt translate`, mistakes in the argument TEXT are common, so the hint says more about it.
     if command == "nmt translate":
         hint += "; put -- before a TEXT that begins with a dash"
         if "extra argument" in message:
@@ -187,14 +190,14 @@ def fail_usage(error: Any) -> NoReturn:
 
 
 def fail(error: NmtError) -> NoReturn:
-    """Print each line of the message, then the hint, and exit with the error's code."""
+    """Print each line of the error message, then the hint, and exit with the error's exit code."""
     rank = 0
-    with contextlib.suppress(ConfigError):  # `error` may be the ConfigError that launched() raises
+    with contextlib.suppress(ConfigError):  # `error` may come from launched(), which then raises it again
         rank = launched().rank
-    # All ranks raise these errors; the first one prints them.
+    # All ranks raise these errors, but only the first rank prints them.
     if rank and isinstance(error, (DivergedError, LostRankError, StoppedError)):
         sys.exit(error.exit_code)
-    # In one call, so that the lines of several ranks do not mix.
+    # Print all lines in one call, so that the lines of several ranks do not mix.
     prefix = f"nmt: error: rank {rank}: " if rank else "nmt: error: "
     lines = [prefix + line for line in error.lines]
     if error.hint:
@@ -209,6 +212,6 @@ def close_stdout() -> None:
     if sys.stdout is not None:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
-        # The descriptor stays valid, so that nothing else gets its number.
+        # Replace the descriptor instead of closing it, so that a file that is opened later does not get its number.
         with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())

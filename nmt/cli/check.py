@@ -1,4 +1,4 @@
-"""`nmt check`."""
+"""The command `nmt check`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nmt.corpus.check import CheckReport
     from nmt.corpus.reading import CorpusFiles
 
-MAX_LINES_IN_PAGE = 1_000  # line numbers listed per finding in the HTML page
+MAX_LINES_IN_PAGE = 1_000  # maximum number of line numbers per finding in the HTML page
 
 
 def check(
@@ -58,13 +58,13 @@ def check(
     # 4. Write the cleaned copies.
     if fix is not None:
         write_copies(report, corpora, fix)
-    # The exit code is for scripts.
+    # If a finding is an error, exit with 1, so that scripts can stop.
     if any(finding.severity == "error" for finding in report.findings):
         raise typer.Exit(1)
 
 
 def write_copies(report: "CheckReport", corpora: "list[CorpusFiles]", directory: Path) -> None:
-    """Write cleaned copies of the files, and log what was changed."""
+    """Write cleaned copies of the corpora to a directory, and log what was changed."""
     from nmt.corpus import repair
 
     for mended in repair.fix(report, corpora, directory):
@@ -81,7 +81,7 @@ def write_copies(report: "CheckReport", corpora: "list[CorpusFiles]", directory:
 def corpora_of_config(
     file: Path, overrides: list[str], languages: str, *, is_fixed: bool
 ) -> tuple[list["CorpusFiles"], tuple[str, str]]:
-    """Return the corpora of one direction, train first, and their declared languages."""
+    """Return the corpora of one direction, the training corpus first, and the declared source and target language."""
     from nmt.config import chosen_direction, language, load_config
     from nmt.corpus.reading import CorpusFiles
     from nmt.train.corpora import all_corpora, corpus_paths
@@ -92,7 +92,7 @@ def corpora_of_config(
         raise InputError(message, hint="clean each corpus by itself: nmt check SRC TGT --fix DIR")
     # A config of several languages is checked in one direction.
     direction = chosen_direction(config.data, config.data.targets, languages)
-    # Files that are used together are checked together: data.mix is part of train.
+    # Files that are used together are checked as one corpus, so the files of data.mix belong to the training corpus.
     joined: dict[str, CorpusFiles] = {}
     for name, files in all_corpora(config).items():
         if direction in ("", files.languages):
@@ -103,7 +103,7 @@ def corpora_of_config(
             corpus.target.extend(target)
     if "train" not in joined:
         raise InputError(f"{file} has no training pairs for {direction}", hint="name another direction with -l")
-    # The languages are those of the config, or of the chosen direction.
+    # The declared languages are the languages of the chosen direction, or if there is none, those in the config.
     declared = language(config.data, "source"), language(config.data, "target")
     if direction:
         source_language, _, target_language = direction.rpartition("-")
@@ -112,7 +112,7 @@ def corpora_of_config(
 
 
 def corpus_of_files(names: list[str], languages: str) -> tuple[list["CorpusFiles"], tuple[str, str]]:
-    """Return the corpus of two files, and the languages that their names declare."""
+    """Return a corpus of two files, and the languages that the file names declare."""
     from nmt.config import language_of
     from nmt.corpus.reading import CorpusFiles
 

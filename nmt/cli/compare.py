@@ -1,4 +1,4 @@
-"""`nmt compare`."""
+"""The command `nmt compare`."""
 
 from dataclasses import asdict
 from itertools import chain
@@ -43,7 +43,7 @@ def compare(
 
     if not 2 <= len(systems) <= comparing.MAX_SYSTEMS:
         raise InputError(f"systems to compare: {len(systems)}", hint=f"give 2 to {comparing.MAX_SYSTEMS}")
-    # 1. Read the test set: that of the runs, or the given one.
+    # 1. Read the given test set, or the test set of the runs.
     configs = [RunDirectory(path).read_config() for path in systems if path.is_dir()]
     # Runs of several languages are compared in one direction.
     if any(config.data.directions for config in configs):
@@ -53,7 +53,7 @@ def compare(
     test_set = read_test_set(src, ref, configs)
     if not test_set.references[0]:
         raise DataError(f"nothing to compare: {test_set.reference_names[0]} is empty", hint="give at least one line")
-    # Files of translations need no sources.
+    # The source lines may be missing if all systems are files of translations.
     if not test_set.sources and any(map(is_model, systems)):
         raise InputError("a model needs the source lines", hint="add --src FILE")
     # 2. Read or make the translations of each system.
@@ -63,7 +63,7 @@ def compare(
         if is_model(path):
             paths = options.model_paths([path], always_log=True)
             translator = options.load_translator(paths, device, engine=engine, languages=None)
-            # A model of one direction may be compared with one of several.
+            # Choose the direction if the model has several, which the other systems need not have.
             translator = translator.to(languages if translator.tokenizers.source.targets else "")
             search = translator.with_options(**options.search_options(beam=beam, scores=False, whole_lines=True))
             hypotheses = translate_all(translator, test_set.sources, search, batch_size)
@@ -89,5 +89,5 @@ def compare(
 
 
 def is_model(path: Path) -> bool:
-    """Return whether this is a run, an export or a model file, not a file of translations."""
+    """Return whether a path is a run, an export or a model file. Otherwise, it is a file of translations."""
     return path.is_dir() or path.suffix == ".safetensors"

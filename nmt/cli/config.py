@@ -1,4 +1,4 @@
-"""`nmt config`."""
+"""The command `nmt config`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +22,7 @@ def config(
     from nmt.cli.tables import columns
     from nmt.config import chosen_by_training, load_config, settings, values
 
-    # Without a file: the settings and their meanings.
+    # Without a file, print the settings and their meanings.
     rows = [row for row in settings() if row[0].startswith(key)]
     if not rows:
         raise ConfigError(f"no key begins with '{key}'", hint="`nmt config` lists all keys")
@@ -32,7 +32,7 @@ def config(
         _, *lines = columns(["", "", "", ""], rows)
         print(*lines, sep="\n")
         return
-    # With a file: its values, or if the whole key is given, one value.
+    # With a file, print the values of its settings. If `key` is a complete key, print only its value.
     config = load_config(of, overrides or [])
     known = dict(values(config)) | chosen_by_training(config)
     if key in known:

@@ -1,4 +1,4 @@
-"""`nmt download`."""
+"""The command `nmt download`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,7 +30,7 @@ def download(
     if not what:
         print(*table_of_corpora(), sep="\n")
         return
-    # 1. Find out which files are wanted.
+    # 1. Choose the files to download.
     from nmt.config import downloads_directory
     from nmt.corpus.catalog import CORPORA
     from nmt.corpus.download import download
@@ -40,7 +40,7 @@ def download(
         wanted = {what: corpus.files(languages_of_corpus(corpus, lang_pair))}
     else:
         wanted = files_of_config(what, lang_pair)
-    # 2. Fetch those that are missing.
+    # 2. Download the files that are missing.
     for name, files in wanted.items():
         corpus = CORPORA[name]
         path = downloads_directory() / name
@@ -50,11 +50,11 @@ def download(
 
 
 def languages_of_corpus(corpus: "Corpus", lang_pair: str | None) -> Sequence[str]:
-    """Return the two languages of -l, else the first two of the corpus."""
+    """Return the two languages of the option -l, or without -l, the first two languages of the corpus."""
     if lang_pair is None:
         return corpus.languages[:2]
     languages = lang_pair.split("-")
-    # Two different languages, both of the corpus.
+    # There must be two different languages, and the corpus must have both.
     if len(set(languages)) != 2 or not set(languages) <= set(corpus.languages):
         hint = f"two of {' '.join(corpus.languages)}, as in -l {'-'.join(corpus.languages[:2])}"
         raise InputError(f"{corpus.name} is not in '{lang_pair}'", hint=hint)
@@ -62,7 +62,7 @@ def languages_of_corpus(corpus: "Corpus", lang_pair: str | None) -> Sequence[str
 
 
 def files_of_config(config_file: str, lang_pair: str | None) -> dict[str, list[str]]:
-    """Return the names of the files that a config uses, without .gz, by corpus."""
+    """Return the names of the files that a config uses, without .gz, as {name of the corpus: names of the files}."""
     from nmt.config import load_config
     from nmt.corpus.catalog import CORPORA
     from nmt.train.corpora import all_corpora, root_of
@@ -74,12 +74,12 @@ def files_of_config(config_file: str, lang_pair: str | None) -> dict[str, list[s
     config = load_config(Path(config_file))
     wanted: dict[str, list[str]] = {}
     for files in all_corpora(config).values():
-        # The directory of a corpus has its name.
+        # A corpus is identified by the name of its directory.
         corpus = CORPORA.get(Path(root_of(config, files)).name)
         if corpus is None:
             hint = f"data.root of a corpus that can be downloaded is one of: {', '.join(CORPORA)}"
             raise InputError(f"{config_file} uses no corpus that can be downloaded", hint=hint)
-        # Only files of the corpus can be downloaded.
+        # Check that each file is gzipped and that the corpus has it, because only such files can be downloaded.
         offered = corpus.files(corpus.languages)
         names = wanted.setdefault(corpus.name, [])
         for file in (*files.source, *files.target):
@@ -93,7 +93,7 @@ def files_of_config(config_file: str, lang_pair: str | None) -> dict[str, list[s
 
 
 def table_of_corpora() -> list[str]:
-    """Return a line with column names, then one line per corpus of the catalog."""
+    """Return the table of the catalog as lines: a line with column names, then one line per corpus."""
     from nmt.cli.tables import columns
     from nmt.corpus.catalog import CORPORA
 

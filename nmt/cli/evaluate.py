@@ -1,4 +1,4 @@
-"""`nmt eval`."""
+"""The command `nmt eval`."""
 
 import math
 import time
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from nmt.translate.translator import Translator
 
 METRICS = ("bleu", "chrf", "ter")
-Figures = dict[str, Any]  # what --json prints of a direction
+Figures = dict[str, Any]  # the JSON object that --json prints for one direction
 
 
 class Tested(NamedTuple):
-    """What is tested in one direction; given translations have no translator."""
+    """A direction that is tested, with its translator."""
 
-    direction: str  # empty if there is only one
-    translator: "Translator | None"
-    configs: "list[Config]"  # at most one, which names the test set
+    direction: str  # the direction, such as de-en; empty if the model has only one direction
+    translator: "Translator | None"  # None if the translations are given
+    configs: "list[Config]"  # at most one config, which names the test set
 
 
 def evaluate(
@@ -62,7 +62,7 @@ def evaluate(
     from nmt.config import language_of
     from nmt.evaluate import choose_settings, score
 
-    # 1. Find out what to test: given translations, or a model in one or several directions.
+    # 1. Choose what to test: given translations, or a model in one or several directions.
     if hyp is not None:
         if model or languages or beam:
             raise InputError("--hyp uses no model, but -m, -l and --beam need one", hint="leave them out")
@@ -70,14 +70,14 @@ def evaluate(
     else:
         paths = options.model_paths(model, always_log=True)
         loaded = options.load_translator(paths, device, precision, engine, languages=None)
-        model_hash = hash_file(loaded.run.model_file) if loaded.run else ""  # a training may replace the file
+        model_hash = hash_file(loaded.run.model_file) if loaded.run else ""  # a training may replace the file later
         if ref and not src:
             raise InputError("--ref needs --src", hint="give both, or neither for the run's data.test")
         tested = directions_to_test(loaded, languages, is_given=src is not None)
     all_hypotheses: list[str] = []
     figures_by_direction: dict[str, Figures] = {}
     for direction, translator, configs in tested:
-        # 2. Read or make the translations.
+        # 2. Read the translations, or let the model translate.
         test_set = read_test_set(src, ref, configs)
         figures: Figures = {}
         if hyp is not None:
@@ -88,16 +88,16 @@ def evaluate(
             hypotheses = translate_all(translator, test_set.sources, search, batch_size)
             language = translator.target_language
             figures = {**model_figures(translator, test_set, search), "models": list(map(str, paths))}
-        # 3. Score them.
+        # 3. Score the translations.
         settings = choose_settings(language, test_set.references, tokenize=tokenize, lowercase=lowercase)
         if settings.left_out:
             streams.log.info("%s%s", f"{direction}: " if direction else "", settings.left_out)
         scores = score(hypotheses, test_set.references, METRICS, **asdict(settings), n_bootstrap=bootstrap)
         figures = {"n_lines": len(hypotheses), **figures, "scores": [asdict(metric) for metric in scores]}
-        # 4. Keep the scores of a run's model, not those of an ensemble.
+        # 4. Save the scores in the model's run. Scores of an ensemble or of given translations belong to no run.
         if translator is not None and translator.run is not None and len(paths) == 1:
             keep_scores(translator.run, model_hash, test_set, figures)
-        # 5. Print them.
+        # 5. Print the scores.
         if not json_lines:
             print_examples(test_set, hypotheses, show)
             print_scores(direction if len(tested) > 1 else "", scores, figures)
@@ -108,13 +108,17 @@ def evaluate(
 
 
 def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) -> list[Tested]:
-    """Return the directions of data.test that `languages` means; with a given test set, the direction `languages`."""
+    """Return the directions to test.
+
+    These are the directions of data.test that match `languages`. If a test set is given, or no direction of data.test
+    matches, this is only the direction `languages`. If the model has only one direction, its name is empty.
+    """
     from nmt.config import is_meant
 
     config = loaded.run.read_config() if loaded.run else None
     if config is None or not config.data.directions:
         return [Tested("", loaded.to(languages), [config] if config else [])]
-    # A given test set has one direction.
+    # A given test set has only one direction, so the directions of data.test do not matter.
     known = [] if is_given else [corpus.languages for corpus in config.data.test]
     chosen = [direction for direction in known if not languages or is_meant(direction, languages)]
     chosen = list(dict.fromkeys(chosen)) or [languages]
@@ -122,21 +126,21 @@ def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) 
 
 
 def model_figures(translator: "Translator", test_set: TestSet, search: "TranslationOptions") -> Figures:
-    """Return the figures that need the model."""
+    """Return the figures that need the model: beam size, engine and perplexity."""
     from nmt.evaluate import perplexity
 
     log_probs = translator.reference_log_probs(test_set.sources, test_set.references[0])
-    # The perplexity is that of the first reference.
+    # Compute the perplexity of the first reference.
     per_piece = perplexity(log_probs)
     finite = per_piece if math.isfinite(per_piece) else None  # JSON has no infinity
     return {"beam": search.beam, "engine": translator.engine_for(search).name, "perplexity": finite}
 
 
 def print_scores(title: str, scores: "Sequence[Score]", figures: Figures) -> None:
-    """Print the scores of a direction, and the figures that need a model if there is one."""
+    """Print the scores of a direction. If a model was used, also print its engine and perplexity."""
     from nmt.evaluate import readable
 
-    # the direction, if there are several
+    # If there are several directions, `title` is the direction.
     if title:
         print(f"{title}:")
     print(*scores, sep="\n")
@@ -148,7 +152,7 @@ def print_scores(title: str, scores: "Sequence[Score]", figures: Figures) -> Non
 
 
 def print_all(figures_by_direction: dict[str, Figures], *, as_json: bool) -> None:
-    """Print what comes after the scores of each direction: a table, or everything as JSON."""
+    """If `as_json`, print all figures as JSON. Otherwise, if there are several directions, print a table of scores."""
     has_several = len(figures_by_direction) > 1
     if as_json:
         (*_, figures) = figures_by_direction.values()
@@ -159,10 +163,10 @@ def print_all(figures_by_direction: dict[str, Figures], *, as_json: bool) -> Non
 
 
 def print_examples(test_set: TestSet, hypotheses: list[str], n_examples: int) -> None:
-    """Print translations from all over the test set."""
+    """Print translations of evenly spaced lines of the test set."""
     n_examples = min(n_examples, len(hypotheses))
     for k in range(n_examples):
-        # Equally spaced, the first line included.
+        # The first example is the first line.
         i = k * len(hypotheses) // n_examples
         source = test_set.sources[i] if test_set.sources else ""
         reference = test_set.references[0][i]
@@ -170,9 +174,9 @@ def print_examples(test_set: TestSet, hypotheses: list[str], n_examples: int) ->
 
 
 def table_of_directions(figures_by_direction: Mapping[str, Figures]) -> list[str]:
-    """Return a table of the scores of each direction, and their means.
+    """Return a table with the scores of each direction, and a last row with the means over all directions.
 
-    A direction may lack TER; then the mean, which would be that of other directions, is left out, too.
+    If a direction has no TER, the table has no mean TER, because it would be a mean over only the other directions.
     """
     from nmt.cli.tables import columns
 
@@ -181,7 +185,7 @@ def table_of_directions(figures_by_direction: Mapping[str, Figures]) -> list[str
     for direction, figures in figures_by_direction.items():
         scores[direction] = {score["name"]: score["value"] for score in figures["scores"]}
     metrics = max(scores.values(), key=len)
-    # 2. A score that is missing is NaN, and makes the mean NaN.
+    # 2. Compute the means. A missing score is NaN, so the mean over it is NaN, too.
     rows = {}
     for direction, by_metric in scores.items():
         rows[direction] = [by_metric.get(metric, math.nan) for metric in metrics]
@@ -195,8 +199,8 @@ def table_of_directions(figures_by_direction: Mapping[str, Figures]) -> list[str
 
 
 def keep_scores(run: "RunDirectory", model_hash: str, test_set: TestSet, figures: Figures) -> None:
-    """Add the scores of a run's model to its scores.jsonl, which `nmt info` shows, if the run can be written to."""
-    # The names of the files may stay while their lines change: hashes tell what was scored.
+    """Append scores to a run's file scores.jsonl, which `nmt info` shows. If the run is read-only, do nothing."""
+    # Hashes identify the lines that were scored, because the content of a file can change while its name does not.
     line: Figures = {
         "source": test_set.source_name,
         "references": test_set.reference_names,

@@ -1,4 +1,4 @@
-"""`nmt export`."""
+"""The command `nmt export`."""
 
 from pathlib import Path
 from pkgutil import resolve_name
@@ -9,13 +9,13 @@ import typer
 from nmt.cli import options, streams
 from nmt.errors import InputError
 
-EXPORTS = {  # format -> the function that writes it; imported only when it is called, because it needs torch
+EXPORTS = {  # format -> function that writes it; the function is imported when it is called, because it needs torch
     "argos": "nmt.interchange.argos:to_argos",
     "ctranslate2": "nmt.interchange.ctranslate2:to_ctranslate2",
     "huggingface": "nmt.interchange.huggingface:to_huggingface",
 }
 Format = Literal["argos", "ctranslate2", "huggingface"]
-QUANTIZED = ("argos", "ctranslate2")  # the formats that take --quantization
+QUANTIZED = ("argos", "ctranslate2")  # the formats for which --quantization is allowed
 
 
 def export(
@@ -39,21 +39,21 @@ def export(
     export includes the tokenizer. Its probabilities on a few sentences must agree with nmt's (huggingface: compared if
     transformers is installed).
     """
-    # 1. Check the options of the formats.
+    # 1. Check that the options fit the format.
     if quantization and to not in QUANTIZED:
         raise InputError(f"--quantization does not apply to {to}", hint=f"it is for {', '.join(QUANTIZED)}")
     if shortlist and to != "ctranslate2":
         raise InputError(f"--shortlist does not apply to {to}", hint="it is for ctranslate2")
-    # 2. Load the model; exports begin with torch's weights.
+    # 2. Load the model with the torch engine, because every export is made from torch's weights.
     translator = options.load_translator(model, engine="torch", languages=languages or None)
     chosen: dict[str, Any] = {}
     if quantization:
         chosen["quantization"] = quantization
-    # Learned from the training text, which the run's config names.
+    # The shortlist is learned from the training text, which the run's config names.
     if shortlist:
         from nmt.interchange.shortlist import vocabulary_map
 
         chosen["shortlist"] = vocabulary_map(translator)
-    # 3. Write it.
+    # 3. Write the export.
     resolve_name(EXPORTS[to])(translator, output, **chosen)
     streams.log.info("written to %s", output)

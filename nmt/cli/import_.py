@@ -1,4 +1,4 @@
-"""`nmt import`."""
+"""The command `nmt import`."""
 
 from pathlib import Path
 from typing import Annotated

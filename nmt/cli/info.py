@@ -1,4 +1,4 @@
-"""`nmt info`."""
+"""The command `nmt info`."""
 
 from pathlib import Path
 from typing import Annotated

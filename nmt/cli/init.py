@@ -1,4 +1,4 @@
-"""`nmt init`."""
+"""The command `nmt init`."""
 
 import contextlib
 import logging
@@ -50,7 +50,7 @@ def init(
     from nmt.processes import prepare_torch
     from nmt.train import plan as planning
 
-    # 1. Choose names that nothing has yet.
+    # 1. Choose names for the config, the data and the run, and check that no such files exist.
     languages = languages_of_files((source, source_lang), (target, target_lang))
     output = output or Path(f"{'-'.join(languages)}.yaml")
     data = output.with_suffix("")
@@ -88,7 +88,7 @@ def init(
 
 
 def check_names(output: Path, data: Path, run: Path) -> None:
-    """Raise InputError if the config has no suffix, or something would be overwritten."""
+    """Raise InputError if the config's name does not end in .yaml or .yml, or if one of the paths exists already."""
     if output.suffix not in (".yaml", ".yml"):
         raise InputError(f"{output} does not end in .yaml", hint="the name without it is the directory of the split")
     for path in (output, data, run):
@@ -97,7 +97,11 @@ def check_names(output: Path, data: Path, run: Path) -> None:
 
 
 def languages_of_files(*sides: tuple[Path, str]) -> tuple[str, str]:
-    """Return the languages of source and target, as given, else from the file names; they become suffixes of files."""
+    """Return the language codes of source and target. Raises InputError if a code is invalid or both are the same.
+
+    Each side is (file, given code). If the given code is empty, the code is taken from the file name. The codes become
+    suffixes of file names.
+    """
     from nmt.config import language_of
 
     codes = []
@@ -114,11 +118,11 @@ def languages_of_files(*sides: tuple[Path, str]) -> tuple[str, str]:
 
 
 def measured(config: "Config", device: str) -> tuple[float, int]:
-    """Measure the seconds per epoch and the peak memory in bytes."""
+    """Measure a training step. Return the seconds per epoch and the peak memory in bytes."""
     from nmt.train.dry_run import measure
     from nmt.train.session import prepare
 
-    # The log of a training would hide what is chosen.
+    # Hide the log of the training, so that the messages about the chosen sizes are not lost among its lines.
     level = streams.log.level
     streams.log.setLevel(logging.WARNING)
     try:

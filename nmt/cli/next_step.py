@@ -1,18 +1,19 @@
-"""What a plain `nmt` suggests, from the files of the working directory."""
+"""The next command, which `nmt` without arguments suggests. It depends on the files in the working directory."""
 
 import contextlib
 import shlex
 from itertools import combinations
 from pathlib import Path
 
-MAX_SIZE_RATIO = 4  # of two parallel texts, in bytes
-MAX_CONFIG_BYTES = 100_000
+MAX_SIZE_RATIO = 4  # maximum ratio of the sizes of two parallel texts in bytes, the larger to the smaller
+MAX_CONFIG_BYTES = 100_000  # maximum size of a config; larger files are not read
 
 
 def next_step() -> str:
     """Return the command to run next in the working directory, or an empty string.
 
-    A run suggests `nmt translate`, else a config `nmt train`, else two parallel texts `nmt check` and `nmt init`.
+    If there is a run with a model, this is `nmt translate`. Otherwise, if there is a config, it is `nmt train`.
+    Otherwise, if there are two parallel texts, it is `nmt check` and `nmt init`.
     """
     from nmt.run.directory import newest_model
 
@@ -34,12 +35,12 @@ def next_step() -> str:
 
 
 def is_config(file: Path) -> bool:
-    """Return whether a file has the setting `run`; large files are not read."""
+    """Return whether a file is small and has the setting `run`, as every config has."""
     return file.is_file() and file.stat().st_size < MAX_CONFIG_BYTES and b"\nrun:" in b"\n" + file.read_bytes()
 
 
 def texts() -> list[Path]:
-    """Return the files whose names end in the code of a language, such as text.de; the largest first."""
+    """Return the text files whose names end in a language code, such as text.de, the largest file first."""
     from nmt.config import language_of
 
     files = [file for file in Path().iterdir() if file.is_file() and language_of(file) and not is_binary(file)]
@@ -52,7 +53,7 @@ def is_binary(file: Path) -> bool:
 
 
 def are_parallel(large: Path, small: Path) -> bool:
-    """Return whether two files are named alike, and neither is much larger than the other."""
+    """Return whether two files have the same name up to the suffix, and similar sizes."""
     is_similar = large.stat().st_size <= MAX_SIZE_RATIO * small.stat().st_size
     return is_similar and stem(large) == stem(small)
 

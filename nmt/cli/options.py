@@ -1,4 +1,4 @@
-"""Options that several commands share, the search options, and the models that options name."""
+"""The options that several commands share, with functions that check them and load the models that they name."""
 
 import gc
 import os
@@ -14,11 +14,11 @@ from nmt.errors import InputError, ModelError
 if TYPE_CHECKING:
     from nmt.translate.translator import Translator
 
-MAX_MINUTES = 10_000_000  # 19 years
+MAX_MINUTES = 10_000_000  # upper bound of --minutes, 19 years
 
 
 def checked_minutes(minutes: float | None) -> float | None:
-    """Refuse a time that is not positive, infinite or NaN."""
+    """Return the value of --minutes. Raise BadParameter if it is NaN, not positive or too large."""
     if minutes is not None and not 0 < minutes < MAX_MINUTES:
         raise typer.BadParameter(f"{minutes:g} is not in the range 0<x<{MAX_MINUTES}")
     return minutes
@@ -29,7 +29,7 @@ ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The run's YA
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="For example train.lr=3e-4")]
 Minutes = Annotated[float | None, typer.Option(callback=checked_minutes, help="About how long to train in all.")]
 
-# Models, and how they are loaded
+# Models and their loading
 MODEL_HELP = "A run or model file. [default: $NMT_MODEL, else the newest under runs/]"
 Model = Annotated[Path | None, typer.Option("--model", "-m", help=MODEL_HELP)]
 Models = Annotated[list[Path] | None, typer.Option("--model", "-m", help=f"{MODEL_HELP} Several form an ensemble.")]
@@ -45,7 +45,7 @@ Languages = Annotated[
     str, typer.Option("--languages", "-l", help="Of a model of several: source and target, de-en, or the target, en.")
 ]
 
-# Search; `SearchOptions` checks the ranges
+# Search (`SearchOptions` checks the ranges of the values)
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy search. [default: the config's, 5]")]
 WholeLines = Annotated[
     bool | None,
@@ -68,24 +68,27 @@ Tokenize = Annotated[
 OutputFile = Annotated[Path | None, typer.Option("--output", "-o", help="Atomic output file; - is stdout.")]
 Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 
-SAMPLING = ("temperature", "top_k", "top_p", "seed")  # fields of SearchOptions
+SAMPLING = ("temperature", "top_k", "top_p", "seed")  # the fields of SearchOptions that apply only to sampling
 
 
 def option_name(parameter: str) -> str:
-    """Return the option of a parameter: --top-k for top_k."""
+    """Return the command-line option of a parameter, such as --top-k for top_k."""
     return f"--{parameter.replace('_', '-')}"
 
 
 def search_options(**given: Any) -> dict[str, Any]:
-    """Return the given fields of `TranslationOptions` that are not None. Refuses those of sampling without `sample`."""
+    """Return the given fields of `TranslationOptions`, without fields that are None.
+
+    Raises InputError if an option that applies only to sampling is given without `sample`.
+    """
     from nmt.decode.options import SearchOptions
 
-    # None is an option that was not given.
+    # A field is None if its option was not given.
     chosen = {name: value for name, value in given.items() if value is not None}
     if chosen.get("sample"):
         return chosen
     for name in SAMPLING:
-        # An option that was given its default changes nothing.
+        # The default value is allowed, because it changes nothing.
         default = SearchOptions.model_fields[name].default
         if chosen.get(name, default) != default:
             raise InputError(f"{option_name(name)} applies only to sampling", hint="add --sample")
@@ -93,10 +96,13 @@ def search_options(**given: Any) -> dict[str, Any]:
 
 
 def terms_of(glossary: Path | None, translator: "Translator", engine: EngineName | None) -> dict[str, str]:
-    """Return the terms of --glossary. Raises InputError if the file is invalid, or --engine cannot use it."""
+    """Return the terms of --glossary as {source term: target term}.
+
+    Raises InputError if the file is invalid, or if the engine that --engine names cannot use a glossary.
+    """
     if glossary is None:
         return {}
-    # Other models need the torch engine, which constrains its search.
+    # A model that was not trained with glossaries needs the torch engine, whose search can require terms.
     if engine == "ctranslate2" and not translator.config.data.glossary:
         message = "CTranslate2 uses a --glossary only with models that were trained with data.glossary=true"
         raise InputError(message, hint="leave out --engine")
@@ -106,7 +112,7 @@ def terms_of(glossary: Path | None, translator: "Translator", engine: EngineName
 
 
 def newest_run() -> Path:
-    """Return the run under runs/ whose model was written last."""
+    """Return the run under runs/ with the newest model file. Raises ModelError if there is no model."""
     from nmt.run.directory import newest_model
 
     newest = newest_model()
@@ -116,13 +122,16 @@ def newest_run() -> Path:
 
 
 def model_paths(named: Path | list[Path] | None, *, always_log: bool = False) -> list[Path]:
-    """Return the paths of -m, else of $NMT_MODEL, else the newest run, which is logged."""
+    """Return the paths of the models: those of -m, else the one of $NMT_MODEL, else the newest run.
+
+    The paths are logged if -m did not name them, or if `always_log` is true.
+    """
     # 1. Find the models.
     from_environment = os.environ.get("NMT_MODEL")
     if not named and from_environment:
         named = Path(from_environment)
     paths = [named] if isinstance(named, Path) else named or [newest_run()]
-    # 2. Say which were found, if the user has not named them.
+    # 2. Log the paths.
     if always_log or not named:
         log.info("%s: %s", "model" if len(paths) == 1 else "ensemble", " and ".join(map(str, paths)))
     return paths
@@ -136,14 +145,15 @@ def load_translator(
     *,
     languages: str | None = "",
 ) -> "Translator":
-    """Load the models of -m, else of $NMT_MODEL, else the newest run under runs/ (logged).
+    """Load the models of -m, else of $NMT_MODEL, else the newest run under runs/, whose path is logged.
 
-    `languages` chooses a direction; None leaves that to the caller. Raises ConfigError if there is no such direction.
+    `languages` chooses a direction. If it is None, no direction is chosen, and the caller must choose one. Raises
+    ConfigError if the model does not have the direction.
     """
     paths = model_paths(named)
     log.debug("loading %s on %s", " and ".join(map(str, paths)), device)
     from nmt.translate.loading import load
 
     translator = load(paths, device, precision, engine)
-    gc.freeze()  # excludes the many objects of torch from garbage collection
+    gc.freeze()  # the garbage collector then skips the many objects of torch, which saves time
     return translator if languages is None else translator.to(languages)

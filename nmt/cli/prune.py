@@ -1,4 +1,4 @@
-"""`nmt prune`."""
+"""The command `nmt prune`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +25,7 @@ def prune(
     done = "would delete" if dry_run else "deleted"
     for run in runs:
         pruned = upkeep.prune(run, dry_run=dry_run)
-        # With -v, each file is named.
+        # Log each file as a debug message, which is shown with -v.
         for file in pruned.files:
             streams.log.debug("%s %s", done, file)
         n_files = len(pruned.files)

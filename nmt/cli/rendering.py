@@ -1,4 +1,4 @@
-"""Translations as lines of output: plain, with scores, or as JSON."""
+"""Functions that format translations as lines of output: plain, with scores, or as JSON."""
 
 import json
 from collections.abc import Callable
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 def renderer(translator: "Translator", line_options: "LineOptions") -> "Callable[[Translation], str]":
-    """Return a function that formats a translation as a line; with --min-confidence, it logs doubtful lines."""
+    """Return a function that formats a translation as a line. With --min-confidence, it also logs doubtful lines."""
 
     def render(translation: "Translation") -> str:
-        # 1. Find out whether the line is doubtful.
+        # 1. Collect the reasons why the line is doubtful, if there are any.
         reasons = None
         if line_options.min_confidence is not None:
             from nmt.translate.confidence import doubts
 
             reasons = doubts(translator, translation, line_options.min_confidence)
-        # 2. Format it.
+        # 2. Format the line.
         if line_options.json:
             return as_json(translation, translator, reasons)
         best = translation.hypotheses[0]
@@ -34,26 +34,30 @@ def renderer(translator: "Translator", line_options: "LineOptions") -> "Callable
 def as_json(
     translation: "Translation", translator: "Translator | None" = None, reasons: list[str] | None = None
 ) -> str:
-    """Format all hypotheses with scores and pieces as JSON; with a translator, also with words and confidences."""
+    """Format a translation as JSON, with the scores and pieces of all hypotheses.
+
+    If `translator` is given, the JSON also has the words of each hypothesis and their confidences. If `reasons` is
+    given, it also tells whether the translation is doubtful.
+    """
     hypotheses = [hypothesis_tree(hypothesis, translator) for hypothesis in translation.hypotheses]
     tree: dict[str, Any] = {"source": translation.source, "hypotheses": hypotheses}
     if reasons is not None:
         tree |= {"doubtful": bool(reasons), "reasons": reasons}
-    # JSON has no infinity, which a log-probability may be.
+    # A log-probability may be -inf, which JSON does not have, so it is written as null.
     return json.dumps(to_jsonable_python(tree, inf_nan_mode="null"), ensure_ascii=False)
 
 
 def hypothesis_tree(hypothesis: "TextHypothesis", translator: "Translator | None") -> dict[str, Any]:
-    """Return a hypothesis as a JSON object, see `as_json`."""
-    # 1. What every model knows.
+    """Return a hypothesis as a dictionary that can be written as JSON, see `as_json`."""
+    # 1. Add the values that the hypothesis itself has.
     pieces = []
     for piece, log_prob in zip(hypothesis.pieces, hypothesis.log_probs, strict=True):
         pieces.append({"piece": piece, "log_prob": log_prob})
     tree = {"text": hypothesis.text, "score": hypothesis.score, "log_prob": hypothesis.log_prob, "pieces": pieces}
-    # The key is absent from a translation that the model ended by itself.
+    # The key "cut" exists only if the length limit cut off the hypothesis.
     if hypothesis.is_cut:
         tree["cut"] = True
-    # 2. What needs the model: words, and how sure it is of them.
+    # 2. Add the words and their confidences, for which the translator's calibration is needed.
     if translator:
         from nmt.translate.confidence import confidence_of, words_of
 

@@ -1,4 +1,4 @@
-"""`nmt report`."""
+"""The command `nmt report`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,7 +29,7 @@ def report(
     from nmt.insight.report import as_page, read_report
     from nmt.run.directory import RunDirectory
 
-    # 1. Choose the page.
+    # 1. Choose the file of the page.
     runs = runs or [options.newest_run()]
     page = Path("report.html") if len(runs) > 1 else RunDirectory(runs[0]).report_file
     page = output or page
@@ -38,7 +38,7 @@ def report(
     for run in runs:
         directory = RunDirectory(run)
         evaluation = None
-        # A run that has just begun has no model.
+        # A run that has just started has no model yet.
         if evaluate and directory.model_file.is_file():
             evaluation = evaluation_of(directory, languages, beam, device)
         reports.append(read_report(run, evaluation, page))
@@ -47,7 +47,7 @@ def report(
 
 
 def evaluation_of(run: "RunDirectory", languages: str, beam: int | None, device: str) -> dict[str, Any] | None:
-    """Translate and score the run's test set, else its dev set; None if its config has neither."""
+    """Translate and score the run's test set, or if it has no test set, its dev set. Return None if it has neither."""
     from nmt.insight.report import evaluated
     from nmt.text.lines import iter_pairs
     from nmt.train.corpora import corpus_paths
@@ -63,7 +63,7 @@ def evaluation_of(run: "RunDirectory", languages: str, beam: int | None, device:
     pairs = list(iter_pairs(*corpus_paths(config, corpora[0])))
     sources = [pair.source for pair in pairs]
     references = [pair.target for pair in pairs]
-    # 2. Translate and score it.
+    # 2. Translate and score the test set.
     translator = options.load_translator(run.path, device, languages=languages)
     search = translator.with_options(**options.search_options(beam=beam, whole_lines=True))
     hypotheses = translate_all(translator, sources, search)

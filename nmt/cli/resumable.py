@@ -1,7 +1,7 @@
-"""Translation of a file of lines that can be resumed: lines go to `FILE.part`, which becomes `FILE` at the end.
+"""Translation of a file of lines that can be resumed: lines go to `FILE.part` and are copied to `FILE` at the end.
 
-The first line of the part file, its header, is the origin of the output: input, model and options. A command resumes
-only a part file with the same origin.
+The first line of the part file is its header. The header has hashes of the input, the model and the options, which
+together are the origin of the output. A command resumes a part file only if it has the same origin.
 """
 
 import contextlib
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from nmt.translate.translator import Translator
     from nmt.translate.units import Translation
 
-WINDOW = 250  # lines that are translated together, and anew if the command is interrupted among them
+WINDOW = 250  # number of lines that are translated together; an interrupted window is translated again as a whole
 
 
 def is_named_file(path: Path | None) -> bool:
-    """Return whether a path is a file or may become one, so that its lines can be read again."""
+    """Return whether a path names an ordinary file, which may not exist yet. Only such a file can be read again."""
     return path is not None and path != streams.DASH and not is_special(path)
 
 
@@ -40,10 +40,13 @@ def rewrite(
     settings: dict[str, Any],
     render: Callable[["Translation"], str],
 ) -> None:
-    """Translate the lines of a file; `arguments` are those of `translate_lines`, `render` returns an output line.
+    """Translate the lines of a file. If an earlier command was interrupted, translate only the rest.
 
-    `models` are the paths that the translator was loaded from; `settings` is what the output depends on besides files,
-    models and search options, as JSON values.
+    Args:
+        models: the paths that the translator was loaded from.
+        arguments: arguments of `translate_lines`.
+        settings: all other values that the output depends on, besides files, models and search options, as JSON values.
+        render: a function that formats a translation as an output line.
     """
     from nmt.decode.engines.ctranslate2_engine import contents
     from nmt.translate.loading import is_export, model_file
@@ -54,16 +57,16 @@ def rewrite(
     origin = {
         "input": hash_file(source),
         "model": " ".join(hashes),
-        "option": sha256(json.dumps(settings).encode()),  # hashed, because a glossary is long
+        "option": sha256(json.dumps(settings).encode()),  # a hash, because the settings may have a long glossary
     }
     n_lines = streams.count_lines(source)
     with resumed_output(output, origin) as (out, n_done):
-        # 2. Find the line to begin with. The window that was interrupted is translated as a whole, because scores and
-        # bf16 depend on a line's batch.
+        # 2. Find the line to begin with. The interrupted window is translated again as a whole, because the scores of a
+        # line, and its translation in bf16, depend on the other lines of its batch.
         window = arguments.get("window", WINDOW)
         n_skipped = n_done // window * window
         lines = islice(iter_lines([source]), n_skipped, None)
-        # 3. Translate, and write what is not in the part file.
+        # 3. Translate, and write the lines that are not in the part file yet.
         arguments = {**arguments, "window": window, "fixed_windows": True, "first": n_skipped + 1}
         translations = islice(translator.translate_lines(lines, **arguments), n_done - n_skipped, None)
         for translation in streams.with_bar(translations, n_lines, n_done):
@@ -73,9 +76,10 @@ def rewrite(
 
 @contextlib.contextmanager
 def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[BinaryIO, int]]:
-    """Yield a file to append lines to, and the number of its lines. It becomes `path` if the `with` block succeeds.
+    """Yield the open part file, to which lines can be appended, and the number of lines that it has already.
 
-    Raises InputError if the part file has another origin, or another process is writing it, and OutputError.
+    If the `with` block succeeds, the lines are copied to `path` and the part file is deleted. Raises InputError if the
+    part file has another origin or another process is writing it, and OutputError if it cannot be written.
     """
     path = Path(os.path.realpath(path))
     part = path.with_name(f"{path.name}.part")
@@ -83,7 +87,7 @@ def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[Bina
     with contextlib.ExitStack() as stack:
         # 1. Open and lock the part file.
         try:
-            part.open("a+b").close()  # unlike `touch`, it leaves the time of another program's file as it is
+            part.open("a+b").close()  # creates the file; unlike `touch`, keeps the mtime of an existing file
             file = stack.enter_context(part.open("rb+"))
             stack.enter_context(locked(part))
         except OSError as error:
@@ -91,13 +95,13 @@ def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[Bina
             raise OutputError(f"cannot write {part}: {error.strerror or error}", hint=hint) from error
         except InputError as error:
             raise InputError(f"another command is writing {part}", hint="wait for it to end") from error
-        # 2. Compare the header. A writer that was killed at the start has left a part of it.
+        # 2. Compare the header. If a process was killed while it wrote the header, the file has only a part of it.
         if not header.startswith(file.readline()):
             hint = "restore it, or delete the part file to start over"
             raise InputError(f"{part} was started with another input, model or option", hint=hint)
         file.seek(0)
         file.write(header)
-        # 3. Count the lines, and cut off the last one if it is incomplete.
+        # 3. Count the lines. If the last line is incomplete, remove it.
         n_lines = 0
         end = len(header)
         for line in file:

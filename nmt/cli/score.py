@@ -1,4 +1,4 @@
-"""`nmt score`."""
+"""The command `nmt score`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +28,7 @@ def score(
     translator = options.load_translator(model, device, languages=languages)
     from nmt.translate.scoring import score_pairs
 
-    # Only the length penalty affects a score.
+    # The length penalty is the only search option that affects the scores of given translations.
     chosen = translator.with_options(**options.search_options(alpha=alpha))
     scored = score_pairs(translator, iter_pairs([src], [ref]), chosen)
     with streams.open_output(output) as out:

@@ -1,4 +1,4 @@
-"""`nmt serve`."""
+"""The command `nmt serve`."""
 
 import gc
 import os
@@ -53,12 +53,12 @@ def serve(
     Needs the extra: pip install 'nmt-trainer[serve]'. /docs lists the API. On SIGHUP, it loads its models, keys and
     glossary anew, while it answers.
     """
-    # 1. Check what needs no model.
+    # 1. Check everything that needs no model.
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise InputError(f"nmt serve needs {', '.join(missing)}", hint="pip install 'nmt-trainer[serve]'")
     keys = read_keys(api_keys) if api_keys else []
-    # 2. Load the models, in all their directions.
+    # 2. Load the models, with a translator for each direction of a model.
     paths = options.model_paths(model)
     from nmt.serve.api import Api
     from nmt.serve.app import create_app
@@ -67,7 +67,7 @@ def serve(
     from nmt.translate.loading import load
 
     def load_directions(path: Path) -> list["Translator"]:
-        # Terms apply in every direction.
+        # The glossary applies to every direction.
         directions = load(path, device, precision, engine).directions()
         for translator in directions:
             translator.options = translator.with_options(glossary=options.terms_of(glossary, translator, engine))
@@ -78,20 +78,20 @@ def serve(
 
     ignore_hangups()
     api = Api(list(map(load_one, paths)), Limits(), keys)
-    gc.freeze()  # excludes the many objects of torch from garbage collection
-    # 3. Answer requests; the files that were named are read again on SIGHUP.
+    gc.freeze()  # the garbage collector then skips the many objects of torch, which saves time
+    # 3. Answer requests. On SIGHUP, the reloader reads the models, the keys and the glossary again.
     reloader = Reloader(api, paths, load_one, partial(read_keys, api_keys) if api_keys else None)
     run_server(create_app(api, allow_host or ()), host, port, reloader, watch=watch)
 
 
 def run_server(app: "Guard", host: str, port: int, reloader: "Reloader", *, watch: bool) -> None:
     """Answer requests until SIGTERM or Ctrl-C."""
-    import asyncio  # late: it would slow down the start of every command
+    import asyncio  # imported here, because it would slow down the start of every other command
 
     from nmt.serve.server import bind, new_server
 
     with bind(host, port) as listening:
-        # An IPv6 address is in brackets in a URL.
+        # A URL has an IPv6 address in brackets.
         name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{listening.getsockname()[1]}"
 
@@ -101,22 +101,22 @@ def run_server(app: "Guard", host: str, port: int, reloader: "Reloader", *, watc
             if watch:
                 watching.append(asyncio.create_task(reloader.watch()))
 
-        watching: list[asyncio.Task[None]] = []  # the event loop does not keep its tasks alive
+        watching: list[asyncio.Task[None]] = []  # keeps the task alive: the event loop has only a weak reference
         server = new_server(app, on_start=start)
         server.run(sockets=[listening])
 
 
 def ignore_hangups() -> None:
-    """Ignore SIGHUP until the server can reload; Windows has no SIGHUP."""
+    """Ignore SIGHUP until the server can reload. Do nothing on Windows, which has no SIGHUP."""
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def reload_on_hangup(loop: "AbstractEventLoop", server: "Server", reloader: "Reloader") -> None:
-    """Load everything anew on SIGHUP; but stop if the terminal has been closed, which sends the same signal."""
+    """On SIGHUP, reload models, keys and glossary. But if the terminal was closed, which also sends SIGHUP, stop."""
     if not hasattr(signal, "SIGHUP"):
         return
-    # A server that was started by a service manager never had one.
+    # A server that a service manager started has no terminal, so SIGHUP always means reload.
     had_terminal = has_terminal()
 
     def on_hangup() -> None:
@@ -129,7 +129,7 @@ def reload_on_hangup(loop: "AbstractEventLoop", server: "Server", reloader: "Rel
 
 
 def has_terminal() -> bool:
-    """Return whether this process can be controlled from a terminal."""
+    """Return whether this process has a controlling terminal."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:
@@ -138,9 +138,9 @@ def has_terminal() -> bool:
 
 
 def read_keys(path: Path) -> list[str]:
-    """Return the keys of a file, one a line. Raises InputError if there are none, or the file cannot be read.
+    """Return the keys in a file with one key per line. Raises InputError if there is no key or the file is unreadable.
 
-    White space around a key does not count. A comment begins with `#` at the beginning of a line or after white space.
+    White space around a key is ignored. A comment begins with `#`, at the beginning of a line or after white space.
     """
     with os_errors_as(InputError, f"read {path}", hint="check the path, and that you may read it"):
         # 1. Read the file.
@@ -148,7 +148,7 @@ def read_keys(path: Path) -> list[str]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # The error names the line, not its content, which is secret.
+        # The message names only the number of the line, because its content is secret.
         n_before = content.count(b"\n", 0, error.start)
         raise InputError(f"{path} is not UTF-8 in line {n_before + 1}", hint="save it as UTF-8") from error
     # 2. Drop comments and blank lines.

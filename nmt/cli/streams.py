@@ -1,4 +1,4 @@
-"""Standard streams of the commands: lines in, data to stdout, everything else (log, progress bar) to stderr."""
+"""The streams of the commands: input lines from stdin or files, data to stdout, log and progress bar to stderr."""
 
 import contextlib
 import json
@@ -20,27 +20,27 @@ Item = TypeVar("Item")
 log = logging.getLogger("nmt")
 
 DASH = Path("-")  # stands for stdin or stdout
-PAUSE_S = 1.0  # after a pause of this length on stdin, the lines received so far are translated
+PAUSE_S = 1.0  # if stdin has no new line for this many seconds, the lines that were received so far are translated
 
 
 class StderrHandler(logging.Handler):
-    """Prints log lines above the progress bar; warnings and errors with their level."""
+    """A handler that prints log messages above the progress bar. Warnings and errors begin with their level."""
 
     def emit(self, record: logging.LogRecord) -> None:
         # 1. Format the record.
         message = printable(record.getMessage())
         if record.levelno >= logging.WARNING:
             message = f"nmt: {record.levelname.lower()}: {message}"
-        # 2. Print it above the bar.
-        tqdm = sys.modules.get("tqdm")  # imported only if there is a progress bar
+        # 2. Print it above the progress bar.
+        tqdm = sys.modules.get("tqdm")  # None if there was no progress bar, because `with_bar` imports tqdm
         write = tqdm.tqdm.write if tqdm else print
         write(message, file=sys.stderr)
 
 
 def set_up_logging(quiet: bool, verbose: bool) -> None:
-    """Log to stderr; ranks other than the first log only warnings."""
+    """Send the log to stderr. With `quiet`, and in all ranks but the first, log only warnings and errors."""
     log.handlers = [StderrHandler()]
-    # The root logger would print the line again.
+    # Do not pass messages to the root logger, which would print them again.
     log.propagate = False
     level = logging.DEBUG if verbose else logging.INFO
     log.setLevel(logging.WARNING if quiet or launched().rank else level)
@@ -51,39 +51,43 @@ def is_quiet() -> bool:
 
 
 def printable(line: str) -> str:
-    """Escape the control characters of a line: a file name from a stranger must not control the terminal."""
+    """Escape the control characters of a line, because file names and texts must not control the user's terminal."""
     escaped = [c if c.isprintable() else c.encode("unicode_escape").decode() for c in line]
     return "".join(escaped)
 
 
 def with_bar(items: Iterable[Item], n_lines: int | None, n_done: int = 0) -> Iterable[Item]:
-    """Return the items, with a progress bar if stderr is a terminal; no bar with -q, or if `n_lines` is None."""
+    """Return the items with a progress bar, if stderr is a terminal.
+
+    There is no progress bar with -q, or if `n_lines`, the total number of lines, is None.
+    """
     if n_lines is None or is_quiet():
         return items
     from tqdm import tqdm
 
-    # Lines come in windows, so show the mean rate: smoothing=0. disable=None: no bar if stderr is not a terminal.
+    # With smoothing=0, the bar shows the mean rate: the current rate would jump, because lines come in windows. With
+    # disable=None, there is no bar if stderr is not a terminal.
     return tqdm(items, total=n_lines, initial=n_done, unit=" lines", smoothing=0, disable=None)
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines for people."""
+    """Print lines with escaped control characters, for output that people read."""
     for line in lines:
         print(printable(line))
 
 
 def print_json(tree: object) -> None:
-    """Print one JSON object."""
+    """Print a value as one line of JSON."""
     print(json.dumps(tree, ensure_ascii=False))
 
 
 @contextlib.contextmanager
 def open_output(path: Path | None) -> Iterator[BinaryIO]:
-    """Yield stdout, or a file that is written atomically."""
+    """Yield a binary stream: a file that is written atomically, or stdout if the path is None or `-`."""
     if path and path != DASH:
         with atomic_writer(path) as out:
             yield out
-    # stdout is closed: `nmt translate >&-`
+    # The shell has closed stdout, as in `nmt translate >&-`.
     elif sys.stdout is None:
         raise OutputError("stdout is closed", hint="write to a file with -o")
     else:
@@ -92,28 +96,29 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
 
 
 def write_text(path: Path, text: str, *, show: bool = False) -> None:
-    """Write a file atomically, or to stdout for `-`, log its path, and if wanted, show it in a browser."""
+    """Write a text to a file atomically, or to stdout if the path is `-`. With `show`, open the file in a browser."""
     with open_output(path) as out:
-        out.write(text.encode(errors="backslashreplace"))  # a file name in it may have bytes that are not UTF-8
+        out.write(text.encode(errors="backslashreplace"))  # a file name in the text may not be valid UTF-8
     log.info("written to %s", path)
     if show:
         webbrowser.open(path.absolute().as_uri())
 
 
 def open_input(path: Path | None) -> Iterator[str | Pause]:
-    """Return the lines of a file, of stdin or of a prompt."""
+    """Return the lines of a file, or of stdin if the path is None or `-`. If stdin is a keyboard, show a prompt."""
     if path and path != DASH:
         return iter_lines([path])
-    # stdin is closed: `nmt translate <&-`
+    # The shell has closed stdin, as in `nmt translate <&-`.
     if sys.stdin is None:
         return iter(())
-    # a keyboard
+    # stdin is a keyboard.
     if sys.stdin.isatty():
         return prompt()
-    # a file, of which all lines are there
+    # stdin is a file, in which no pause can occur.
     if is_file_on_stdin():
         return decode_lines(raw_lines(sys.stdin.buffer, "stdin"), "stdin")
-    # A separate descriptor: at exit, Python locks sys.stdin, which the thread of with_pauses may still be reading.
+    # stdin is a pipe. Use a separate descriptor, because at exit, Python locks sys.stdin, from which the thread of
+    # with_pauses may still be reading.
     stream = open(os.dup(0), "rb")  # noqa: SIM115, PTH123 - the thread may read it until the process ends
     return with_pauses(decode_lines(raw_lines(stream, "stdin"), "stdin"), PAUSE_S)
 
@@ -123,7 +128,10 @@ def is_file_on_stdin() -> bool:
 
 
 def prompt() -> Iterator[str | Pause]:
-    """Ask for lines. After each one, a pause ends its window, and an empty window lets its search finish."""
+    """Ask for lines at the keyboard, and yield two pauses after each line, so that it is translated at once.
+
+    The first pause ends the line's window. The second pause ends an empty window, which lets the line's search finish.
+    """
     print("one sentence per line; Ctrl-D ends\n> ", end="", file=sys.stderr, flush=True)
     for line in sys.stdin.buffer:
         yield line.decode(errors="replace").rstrip("\r\n")
@@ -134,8 +142,8 @@ def prompt() -> Iterator[str | Pause]:
 
 
 def bar_length(path: Path | None, output: Path | None) -> int | None:
-    """Return the number of lines for a progress bar; None if there is no bar or the input is not a file."""
-    # A bar would tear the lines that are printed to the same terminal.
+    """Return the number of input lines for a progress bar, or None if no bar is shown or the input is not a file."""
+    # If the translations are printed to a terminal, show no bar, because it would break up the printed lines.
     to_terminal = output in (None, DASH) and sys.stdout is not None and sys.stdout.isatty()
     if to_terminal or not sys.stderr.isatty():
         return None
@@ -145,6 +153,6 @@ def bar_length(path: Path | None, output: Path | None) -> int | None:
 
 
 def count_lines(path: Path) -> int:
-    """Count the lines of a file, which may be gzipped, as `iter_lines` does."""
+    """Return the number of lines that `iter_lines` yields for a file. The file may be gzipped."""
     with open_bytes(path) as stream, reading(str(path)):
         return n_lines_left(stream)

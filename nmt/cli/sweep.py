@@ -1,4 +1,4 @@
-"""`nmt sweep`."""
+"""The command `nmt sweep`."""
 
 import logging
 import math
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.train.halving import Candidate, Standing
 
-MAX_CANDIDATES = 1_000
+MAX_CANDIDATES = 1_000  # maximum number of combinations of values
 
 
 def sweep(
@@ -50,7 +50,7 @@ def sweep(
 
     def train(settings: "Config") -> None:
         (to_stderr,) = streams.log.handlers
-        to_stderr.setLevel(logging.ERROR)  # the other messages are in the run's train.log
+        to_stderr.setLevel(logging.ERROR)  # hides other messages, which are also in the run's train.log
         try:
             run_training(settings, device=device, quiet=True)
         finally:
@@ -67,23 +67,23 @@ def sweep(
 
 
 def candidates_of(config: Path, grid: Sequence[str]) -> "list[Candidate]":
-    """Return a candidate for each combination of the values. Raises ConfigError if a combination is invalid."""
+    """Return a candidate for each combination of the values in `grid`. Raises ConfigError if `grid` is invalid."""
     from nmt.config import load_config
     from nmt.train.halving import Candidate, check_candidates
 
     # 1. Parse the arguments.
-    choices: dict[str, list[str]] = {}  # values of each key
+    choices: dict[str, list[str]] = {}  # key -> its values
     for text in grid:
         key, _, listed = text.partition("=")
         if not key or "=" not in text or key in choices:
             reason = "is given twice" if key in choices else "is not KEY=VALUE,VALUE"
             raise ConfigError(f"'{text}' {reason}", hint="for example train.lr=1e-3,2e-3")
         choices[key] = split_values(listed)
-    # Loading so many configs would already take minutes.
+    # Limit the number of candidates, because even loading their configs would take minutes.
     n_candidates = math.prod(map(len, choices.values()))
     if n_candidates > MAX_CANDIDATES:
         raise ConfigError(f"{n_candidates:,} candidates are too many", hint="give fewer values")
-    # 2. Combine the values. A key with one value is not varied, so that no table shows it.
+    # 2. Combine the values. A key with only one value does not count as varied, so tables do not show it.
     candidates = []
     for combination in product(*choices.values()):
         settings = dict(zip(choices, combination, strict=True))
@@ -95,13 +95,13 @@ def candidates_of(config: Path, grid: Sequence[str]) -> "list[Candidate]":
 
 
 def split_values(text: str) -> list[str]:
-    """Split a list at commas, except inside brackets and braces, and drop duplicates."""
+    """Split a text at commas, except inside brackets and braces, and remove duplicate values."""
     values = re.findall(r"(?:\[[^\]]*\]|\{[^}]*\}|[^,])+", text)
     return list(dict.fromkeys(values)) or [""]
 
 
 def table_of_candidates(standings: "Sequence[Standing]") -> list[str]:
-    """Return the candidates as lines, the best first."""
+    """Return a table of the candidates as lines, the best candidate first."""
     from nmt.cli.tables import columns
 
     names = ["rank", *standings[0].settings, "steps", "dev BLEU", "dev nll", "run"]

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 def columns(names: Sequence[str], rows: Iterable[Sequence[object]], numbers: Collection[str] = ()) -> list[str]:
-    """Format a table as lines of text. Columns named in `numbers` are aligned to the right, others to the left."""
-    # All cells as text, and the width of each column: that of its longest cell.
+    """Format a table as lines of text. The columns named in `numbers` are right-aligned, other columns left-aligned."""
+    # Convert all cells to text. The width of a column is the width of its longest cell.
     table = [names, *(tuple(map(str, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    # No line ends in spaces.
+    # Pad the cells, and strip the spaces at the end of each line.
     lines = []
     for cells in table:
         padded = []
@@ -25,17 +25,17 @@ def columns(names: Sequence[str], rows: Iterable[Sequence[object]], numbers: Col
 
 
 def comparison_text(comparison: "Comparison") -> list[str]:
-    """Return the lines that tell a comparison; each system has a letter, the baseline A."""
-    # 1. The systems and their letters.
+    """Format a comparison as lines of text. Each system has a letter; the baseline is A."""
+    # 1. List the systems with their letters.
     letters = ascii_uppercase[: len(comparison.systems)]
     lines = [f"{letter}  {name}" for letter, name in zip(letters, comparison.systems, strict=True)]
     lines[0] += "  (baseline)"
     lines.append(f"{comparison.n_lines} lines of {comparison.corpus}")
-    # 2. The scores, of all lines and by group.
+    # 2. Add the scores on all lines, then the scores by group of lines.
     lines += ["", *score_table(comparison, letters)]
     for title, groups in comparison.groups.items():
         lines += ["", *group_table(title, groups, letters)]
-    # 3. Lines that differ most. The baseline is not compared with itself.
+    # 3. Add the lines that differ most from the baseline, for each other system.
     for letter, differing in zip(letters[1:], comparison.differing, strict=True):
         for name, compared_lines in differing.items():
             if compared_lines:
@@ -46,7 +46,10 @@ def comparison_text(comparison: "Comparison") -> list[str]:
 
 
 def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
-    """Yield the table of scores and, for all systems but the baseline, differences; below it, how to read it."""
+    """Yield the lines of the table of scores, then lines that explain the table.
+
+    Each system except the baseline also has the difference of its score from that of the baseline.
+    """
     rows = []
     for paired in comparison.scores:
         for letter, system in zip(letters, paired.systems, strict=True):
@@ -60,7 +63,7 @@ def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
                 row += [f"{difference.value:+.2f}", interval, f"{difference.p_value:.4f}"]
             rows.append(row)
     yield from columns(["score", "", "", "difference", "95 % interval", "p"], rows)
-    # What the numbers mean, and how they can be computed again.
+    # Explain the numbers, and give the signatures with which sacreBLEU can compute them again.
     if comparison.left_out:
         yield comparison.left_out
     yield "p by paired bootstrap, as sacreBLEU computes it, but ties count: 1 for equal systems; intervals by bootstrap"
@@ -69,9 +72,9 @@ def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
 
 
 def group_table(title: str, groups: "Sequence[Group]", letters: str) -> list[str]:
-    """Return the table of BLEU and wins in each group of lines."""
+    """Return a table with the BLEU of each system in each group of lines, and the wins of each system over A."""
     names = [title, "lines", *(f"BLEU {letter}" for letter in letters)]
-    # The baseline has no wins.
+    # The baseline is not compared with itself, so it has no wins.
     for letter in letters[1:]:
         names += [f"{letter} better", "equal", "worse"]
     rows = []
@@ -84,8 +87,8 @@ def group_table(title: str, groups: "Sequence[Group]", letters: str) -> list[str
 
 
 def translations_of(line: "ComparedLine", letters: str) -> Iterator[str]:
-    """Yield source, reference and translations of a line; its number is before the first of them."""
-    # Texts are below each other.
+    """Yield the source, the reference and the translations of a line. The line's number is before the first text."""
+    # Indent the texts without a number, so that all texts begin at the same column.
     number = f"{line.number:>6}"
     no_number = " " * len(number)
     if line.source:

@@ -1,4 +1,4 @@
-"""Test sets of the commands that score: their lines, and the translations of these by a model."""
+"""The test sets of the commands that score: functions that read a test set and translate its source lines."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,16 +14,20 @@ if TYPE_CHECKING:
 
 
 class TestSet(NamedTuple):
-    """Source lines and their references; all lists have the same length."""
+    """The source lines and the references of a test set. All lists of lines have the same length."""
 
-    source_name: str  # the names are kept in the run's scores.jsonl
+    source_name: str  # `nmt eval` writes this name and the next names to the run's scores.jsonl
     reference_names: list[str]
-    sources: list[str]  # empty if there is no --src
-    references: list[list[str]]
+    sources: list[str]  # the source lines; empty if --ref was given without --src
+    references: list[list[str]]  # the lines of each reference
 
 
 def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[Config]") -> TestSet:
-    """Read the given files, else data.test of the configs. Raises DataError if numbers of lines differ, InputError."""
+    """Read the given files, or if none is given, the test set that the configs name in data.test.
+
+    Raises DataError if the numbers of lines differ, and InputError if there is no test set, the configs name different
+    test sets, or --src is given without --ref.
+    """
     from nmt.evaluate import check_references
     from nmt.text.lines import iter_lines
 
@@ -38,14 +42,14 @@ def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[C
         test_set = configured_test_set(configs)
     # 2. Compare the numbers of lines.
     check_references(test_set.references, test_set.references[0], "lines in reference 1")
-    # A file of translations can be scored without the sources.
+    # Compare the source lines, too, unless they are missing: a file of translations can be scored without them.
     if src or not ref:
         check_references(test_set.references, test_set.sources, "source lines")
     return test_set
 
 
 def configured_test_set(configs: "Sequence[Config]") -> TestSet:
-    """Read data.test of the configs, which must be the same files."""
+    """Read the test set that the configs name in data.test. Raises InputError unless all name the same files."""
     from nmt.text.lines import iter_lines
     from nmt.train.corpora import corpus_paths
 
@@ -57,11 +61,11 @@ def configured_test_set(configs: "Sequence[Config]") -> TestSet:
             paths.append(corpus_paths(config, corpus))
     if not corpora:
         raise InputError("--ref is missing, and no run names a data.test", hint="for models, give --src, too")
-    # Scores of different test sets cannot be compared.
+    # Refuse different test sets, because scores on different test sets cannot be compared.
     if any(other != paths[0] for other in paths):
         raise InputError("the runs name different test sets", hint="give --src and --ref")
     names = " ".join(corpora[0].source), [" ".join(corpora[0].target)]
-    # The names are as in the config, without data.root.
+    # Name the files as the config does, without data.root.
     source_files, target_files = paths[0]
     return TestSet(*names, list(iter_lines(source_files)), [list(iter_lines(target_files))])
 
@@ -75,7 +79,7 @@ def translate_all(
 
 
 def warn_if_tokenized(hypotheses: Sequence[str], tokenize: str | None = None) -> None:
-    """Log a warning if the translations seem tokenized, and `tokenize` expects other text."""
+    """Log a warning if the translations seem to be tokenized, although `tokenize` expects untokenized text."""
     from nmt.evaluate import DEFAULT_TOKENIZER, tokenized_warning
 
     warning = tokenized_warning(hypotheses, "translations", tokenize or DEFAULT_TOKENIZER)

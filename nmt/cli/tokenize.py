@@ -1,4 +1,4 @@
-"""`nmt tokenize`."""
+"""The command `nmt tokenize`."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ def tokenize(
     from nmt.train.encoding import tokenize
 
     run, tokenizers, figures = tokenize(load_config(config, overrides or []))
-    # The fewer pieces per word, the shorter the sequences.
+    # Log the pieces per word, because the sequences are shorter if there are fewer pieces per word.
     message = "%s: %d pieces in the vocabulary; on dev %.2f pieces per word"
     for side, per_word in figures.items():
         streams.log.info(message, side, len(getattr(tokenizers, side)), per_word)

@@ -1,4 +1,4 @@
-"""`nmt train`."""
+"""The command `nmt train`."""
 
 import contextlib
 import logging
@@ -40,7 +40,7 @@ def train(
     from nmt.train import dry_run as measurement
     from nmt.train import session
 
-    # Other ranks follow the first one, which writes all files.
+    # Every rank but the first only takes part in the training, because the first rank writes all files.
     if launched().rank > 0:
         if not dry_run:
             session.train_along(settings, device=device)
@@ -56,23 +56,23 @@ def train(
 def run_training(
     settings: "Config", *, device: str, fresh: bool = False, replicas: int = 0, quiet: bool = False
 ) -> None:
-    """Train, and write the log and report.html. `quiet` hides the progress on stderr."""
+    """Train a model, and write train.log and report.html. `quiet` hides the progress on stderr."""
     from nmt.run.directory import RunDirectory
     from nmt.train import session
 
     with kept_log(RunDirectory(settings.run).log_file) as open_log:
         prepared = session.prepare(settings, device=device, fresh=fresh)
         session.check_replicas(replicas, prepared.model.device)
-        # The log is opened once the run is locked.
+        # Open the log when the run has been locked.
         prepared.on_start = open_log
-        # The report is written anew after each validation.
+        # Write the report again after each validation.
         if settings.train.report:
             prepared.on_validation = partial(write_report, Path(settings.run))
         session.train(prepared, quiet=quiet, n_replicas=replicas or None)
 
 
 def write_report(run: Path) -> None:
-    """Write report.html; training goes on if this fails."""
+    """Write report.html. If this fails, only log a warning, so that training goes on."""
     from nmt.insight.report import as_page, read_report
     from nmt.run.directory import RunDirectory
 
@@ -83,9 +83,10 @@ def write_report(run: Path) -> None:
 
 
 class RunLog(logging.Handler):
-    """RUN/train.log, a copy of the log on stderr: appends records to a file, each line with its time and level.
+    """A handler that copies the log to RUN/train.log. Each line begins with its time and level.
 
-    Lines are kept until `open` is called, because only a process that holds the run's lock may write into the run.
+    Lines are kept in memory until `open` is called, because a process may write into a run only while it holds the
+    run's lock.
     """
 
     def __init__(self, file: Path) -> None:
@@ -95,19 +96,19 @@ class RunLog(logging.Handler):
         self.lines = ""
 
     def open(self) -> None:
-        # Lines from before the lock was taken are written now.
+        # Write the lines that were logged before the run was locked.
         self.is_open = True
         self.write()
 
     def emit(self, record: logging.LogRecord) -> None:
-        # 2026-11-22T10:00:05+0000 INFO message
+        # A line looks like this: 2026-11-22T10:00:05+0000 INFO message
         start = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z', time.localtime(record.created))} {record.levelname}"
         self.lines += f"{start} {streams.printable(record.getMessage())}\n"
         if self.is_open:
             self.write()
 
     def write(self) -> None:
-        """Append the lines. If that fails, warn, and write no more."""
+        """Append the lines in memory to the file. If this fails, log a warning, and write nothing more."""
         lines, self.lines = self.lines, ""
         try:
             append_whole(self.file, lines.encode())
@@ -118,7 +119,10 @@ class RunLog(logging.Handler):
 
 @contextlib.contextmanager
 def kept_log(file: Path) -> Iterator[Callable[[], None]]:
-    """Copy the block's log, and the NmtError that ends it, to `file`. Yields the function that opens the file."""
+    """Copy all messages that are logged in the `with` block to `file`, and the NmtError if one ends the block.
+
+    Yields a function that opens the file, see `RunLog`.
+    """
     handler = RunLog(file)
     streams.log.addHandler(handler)
     try:

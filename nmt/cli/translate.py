@@ -1,4 +1,4 @@
-"""`nmt translate`."""
+"""The command `nmt translate`."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
@@ -25,7 +25,7 @@ Markup = Literal["text", "html", "markdown"]
 
 @dataclass(frozen=True)
 class LineOptions:
-    """The options that only lines and texts have, by their names on the command line."""
+    """The options that apply only to lines and texts. The fields have the names of the command-line options."""
 
     format: Markup = "text"
     prefix: str = ""
@@ -37,7 +37,7 @@ class LineOptions:
 
     @property
     def given(self) -> str:
-        """The options that do not have their defaults, for a message."""
+        """Return the command-line names of the options that differ from their defaults, for an error message."""
         changed = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
         return ", ".join(map(options.option_name, changed))
 
@@ -47,20 +47,20 @@ class LineOptions:
 
     @property
     def is_for_plain_text(self) -> bool:
-        """Return whether there is an option that lines with markup cannot have."""
+        """Return whether an option is used that lines with markup cannot have."""
         return self.needs_scores or self.prefix != ""
 
 
 @dataclass(frozen=True)
 class DocumentOptions:
-    """The options that only documents have."""
+    """The options that apply only to documents."""
 
     column: str = ""
     bilingual: bool = False
 
 
 class Request(NamedTuple):
-    """What is to be translated, where to, and how."""
+    """The arguments of a translation: the source, the output and the options."""
 
     source: Source
     output: Path | None
@@ -70,15 +70,15 @@ class Request(NamedTuple):
 
     @property
     def has_files(self) -> bool:
-        """Whether lines of a file are written to another."""
+        """Return whether input and output are both ordinary files."""
         return is_named_file(self.source.path) and is_named_file(self.output)
 
 
 class Exclusion(NamedTuple):
-    """Arguments that do not go together."""
+    """A combination of arguments that is not allowed."""
 
-    applies: Callable[[Request], object]
-    message: str  # format strings, given the request
+    applies: Callable[[Request], object]  # whether a request has these arguments
+    message: str  # the message and the hint are format strings, which can use `request`
     hint: str
 
 
@@ -132,7 +132,7 @@ EXCLUSIONS = [
 
 
 def check_request(request: Request) -> None:
-    """Raise InputError if the arguments do not go together."""
+    """Raise InputError if the arguments have a combination that is not allowed."""
     for exclusion in EXCLUSIONS:
         if exclusion.applies(request):
             message = exclusion.message.format(request=request)
@@ -221,14 +221,14 @@ def translate(
     if max_length is not None:
         search |= {"max_length_a": 0.0, "max_length_b": max_length}
 
-    # 2. Load the model, and check what only a model can tell.
+    # 2. Load the model, and check the arguments that depend on the model.
     paths = options.model_paths(model)
     translator = options.load_translator(paths, device, precision, engine, languages=languages)
-    translator.encode_prefix(prefix)  # an invalid prefix raises before output is written
+    translator.encode_prefix(prefix)  # raises an error for an invalid prefix, before output is written
     search["glossary"] = options.terms_of(glossary, translator, engine)
     arguments: dict[str, Any] = {"batch_size": batch_size, "options": translator.with_options(**search)}
 
-    # 3. Translate a document or a folder: its reader and writer take over.
+    # 3. Translate a document or a folder, and return.
     if source.path is not None and output is not None and source.is_document:
         from nmt.translate.documents import translate_path
 
@@ -236,7 +236,7 @@ def translate(
         translate_path(translator, source.path, output, resume=resume, **arguments)
         return
 
-    # 4. Or translate lines: each is translated, rendered and written.
+    # 4. Otherwise, translate lines, format the translations and write them.
     if markup == "text":
         arguments["prefix"] = prefix
     if stream:
@@ -244,7 +244,7 @@ def translate(
     writer = translator if markup == "text" else of_markup(translator, markup)
     render = renderer(translator, line_options)
     if resume and source.path is not None and output is not None:
-        # What the output depends on besides files, models and search options.
+        # The output depends on these settings, besides files, models and search options.
         settings = {"precision": precision, "engine": engine, "languages": languages, **asdict(line_options)}
         rewrite(source.path, output, paths, writer, arguments, settings, render)
     else:
@@ -252,9 +252,9 @@ def translate(
 
 
 def check_patterns(protect: list[str]) -> None:
-    """Raise ConfigError if a pattern of --protect is no regular expression."""
+    """Raise ConfigError if a pattern of --protect is not a valid regular expression."""
     if protect:
-        from nmt.text.placeholders import patterns_of  # imported late: its expressions take 15 ms to compile
+        from nmt.text.placeholders import patterns_of  # imported here, because its patterns take 15 ms to compile
 
         patterns_of(protect)
 
@@ -266,21 +266,24 @@ def write_lines(
     arguments: dict[str, Any],
     render: "Callable[[Translation], str]",
 ) -> None:
-    """Translate the lines of a text, of a file or of stdin; see `resumable.rewrite` for the arguments."""
+    """Translate the lines of a text, of a file or of stdin, and write them.
+
+    `writer` is the translator. For `arguments` and `render`, see `resumable.rewrite`.
+    """
     lines: Iterable[str | Pause] = source.text.split("\n")
     n_lines = None
     if source.kind == "lines":
         lines = streams.open_input(source.path)
         n_lines = streams.bar_length(source.path, output)
     with streams.open_output(output) as out:
-        # Flushed after each window, so that a pipe's reader gets the lines as soon as they are translated.
+        # Flush after each window, so that a program that reads from a pipe gets the lines as soon as possible.
         translations = writer.translate_lines(lines, **arguments, after_window=out.flush)
         for translation in streams.with_bar(translations, n_lines):
             out.write(render(translation).encode() + b"\n")
 
 
 def of_markup(translator: "Translator", markup: Markup) -> "MarkupTranslator":
-    """Return a translator of lines of HTML or Markdown."""
+    """Return a translator for lines of HTML or Markdown."""
     from nmt.documents.html import HTML
     from nmt.documents.markdown import MARKDOWN
     from nmt.translate.markup import MarkupTranslator

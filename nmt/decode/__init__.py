@@ -1,7 +1,7 @@
-"""Decoding: token ids in, hypotheses of token ids out; search, sampling and engines."""
+"""Decoding: search, sampling and engines. The input is token ids of a source; the output is hypotheses of token ids."""
 
 from typing import Literal
 
-# Defined here so that the command line can list the choices without importing the implementations.
+# These types are defined here, so that the command line can list the choices without importing the engines.
 Precision = Literal["fp32", "bf16", "int8"]
 EngineName = Literal["auto", "torch", "ctranslate2"]

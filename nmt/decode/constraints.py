@@ -1,12 +1,14 @@
 """Terms that a translation must contain: beam search with dynamic beam allocation (Post and Vilar 2018).
 
-A hypothesis lacks the tokens of its missing terms; if it ends with the first k tokens of one of them, it lacks k fewer.
-Candidates that lack equally many tokens form a bank. The K beams take the best candidate of each bank, then the second
-best of each, and so on, beginning with the bank that lacks least. A candidate is dropped if the tokens that it lacks,
-and EOS, exceed the length limit; EOS requires that none is lacking. So every finished hypothesis has all terms.
+A hypothesis lacks all tokens of the terms that it does not contain yet. If the hypothesis ends with the first k tokens
+of such a term, it lacks k tokens fewer. Candidates that lack the same number of tokens form a bank. The K beams first
+take the best candidate of each bank, then the second-best candidate of each bank, and so on. The banks that lack the
+fewest tokens come first. A candidate is dropped if the length limit leaves no room for the tokens that it lacks and
+EOS. A candidate that ends in EOS is dropped if it lacks any token. So every finished hypothesis contains all terms.
 
-A term that is asked for n times must occur n times, without overlap, and as a whole word: a token that continues a word
-(`inside_words`) must not follow it, unless a term continues with it there.
+If a term is required n times, the hypothesis must contain it n times without overlap. Each occurrence must end at the
+end of a word: no token that continues a word (`inside_words`) may follow it, unless a required term begins or
+continues there with this token.
 """
 
 import math
@@ -26,15 +28,16 @@ class Continuation(NamedTuple):
 
 
 class Constraint:
-    """The terms of one sentence. Hypotheses and terms are strings with one character per token id.
+    """The terms of one sentence.
 
-    The string methods of Python then count and find terms.
+    Hypotheses and terms are strings with one character per token id, so that Python's string methods can find terms.
     """
 
     def __init__(self, terms: Sequence[Sequence[int]] = (), inside_words: Collection[int] = ()) -> None:
         self.terms = Counter(as_string(term) for term in terms)
         self.inside_words = {chr(token) for token in inside_words}
-        # Where one term may begin inside of another or directly after it, its tokens do not end the word.
+        # If one term may begin inside another term or directly after it, then the next token of the first term must be
+        # allowed after the other term, even if this token continues a word.
         for term in self.terms:
             for following in self.terms:
                 for k, token in enumerate(following):
@@ -50,14 +53,14 @@ class Constraint:
             if n_whole >= n_required:
                 continue
             n_missing += (n_required - n_whole) * len(term)
-            # The hypothesis may end with the beginning of the term.
+            # Count the tokens at the end of the hypothesis that are the beginning of the term.
             for k in range(len(term)):
                 if parts[-1].endswith(term[:k]):
                     n_begun = max(n_begun, k)
         return n_missing - n_begun
 
     def useful_continuations(self, hypotheses: Sequence[str]) -> set[Continuation]:
-        """Return the continuations after which a hypothesis lacks less, or if it lacks nothing, by EOS."""
+        """Return the continuations after which a hypothesis lacks fewer tokens; also EOS if it lacks no token."""
         continuations = set()
         tokens_of_terms = {*"".join(self.terms)}
         for beam, hypothesis in enumerate(hypotheses):
@@ -77,15 +80,17 @@ class Constraint:
         limit: int,
         n_beams: int,
     ) -> list[int]:
-        """Return the indices of the continuations that the beams take, in their order.
+        """Choose continuations by banks. Return their indices, in the order in which the beams take them.
 
         Args:
             hypotheses: the live hypothesis of each beam.
-            continuations: candidates, with the log-probability of each whole hypothesis in `log_probs`.
-            limit: maximum number of tokens, EOS counted.
-            n_beams: number of continuations to take; those that end in EOS are not counted.
+            continuations: the candidates.
+            log_probs: the log-probability of each candidate's whole hypothesis.
+            limit: maximum number of tokens of a hypothesis, including EOS.
+            n_beams: maximum number of continuations to take, not counting continuations by EOS.
         """
-        # 1. Candidates that lack equally many tokens form a bank, the most probable first.
+        # 1. Sort the candidates into banks by the number of tokens that they lack. Each bank has the most probable
+        # candidate first.
         banks: dict[int, list[int]] = defaultdict(list)
         for i in sorted(range(len(continuations)), key=lambda i: -log_probs[i]):
             beam, token = continuations[i]
@@ -94,7 +99,7 @@ class Constraint:
             fits = n_lacking == 0 if token == EOS else len(hypothesis) + n_lacking < limit
             if fits and log_probs[i] > -math.inf:
                 banks[n_lacking].append(i)
-        # 2. The best of each bank, then the second best of each, and so on.
+        # 2. Take the best candidate of each bank, then the second-best candidate of each bank, and so on.
         taken: list[int] = []
         n_live = 0
         for turn in zip_longest(*(banks[n_lacking] for n_lacking in sorted(banks))):
@@ -109,7 +114,7 @@ class Constraint:
 
 
 def as_string(token_ids: Sequence[int]) -> str:
-    """Return a string with one character per token id."""
+    """Convert token ids to a string with one character per token id."""
     return "".join(map(chr, token_ids))
 
 

@@ -1,4 +1,4 @@
-"""Search options, requests and results of a search, and the protocol of an engine."""
+"""The options, requests and results of a search, and the protocol that every engine implements."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ from nmt.errors import ConfigError
 
 
 class SearchOptions(SearchSettings):
-    """Options of a search. Raises ConfigError for an unknown option, a wrong type or a value out of range."""
+    """The options of a search. Raises ConfigError if an option is unknown, has the wrong type or is out of range."""
 
     model_config = ConfigDict(strict=True)  # rejects beam=2.0 and beam=True
 
@@ -37,15 +37,15 @@ class SearchOptions(SearchSettings):
             raise ConfigError(message, hint=f"add --beam {self.n_best}")
 
     def changed(self, **changes: Any) -> Self:
-        """Return a copy with some options changed; all options are checked together."""
+        """Return a copy with some options changed. Raises ConfigError if the options of the copy are invalid."""
         return type(self)(**{**self.model_dump(), **changes})
 
     def limit(self, source_length: int, prefix_length: int = 0, model_limit: int = LARGEST) -> int:
-        """Maximum target tokens for a source of S tokens, ⌈aS⌉ + b; EOS counts on both sides.
+        """Return the maximum number of target tokens for a source of S tokens: ⌈aS⌉ + b. Both numbers include EOS.
 
-        Training fits a and b to its pairs, and the config in the model file has them.
-
-        At least the prefix (and terms, if any) and EOS, at most `model_limit`. Raises ConfigError if it is too long.
+        Training fits a and b to the training pairs and saves them in the config of the model file. The limit is raised
+        if the prefix and EOS need more tokens, and lowered to `model_limit`. `prefix_length` includes the tokens of
+        required terms. Raises ConfigError if the prefix and EOS are longer than `model_limit`.
         """
         if prefix_length >= model_limit:
             message = f"the prefix has {prefix_length} pieces, the model takes at most {model_limit - 1}"
@@ -54,7 +54,10 @@ class SearchOptions(SearchSettings):
         return min(max(limit, prefix_length + 1), model_limit)
 
     def length_divisor(self, length: int) -> float:
-        """Length penalty for `length` tokens including EOS: score = log-probability / divisor."""
+        """Return the length penalty for a hypothesis of `length` tokens, including EOS.
+
+        The score of a hypothesis is its log-probability divided by the length penalty.
+        """
         return float(length**self.alpha)
 
 
@@ -64,31 +67,32 @@ def _message(fault: Mapping[str, Any]) -> str:
 
 
 class Terms(NamedTuple):
-    """Terms that a translation must contain, see `nmt.decode.constraints`."""
+    """The terms that a translation must contain, see `nmt.decode.constraints`."""
 
-    token_ids: Sequence[Sequence[int]]  # of each term, as often as it is required
-    inside_words: Collection[int] = ()  # tokens that continue a word: none of them may follow a term
+    token_ids: Sequence[Sequence[int]]  # the token ids of each term; a term that is required n times is listed n times
+    inside_words: Collection[int] = ()  # ids of the tokens that continue a word, so that they must not follow a term
 
 
-# Dataclasses that are created for every line are not frozen: creating a frozen one takes three times as long.
+# The dataclasses that are created for every line are not frozen, because creating a frozen one takes three times as
+# long.
 @dataclass
 class SearchRequest:
-    """A source sequence to translate: a sentence, or a part of one that is too long for the model."""
+    """A source sequence to translate: a sentence, or a part of a sentence that is too long for the model."""
 
-    tokens: list[int]  # source ids without EOS, not empty
-    prefix: Sequence[int] = ()  # target ids that the translation begins with
-    place: tuple[int, ...] = ()  # numbers of line, sentence and part, from which `seed_of` makes the seed of sampling
-    terms: Terms | None = None  # for the torch engine only
+    tokens: list[int]  # source ids without EOS, at least one
+    prefix: Sequence[int] = ()  # target ids that the translation must begin with
+    place: tuple[int, ...] = ()  # numbers of line, sentence and part, which `seed_of` turns into the random seed
+    terms: Terms | None = None  # required terms, which only the torch engine supports
 
 
 @dataclass
 class Hypothesis:
     """A finished translation."""
 
-    tokens: list[int]  # target ids, EOS last, without BOS
+    tokens: list[int]  # target ids without BOS; the last one is EOS
     log_probs: list[float]  # log-probability of each token given the previous tokens, in nats
-    score: float  # sum of log_probs / length penalty
-    # Whether EOS was forced at the length limit, and the model would have gone on.
+    score: float  # sum of `log_probs`, divided by the length penalty
+    # True if EOS was forced at the length limit although the model would have continued.
     is_cut: bool = field(default=False, kw_only=True)
 
     @property
@@ -96,43 +100,54 @@ class Hypothesis:
         return sum(self.log_probs, 0.0)
 
 
-NBest = list[Hypothesis]  # the hypotheses of one request, best first
-WatchStep = Callable[[dict[int, list[int]]], None]  # takes {index of a request: tokens of its best hypothesis so far}
+NBest = list[Hypothesis]  # the hypotheses of one request, the best first
+WatchStep = Callable[[dict[int, list[int]]], None]  # takes {index of a request: tokens of its best live hypothesis}
 
 
 class RunningSearch(Protocol):
     """A search that an engine has started."""
 
     def result(self) -> list[NBest]:
-        """Wait for the search; return at most `n_best` hypotheses of each request, none if the output is NaN."""
+        """Wait for the search. Return at most `n_best` hypotheses of each request.
+
+        If the model's output for a request is NaN, the request has no hypotheses.
+        """
 
 
 class Engine(Protocol):
-    """Translates and scores token ids."""
+    """The interface of an engine, which translates and scores token ids."""
 
-    name: str  # with version and precision
-    explains: bool  # whether `torch_engine` returns an engine of one model, whose attention can be shown
-    in_background: bool  # whether a search runs in other threads after `start`, where no step can be watched
-    max_length: int  # maximum tokens of a source or target sequence, including EOS
+    name: str  # name of the engine with its version and precision
+    explains: bool  # whether explanations are possible: `torch_engine` returns an engine of exactly one model
+    in_background: bool  # whether a search runs in other threads after `start`; if so, no step can be watched
+    max_length: int  # maximum number of tokens of a source or target sequence, including EOS
 
     def torch_engine(self, needed_for: str) -> "Engine":
-        """Return the torch engine with the same model. Raises ConfigError, which names the need, if there is none."""
+        """Return the torch engine with the same model.
+
+        Raises ConfigError if there is no such engine. The message names `needed_for`, the feature that needs it.
+        """
 
     def start(
         self, requests: Sequence[SearchRequest], options: SearchOptions, *, batch_size: int, watch: WatchStep | None
     ) -> RunningSearch:
-        """Start to search.
+        """Start a search.
 
         At most `batch_size` requests are decoded together. `watch` is called after every step of a search, unless the
-        engine has no access to the steps. Without `options.scores`, there may be no log-probabilities and score 0.
+        engine has no access to the steps. If `options.scores` is false, hypotheses may have no log-probabilities and a
+        score of 0.
         """
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        """Return log-probabilities, in nats, of target tokens and EOS. Inputs have no EOS and < `max_length` ids."""
+        """Return the log-probabilities, in nats, of the target tokens and EOS of each pair.
+
+        Each source and each target has fewer than `max_length` ids, without EOS.
+        """
 
     def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
-        """Return the cross-attention weights (T, S) of each pair, averaged over heads, by a teacher-forced pass.
+        """Return the cross-attention weights of each pair, averaged over heads, as a matrix of shape (T, S).
 
-        Row t predicts target token t. Inputs as for `score`; the row and the column of EOS are left out. Raises
-        InputError if the model has no attention.
+        The weights are those of a teacher-forced pass: row t has the weights with which the model predicts target token
+        t. The row and the column of EOS are left out. The inputs are the same as in `score`. Raises InputError if the
+        model has no attention.
         """

@@ -10,17 +10,19 @@ from torch import Tensor
 from nmt.decode.options import SearchOptions
 from nmt.seeds import seed_of
 
-GROUP = 64  # neighboring tokens per group
+GROUP = 64  # number of neighboring tokens in a group, see `Sampler`
 
 
 class Sampler:
-    """Samples from softmax(logits) by the Gumbel-max trick: take the largest sum of logit and Gumbel noise.
+    """A sampler from softmax(logits) by the Gumbel-max trick: it takes the token with the largest logit + Gumbel noise.
 
-    There are two stages: sample a group of neighboring tokens by its total probability, then a token of this group.
-    This takes V/64 + 64 random numbers per beam instead of V. The noise depends only on the sentence's seed, the step,
-    the beam and the token. The rest of the batch can change a sample only through the rounding of the logits, if the
-    two largest sums are nearly equal: in fp32, about one sample in a million. If rounding moves a token across the
-    threshold of top-k or top-p, only samples that select it change, because the other tokens keep their noise.
+    There are two stages. The first stage samples a group of neighboring tokens by the total probability of the group.
+    The second stage samples a token of this group. This takes V/64 + 64 random numbers per beam instead of V.
+
+    The noise depends only on the sentence's seed, the step, the beam and the token, not on the rest of the batch. But
+    the rest of the batch can change the rounding of the logits. Rounding changes a sample only if the two largest sums
+    are nearly equal: in fp32, about one sample in a million. Rounding can also move a token across the threshold of
+    top-k or top-p. Then only samples that select this token change, because the other tokens keep their noise.
     """
 
     def __init__(self, options: SearchOptions, seeds: Sequence[int]) -> None:
@@ -28,11 +30,16 @@ class Sampler:
         self.generators = [torch.Generator().manual_seed(seed_of(options.seed, seed)) for seed in seeds]
 
     def continuations(self, log_probs: Tensor, live: Tensor, sentences: list[int]) -> tuple[Tensor, ...]:
-        """Sample one continuation of each beam; called once per step.
+        """Sample one continuation of each beam. The search calls this once per step.
 
-        log_probs is (B, K, V); live (B, K), the log-probabilities of the live hypotheses; `sentences`, for each batch
-        row, the index of its seed. Returns log-probabilities of the new hypotheses, parent beams, tokens and
-        log-probabilities of the tokens, each (B, K).
+        Args:
+            log_probs: (B, K, V), the log-probabilities of the next tokens.
+            live: (B, K), the log-probabilities of the live hypotheses.
+            sentences: for each batch row, the index of its sentence in the seeds.
+
+        Returns:
+            four tensors of shape (B, K): the log-probabilities of the new hypotheses, their parent beams, their new
+            tokens, and the log-probabilities of these tokens.
         """
         logits = F.pad(self._allowed_logits(log_probs), (0, -log_probs.size(-1) % GROUP), value=-math.inf)
         groups = logits.view(*logits.shape[:2], -1, GROUP)  # (B, K, G, 64)
@@ -42,13 +49,16 @@ class Sampler:
         group = (totals + noise[..., :n_groups]).argmax(-1, keepdim=True)  # (B, K, 1)
         in_group = groups.gather(2, group[..., None].expand(-1, -1, -1, GROUP))[:, :, 0]  # (B, K, 64)
         index = (in_group + noise[..., n_groups:]).argmax(-1, keepdim=True)  # (B, K, 1)
-        tokens = (group * GROUP + index).clamp(max=log_probs.size(-1) - 1)  # out of range only if all logits are NaN
+        tokens = (group * GROUP + index).clamp(max=log_probs.size(-1) - 1)  # index > V - 1 only if all logits are NaN
         drawn = log_probs.gather(-1, tokens)[..., 0]  # (B, K)
         parent_beams = torch.arange(live.size(1), device=live.device).expand_as(live)
         return live + drawn, parent_beams, tokens[..., 0], drawn
 
     def _allowed_logits(self, log_probs: Tensor) -> Tensor:
-        """Logits / temperature, -inf for tokens that top-k or top-p excludes; ties at a threshold are included."""
+        """Return logits / temperature (B, K, V), with -inf for the tokens that top-k or top-p excludes.
+
+        Tokens that tie with the last included token are included, too.
+        """
         logits = log_probs / self.options.temperature  # (B, K, V)
         if 0 < self.options.top_k < logits.size(-1):
             least = logits.topk(self.options.top_k, sorted=False).values.amin(-1, keepdim=True)
@@ -56,12 +66,12 @@ class Sampler:
         if self.options.top_p < 1:
             ordered = logits.sort(dim=-1, descending=True).values
             n_below = (ordered.softmax(-1).cumsum(-1) < self.options.top_p).sum(-1, keepdim=True)
-            least = ordered.gather(-1, n_below.clamp(max=logits.size(-1) - 1))  # the token that reaches p
+            least = ordered.gather(-1, n_below.clamp(max=logits.size(-1) - 1))  # the logit of the token that reaches p
             logits.masked_fill_(logits < least, -math.inf)
         return logits
 
     def _gumbel(self, sentences: list[int], n_beams: int, n: int, device: torch.device) -> Tensor:
-        """Return Gumbel noise (B, K, n), from CPU generators so that it is the same on all devices."""
+        """Return Gumbel noise of shape (B, K, n). CPU generators draw it, so that it is the same on all devices."""
         noise = torch.empty(len(sentences), n_beams, n)
         for row, sentence in zip(noise, sentences, strict=True):
             row.uniform_(generator=self.generators[sentence])

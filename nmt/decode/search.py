@@ -1,12 +1,14 @@
-"""Greedy search, beam search and sampling, over any model that decodes one token at a time.
+"""Greedy search, beam search and sampling, for any model that decodes one token at a time.
 
-Greedy search is beam search with one beam. The sentences of a batch are translated independently: the length limit of
-each comes from its own source, and each leaves the batch when its search ends (`_is_done`).
+Greedy search is beam search with one beam. The sentences of a batch are translated independently of each other: the
+length limit of a sentence comes from its own source, and a sentence leaves the batch when its search ends (`_is_done`).
 
-    live        K unfinished hypotheses per sentence
-    candidates  continuations of live hypotheses by one token. Beam search takes the best 2K: at most K of them end in
-                EOS (one per beam), so at least K do not. Sampling takes one per hypothesis.
-    finished    hypotheses that end in EOS and rank among the best K candidates of their step
+Hypotheses have these names:
+
+    live        the K unfinished hypotheses of a sentence
+    candidates  continuations of live hypotheses by one token. Beam search takes the best 2K continuations: at most K of
+                them end in EOS (one per beam), so at least K do not. Sampling takes one continuation per hypothesis.
+    finished    hypotheses that end in EOS and ranked among the best K candidates of their step
 """
 
 import math
@@ -27,37 +29,38 @@ State = TypeVar("State")
 
 
 class IncrementalDecoder(Protocol[State]):
-    """The interface between search and a model, for B sentences, K beams and a vocabulary of V tokens.
+    """The interface between the search and a model, for B sentences, K beams and a vocabulary of V tokens.
 
-    The state holds the KV cache or the recurrent state. Each call returns a new state.
+    The decoder's state contains the KV cache or the recurrent state. Each method returns a new state.
     """
 
     def start(self, src: Tensor, /) -> State:
-        """Encode src (B, S). Returns the state of one beam per sentence before the first target token."""
+        """Encode src (B, S). Return the state before the first target token, with one beam per sentence."""
 
     def step(self, tokens: Tensor, state: State, /) -> tuple[Tensor, State]:
-        """Read one token per beam (B, K). Returns next-token logits (B, K, V), and the state."""
+        """Read one token per beam (B, K). Return the logits of the next tokens (B, K, V) and the new state."""
 
     def select(self, state: State, beam_indices: Tensor, /) -> State:
         """Keep the beams with the given indices, (B', K').
 
-        Index i is beam i % K of batch row i // K, where K is the number of beams before the call. All beams of a new
-        row come from the same old row; rows that are left out are gone, and the others keep their order.
+        Index i means beam i % K of batch row i // K, where K is the number of beams before the call. All beams of a new
+        row come from the same old row. Old rows without an index are dropped; the other rows keep their order.
         """
 
 
 class Beams(NamedTuple):
-    """The live hypotheses of B sentences, t tokens each, without BOS."""
+    """The live hypotheses of B sentences. Each hypothesis has t tokens, without BOS."""
 
     tokens: Tensor  # (B, K, t)
     token_log_probs: Tensor  # (B, K, t)
-    log_prob: Tensor  # (B, K), sum of `token_log_probs`; -inf where there is no hypothesis
+    log_prob: Tensor  # (B, K), sum of `token_log_probs`; -inf for a beam without a hypothesis
 
 
 class Candidates(NamedTuple):
-    """C continuations of the live hypotheses of each sentence; all fields are (B, C).
+    """C continuations of the live hypotheses of each sentence. All fields have the shape (B, C).
 
-    The best is first; in sampling, the order is that of the live hypotheses; with terms, that of `Constraint.by_banks`.
+    In beam search, the most probable candidate comes first, or with terms, the first candidate of
+    `Constraint.by_banks`. In sampling, the candidates have the order of their live hypotheses.
     """
 
     log_prob: Tensor
@@ -70,14 +73,14 @@ class Candidates(NamedTuple):
 class TraceStep:
     """One step of the search, for the B sentences that are still in the batch.
 
-    `sentences` are the indices of these sentences in the batch that `search` was called with.
+    `sentences` are the indices of these sentences in the batch that was passed to `search`.
     """
 
-    position: int  # of the new tokens, counted from 1
+    position: int  # position of the new tokens in the target, counted from 1
     sentences: list[int]
     candidates: Candidates
-    live: Beams  # after the step
-    parent_beams: Tensor  # (B, K), of `live`
+    live: Beams  # the live hypotheses after the step
+    parent_beams: Tensor  # (B, K), the parent beam of each hypothesis in `live`
 
 
 def search(
@@ -91,16 +94,16 @@ def search(
     sentence_seeds: Sequence[int] | None = None,
     trace: Callable[[TraceStep], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Translate a batch by the decoder of a model in eval mode.
+    """Translate a batch. Return at most `n_best` hypotheses per sentence, the best first; none if the output is NaN.
 
     Args:
-        src: (B, S) source ids, EOS last, then PAD.
-        prefixes, constraints: for each sentence, tokens that its translation begins with, and terms that it contains.
-        max_length: the maximum number of tokens that the model can decode.
-        sentence_seeds: for each sentence, a random seed for sampling; by default its index.
-        trace: called after every step.
-    Returns:
-        for each sentence, at most `n_best` hypotheses, best score first; none if the model's output is NaN.
+        decoder: the incremental decoder of a model in eval mode.
+        src: (B, S), the source ids of each sentence: EOS last, then padding.
+        prefixes: for each sentence, the tokens that its translation must begin with.
+        constraints: for each sentence, the terms that its translation must contain.
+        max_length: maximum number of tokens that the model can decode.
+        sentence_seeds: for each sentence, the random seed of sampling. By default, the seed is the sentence's index.
+        trace: function that is called after every step.
     """
     prefixes, constraints = prefixes or [()] * len(src), constraints or [NO_TERMS] * len(src)
     lengths = (src != PAD).sum(1).tolist()
@@ -149,8 +152,8 @@ def search(
 def _begin(decoder: IncrementalDecoder[State], src: Tensor, options: SearchOptions) -> tuple[Beams, State]:
     """Return empty hypotheses and the decoder's initial state.
 
-    Sampling starts with K hypotheses per sentence. Beam search starts with one, because K identical ones would have
-    the same continuations.
+    Sampling starts with K hypotheses per sentence. Beam search starts with one hypothesis, because K empty hypotheses
+    would all have the same continuations.
     """
     state, n_beams = decoder.start(src), 1
     if options.sample:
@@ -161,11 +164,14 @@ def _begin(decoder: IncrementalDecoder[State], src: Tensor, options: SearchOptio
     return Beams(empty.long(), empty, log_prob), state
 
 
-NOT_EOS = -1
+NOT_EOS = -1  # value of `_required` for any token except EOS
 
 
 def _required(options: SearchOptions, limit: int, length: int, prefix: Sequence[int]) -> int | None:
-    """The token that must come next, `NOT_EOS` if any token but EOS may come, or None if any token may come."""
+    """Return which token is required at position `length`, counted from 1.
+
+    This is the id of a token, `NOT_EOS` if every token except EOS is allowed, or None if every token is allowed.
+    """
     if length >= limit:
         return EOS
     if length <= len(prefix):
@@ -176,8 +182,9 @@ def _required(options: SearchOptions, limit: int, length: int, prefix: Sequence[
 def _ban(log_probs: Tensor, required: list[int | None]) -> Tensor:
     """Set the log-probabilities (B, K, V) of forbidden tokens to -inf, in place.
 
-    Allowed tokens are not renormalized, so hypotheses have the log-probabilities of a teacher-forced pass. Returns
-    which hypotheses are cut off, (B, K): EOS is required, because of the length limit, but another token is likelier.
+    The allowed tokens are not renormalized, so hypotheses have the log-probabilities of a teacher-forced pass.
+    `required` has the value of `_required` for each row. Returns a tensor of shape (B, K) that is true where the length
+    limit cuts off a hypothesis: EOS is required, but another token is more probable.
     """
     forced = {row: log_probs[row, :, token].clone() for row, token in enumerate(required) if token is not None}
     log_probs[..., :EOS] = -math.inf  # PAD, UNK and BOS
@@ -194,7 +201,10 @@ def _ban(log_probs: Tensor, required: list[int | None]) -> Tensor:
 
 
 def _best_continuations(log_probs: Tensor, live: Tensor, n: int) -> Candidates:
-    """Return the n continuations of each sentence with the largest sums live + log_probs, (B, K) and (B, K, V)."""
+    """Return, for each sentence, the n continuations with the largest log-probability of the whole hypothesis.
+
+    `live` (B, K) has the log-probabilities of the live hypotheses, `log_probs` (B, K, V) those of the next tokens.
+    """
     n_vocab = log_probs.size(-1)
     sums = (live[..., None] + log_probs).flatten(1)  # (B, K*V)
     best, index = sums.topk(min(n, sums.size(1)))  # (B, n)
@@ -204,20 +214,20 @@ def _best_continuations(log_probs: Tensor, live: Tensor, n: int) -> Candidates:
 def _allocate_beams(
     constraint: Constraint, candidates: Candidates, log_probs: Tensor, live: Beams, row: int, limit: int, n_beams: int
 ) -> None:
-    """Replace the candidates of a batch row by those that the beams take with terms, if there are any, in place."""
+    """If a sentence has terms, replace the candidates of its batch row by those that `by_banks` chooses, in place."""
     if not constraint.terms:
         return
     hypotheses = [as_string(tokens) for tokens in live.tokens[row].tolist()]
-    # 1. A hypothesis that lacks a term must not end.
+    # 1. Forbid EOS for each hypothesis that lacks a term.
     incomplete = [beam for beam, hypothesis in enumerate(hypotheses) if constraint.n_lacking(hypothesis)]
     log_probs[row, incomplete, EOS] = -math.inf
-    # 2. To the best candidates of all beams, add the best token of each beam, and those that terms need.
+    # 2. Collect the best candidates of all beams, the most probable token of each beam, and the tokens that terms need.
     continuations = constraint.useful_continuations(hypotheses)
     best_tokens = log_probs[row].argmax(-1).tolist()
     continuations.update(Continuation(beam, token) for beam, token in enumerate(best_tokens))
     best_of_all = zip(candidates.parent_beams[row].tolist(), candidates.tokens[row].tolist(), strict=True)
     continuations.update(Continuation(beam, token) for beam, token in best_of_all)
-    # 3. Choose among them by banks.
+    # 3. Choose from these continuations by banks.
     ordered = sorted(continuations)
     beams, tokens = live.tokens.new_tensor(ordered).T
     token_log_probs = log_probs[row, beams, tokens]
@@ -231,9 +241,9 @@ def _allocate_beams(
 def _ended(
     candidates: Candidates, live: Beams, is_cut: Tensor, options: SearchOptions, length: int
 ) -> list[tuple[int, Hypothesis]]:
-    """Return the candidates that end in EOS and rank among the best K, as (batch row, hypothesis).
+    """Return the candidates that end in EOS and rank among the best K, as pairs (batch row, finished hypothesis).
 
-    `is_cut` is that of their parent beams, (B, K).
+    `is_cut` (B, K), from `_ban`, tells for each live hypothesis whether the length limit cuts it off.
     """
     best = slice(options.beam)
     accepted = (candidates.tokens[:, best] == EOS) & (candidates.log_prob[:, best] > -math.inf)
@@ -257,9 +267,9 @@ def _ended(
 
 
 def _continue(candidates: Candidates, live: Beams, options: SearchOptions) -> tuple[Beams, Tensor]:
-    """Return the best K candidates that do not end in EOS, and their parent beams (B, K).
+    """Return the best K candidates that do not end in EOS as live hypotheses, and their parent beams (B, K).
 
-    Samples stay in their order, because the noise of `Sampler` belongs to a beam.
+    Samples keep their order, because each beam has its own noise in `Sampler`.
     """
     log_prob = candidates.log_prob.masked_fill(candidates.tokens == EOS, -math.inf)
     if options.sample:
@@ -273,16 +283,20 @@ def _continue(candidates: Candidates, live: Beams, options: SearchOptions) -> tu
 
 
 def _appended(x: Tensor, parent_beams: Tensor, new: Tensor) -> Tensor:
-    """Select the parents' sequences from x (B, K, t) and append new (B, K'). Returns (B, K', t + 1)."""
+    """Select the rows of the parent beams from x (B, K, t), and append `new` (B, K') to them.
+
+    Returns a tensor of shape (B, K', t + 1).
+    """
     parents = x.gather(1, parent_beams[..., None].expand(-1, -1, x.size(-1)))
     return torch.cat([parents.to(new.dtype), new[..., None]], -1)
 
 
 def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: float, length: int) -> bool:
-    """Whether the search of a sentence ends.
+    """Return whether the search for a sentence ends.
 
-    It ends if no hypothesis is live (at the length limit EOS is forced, so none stays live), or if K hypotheses have
-    finished and the best live one, scored at its current length, is not better than the K-th best finished one.
+    The search ends if there is no live hypothesis. At the length limit, EOS is forced, so no hypothesis stays live. The
+    search also ends if at least K hypotheses have finished, and the best live hypothesis, scored at its current length,
+    is not better than the K-th best finished hypothesis.
     """
     if best_live == -math.inf:
         return True

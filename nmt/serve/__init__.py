@@ -1,4 +1,5 @@
-"""A web page and an HTTP API for translators (extra: serve).
+"""A web page and an HTTP API for translators. They need the optional dependencies of `pip install nmt-trainer[serve]`.
 
+The path of a request:
 client -> Guard (size, host, media type) -> endpoints (libre, documents, v1) -> Batcher, one per model -> Translator
 """

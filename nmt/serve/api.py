@@ -1,4 +1,4 @@
-"""What all endpoints do: check keys and limits, choose a model, wait for its answer."""
+"""The work that all endpoints share: check keys and limits, choose a model, and wait for the model's answer."""
 
 import asyncio
 import contextlib
@@ -24,17 +24,21 @@ Body = schema.LibreRequest | schema.TranslateRequest | schema.ExplainRequest
 
 
 class Choice(NamedTuple):
-    """The model for a request."""
+    """The model that was chosen for a request."""
 
     model: ServedModel
-    confidence: float  # percent: how probably the text is in the model's language; 0 if that was not to be detected
+    # Probability, in percent, that the text is in the model's source language. It is 0 if no language was detected.
+    confidence: float
 
 
 class Api:
     """The models, keys, limits and metrics of a server; at most one model for each pair of languages."""
 
     def __init__(self, loaded: Sequence[LoadedModel], limits: Limits, keys: Collection[str] = ()) -> None:
-        """Without `keys`, requests need no key. Raises InputError if two models translate the same languages."""
+        """Create an API. If `keys` is empty, requests need no key.
+
+        Raises InputError if two models translate the same pair of languages.
+        """
         self.limits = limits
         self.set_keys(keys)
         self.metrics = Metrics()
@@ -44,17 +48,20 @@ class Api:
     def set_keys(self, keys: Collection[str]) -> None:
         self.keys = [key.encode() for key in keys]
 
-    # --- what a request may do ----------------------------------------------------------------------------
+    # --- check a request ----------------------------------------------------------------------------------
 
     def check_key(self, request: Request, key: str) -> None:
-        """Raise HTTPException 403 unless a key is given, in the header or as `key`, or none is needed."""
+        """Raise HTTPException 403 if the server has keys and the request has none of them.
+
+        A request has its key as a bearer token in the Authorization header, else in the field `key`.
+        """
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             # Starlette decodes headers as Latin-1, but clients may write UTF-8.
             candidates = [bearer.encode("latin-1"), bearer.encode()]
         else:
             candidates = [key.encode(errors="surrogatepass")]
-        # Compare with all keys, in constant time: the time that it takes tells nothing about them.
+        # Compare with every key, each time in constant time, so that the duration tells nothing about the keys.
         is_known = not self.keys
         for candidate in candidates:
             for known in self.keys:
@@ -63,17 +70,23 @@ class Api:
             raise HTTPException(403, "the API key is missing or wrong")
 
     async def choose(self, request: Request, body: Body) -> Choice:
-        """Check the key of a request and choose its model. Raises HTTPException 403 or 400."""
+        """Check the key of a request and choose a model.
+
+        Raises HTTPException 403 if the key is missing or wrong, or 400 unless exactly one model fits.
+        """
         self.check_key(request, body.api_key)
         detected: dict[str, float] = {}
-        # With one model, there is nothing to choose.
+        # If there is only one model, the language need not be detected.
         if body.source == "auto" and len(self.served.models) > 1:
             detected = await asyncio.to_thread(self.served.detect, schema.as_list(body.q))
         model = self.served.pick(body.source, body.target, detected)
         return Choice(model, detected.get(model.base_source, 0.0))
 
     def split(self, texts: Sequence[str], prefix: Sequence[int] = ()) -> list[Unit]:
-        """Return the lines of all texts, numbered from 1. Raises HTTPException 413 if they are beyond the limits."""
+        """Split texts into lines. Return one unit per line, numbered from 1 over all texts.
+
+        Raises HTTPException 413 if the texts exceed a limit, or 400 if a prefix is given for several lines.
+        """
         lines: list[Unit] = []
         for text in texts:
             for line in split_lines(text):
@@ -89,26 +102,32 @@ class Api:
     async def translate(
         self, model: ServedModel, units: Sequence[Unit], options: TranslationOptions
     ) -> list[Translation]:
-        """Translate units, together with other requests. Raises HTTPException 504 as `time_limit`."""
+        """Translate units, possibly in one search with other requests.
+
+        Raises HTTPException 504 if this takes longer than `Limits.answer_s`.
+        """
         translations = await self.answer(model.batcher.translate(model.translator, units, options))
         self.count(translations)
         return translations
 
     def count(self, translations: Sequence[Translation]) -> None:
-        """Count the pieces of the best hypotheses."""
+        """Add the number of pieces of the best hypotheses to the metrics."""
         self.metrics.pieces.inc(sum(len(translation.hypotheses[0].tokens) for translation in translations))
 
     async def answer(self, future: asyncio.Future[Result]) -> Result:
-        """Wait for a model's result, for at most `Limits.answer_s`. Raises HTTPException 504."""
+        """Wait for a model's result. Raises HTTPException 504 if this takes longer than `Limits.answer_s`."""
         async with self.time_limit():
             return await future
 
     async def answer_in_turns(self, batcher: Batcher, function: Callable[[Check], Result]) -> Result:
-        """Wait for the result of a function, for at most `Limits.answer_s` for each turn. Raises HTTPException 504."""
+        """Queue a function as a long job and wait for its result.
+
+        Raises HTTPException 504 if the next turn of the job does not end within `Limits.answer_s`.
+        """
         loop = asyncio.get_running_loop()
         async with self.time_limit() as limit:
 
-            def after_turn() -> None:  # begin anew
+            def after_turn() -> None:  # restart the time limit
                 limit.reschedule(loop.time() + self.limits.answer_s)
 
             return await batcher.call(function, after_turn)

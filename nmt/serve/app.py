@@ -1,4 +1,4 @@
-"""The web application: routes, pages, errors as JSON."""
+"""The web application: its routes, its pages, and handlers that return errors as JSON."""
 
 from collections.abc import Collection
 from importlib.resources import files
@@ -20,7 +20,7 @@ from nmt.serve.guard import FILE_PATH, Guard
 from nmt.serve.libre import LibreTranslate
 from nmt.serve.v1 import V1
 
-FILES = {  # path -> package and file in its folder `pages`
+FILES = {  # URL path -> (package, name of a file in the package's folder `pages`)
     "/": ("nmt.serve", "index.html"),
     "/docs": ("nmt.serve", "docs.html"),
     **{f"/static/{name}": ("nmt.serve", name) for name in ("serve.css", "serve.js", "docs.js")},
@@ -31,8 +31,11 @@ ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": schema.ErrorAnswer},
 
 
 def create_app(api: Api, hosts: Collection[str] = ()) -> Guard:
-    """Create the ASGI application of an API; `hosts` are names that it accepts besides localhost and IP addresses."""
-    # FastAPI's own documentation page loads its scripts from a CDN.
+    """Create the ASGI application of an API.
+
+    `hosts` are the Host names that the application accepts besides localhost and IP addresses.
+    """
+    # Disable FastAPI's documentation pages, because they load their scripts from a CDN.
     app = FastAPI(title="nmt", version=__version__, docs_url=None, redoc_url=None, responses=ERRORS)
     # 1. Endpoints and pages.
     add_endpoints(app, api)
@@ -40,19 +43,19 @@ def create_app(api: Api, hosts: Collection[str] = ()) -> Guard:
         app.get(path, response_model=None, include_in_schema=False)(asset(package, name))
     add_error_handlers(app)
 
-    # 2. Metrics. Prometheus keeps one time series per value of a label, so unknown paths share one.
+    # 2. Metrics. Prometheus keeps one time series per label value, so all unknown paths share the label "other".
     known = {route.path for route in app.routes if hasattr(route, "path")}
 
     def observe(path: str, status: int, seconds: float) -> None:
         label = path if path in known else "other"
         api.metrics.seconds.labels(label, str(status)).observe(seconds)
 
-    # 3. Checks before all of these.
+    # 3. The guard, which checks a request before the application gets it.
     return Guard(app, api.limits, hosts, observe)
 
 
 def add_endpoints(app: FastAPI, api: Api) -> None:
-    """Add the endpoints for programs and for the page."""
+    """Add the endpoints that programs and the translation page call."""
     # LibreTranslate's endpoints.
     libre = LibreTranslate(api)
     app.get("/health")(libre.health)
@@ -63,7 +66,7 @@ def add_endpoints(app: FastAPI, api: Api) -> None:
     app.post(FILE_PATH)(documents.translate_file)
     app.get("/download_file/{name}", response_class=Response)(documents.download_file)
     app.get("/frontend/settings")(documents.settings)
-    # Our own.
+    # nmt's own endpoints.
     v1 = V1(api)
     app.get("/v1/models")(v1.list_models)
     app.post("/v1/translate", response_model=schema.TranslateAnswer)(v1.translate)
@@ -80,7 +83,7 @@ def add_endpoints(app: FastAPI, api: Api) -> None:
 
 def asset(package: str, name: str) -> Any:
     """Return a handler that answers with a file from a package's folder `pages`."""
-    # Read once, when the server starts.
+    # The file is read only once, when the server starts.
     file = files(f"{package}.pages") / name
     content = file.read_bytes()
     media_type = MEDIA_TYPES[name.rpartition(".")[2]]
@@ -92,7 +95,7 @@ def asset(package: str, name: str) -> Any:
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Answer every error as LibreTranslate does, {"error": message}."""
+    """Add handlers that answer every error with JSON in LibreTranslate's format: {"error": message}."""
 
     @app.exception_handler(HTTPException)
     async def refused(_: Request, error: HTTPException) -> Response:
@@ -101,11 +104,12 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         fault = error.errors()[0]
-        # The location: the body, a field, then indices and types, which clients do not know.
+        # `loc` has the part of the request ("body"), a field name, then indices and type names. The message names only
+        # the field, because clients do not know the type names.
         _, *location = fault["loc"]
         if not location or not isinstance(location[0], str):
             return JSONResponse({"error": "the body must be a JSON object"}, 400)
-        # A value error is that of FastAPI's UploadFile.
+        # The only field that can cause a value error is FastAPI's UploadFile.
         problem = "must be a file" if fault["type"] == "value_error" else fault["msg"]
         message = f"{location[0]}: {problem}"
         return JSONResponse({"error": schema.without_surrogates(message)}, 400)

@@ -1,12 +1,14 @@
-"""Decides which request uses the model next. This module does not depend on HTTP.
+"""The queue of requests, which decides which request uses the model next. This module does not depend on HTTP.
 
-Each engine has one thread, because one search uses all cores. Short requests that arrive during a search wait; the next
-search translates the oldest one and all others that go with it. It starts before the results of the last one are sent,
-if the engine searches in the background.
+Each engine has one thread, because one search uses all cores. Short requests that arrive during a search wait in the
+queue. The next search translates the oldest short request, together with all short requests that can share its batch.
+If the engine searches in the background, the next search starts before the results of the previous search are sent.
 
-Everything else, such as a document, a long text or an explanation, is a `LongJob`. Its first turn comes in the order of
-arrival. If it needs more, it takes turns with the other long jobs whenever no short request waits, or has ended just
-before, because its client may send the next one. At least a quarter of the time is for long jobs.
+Every other request, such as a document, a long text or an explanation, is a `LongJob`. A long job gets its first turn
+in the order of arrival. If it needs more than one turn, it then takes turns with the other long jobs. These turns come
+when no short request waits and none has ended in the last `QUIET_S` seconds, because the client of a short request may
+send the next request at once. If short requests never stop, long jobs get a quarter of the time, or less if a single
+search takes longer than three turns.
 """
 
 import asyncio
@@ -29,18 +31,18 @@ from nmt.translate.units import Translation, Unit
 
 log = logging.getLogger("nmt")
 
-# Per search. They limit how long later requests wait, and how long a search without `watch` goes on after its clients
-# have left.
+# Maximum lines and characters of one search. The limits bound how long later requests wait. They also bound how long a
+# search without `watch` goes on after its clients have disconnected.
 MAX_LINES, MAX_CHARACTERS = 128, 10_000
-MAX_SHORT = 1_000  # characters; a longer request is a long job
-MAX_STARTED = 16  # long jobs that take turns; further ones wait for their first turn
-QUIET_S = 0.02  # after a short request, long jobs wait so long for its client's next one
-WAIT_BY_TURN = 3  # a long job waits for short requests at most so many times as long as the last turn took
+MAX_SHORT = 1_000  # maximum length of a short request, in characters; a longer request is a long job
+MAX_LONG_JOBS = 16  # maximum number of long jobs that take turns; further long jobs wait for their first turn
+QUIET_S = 0.02  # after a short request, long jobs wait this many seconds for the next request of the same client
+WAIT_BY_TURN = 3  # after a turn, long jobs wait for short requests at most this many times as long as the turn took
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-ShowLine = Callable[[int, str], None]  # gets the index of a line and its translation so far
-Finish = Callable[[], list[list[Translation]]]  # waits for a search; returns the result of each of its requests
+ShowLine = Callable[[int, str], None]  # takes the index of a line and the line's translation so far
+Finish = Callable[[], list[list[Translation]]]  # waits for a search; returns the translations of each of its jobs
 
 
 class QueueFullError(NmtError):
@@ -49,7 +51,7 @@ class QueueFullError(NmtError):
 
 @dataclass(eq=False)
 class ShortJob:
-    """A queued request of a few lines, which may be batched with others."""
+    """A queued request of a few lines, which may share a search with other requests."""
 
     done: asyncio.Future[Any]
     translator: Translator
@@ -62,68 +64,78 @@ class ShortJob:
         return sum(len(line.text) for line in self.lines)
 
     def goes_with(self, other: "ShortJob") -> bool:
-        """Return whether one search can translate both; a job with `show` may need another engine than one without."""
-        is_shown_alike = (self.show is None) == (other.show is None)
-        return self.translator is other.translator and self.options == other.options and is_shown_alike
+        """Return whether one search can translate both jobs.
+
+        A job with `show` and a job without `show` may need different engines, so they do not share a search.
+        """
+        agree_on_show = (self.show is None) == (other.show is None)
+        return self.translator is other.translator and self.options == other.options and agree_on_show
 
 
 @dataclass(eq=False)
-class Search:
-    """A search that has begun; the future gives a function that waits for its results."""
+class BatchSearch:
+    """A search for a batch of jobs that has started. `finish` resolves to a function that waits for the results."""
 
     jobs: Sequence[ShortJob]
-    started: asyncio.Future[Finish]
+    finish: asyncio.Future[Finish]
 
 
 class Batcher:
-    """Runs the translators of one engine, with a queue of waiting requests. All methods are for one event loop."""
+    """The scheduler of one engine, with a queue of waiting requests. All methods must be called in one event loop."""
 
     def __init__(
         self, engine: Engine, max_waiting: int, on_batch: Callable[[int], None], thread: ThreadPoolExecutor
     ) -> None:
-        """`on_batch` is called with the number of lines of each search. `thread`, one, is that of the engine."""
+        """Create a batcher.
+
+        `on_batch` is called with the number of lines of each search. `thread` is an executor with one thread, in which
+        the engine runs.
+        """
         self.engine = engine
         self.max_waiting = max_waiting
         self.on_batch = on_batch
         self.waiting: list[ShortJob | LongJob] = []
-        self.started: list[LongJob] = []  # they have had a turn, and need more
+        self.long_jobs: list[LongJob] = []  # the long jobs that have had a turn and need more; the first one is next
         self.thread = thread
-        self.worker: asyncio.Task[None] | None = None  # runs while there are jobs
-        self.arrival = asyncio.Event()  # a request has been queued
-        self.short_ended = self.turn_ended = -math.inf  # when the last short request and the last turn ended
-        self.turn_s = 0.0  # how long the last turn of a long job took
+        self.worker: asyncio.Task[None] | None = None  # the task of `_work`, which runs while there are jobs
+        self.arrival = asyncio.Event()  # set when a request is queued
+        self.short_ended = self.turn_ended = -math.inf  # times when the last short request and the last turn ended
+        self.turn_s = 0.0  # duration of the last turn of a long job, in seconds
 
     def translate(
         self, translator: Translator, lines: Sequence[Unit], options: TranslationOptions, show: ShowLine | None = None
     ) -> asyncio.Future[list[Translation]]:
-        """Queue lines for translation; canceling the future abandons them.
+        """Queue lines for translation. Canceling the returned future abandons the translation.
 
-        `show` is called in the event loop, for every line after every step of the search. Raises QueueFullError.
+        `show` is called in the event loop, for every line after every step of the search. Raises QueueFullError if too
+        many requests wait.
         """
         loop = asyncio.get_running_loop()
         job = ShortJob(loop.create_future(), translator, lines, options, show)
         if job.n_characters <= MAX_SHORT:
             return self._queue(job)
-        # A long text is a long job; its search is watched all the same.
+        # A long text becomes a long job. Its `show` works as in a short job.
 
-        def search(check: Check) -> list[Translation]:
+        def translate_alone(check: Check) -> list[Translation]:
             alone = replace(job, translator=in_parts(translator, check))
-            finish = self._search([alone], loop, check)
+            finish = self._start_search([alone], loop, check)
             return finish()[0]
 
-        return self._queue(LongJob(search, job.done))
+        return self._queue(LongJob(translate_alone, job.done))
 
     def call(
         self, function: Callable[[Check], Result], after_turn: Callable[[], None] = lambda: None
     ) -> asyncio.Future[Result]:
-        """Queue a function that uses the model; canceling the future lets the `Check` that it is given raise.
+        """Queue a function that uses the model, as a long job.
 
-        `after_turn` is called after each of its turns, as long as the future is not done. Raises QueueFullError.
+        The function gets a `Check`. If the returned future is canceled, the next call of the `Check` raises
+        AbandonedError. `after_turn` is called after each turn of the function until the future is done. Raises
+        QueueFullError if too many requests wait.
         """
         return self._queue(LongJob(function, asyncio.get_running_loop().create_future(), after_turn))
 
     def _queue(self, job: ShortJob | LongJob) -> asyncio.Future[Any]:
-        # Canceled requests make room for others.
+        # Canceled requests do not count against the limit.
         self._drop_canceled()
         if len(self.waiting) >= self.max_waiting:
             raise QueueFullError(f"{len(self.waiting)} requests wait already", hint="try again later")
@@ -134,33 +146,33 @@ class Batcher:
         return job.done
 
     async def _work(self) -> None:
-        """Process jobs until none is left."""
-        search: Search | None = None  # the one that runs
+        """Process jobs until no job is left."""
+        running: BatchSearch | None = None
         try:
-            while self.waiting or self.started or search:
+            while self.waiting or self.long_jobs or running:
                 self.arrival.clear()
-                # The next job from the queue, unless a job that has started must have its turn.
-                is_turn_due = self.started and self._wait_s() <= 0
+                # If a turn of a long job is due, take no job from the queue.
+                is_turn_due = self.long_jobs and self._wait_s() <= 0
                 job = None if is_turn_due else self._next()
-                # A search begins before the last one is finished, so that the engine always has work.
-                begun = await self._start(self._batch(job)) if isinstance(job, ShortJob) else None
-                if search:
-                    await self._finish(search)
-                search = begun
-                # A turn comes when no search runs: one job at a time uses the engine.
-                if search and not self.engine.in_background:
-                    await self._finish(search)
-                    search = None
+                # Start the next search before the running search is finished, so that the engine always has work.
+                next_search = await self._start_batch(self._batch(job)) if isinstance(job, ShortJob) else None
+                if running:
+                    await self._finish(running)
+                running = next_search
+                # Give a turn only while no search runs, because only one job at a time may use the engine.
+                if running and not self.engine.in_background:
+                    await self._finish(running)
+                    running = None
                 elif isinstance(job, LongJob):
                     await self._first_turn(job)
-                elif job is None and self.started:
+                elif job is None and self.long_jobs:
                     await self._turn_when_due()
-        finally:  # the server stops
-            for job in self.started:
+        finally:  # jobs are left only if the server stops or a bug raises an error
+            for job in self.long_jobs:
                 job.abandon()
 
     def _next(self) -> ShortJob | LongJob | None:
-        """Take the oldest job from the queue; None if there is none that may start."""
+        """Remove the oldest job that may start from the queue and return it. Return None if no job may start."""
         self._drop_canceled()
         startable = self._startable()
         if not startable:
@@ -171,22 +183,22 @@ class Batcher:
 
     def _drop_canceled(self) -> None:
         self.waiting = [job for job in self.waiting if not job.done.cancelled()]
-        # A job that has started is in the middle of its work: wake it, so that it ends.
-        for job in list(self.started):
+        # The thread of a canceled long job is blocked until the next turn: wake the thread, so that it ends.
+        for job in list(self.long_jobs):
             if job.done.cancelled():
-                self.started.remove(job)
+                self.long_jobs.remove(job)
                 job.abandon()
 
     def _startable(self) -> list[ShortJob | LongJob]:
-        """Return the waiting jobs, without the long ones if too many have started."""
-        if len(self.started) < MAX_STARTED:
+        """Return the waiting jobs. If `MAX_LONG_JOBS` long jobs take turns already, leave out the waiting long jobs."""
+        if len(self.long_jobs) < MAX_LONG_JOBS:
             return self.waiting
         return [job for job in self.waiting if isinstance(job, ShortJob)]
 
     # --- short requests -----------------------------------------------------------------------------------
 
     def _batch(self, first: ShortJob) -> list[ShortJob]:
-        """Return a job and all from the queue that can be translated with it."""
+        """Return a list of `first` and all queued jobs that can share its search. Remove these jobs from the queue."""
         batch = [first]
         n_lines = len(first.lines)
         n_characters = first.n_characters
@@ -201,45 +213,46 @@ class Batcher:
                 n_lines, n_characters = new_lines, new_characters
         return batch
 
-    async def _start(self, jobs: Sequence[ShortJob]) -> Search:
-        """Start to process jobs together, in the model's thread. `_finish` handles an error."""
+    async def _start_batch(self, jobs: Sequence[ShortJob]) -> BatchSearch:
+        """Start one search for several jobs, in the model's thread. If this raises an error, `_finish` handles it."""
         loop = asyncio.get_running_loop()
 
         def check() -> None:
             if all(job.done.cancelled() for job in jobs):
                 raise AbandonedError
 
-        started = loop.run_in_executor(self.thread, self._search, jobs, loop, check)
-        await asyncio.wait([started])
-        return Search(jobs, started)
+        finish = loop.run_in_executor(self.thread, self._start_search, jobs, loop, check)
+        await asyncio.wait([finish])
+        return BatchSearch(jobs, finish)
 
-    async def _finish(self, search: Search) -> None:
-        """Wait for a search and set its results.
+    async def _finish(self, running: BatchSearch) -> None:
+        """Wait for a search and set the results of its jobs.
 
-        After an error, process each job alone, so that only faulty ones fail.
+        If the search of several jobs fails, search for each job alone, so that only the faulty jobs fail.
         """
         loop = asyncio.get_running_loop()
         try:
-            results = await loop.run_in_executor(self.thread, await search.started)
+            results = await loop.run_in_executor(self.thread, await running.finish)
         except AbandonedError:
             pass
         except Exception as error:
-            if len(search.jobs) > 1:
-                for job in search.jobs:
-                    await self._finish(await self._start([job]))
+            if len(running.jobs) > 1:
+                for job in running.jobs:
+                    await self._finish(await self._start_batch([job]))
             else:
-                fail(search.jobs[0].done, error)
+                fail(running.jobs[0].done, error)
         else:
-            for job, result in zip(search.jobs, results, strict=True):
+            for job, result in zip(running.jobs, results, strict=True):
                 if not job.done.done():
                     job.done.set_result(result)
         self.short_ended = time.monotonic()
 
-    def _search(self, jobs: Sequence[ShortJob], loop: asyncio.AbstractEventLoop, check: Check) -> Finish:
-        """Start a search for jobs; the returned function waits for their results and returns them."""
+    def _start_search(self, jobs: Sequence[ShortJob], loop: asyncio.AbstractEventLoop, check: Check) -> Finish:
+        """Start a search for several jobs. Return a function that waits for the results of the jobs."""
         translator = jobs[0].translator
         lines = list(chain.from_iterable(job.lines for job in jobs))
-        # `watch` shows the steps, and ends a search that nobody waits for. A search in the background has no steps.
+        # `watch` shows each step to the clients. If all clients have disconnected, it ends the search by raising
+        # AbandonedError. A background search cannot be watched; a job with `show` uses an engine that can.
         is_watched = jobs[0].show is not None or not self.engine.in_background
 
         def watch(texts_so_far: Callable[[], list[str]]) -> None:
@@ -247,7 +260,7 @@ class Batcher:
             if jobs[0].show is None:
                 return
             texts = texts_so_far()
-            first = 0  # index of the job's first line
+            first = 0  # index in `texts` of the job's first line
             for job in jobs:
                 if job.show:
                     for i in range(len(job.lines)):
@@ -256,40 +269,40 @@ class Batcher:
 
         self.on_batch(len(lines))
         batch_size = translator.config.decode.batch_size
-        search = translator.start(lines, jobs[0].options, batch_size, watch if is_watched else None)
-        return lambda: grouped(search.result(), [len(job.lines) for job in jobs])
+        translation = translator.start(lines, jobs[0].options, batch_size, watch if is_watched else None)
+        return lambda: grouped(translation.result(), [len(job.lines) for job in jobs])
 
     # --- long jobs ----------------------------------------------------------------------------------------
 
     async def _first_turn(self, job: LongJob) -> None:
-        """Give a job its first turn. Many end in it, so it counts as a short request."""
+        """Give a job its first turn. The turn counts as a short request, because many jobs end in their first turn."""
         await self._turn(job)
         self.short_ended = time.monotonic()
 
     async def _turn_when_due(self) -> None:
-        """Give the next job that has started its turn; before that, wait for a short request until the turn is due."""
+        """Give the next long job a turn, if a turn is due. Otherwise, wait until it is due or a request arrives."""
         wait_s = self._wait_s()
         if wait_s > 0:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.arrival.wait(), wait_s)
             return
-        # The job goes to the end of the queue, unless it ends.
+        # If the job does not end in this turn, `_turn` appends it to `self.long_jobs` again.
         began = time.monotonic()
-        await self._turn(self.started.pop(0))
+        await self._turn(self.long_jobs.pop(0))
         self.turn_ended = time.monotonic()
         self.turn_s = self.turn_ended - began
 
     def _wait_s(self) -> float:
-        """Return how long the jobs that have started must still wait for a turn; not positive if it is due."""
+        """Return how many seconds the long jobs must still wait for a turn. If a turn is due, return 0 or less."""
         due = self.turn_ended + WAIT_BY_TURN * self.turn_s
         if not self._startable():
             due = min(due, self.short_ended + QUIET_S)
         elif self.short_ended < self.turn_ended:
-            due = math.inf  # the request that waits goes first, however short the turns are
+            due = math.inf  # after each turn, a waiting request goes first, even if turns are short
         return due - time.monotonic()
 
     async def _turn(self, job: LongJob) -> None:
-        """Let a job work for a turn, in which the model's thread waits; set its result if it has ended."""
+        """Let a job work for one turn, while the model's thread waits. If the job has ended, set its result."""
         try:
             work = await asyncio.get_running_loop().run_in_executor(self.thread, job.take_turn)
         except asyncio.CancelledError:  # the server stops
@@ -298,7 +311,7 @@ class Batcher:
         if not job.done.done():
             job.after_turn()
         if not work.done():
-            self.started.append(job)
+            self.long_jobs.append(job)
         elif error := work.exception():
             fail(job.done, error)
         elif not job.done.done():
@@ -306,13 +319,13 @@ class Batcher:
 
 
 def grouped(items: Sequence[Item], sizes: Iterable[int]) -> list[list[Item]]:
-    """Return consecutive groups of these sizes."""
+    """Split items into consecutive groups of the given sizes."""
     rest = iter(items)
     return [list(islice(rest, size)) for size in sizes]
 
 
 def fail(done: asyncio.Future[Any], error: BaseException) -> None:
-    """Set the error of a request; what is no error of its client is logged."""
+    """Set the error of a request. An error that is not an NmtError is a fault of the server, so it is also logged."""
     if isinstance(error, AbandonedError):
         return
     if not isinstance(error, NmtError):

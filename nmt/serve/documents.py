@@ -1,4 +1,8 @@
-"""LibreTranslate's endpoints for documents: a file is uploaded, translated, and kept in memory to be downloaded."""
+"""LibreTranslate's endpoints for documents.
+
+A client uploads a document. The server translates it and keeps the translation in memory until it expires, so that the
+client can download it.
+"""
 
 import asyncio
 import secrets
@@ -17,23 +21,26 @@ from nmt.serve.served_models import ServedModel
 from nmt.serve.turns import Check, in_parts
 from nmt.translate.documents import DocumentTranslation
 
-KEPT_S, MAX_KEPT_BYTES = 1800.0, 100_000_000  # as long as LibreTranslate; beyond this size, the oldest are deleted
-MARKUP = 8  # Word and PowerPoint may have so many times the text of other files, because most of it is markup
+# A translation is kept for `KEPT_S` seconds, as in LibreTranslate. If all kept translations together are larger than
+# `MAX_KEPT_BYTES`, the oldest translations are deleted earlier.
+KEPT_S, MAX_KEPT_BYTES = 1800.0, 100_000_000
+# The text in Word and PowerPoint files is mostly markup, so its size limit is this many times as large as for others.
+MARKUP = 8
 
 
 class KeptFile(NamedTuple):
-    """A translated document."""
+    """A translated document that is kept for download."""
 
-    name: str  # for the client, escaped
+    name: str  # file name that the client is offered, URL-encoded
     content: bytes
 
 
 class Documents:
-    """The endpoints for documents, and the translated files."""
+    """The endpoints for documents, with the translated files that they keep."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
-        self.kept: dict[str, KeptFile] = {}  # by the random name in their address
+        self.kept: dict[str, KeptFile] = {}  # random name in the download address -> translated file
 
     async def translate_file(
         self,
@@ -48,13 +55,14 @@ class Documents:
         # 1. Check the request.
         self.api.check_key(request, api_key)
         model = self.api.served.pick(source, target)
-        path = PureWindowsPath(schema.without_surrogates(file.filename or ""))  # knows the slashes of all systems
+        path = PureWindowsPath(schema.without_surrogates(file.filename or ""))  # accepts / and \ as separators
         suffix = path.suffix.lower()
         if suffix not in SUFFIXES:
             raise HTTPException(400, f"file: its name must end in {', '.join(SUFFIXES)}")
         # 2. Translate.
         content = await self.translated(model, suffix, await file.read(), column)
-        # 3. Keep the translation, whose address nobody can guess, until it expires or newer ones need its room.
+        # 3. Keep the translation under an address that cannot be guessed. It is deleted when it expires or when newer
+        # translations need the memory.
         name = secrets.token_urlsafe() + suffix
         self.kept[name] = KeptFile(quote(f"{path.stem[:100]}_{model.target}{suffix}"), content)
         asyncio.get_running_loop().call_later(KEPT_S, self.kept.pop, name, None)
@@ -64,9 +72,9 @@ class Documents:
         return {"translatedFileUrl": f"{request.base_url}download_file/{name}"}
 
     async def translated(self, model: ServedModel, suffix: str, content: bytes, column: str) -> bytes:
-        """Return the translation of a document, which takes turns with other requests.
+        """Translate the content of a document as a long job, which takes turns with other requests.
 
-        Raises HTTPException 504 if a turn does not come and end within `Limits.answer_s`.
+        Raises HTTPException 504 if the next turn of the job does not end within `Limits.answer_s`.
         """
         max_text = self.api.limits.n_bytes
         if suffix in ZIPPED:

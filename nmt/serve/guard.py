@@ -1,6 +1,6 @@
-"""Middleware between the network and the API: it refuses hostile requests and adds security headers.
+"""ASGI middleware between the network and the API, which refuses hostile requests and adds security headers.
 
-It reads the whole body of a request, within a time limit, before a handler is called.
+The middleware reads the whole body of a request, within a time limit, before it calls the application.
 """
 
 import asyncio
@@ -19,25 +19,27 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
-FORM_PATHS = {"/translate", "/detect", "/explain"}  # for LibreTranslate's clients; for the form of our page
-FILE_PATH, MAX_FILES = "/translate_file", 8  # requests at once; further ones wait, because their bodies are large
-MAX_FIELDS = 32  # of a form
-MAX_CONNECTIONS = 1024
+# The paths that accept URL-encoded forms: the first two for clients of LibreTranslate, /explain for the page's form.
+FORM_PATHS = {"/translate", "/detect", "/explain"}
+# At most `MAX_FILES` requests to `FILE_PATH` are processed at a time, because their bodies are large.
+FILE_PATH, MAX_FILES = "/translate_file", 8
+MAX_FIELDS = 32  # maximum number of fields in a form
+MAX_CONNECTIONS = 1024  # maximum of `max_connections`
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # with no-referrer, forms of our own page would send Origin: null
+    "Referrer-Policy": "same-origin",  # with no-referrer, the forms of the page would send Origin: null
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 
 
 def max_connections() -> int:
-    """Return half of the files that this process may open, at most `MAX_CONNECTIONS`."""
+    """Return half the number of files that this process may open, but at most `MAX_CONNECTIONS`."""
     try:
         import resource
-    except ImportError:  # Windows
+    except ImportError:  # Windows has no such module
         return MAX_CONNECTIONS
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_CONNECTIONS if limit == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, limit // 2)
@@ -45,30 +47,35 @@ def max_connections() -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a request, and of connections."""
+    """The limits of requests and connections."""
 
-    n_bytes: int = 65_536  # of a body, and of the text of a file
-    n_file_bytes: int = 10_000_000  # of a body with a file
-    n_characters: int = 5_000  # of all texts of a request
-    n_lines: int = 64
-    n_waiting: int = 256  # requests that wait for a model
-    stall_s: float = 15.0  # to receive the headers of a request; for the client to read a part of an answer
-    read_s: float = 10.0  # to receive the body
-    answer_s: float = 30.0  # to answer
-    n_connections: int = field(default_factory=max_connections)
+    n_bytes: int = 65_536  # maximum size of a body without a file; also of the text in a file (see `documents.MARKUP`)
+    n_file_bytes: int = 10_000_000  # maximum size of a body with a file
+    n_characters: int = 5_000  # maximum number of characters in all texts of a request
+    n_lines: int = 64  # maximum number of lines in all texts of a request
+    n_waiting: int = 256  # maximum number of requests that wait for a model
+    stall_s: float = 15.0  # maximum seconds to receive a request's headers, and for a client to read part of an answer
+    read_s: float = 10.0  # maximum seconds to receive the body of a request
+    answer_s: float = 30.0  # maximum seconds to answer a request, or to wait for and do one turn of a long job
+    n_connections: int = field(default_factory=max_connections)  # maximum number of open connections
 
 
 class Guard:
-    """ASGI middleware: refuses invalid requests itself; passes others to the app, with the body already read.
+    """ASGI middleware that refuses invalid requests and passes valid requests to the app, with the body already read.
 
-    Status of refused requests: 400 malformed form, 403 from a page of another origin, 408 too slow, 413 too large,
-    415 wrong media type, 421 unknown host.
+    A refused request gets one of these status codes: 400 if a form is malformed, 403 if a page of another origin sent
+    the request, 408 if the body is too slow, 413 if the body is too large, 415 if the media type is wrong, 421 if the
+    host is unknown.
     """
 
     def __init__(
         self, app: ASGIApp, limits: Limits, hosts: Collection[str], on_answer: Callable[[str, int, float], None]
     ) -> None:
-        """`hosts` are valid Host names besides localhost. `on_answer` is called with path, status and seconds taken."""
+        """Create the middleware around `app`.
+
+        `hosts` are the accepted Host names besides localhost and IP addresses. After each request, `on_answer` is
+        called with the path, the status code and the duration in seconds.
+        """
         self.app = app
         self.limits = limits
         self.hosts = {"localhost", *map(str.lower, hosts)}
@@ -80,7 +87,7 @@ class Guard:
             await self._handle(scope, receive, send)
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check a request, let the app answer it, and add the security headers to each answer."""
+        """Check a request, pass it to the app, and add the security headers to the answer."""
         started, status = time.monotonic(), 0
 
         async def send_with_headers(message: Message) -> None:
@@ -97,28 +104,28 @@ class Guard:
         except ClientDisconnect:
             pass
         except HTTPException as error:
-            # The rest of the body is not read, so no other request can follow on this connection.
+            # The rest of the body is not read, so this connection cannot take another request.
             response = JSONResponse({"error": error.detail}, error.status_code, {"Connection": "close"})
             await response(scope, receive, send_with_headers)
         else:
             try:
                 await self._answer(scope, receive, send_with_headers, body)
-            except asyncio.CancelledError:  # the server stops, and has waited long enough
+            except asyncio.CancelledError:  # the server stops and no longer waits for this answer
                 if not status:
                     response = JSONResponse({"error": "the server stops"}, 503, {"Connection": "close"})
                     await response(scope, receive, send_with_headers)
-        finally:  # the app raises an error again after it has answered with status 500
+        finally:  # also after an error, which the app raises again after it has answered with status 500
             self.on_answer(scope["path"], status, time.monotonic() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
-        """Call the app; cancel the call if the client disconnects."""
+        """Call the app. If the client disconnects, cancel the call."""
         messages = [{"type": "http.request", "body": body, "more_body": False}]
         gone = asyncio.ensure_future(receive())
 
         async def replay() -> Message:
             return messages.pop() if messages else await asyncio.shield(gone)
 
-        # The body is there; the next message can only be that the client has left.
+        # The body has been read, so the next message can only be that the client has disconnected.
         answer = asyncio.ensure_future(self.app(scope, replay, send))
         try:
             await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -129,13 +136,13 @@ class Guard:
             gone.cancel()
 
     async def _checked_body(self, scope: Scope, receive: Receive) -> bytes:
-        """Check a request and return its body; that of a form as JSON, except with a file."""
+        """Check a request and return its body. Convert the body of a URL-encoded form to JSON."""
         headers = MutableHeaders(scope=scope)
-        # 1. The headers.
+        # 1. Check the headers.
         media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         is_file = scope["path"] == FILE_PATH
         self._check_headers(scope, headers, MULTIPART if is_file else JSON, media_type)
-        # 2. The size, as announced and as it arrives.
+        # 2. Check the announced size, then read the body and check its real size.
         max_bytes = self.limits.n_file_bytes if is_file else self.limits.n_bytes
         too_large = HTTPException(413, f"a request may have {max_bytes:,} bytes")
         if int(headers.get("content-length", 0)) > max_bytes:
@@ -149,18 +156,18 @@ class Guard:
                         raise too_large
         except TimeoutError:
             raise HTTPException(408, f"the request did not arrive within {self.limits.read_s:g} s") from None
-        # 3. The app reads only JSON, and files.
+        # 3. Convert a URL-encoded form, because the app reads only JSON and uploaded files.
         if media_type != FORM:
             return bytes(body)
         headers["content-type"] = JSON
         return form_as_json(body)
 
     def _check_headers(self, scope: Scope, headers: Headers, wanted: str, media_type: str) -> None:
-        """Raise HTTPException for an unknown host, a page of another origin or another media type than is wanted."""
+        """Raise HTTPException if the host, the media type or the origin of the page that sent the request is wrong."""
         host = headers.get("host", "")
         if not self._is_ours(host):
             raise HTTPException(421, f"this server does not answer for the host {host!r:.80}")
-        # These methods change nothing, and browsers do not show their answers to other pages.
+        # Requests with these methods change nothing, and browsers hide the answers from pages of other origins.
         if scope["method"] in ("GET", "HEAD", "OPTIONS"):
             return
         ours = (f"http://{host}", f"https://{host}")
@@ -172,7 +179,10 @@ class Guard:
             raise HTTPException(415, f"send the request as {wanted}, without Content-Encoding")
 
     def _is_ours(self, host: str) -> bool:
-        """Return whether the Host header is an allowed name or any IP address; DNS rebinding attacks need a name."""
+        """Return whether the Host header is an allowed name or an IP address.
+
+        Every IP address is safe, because a DNS rebinding attack needs a name.
+        """
         with contextlib.suppress(ValueError):
             name = urlsplit(f"//{host}").hostname or ""
             return name in self.hosts or bool(ipaddress.ip_address(name))
@@ -180,7 +190,7 @@ class Guard:
 
 
 def form_as_json(body: bytes | bytearray) -> bytes:
-    """Convert a form with URL-encoded fields. Raises HTTPException 400 if it is malformed."""
+    """Convert a URL-encoded form to JSON. Raises HTTPException 400 if the form is malformed."""
     try:
         text = body.decode("ascii")
         fields = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)

@@ -1,4 +1,4 @@
-"""LibreTranslate's endpoints for texts."""
+"""LibreTranslate's endpoints for texts, languages and health checks."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from nmt.translate.units import Translation
 
 
 class TextAnswer(NamedTuple):
-    """The translations of a text, best first, and the confidence of the best."""
+    """The translations of a text, the best first, and the confidence of the best translation."""
 
     variants: list[str]
     confidence: float = 0.0
 
 
 class LibreTranslate:
-    """The endpoints, with the shapes that LibreTranslate's clients expect."""
+    """Endpoints whose requests and answers have the fields that LibreTranslate's clients expect."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -36,20 +36,20 @@ class LibreTranslate:
         """Translate, as LibreTranslate does; takes forms too."""
         model, detected = await self.api.choose(request, body)
         translator = model.translator
-        # The beam must hold all hypotheses that are answered.
+        # The beam must be at least as wide as the number of hypotheses in the answer.
         n_best = 1 + body.alternatives
         beam = max(n_best, translator.options.beam)
         options = translator.with_options(n_best=n_best, beam=beam, scores=body.confidence)
         translate = self.translate_html if body.format == "html" else self.translate_text
         answers = await translate(model, schema.as_list(body.q), options)
 
-        # Each field has a value for each text. Fields that are left out are not in the answer.
+        # Each field has a list with one value per text. A field that is not set here is missing from the answer.
         fields: dict[str, list[Any]] = {"translatedText": [text.variants[0] for text in answers]}
         if body.alternatives:
             fields["alternatives"] = [text.variants[1:] for text in answers]
         if body.confidence and body.format == "text" and answers:
             fields["confidence"] = [text.confidence for text in answers]
-        # The answer to a list has lists, that to a text has values.
+        # If `q` is a single text and not a list, each field of the answer is a single value, too.
         if isinstance(body.q, str):
             fields = {name: values[0] for name, values in fields.items()}
         answer = schema.LibreAnswer(**fields)
@@ -60,7 +60,7 @@ class LibreTranslate:
     async def translate_text(
         self, model: ServedModel, texts: Sequence[str], options: TranslationOptions
     ) -> list[TextAnswer]:
-        # The lines of all texts are translated together.
+        # Translate the lines of all texts together, then group the translations by text.
         translations = await self.api.translate(model, self.api.split(texts), options)
         answers = []
         for of_text in grouped(translations, [len(split_lines(text)) for text in texts]):
@@ -72,15 +72,15 @@ class LibreTranslate:
     async def translate_html(
         self, model: ServedModel, texts: Sequence[str], options: TranslationOptions
     ) -> list[TextAnswer]:
-        """Translate pieces of HTML; tags stay around the words that the tagged ones become."""
-        self.api.split(texts)  # checks the limits of what was sent; below, those of its units
-        # 1. Translate the units of all pieces together.
+        """Translate fragments of HTML. Tags are placed around the translations of the words that they enclosed."""
+        self.api.split(texts)  # only to check the limits for the texts with their markup
+        # 1. Translate the units of all fragments together.
         documents = await asyncio.to_thread(lambda: [HTML.parse(text) for text in texts])
         units_of_documents = [units_of(parts, HTML, number) for number, parts in enumerate(documents, 1)]
         units = list(chain.from_iterable(units_of_documents))
-        self.api.split([unit.text for unit in units])
+        self.api.split([unit.text for unit in units])  # only to check the limits for the units
         translations = await self.api.translate(model, units, options) if units else []
-        # 2. Write each piece with the best hypotheses of its units, with the second best, and so on.
+        # 2. Write variants of each fragment: first with the best hypothesis of each unit, then with the second best.
         answers = []
         n_units = [len(units) for units in units_of_documents]
         for parts, of_document in zip(documents, grouped(translations, n_units), strict=True):
@@ -93,13 +93,13 @@ class LibreTranslate:
         """Which of the source languages a text is in, the most probable first; takes forms too."""
         self.api.check_key(request, body.api_key)
         texts = schema.as_list(body.q)
-        self.api.split(texts)  # checks the limits
+        self.api.split(texts)  # only to check the limits
         detected = await asyncio.to_thread(self.api.served.detect, texts)
         return [schema.DetectedLanguage(language=code, confidence=percent) for code, percent in detected.items()]
 
     async def languages(self) -> list[schema.Language]:
         """The languages, and what each is translated to."""
-        # A language that is only translated to has no targets.
+        # A language that is never a source language gets an empty list of targets.
         targets: dict[str, list[str]] = {}
         for model in self.api.served.models:
             targets.setdefault(model.base_source, []).append(model.base_target)
@@ -112,20 +112,20 @@ class LibreTranslate:
 
 
 def confidence_of_text(translator: Translator, lines: Sequence[Translation]) -> float:
-    # The mean over all words of the text, not over lines.
+    # The confidence is a mean over all words of the text, so that long lines count more than short lines.
     words = [words_of(translator, line.hypotheses[0]) for line in lines]
     return confidence_of(list(chain.from_iterable(words)))
 
 
 def variants_of(lines: Sequence[Translation], n: int) -> list[list[str]]:
-    """Return up to n translations of several lines, each as a list; the i-th has the i-th best hypotheses of all lines.
+    """Return up to n variants of a text of several lines. Variant i is the list of the i-th best hypothesis per line.
 
-    A line with fewer hypotheses repeats its last one. No lines have one translation, which is empty.
+    If a line has fewer hypotheses, its last hypothesis is repeated. For no lines, the only variant is an empty list.
     """
     n_most = max((len(line.hypotheses) for line in lines), default=1)
     return [variant(lines, rank) for rank in range(min(n, n_most))]
 
 
 def variant(lines: Sequence[Translation], rank: int) -> list[str]:
-    # The hypothesis of this rank, or the last before it.
+    # Take the hypothesis with this rank. If a line has too few hypotheses, take its last one.
     return [line.hypotheses[: rank + 1][-1].text for line in lines]

@@ -1,12 +1,12 @@
-"""The figures of a server for Prometheus."""
+"""The metrics of a server, which Prometheus collects."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-LINES = [1, 2, 4, 8, 16, 32, 64, 128]  # upper bounds of the buckets
+LINES = [1, 2, 4, 8, 16, 32, 64, 128]  # upper bounds of the histogram buckets for the number of lines in a search
 
 
 class Metrics:
-    """Counts and times, in a registry of their own."""
+    """The counts and times of one server. Each server has its own Prometheus registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

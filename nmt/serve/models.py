@@ -1,7 +1,8 @@
-"""Loads the models of a server, and loads them again while it answers.
+"""Functions that load the models of a server, and a reloader that replaces them while the server answers requests.
 
-A request is answered by the model that was loaded when it arrived. A model is loaded beside the old one, in a thread,
-and then takes its place. If it cannot be loaded, the old one stays, and the log says why.
+A request is answered by the model that is loaded when the request arrives. A new model is loaded in a thread while the
+old model still answers; then the new model replaces the old one. If the new model cannot be loaded, the old model stays
+and the log says why.
 """
 
 import asyncio
@@ -27,56 +28,60 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nmt")
 
-COPIES = "nmt-serve"  # begins the names of the folders with copies of model files
-LOOK_S = 1.0  # a file that is watched is looked at so often, and loaded if it has not changed since the last look
-WHOLE_WITHIN_S = 10.0  # a file that cannot be read may still be being written; after this time it is an error
+COPIES = "nmt-serve"  # prefix of the names of the folders with copies of model files
+# Seconds between two looks at a watched file. A changed file is loaded if it is the same at two consecutive looks.
+LOOK_S = 1.0
+# A file that cannot be read may be incomplete, because another process is still writing it. After this many seconds
+# without a change, it is loaded anyway, so that the error is logged.
+WHOLE_WITHIN_S = 10.0
 
-Stamp = tuple[int, int, int]  # inode, time of the last change and size of a file
+Stamp = tuple[int, int, int]  # inode, modification time in nanoseconds, and size of a file
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """The translators of a model, one for each direction, and the file they were loaded from."""
+    """The translators of a model, one for each direction, with the hash and the stamp of the model file."""
 
     translators: Sequence[Translator]
-    sha256: str = ""
-    stamp: Stamp | None = None
+    sha256: str = ""  # of the model file
+    stamp: Stamp | None = None  # of the model file when it was loaded
 
 
 def load_model(path: Path, load: Callable[[Path], Sequence[Translator]]) -> LoadedModel:
-    """Load the model of a run, of a model file or of an export, from a private copy if it is one file.
+    """Load a model from a run, a model file or an export. `load` returns the translator of each direction.
 
-    Explanations and streams load the weights for torch when they are first needed. From the copy, these are those of
-    the model that translates, whatever has happened to the file. `load` returns the translator of each direction.
-    Raises NmtError.
+    The model file of a run, or a model file that is given itself, is copied first, and the model is loaded from the
+    copy. The torch engine, which explanations and streams need, loads its weights only on first use. Because it reads
+    the copy, it always has the same weights as the engine that translates, even if the model file has been replaced or
+    deleted since. Raises NmtError if the model cannot be loaded.
     """
     file = weights_file(path)
-    if is_export(path):  # the engine reads all of it at once
+    if is_export(path):  # it needs no copy, because the engine reads the whole export at once
         stamp = stamp_of(file)
         return LoadedModel(load(path), hash_file(file), stamp)
-    # 1. Copy the file. The name of the folder tells which process needs it.
-    sweep_temps(Path(tempfile.gettempdir()), COPIES)  # those of servers that were killed
+    # 1. Copy the file. The name of the folder has the id of this process, so that other servers do not delete it.
+    sweep_temps(Path(tempfile.gettempdir()), COPIES)  # deletes the copies of servers that were killed
     folder = Path(tempfile.mkdtemp(prefix=f"{COPIES}{TEMP_MARK}", suffix=f"{TEMP_MARK}{os.getpid()}"))
     copy = folder / file.name
     try:
         with os_errors_as(OutputError, f"copy {file} to {folder}", hint="TMPDIR names a directory with more room"):
-            stamp = stamp_of(file)  # before, so that a later change is noticed
+            stamp = stamp_of(file)  # read before copying, so that a change during or after the copy is noticed
             shutil.copyfile(file, copy)
         # 2. Load the copy.
         translators = load(copy)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, NmtError):  # name the user's file
+        if isinstance(error, NmtError):  # in the message, name the user's file instead of the copy
             lines = [line.replace(str(copy), str(file)) for line in error.lines]
             raise type(error)(*lines, hint=error.hint) from error
         raise
-    # 3. The copy is needed as long as the engine, which all directions share.
+    # 3. Delete the copy when the engine is garbage-collected. All directions share one engine.
     weakref.finalize(translators[0].engine, shutil.rmtree, folder, ignore_errors=True)
     return LoadedModel(translators, hash_file(copy), stamp)
 
 
 def weights_file(path: Path) -> Path:
-    """Return the file with the weights of a run, a model file or an export. Raises ModelError if there is none."""
+    """Return the weights file of a run, a model file or an export. Raises ModelError if there is no such file."""
     return path / "model.bin" if is_export(path) else model_file(path)
 
 
@@ -87,9 +92,9 @@ def stamp_of(file: Path) -> Stamp:
 
 @dataclass(eq=False)
 class Reloader:
-    """Replaces the models and keys of an API. All methods are for the event loop.
+    """Reloads the models and keys of an API. All methods must be called in the event loop.
 
-    `paths` are those of `api.served.loaded`, in the same order; `load` is called in a thread.
+    `paths` are the paths of the models in `api.served.loaded`, in the same order. `load` is called in a thread.
     """
 
     api: "Api"
@@ -98,11 +103,11 @@ class Reloader:
     read_keys: Callable[[], Sequence[str]] | None = None
 
     def __post_init__(self) -> None:
-        self.wanted: set[int] = set()  # indices of the models to load
-        self.task: asyncio.Task[None] | None = None  # loads them
+        self.wanted: set[int] = set()  # indices in `paths` of the models to load
+        self.task: asyncio.Task[None] | None = None  # the task of `_load_wanted`
 
     def reload(self) -> None:
-        """Read the keys at once, and begin to load all models."""
+        """Read the keys at once, and start to load all models in the background."""
         if self.read_keys:
             try:
                 self.api.set_keys(self.read_keys())
@@ -113,7 +118,10 @@ class Reloader:
         self.load_soon(range(len(self.paths)))
 
     def load_soon(self, indices: Sequence[int]) -> None:
-        """Load models, those that are being loaded now once more: their files may have changed since."""
+        """Start to load models in the background.
+
+        A model that is already being loaded is loaded once more, because its file may have changed in the meantime.
+        """
         self.wanted.update(indices)
         if self.task is None or self.task.done():
             self.task = asyncio.create_task(self._load_wanted())
@@ -128,13 +136,13 @@ class Reloader:
                 self.api.served.replace(index, loaded)
             except NmtError as error:
                 log.error("%s; the model that was loaded before stays", error)
-            except Exception as error:  # a library's: the server must go on
+            except Exception as error:  # an error of a library must not stop the server
                 log.error("cannot load %s: %r; the model that was loaded before stays", path, error)
             else:
                 log.info("loaded %s, %.12s", path, loaded.sha256)
 
     async def watch(self) -> None:
-        """Load each model whose file has changed and is whole, for as long as the server runs."""
+        """Load each model whose file has changed and is complete. This runs until the server stops."""
         now = time.monotonic()
         files = []
         for path, loaded in zip(self.paths, self.api.served.loaded, strict=True):
@@ -149,29 +157,32 @@ class Reloader:
 
 @dataclass
 class WatchedFile:
-    """What has been seen of a model's file."""
+    """The state of a model's file as it was last seen. A stamp is None if the file is missing."""
 
     path: Path
-    seen: Stamp | None  # at the last look
-    since: float  # when it was first seen so
-    tried: Stamp | None  # when it was last loaded
+    seen: Stamp | None  # the stamp at the last look
+    since: float  # time when the file was first seen with this stamp
+    tried: Stamp | None  # the stamp when the server last loaded, or tried to load, the file
 
     async def has_settled(self) -> bool:
-        """Look at the file. Return whether it is to be loaded: new, as it was at the last look, and whole."""
+        """Look at the file and return whether it must be loaded.
+
+        It must be loaded if it has changed since it was last loaded, but not since the last look, and is complete.
+        """
         stamp = current_stamp(self.path)
         if stamp != self.seen:
             self.seen = stamp
             self.since = time.monotonic()
             return False
-        if stamp in (None, self.tried):  # it is missing, or is loaded
+        if stamp in (None, self.tried):  # the file is missing, or has already been loaded or tried
             return False
-        # A file that never becomes whole is tried, so that the log tells of it.
+        # Load a file even if it stays incomplete for too long, so that the log shows the error.
         is_late = time.monotonic() - self.since > WHOLE_WITHIN_S
         return is_late or await asyncio.to_thread(is_whole, self.path)
 
 
 def current_stamp(path: Path) -> Stamp | None:
-    """Return the stamp of a model's file; None if it is missing, as it may be for a moment while it is replaced."""
+    """Return the stamp of a model's file, or None if the file is missing, for example while it is being replaced."""
     try:
         return stamp_of(weights_file(path))
     except (ModelError, OSError):
@@ -179,7 +190,7 @@ def current_stamp(path: Path) -> Stamp | None:
 
 
 def is_whole(path: Path) -> bool:
-    """Return whether a model file has all that its header names; an export has no header."""
+    """Return whether a model file is complete according to its header. An export, without a header, always is."""
     if is_export(path):
         return True
     try:

@@ -1,21 +1,21 @@
-"""Schemas of the bodies of requests and answers. /docs shows the descriptions of fields."""
+"""Schemas of the bodies of requests and answers. The page /docs shows the descriptions of their fields."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-MAX_BEAM = 16  # with a wider beam, one client could occupy a model for a long time
-MAX_PREFIX = 5_000  # characters or tokens
+MAX_BEAM = 16  # maximum beam size of a request; a wider beam would let one client occupy a model for a long time
+MAX_PREFIX = 5_000  # maximum length of a prefix, in characters or tokens
 
 
 def without_surrogates(value: Any) -> Any:
-    """Replace lone surrogates: JSON may contain them, but an answer in UTF-8 cannot repeat them."""
+    """Replace lone surrogates in a text. JSON may contain them, but an answer in UTF-8 cannot."""
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
 ENCODABLE = BeforeValidator(without_surrogates)
 
-# Types of fields that several requests have.
+# Types of fields that occur in several requests.
 Text = Annotated[str, ENCODABLE, Field(description="Text; each of its lines is translated by itself.")]
 Texts = Text | Annotated[list[Text], Field(description="Several texts.")]
 Code = Annotated[str, Field(max_length=20), ENCODABLE]
@@ -48,7 +48,7 @@ class LibreRequest(BaseModel):
     api_key: Key = ""
 
 
-# The body of /detect.
+# The body of a request to /detect.
 class DetectRequest(BaseModel):
     q: Texts
     api_key: Key = ""
@@ -61,7 +61,7 @@ class DetectedLanguage(BaseModel):
     )
 
 
-# Fields that are None are left out.
+# Fields that are None are omitted from the answer.
 class LibreAnswer(BaseModel):
     translatedText: str | list[str]  # noqa: N815 - LibreTranslate's name
     alternatives: list[str] | list[list[str]] | None = None
@@ -69,7 +69,7 @@ class LibreAnswer(BaseModel):
     detectedLanguage: DetectedLanguage | None = None  # noqa: N815
 
 
-# A part of the answer of /languages.
+# The answer of /languages is a list of these.
 class Language(BaseModel):
     code: str
     name: str
@@ -93,10 +93,9 @@ class Health(BaseModel):
     models: list[ModelHealth]
 
 
-# --- requests and answers of our own API ------------------------------------------------------------------
+# --- requests and answers of nmt's own API ----------------------------------------------------------------
 
 
-# Fields that are None take the model's default.
 class Search(BaseModel):
     """Languages and search options of a request. A field that is left out takes the model's default."""
 
@@ -105,7 +104,7 @@ class Search(BaseModel):
     source: Source = "auto"
     target: Code | None = Field(None, description="Needed if several models are served.")
     api_key: Key = ""
-    # The options of `nmt.decode.options.SearchOptions`, where the ranges of the others are checked.
+    # Options of `nmt.decode.options.SearchOptions`. A range that is not given here is checked by `SearchOptions`.
     prefix: PrefixText | PrefixTokens = Field(
         "", description="What the translation begins with, as text or tokens; for one line only."
     )
@@ -138,7 +137,7 @@ class HypothesisAnswer(BaseModel):
     text: str
     score: float = Field(description="Log-probability over the length penalty.")
     log_prob: float
-    pieces: list[str]  # as the tokenizer writes them
+    pieces: list[str]  # spelled as in the tokenizer's vocabulary
     tokens: list[int] = Field(description="Token ids; a beginning of them can be a `prefix`.")
     log_probs: list[float] = Field(description="Of each token, given those before it.")
 
@@ -163,17 +162,17 @@ class ModelAnswer(BaseModel):
     target: str
     source_name: str
     target_name: str
-    # Its default search options, and what the page needs to know about it.
+    # Below: the model's default search options, and facts that the translation page needs.
     explains: bool = Field(description="Whether /v1/explain can look into it.")
     beam: int
     alpha: float
     joiner: str = Field(description="Written between sentences of the target language.")
 
 
-# The answer of /v1/models, to which the page adapts.
+# The answer of /v1/models. The translation page adapts its controls to it.
 class ModelsAnswer(BaseModel):
     models: list[ModelAnswer]
-    # The limits of a request.
+    # The limits of one request.
     max_characters: int
     max_lines: int
     max_file_bytes: int

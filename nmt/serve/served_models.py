@@ -1,4 +1,4 @@
-"""The models that answer requests: which one fits a request, and what the API says about them."""
+"""The models that answer requests, with methods that choose the model for a request and describe models."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,11 +18,11 @@ from nmt.serve.models import LoadedModel
 from nmt.translate.options import TranslationOptions
 from nmt.translate.translator import Translator
 
-UNKNOWN_LANGUAGE = "und"  # BCP 47's code for undetermined
+UNKNOWN_LANGUAGE = "und"  # the code of BCP 47 for an undetermined language
 
 
 class ServedModel:
-    """A translator of one direction, with the batcher of its engine."""
+    """A translator for one direction, with the batcher of its engine."""
 
     def __init__(self, translator: Translator, batcher: Batcher, sha256: str) -> None:
         self.translator = translator
@@ -31,20 +31,23 @@ class ServedModel:
         data = translator.config.data
         self.source = language(data, "source") or UNKNOWN_LANGUAGE
         self.target = language(data, "target") or UNKNOWN_LANGUAGE
-        # Requests choose a model without regard to regions and scripts.
+        # A model is chosen by language alone, without region or script, so a request for pt-BR fits a model for pt.
         self.base_source = base_language(self.source)
         self.base_target = base_language(self.target)
 
     def options(self, request: schema.Search) -> TranslationOptions:
-        """Return the search options of a request. Raises ConfigError if they are inconsistent."""
+        """Return the search options of a request. Raises ConfigError if a value is invalid or does not fit others."""
         values = request.model_dump(include=set(TranslationOptions.model_fields), exclude_none=True)
-        # Sampling draws as many translations as it returns.
+        # If the request sets no beam, sampling draws only as many translations as the answer has.
         if values.get("sample"):
             values.setdefault("beam", values.get("n_best", 1))
         return self.translator.with_options(**values)
 
     def translates(self, source: str, target: str | None) -> bool:
-        """Return whether the model translates from source to target; source `auto` and target None fit every model."""
+        """Return whether the model translates from `source` to `target`.
+
+        The source "auto" fits every source language, and the target None fits every target language.
+        """
         if target is not None and base_language(target) != self.base_target:
             return False
         return source == "auto" or base_language(source) == self.base_source
@@ -71,22 +74,29 @@ class ServedModel:
 
 
 class ServedModels:
-    """All models that answer, at most one for each pair of languages."""
+    """All models of a server, with at most one model for each pair of languages."""
 
     def __init__(self, loaded: Sequence[LoadedModel], max_waiting: int, on_batch: Callable[[int], None]) -> None:
-        """`max_waiting` and `on_batch` are those of each `Batcher`. Raises InputError if two models fit a pair."""
+        """Create a batcher for each loaded model, with the arguments `max_waiting` and `on_batch`.
+
+        Raises InputError if two models translate the same pair of languages.
+        """
         self.max_waiting = max_waiting
         self.on_batch = on_batch
-        # One per model. A reloaded model keeps it: in a new thread, torch would compile its kernels again.
+        # Each model has one thread. A reloaded model keeps the thread of the old model, because in a new thread, torch
+        # would compile its kernels again.
         self.threads = [ThreadPoolExecutor(1, "nmt model") for _ in loaded]
         self.loaded = list(loaded)
-        # The directions of a model share its engine, and with it a queue.
-        self.directions = list(map(self._serve, loaded, self.threads))  # of each loaded model
+        # The served models of each loaded model, one per direction. They share the engine and its batcher.
+        self.directions = list(map(self._serve, loaded, self.threads))
         self.models = list_all(self.directions)
 
     def replace(self, index: int, loaded: LoadedModel) -> None:
-        """Answer new requests with another model; those in work go on with theirs. Raises InputError as `__init__`."""
-        # Nothing changes before the new models are known to fit together.
+        """Answer new requests with another model. Requests that have already arrived keep the old model.
+
+        Raises InputError if two models would then translate the same pair of languages.
+        """
+        # Change nothing until `list_all` has checked the new list of models.
         directions = list(self.directions)
         directions[index] = self._serve(loaded, self.threads[index])
         self.models = list_all(directions)
@@ -94,7 +104,7 @@ class ServedModels:
         self.loaded[index] = loaded
 
     def _serve(self, loaded: LoadedModel, thread: ThreadPoolExecutor) -> list[ServedModel]:
-        engine = loaded.translators[0].engine  # the one of all directions
+        engine = loaded.translators[0].engine  # all directions share this engine
         batcher = Batcher(engine, self.max_waiting, self.on_batch, thread)
         return [ServedModel(translator, batcher, loaded.sha256) for translator in loaded.translators]
 
@@ -104,12 +114,13 @@ class ServedModels:
         return sum(len(batcher.waiting) for batcher in batchers)
 
     def pick(self, source: str, target: str | None, detected: Iterable[str] = ()) -> ServedModel:
-        """Return the model for a language pair; for the source `auto`, that of the first detected language with one.
+        """Return the model for a language pair. Raises HTTPException 400 unless exactly one model fits.
 
-        Raises HTTPException 400 unless exactly one model fits.
+        If the source is "auto", `detected` may list the source languages of all models, the most probable first. Then,
+        of the models that fit the target, the one with the most probable source language is returned.
         """
         candidates = [model for model in self.models if model.translates(source, target)]
-        # Several models have the same target only if their sources differ.
+        # Models with the same target have different sources, so the most probable source identifies one model.
         ranking = list(detected)
         if target is not None and ranking:
             candidates.sort(key=lambda model: ranking.index(model.base_source))
@@ -122,27 +133,27 @@ class ServedModels:
         raise HTTPException(400, f"{problem}; this server translates {pairs}")
 
     def detect(self, texts: Sequence[str]) -> dict[str, float]:
-        """Return the probability, in percent, that texts are in each source language, if they are in one of them.
+        """Return the probability of each source language, in percent, given that the texts are in one of them.
 
-        The most probable language comes first. The first call loads a model, which takes half a second.
+        The most probable language comes first. The first call loads the language identifier, which takes half a second.
         """
-        # 1. The probabilities of all languages that can be identified, whether a model has them or not.
+        # 1. Compute the probabilities of all languages that can be identified, also of languages without a model.
         known = probabilities("\n".join(texts))
-        # 2. Those of the models; their sum is never 0.
+        # 2. Keep the source languages of the models. A small constant keeps the sum above 0.
         weights = {}
         for model in self.models:
             code = model.base_source
             weights[code] = known.get(two_letters(code), 0.0) + 1e-9
-        # 3. Percentages.
+        # 3. Normalize to percentages.
         total = sum(weights.values())
         ranked = sorted(weights.items(), key=itemgetter(1), reverse=True)
         return {code: round(100 * weight / total, 1) for code, weight in ranked}
 
 
 def list_all(directions: Iterable[Sequence[ServedModel]]) -> list[ServedModel]:
-    """Return the models of all directions. Raises InputError if two translate the same pair of languages."""
+    """Return the models of all directions as one list. Raises InputError if two have the same pair of languages."""
     models: list[ServedModel] = []
-    # Regions and scripts do not tell two models apart.
+    # Two models whose languages differ only in region or script count as the same pair.
     for model in chain.from_iterable(directions):
         if any(other.translates(model.source, model.target) for other in models):
             raise InputError(f"two models translate {model.source} to {model.target}", hint="serve one of them")
@@ -151,10 +162,10 @@ def list_all(directions: Iterable[Sequence[ServedModel]]) -> list[ServedModel]:
 
 
 def name_of(code: str) -> str:
-    """Return the English name of a language."""
+    """Return the English name of a language, or the code itself if it is not a valid language tag."""
     return langcodes.Language.get(code).display_name() if langcodes.tag_is_valid(code) else code
 
 
 def two_letters(code: str) -> str:
-    """Return a language code as ISO 639-1 has it, if it does: de for deu."""
+    """Return the two-letter code (ISO 639-1) of a language if there is one, such as de for deu."""
     return langcodes.standardize_tag(code) if langcodes.tag_is_valid(code) else code

@@ -1,9 +1,9 @@
-"""The HTTP server: uvicorn with time limits for clients and a limit of connections, which uvicorn lacks.
+"""The HTTP server: uvicorn with additional time limits for clients and a limit on the number of connections.
 
-uvicorn's only time limit is for silence after an answer; one byte ends it. Here a connection is closed if its client
-takes too long to send the headers of a request or to read an answer; `Guard` limits the time for bodies. A connection
-beyond the limit is accepted, and another one that waits for its client is closed. No address has a limit of its own,
-because a proxy is one address for many clients.
+uvicorn limits only the time between an answer and the first byte of the next request. This server also closes a
+connection if its client takes too long to send the headers of a request or to read an answer. `Guard` limits the time
+to send a body. If there are too many connections, a new connection is accepted, and the connection that has waited
+longest for its client is closed. There is no limit per address, because many clients of a proxy share one address.
 """
 
 import asyncio
@@ -19,38 +19,41 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from nmt.errors import InputError
 from nmt.serve.guard import Guard, Limits
 
-BACKLOG = 2048  # connections that wait to be accepted
-ACCEPTED_AT_ONCE = 8  # connections
-PROGRESS_BYTES = 65_536  # of an answer; a client that reads as much within `Limits.stall_s` may go on
+BACKLOG = 2048  # maximum number of connections that wait to be accepted
+ACCEPTED_AT_ONCE = 8  # maximum number of connections that asyncio accepts in one turn of the event loop
+PROGRESS_BYTES = 65_536  # a client must read this many bytes of an answer within `Limits.stall_s` to stay connected
 
 
 class Connection(H11Protocol):
-    """uvicorn's HTTP protocol, with the limits of `Guard`."""
+    """uvicorn's HTTP protocol, with time limits from the guard's `limits`."""
 
     config: Any
-    connections: Any  # set[Connection], of all clients
+    connections: Any  # set[Connection]: the connections of all clients
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self.limits: Limits = self.config.app.limits
-        # What the connection does, and since when: see `check_time`.
+        # The current phase of the connection and the time when it began, see `check_time`.
         self.phase: tuple[Any, bool, int] = (None, True, 0)
         self.since = self.loop.time()
         if len(self.connections) > self.limits.n_connections:
-            # Close the one that has waited longest for its client; this one waits, at least.
+            # Close the connection that has waited longest for its client. At least this new connection waits.
             waiting = [connection for connection in self.connections if not connection.is_answered]
             longest = min(waiting, key=lambda connection: connection.since)
             longest.abort()
 
     @property
     def is_answered(self) -> bool:
-        """Return whether the server owes the client an answer, or its rest, and the client has read what was sent."""
+        """Return whether the server still owes the client a part of an answer, and the client has read all sent data.
+
+        If this is false, the server waits for the client.
+        """
         is_due = self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
         return is_due and not self.transport.get_write_buffer_size()
 
     def check_time(self) -> None:
-        """Close the connection if its client does nothing for too long. Called several times per second."""
-        # A phase ends when a request begins or ends, or when the client has read a part of the answer.
+        """Close the connection if its client does nothing for too long. The server calls this ten times per second."""
+        # A phase ends when a request or its answer ends, or when the client has read `PROGRESS_BYTES` of the answer.
         is_idle = self.cycle is None or self.cycle.response_complete
         n_unread = math.ceil(self.transport.get_write_buffer_size() / PROGRESS_BYTES)
         phase = (self.cycle, is_idle, n_unread)
@@ -60,7 +63,7 @@ class Connection(H11Protocol):
             self.abort()
 
     def abort(self) -> None:
-        """Close the connection without waiting for the client to read what was sent."""
+        """Close the connection at once, even if the client has not read all data that was sent."""
         self.connections.discard(self)
         self.transport.abort()
 
@@ -69,19 +72,24 @@ def bind(host: str, port: int) -> socket.socket:
     """Return a listening socket. Raises InputError if the address cannot be used."""
     try:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except (OSError, TypeError, UnicodeError) as error:  # TypeError, UnicodeError: the name is too long or not UTF-8
+    except (OSError, TypeError, UnicodeError) as error:  # the last two: the host name is too long or not UTF-8
         reason = getattr(error, "strerror", "it is no name of a host")
         raise InputError(f"cannot listen on {host} port {port}: {reason}", hint="use another --port") from error
-    # Connections inherit both options. asyncio does not set TCP_NODELAY for sockets of `create_server`: the body of an
-    # answer, sent after its headers, would wait some 40 ms for the client's delayed acknowledgment.
+    # Connections inherit both options. asyncio does not set TCP_NODELAY on connections to a socket of `create_server`.
+    # Without it, the body of an answer, which is sent after the headers, would wait some 40 ms for the client's delayed
+    # acknowledgment.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # Linux takes new data when a third of the buffer is free: with its largest buffer, a slow client seems to stall.
+    # Linux accepts new data only when a third of the send buffer is free. With a large buffer, this takes so long for a
+    # slow client that the client would seem to stall.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PROGRESS_BYTES)
     return listening
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server. It calls `on_start` when it is ready, and reads requests that have arrived before it stops."""
+    """uvicorn's server, changed in two ways.
+
+    When it is ready, it calls `on_start`. Before it stops, it reads the requests that have already arrived.
+    """
 
     def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
         super().__init__(config)
@@ -90,7 +98,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for one in sockets or []:
-            one.listen(BACKLOG)  # asyncio has one argument for this and for what it accepts at once
+            one.listen(BACKLOG)  # asyncio has set it to `ACCEPTED_AT_ONCE`: one of its arguments sets both numbers
         self.on_start()
 
     async def on_tick(self, counter: int) -> bool:
@@ -99,17 +107,17 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # uvicorn would close connections whose request is still in the socket's buffer. Accepting a connection and
-        # reading its request take several turns of the event loop.
+        # uvicorn would close connections whose request is still in the socket's buffer. Wait first, because accepting a
+        # connection and reading its request take several turns of the event loop.
         for _ in range(10):
             await asyncio.sleep(0.01)
         await super().shutdown(sockets)
 
 
 def new_server(app: Guard, on_start: Callable[[], None] = lambda: None) -> Server:
-    """Create a server; on SIGTERM or Ctrl-C, it answers the requests that it has received and stops.
+    """Create a server. On SIGTERM or Ctrl-C, the server answers the requests that it has received, then stops.
 
-    `on_start` is called when it accepts connections and handles signals.
+    `on_start` is called as soon as the server accepts connections and handles signals.
     """
     limits = app.limits
     answer_s = int(limits.answer_s)
@@ -125,6 +133,6 @@ def new_server(app: Guard, on_start: Callable[[], None] = lambda: None) -> Serve
         timeout_keep_alive=math.ceil(limits.stall_s),
         timeout_graceful_shutdown=answer_s + 5,
     )
-    for library in ("uvicorn", "python_multipart"):  # the latter warns of bytes that a client sends
+    for library in ("uvicorn", "python_multipart"):  # clients could fill the log with their warnings
         logging.getLogger(library).setLevel(logging.ERROR)
     return Server(config, on_start)

@@ -1,8 +1,9 @@
 """Long jobs that work in turns, so that other jobs can use the model in between.
 
-A long job has a thread, but works only while it has the turn: the model's thread waits in `take_turn` until the job
-calls `check` after `TURN_S`, or ends. So one job at a time uses the model, and a job can pause anywhere, in the middle
-of a search too. `EngineInParts` calls `check` often enough, whatever the size of the work and of the model.
+A long job has a thread of its own, but works only during its turns. During a turn, the model's thread waits in
+`take_turn`. The turn ends when the job first calls `check` after `TURN_S`, or when the job ends. So only one job at a
+time uses the model, and a job can pause wherever it calls `check`, even in the middle of a search. `EngineInParts`
+splits the work of an engine into parts and calls `check` after each part, so that no turn is much longer than `TURN_S`.
 """
 
 import asyncio
@@ -22,24 +23,25 @@ from nmt.decode.options import Engine, NBest, RunningSearch, SearchOptions, Sear
 from nmt.documents.markup import between_segments
 from nmt.translate.translator import Translator
 
-TURN_S = 0.02  # a turn ends at the first `check` after this time
-PART_S = 0.02  # about how long the engine works between two checks
-LEAST_ITEMS = 4  # sentences or pairs in a part, so that all cores have work
+TURN_S = 0.02  # a turn ends at the first `check` after this time, in seconds
+PART_S = 0.02  # approximate time for which the engine works between two calls of `check`, in seconds
+LEAST_ITEMS = 4  # minimum number of sentences or pairs in a part, so that all cores have work
 
-# Threads are kept for later jobs: in a new one, torch compiles its kernels anew, which takes a second. There are never
-# more threads than jobs that have started and not ended.
+# The threads of all long jobs. A thread is kept for later jobs, because torch compiles its kernels again in a new
+# thread, which takes a second. The limit of 10,000 threads is never reached, because `nmt.serve.batcher` starts only a
+# few long jobs at a time.
 THREADS = ThreadPoolExecutor(10_000, "nmt long job")
 
 Item = TypeVar("Item")
-Check = Callable[[], None]  # lets other jobs go first; raises AbandonedError if no client waits any more
+Check = Callable[[], None]  # pauses a job whose turn is over; raises AbandonedError if no client waits for the job
 
 
 class AbandonedError(Exception):
-    """No client waits for this job any more."""
+    """No client waits for the result of this job any more."""
 
 
 class LongJob:
-    """A function that works in turns. It is given a `Check`, which it calls every few milliseconds."""
+    """A function that works in turns. The function gets a `Check`, which it must call every few milliseconds."""
 
     def __init__(
         self,
@@ -47,32 +49,32 @@ class LongJob:
         done: asyncio.Future[Any],
         after_turn: Callable[[], None] = lambda: None,
     ) -> None:
-        """Canceling `done` lets the function's next `check` raise AbandonedError.
+        """Create a job that has not started. If `done` is canceled, the function's next `check` raises AbandonedError.
 
-        The owner, who calls `take_turn`, sets the result of `done` and calls `after_turn`.
+        The caller of `take_turn` must set the result of `done` and call `after_turn`.
         """
         self.function = function
         self.done = done
         self.after_turn = after_turn
-        self.work: Future[Any] | None = None  # in its thread; None before the first turn
+        self.work: Future[Any] | None = None  # the function's future in `THREADS`; None before the first turn
         self._turn_until = 0.0
         self._turn_begins = threading.Semaphore(0)
         self._turn_ends = threading.Semaphore(0)
         self._is_abandoned = False
 
     def take_turn(self) -> Future[Any]:
-        """Let the function work until its turn is over, or it has ended. Return its work, which may be done."""
+        """Let the function work until its turn is over or it ends. Return its future, which is done if it has ended."""
         self._turn_until = time.monotonic() + TURN_S
         if self.work is None:
             self.work = THREADS.submit(Context().run, self.function, self._check)
             self.work.add_done_callback(lambda _: self._turn_ends.release())
-        else:  # it goes on where its last `check` has stopped it
+        else:  # the function continues after the `check` that ended its last turn
             self._turn_begins.release()
         self._turn_ends.acquire()
         return self.work
 
     def abandon(self) -> None:
-        """End a job that gets no further turn, at its next `check`."""
+        """Wake a job that gets no further turn, so that its current or next `check` raises AbandonedError."""
         self._is_abandoned = True
         self._turn_begins.release()
 
@@ -89,9 +91,9 @@ class LongJob:
 
 
 def in_parts(translator: Translator, check: Check) -> Translator:
-    """Return the same translator, for a long job: its engine calls `check` every `PART_S`.
+    """Return a copy of a translator for a long job. Its engine calls `check` about every `PART_S`.
 
-    Parsers and writers of documents call it, too, in the context of the job.
+    In the context of the job, parsers and writers of documents call `check`, too.
     """
     between_segments.set(check)
     changed = copy.copy(translator)
@@ -101,7 +103,7 @@ def in_parts(translator: Translator, check: Check) -> Translator:
 
 @dataclass
 class EngineInParts:
-    """An `Engine` that does the work of another one in parts of about `PART_S`, and calls `check` after each."""
+    """An `Engine` that splits the work of another engine into parts of about `PART_S` and calls `check` after each."""
 
     engine: Engine
     check: Check
@@ -109,7 +111,7 @@ class EngineInParts:
     def __post_init__(self) -> None:
         self.name, self.max_length = self.engine.name, self.engine.max_length
         self.explains, self.in_background = self.engine.explains, self.engine.in_background
-        self.tokens_per_s: dict[str, float] = {}  # by the kind of work, as measured in its last part
+        self.tokens_per_s: dict[str, float] = {}  # kind of work -> speed that was measured in its last part
 
     def torch_engine(self, needed_for: str) -> "EngineInParts":
         return EngineInParts(self.engine.torch_engine(needed_for), self.check)
@@ -122,8 +124,8 @@ class EngineInParts:
         batch_size: int,
         watch: WatchStep | None = None,
     ) -> RunningSearch:
-        """The whole search runs in `result`. A search that is watched is checked in each step."""
-        # Only a whole search has steps that can be watched.
+        """Return a search that runs in parts, in its method `result`. A search with `watch` is not split into parts."""
+        # A watched search must show all lines at each step, so it runs as a whole. `watch` itself calls `check`.
         if watch:
             return self.engine.start(requests, options, batch_size=batch_size, watch=watch)
         return SearchInParts(self, requests, options, batch_size)
@@ -148,12 +150,15 @@ class EngineInParts:
         return self.in_parts(kind, lengths, work_on)
 
     def in_parts(self, kind: str, lengths: Sequence[int], work: Callable[[Sequence[int]], list[Item]]) -> list[Item]:
-        """Return what `work` returns for all indices, in order; `lengths` are the tokens of each."""
+        """Call `work` with parts of the indices of all items, and `check` after each part.
+
+        `lengths` has the number of tokens of each item. Returns the results of `work`, one per item, in order.
+        """
         results: dict[int, Item] = {}
-        # Items of similar length share a part, because they share batches. The longest come first.
+        # Sort the items by length, the longest first, because a batch of similar lengths has little padding.
         order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
         while order:
-            # 1. Take as many items as fit into the time, at the speed of the last part.
+            # 1. Take as many items as fit into `PART_S` at the speed of the last part.
             speed = self.tokens_per_s.get(kind, 0.0)
             longest = max(lengths[order[0]], 1)
             n_items = max(LEAST_ITEMS, int(speed * PART_S / longest))
@@ -164,14 +169,14 @@ class EngineInParts:
             results |= zip(part, work(part), strict=True)
             seconds = max(time.monotonic() - started, 1e-4)
             self.tokens_per_s[kind] = sum(lengths[i] for i in part) / seconds
-            # 3. Let others go first.
+            # 3. Let other jobs go first if the turn is over.
             self.check()
         return [results[i] for i in range(len(lengths))]
 
 
 @dataclass
 class SearchInParts:
-    """A search that runs in `result`, in parts."""
+    """A search that runs in its method `result`, in parts."""
 
     engine: EngineInParts
     requests: Sequence[SearchRequest]
@@ -183,7 +188,7 @@ class SearchInParts:
         return self.engine.in_parts("search", lengths, self.search)
 
     def search(self, part: Sequence[int]) -> list[NBest]:
-        """Search for translations of the requests with these indices."""
+        """Search for translations of the requests whose indices are given."""
         requests = [self.requests[i] for i in part]
         engine = self.engine.engine
         return engine.start(requests, self.options, batch_size=self.batch_size, watch=None).result()

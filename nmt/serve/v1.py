@@ -1,4 +1,4 @@
-"""Our own endpoints: n-best lists, streams and explanations."""
+"""nmt's own endpoints: n-best lists, streams and explanations."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from nmt.translate.units import Translation, Unit
 
 
 class V1:
-    """The endpoints below /v1, and the page of an explanation."""
+    """The endpoints below /v1, and the endpoint /explain, which returns a page."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -46,20 +46,21 @@ class V1:
         return as_answer(model, await self.api.translate(model, lines, options))
 
     def stream(self, model: ServedModel, lines: list[Unit], options: TranslationOptions) -> AsyncIterator[str]:
-        """Return the server-sent events of a translation.
+        """Queue a translation and return its server-sent events.
 
-        The request is queued at once, so that a full queue raises before the response starts.
+        This function is not an async generator: the request is queued at once, so that a full queue raises
+        QueueFullError before the response starts.
         """
-        shown: asyncio.Queue[str] = asyncio.Queue()  # events; an empty one after the last
+        shown: asyncio.Queue[str] = asyncio.Queue()  # "partial" events; the empty string marks the end
         texts = [""] * len(lines)  # the translation of each line so far
 
         def show(line: int, text: str) -> None:
-            if text != texts[line]:  # most steps of a search change few lines
+            if text != texts[line]:  # send no event for an unchanged line: most steps of a search change few lines
                 texts[line] = text
                 shown.put_nowait(event("partial", {"line": line, "text": text}))
 
         future = model.batcher.translate(model.translator, lines, options, show)
-        # The queue ends with the search, also if it fails or is canceled.
+        # Mark the end of the queue when the search ends, even if it fails or is canceled.
         future.add_done_callback(lambda _: shown.put_nowait(""))
 
         async def events() -> AsyncIterator[str]:
@@ -74,7 +75,7 @@ class V1:
                 yield event("error", {"error": error.detail})
             except NmtError as error:
                 yield event("error", {"error": str(error)})
-            finally:  # also if the client leaves
+            finally:  # also if the client disconnects
                 future.cancel()
 
         return events()
@@ -90,11 +91,11 @@ class V1:
     async def explained(
         self, request: Request, body: schema.ExplainRequest, function: Callable[..., Response]
     ) -> Response:
-        """Return the answer of a function that takes the arguments of `explain`, from the model's thread."""
+        """Call a function that takes the arguments of `explain`, as a long job, and return its response."""
         model, _ = await self.api.choose(request, body)
         options = model.options(body)
-        self.api.split([body.q])  # checks the limits
-        # All hypotheses are shown.
+        self.api.split([body.q])  # only to check the limits
+        # Return all hypotheses of the beam.
         settings = options.changed(n_best=options.beam).model_dump()
 
         def call(check: Check) -> Response:
@@ -117,11 +118,11 @@ def page_answer(*args: Any, **settings: Any) -> Response:
 
 
 def as_answer(model: ServedModel, translations: list[Translation]) -> schema.TranslateAnswer:
-    # Pydantic reads the fields of the hypotheses.
+    # With `from_attributes`, pydantic reads the fields of the translation and of its hypotheses.
     lines = [schema.LineAnswer.model_validate(line, from_attributes=True) for line in translations]
     return schema.TranslateAnswer(source=model.source, target=model.target, translations=lines)
 
 
 def event(kind: str, data: Any) -> str:
-    """Return a server-sent event."""
+    """Format a server-sent event."""
     return f"event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"

@@ -251,7 +251,7 @@ def test_a_canceled_job_ends_while_it_waits_for_a_turn() -> None:
     async def test(held: Held) -> None:
         held.batcher.turn_s = WAIT_S
         job = held.batcher.call(endless)
-        while not held.batcher.started:
+        while not held.batcher.long_jobs:
             await asyncio.sleep(0.01)
         job.cancel()
         assert await held.batcher.call(lambda _: 7) == 7
@@ -266,7 +266,7 @@ def test_jobs_that_wait_for_a_turn_end_with_the_server() -> None:
     async def test(held: Held) -> None:
         for job in jobs:
             held.batcher.call(job)
-        while len(held.batcher.started) < 2:
+        while len(held.batcher.long_jobs) < 2:
             await asyncio.sleep(0.01)
 
     run(test)  # it closes the event loop
@@ -288,7 +288,7 @@ def test_a_long_text_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_jobs_beyond_the_limit_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.serve.batcher.MAX_STARTED", 1)
+    monkeypatch.setattr("nmt.serve.batcher.MAX_LONG_JOBS", 1)
     order: list[str] = []
 
     async def test(held: Held) -> None:

@@ -1,1 +1,1 @@
-"""Engines: implementations of `nmt.decode.options.Engine`."""
+"""The engines, which are implementations of the protocol `nmt.decode.options.Engine`."""

@@ -1,17 +1,18 @@
-"""The CTranslate2 engine: searches with a converted model, usually on a CPU. Does not import torch.
+"""The CTranslate2 engine, which searches with a converted model, usually on a CPU. This module does not import torch.
 
-How CTranslate2's search differs from `nmt.decode.search`:
-- It masks PAD, UNK, BOS, and EOS below the minimum length, before the softmax, so that the other pieces get their
-  probability. We mask them after the softmax.
-- It stops when `EXTRA_FINISHED` more hypotheses than the beam size have finished, even if an unfinished one has a
-  better score.
-- With a shortlist (`nmt export --shortlist`), it computes probabilities only of the pieces that are listed for a source
-  piece of the batch, so that a translation can depend on the other sentences of its batch.
-- At `max_decoding_length` it truncates a hypothesis, while we force EOS: our limit L corresponds to its limit L - 1. A
-  batch has one limit, the largest of its segments; a translation that exceeds its own limit is searched for again.
-  Whether the model itself would end at L, and so is not cut off, the next token of greedy search tells (`goes_on`).
-What it lacks, the torch engine of the same model does (see `Translator.engine_for` and `score`): sampling, steps
-to watch, and scores of references with UNK. The engine of an export has no torch engine.
+CTranslate2's search differs from `nmt.decode.search` in these ways:
+- CTranslate2 masks PAD, UNK, BOS, and EOS below the minimum length, before the softmax, so that the other pieces get
+  the probability of the masked ones. `nmt.decode.search` masks them after the softmax.
+- CTranslate2 stops when `EXTRA_FINISHED` more hypotheses than the beam size have finished, even if an unfinished
+  hypothesis has a better score.
+- With a shortlist (`nmt export --shortlist`), CTranslate2 computes probabilities only of the pieces that are listed for
+  any source piece of the batch, so that a translation can depend on the other sentences of its batch.
+- CTranslate2 truncates a hypothesis at `max_decoding_length`, whereas `nmt.decode.search` forces EOS. So a limit of L
+  here is a limit of L - 1 in CTranslate2. A batch has only one limit, which is the largest limit of its requests. If a
+  translation exceeds the limit of its own request, the engine searches for it again. A truncated hypothesis counts as
+  cut off only if the model would not have ended it at L; `goes_on` asks for the next token to find this out.
+Sampling, steps to watch, and scores of references with UNK need the torch engine of the same model (see
+`Translator.engine_for` and `score`). An export has no torch engine.
 """
 
 import math
@@ -40,17 +41,17 @@ from nmt.text import EOS, UNK
 from nmt.text.tokenizer import Tokenizers
 
 COMPUTE_TYPES = {None: "default", "fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
-CONVERTER = 2  # to be increased when the converter writes other files for the same model
-# CTranslate2 stops when so many more hypotheses than the beam size have finished. With beam 5 on the test sets of
-# Multi30k de-en and Tatoeba zh-en, 8 of 2,000 translations then differ from those of `nmt.decode.search`. With a value
-# of 2, 15 differ; with 0, 108 differ, and a search takes 10 % less time.
+CONVERTER = 2  # version of the converter; increase it if the converter's output for the same model changes
+# CTranslate2 stops when this many hypotheses more than the beam size have finished. With 3 and beam 5, on the test sets
+# of Multi30k de-en and Tatoeba zh-en, 8 of 2,000 translations differ from those of `nmt.decode.search`. With 2, 15
+# translations differ. With 0, 108 translations differ, and a search takes 10 % less time.
 EXTRA_FINISHED = 3
-MAX_HYPOTHESES = 192  # beams x segments per batch; 320 is no faster, and needs 30 to 50 MB more with two threads
-SCORED_PAIRS, ALIGNED_PAIRS = 16, 64  # batch sizes; larger logits would not fit into the CPU cache
-SHORTLIST = "vmap.txt"  # the file's name is fixed by CTranslate2
-CHARACTERS = "characters.txt"  # those that the model has learned in bytes, in UTF-8 without separators
-MAX_CHARACTERS_BYTES = 5_000_000  # more than all characters of Unicode take
-# The supported values of settings; other settings may have any value.
+MAX_HYPOTHESES = 192  # maximum beams x requests per batch; 320 is no faster, and with two threads needs 30-50 MB more
+SCORED_PAIRS, ALIGNED_PAIRS = 16, 64  # pairs per batch; the logits of larger batches would not fit into the CPU cache
+SHORTLIST = "vmap.txt"  # file name in an export, fixed by CTranslate2
+CHARACTERS = "characters.txt"  # file of the characters that the model has learned in bytes: UTF-8 without separators
+MAX_CHARACTERS_BYTES = 5_000_000  # more than all characters of Unicode take in UTF-8
+# The values that CTranslate2 supports, for each setting of a model that is restricted. All other settings are free.
 SUPPORTED: dict[str, tuple[object, ...]] = {
     "architecture": ("transformer",),
     "attention": ("scaled_dot",),
@@ -61,12 +62,12 @@ SUPPORTED: dict[str, tuple[object, ...]] = {
 
 @dataclass
 class CTranslate2Engine:
-    """An `Engine` around a `ctranslate2.Translator`, which reads and writes pieces, not token ids."""
+    """An `Engine` with a `ctranslate2.Translator`, whose input and output are pieces instead of token ids."""
 
     engine: Any
     tokenizers: Tokenizers
-    max_length: int  # of a sequence that the model accepts, in tokens
-    load_torch: Callable[[], Engine] | None = None  # returns the torch engine of the same model; None for an export
+    max_length: int  # maximum length of a sequence that the model accepts, in tokens including EOS
+    load_torch: Callable[[], Engine] | None = None  # returns the torch engine of the same model; None in an export
     has_shortlist: bool = False
     in_background: bool = True
 
@@ -92,12 +93,12 @@ class CTranslate2Engine:
         return CTranslate2Search(self, requests, options, batch_size)
 
     def search_batch(self, requests: Sequence[SearchRequest], options: SearchOptions, limit: int) -> Any:
-        """Start the search of a batch. Returns a future of each request."""
+        """Start the search for a batch. Return a list of futures, one per request."""
         sources = [self.tokenizers.source.pieces(request.tokens) for request in requests]  # CTranslate2 adds EOS
         prefixes = None
         if any(request.prefix for request in requests):
             prefixes = [self.tokenizers.target.pieces(request.prefix) for request in requests]
-        max_pieces = max(limit - 1, 1)  # without EOS
+        max_pieces = max(limit - 1, 1)  # CTranslate2 does not count EOS
         patience = 1 + EXTRA_FINISHED / options.beam if options.beam > 1 else 1
         return self.engine.translate_batch(
             sources,
@@ -115,7 +116,7 @@ class CTranslate2Engine:
         )
 
     def hypotheses(self, result: Any) -> NBest:
-        """Return the hypotheses of a request, without scores; those that CTranslate2 has truncated get EOS."""
+        """Return the hypotheses of a request, without scores. If CTranslate2 truncated a hypothesis, append EOS."""
         hypotheses = []
         for pieces in result.hypotheses:
             tokens = self.tokenizers.target.ids(pieces)
@@ -126,12 +127,12 @@ class CTranslate2Engine:
         return hypotheses
 
     def goes_on(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[bool]:
-        """Return whether the likeliest token after each target is not EOS."""
+        """Return, for each target, whether the most probable next token is not EOS."""
         if not source:
             return []
         longest = max(map(len, target))
         results = self.engine.translate_batch(
-            *self._pieces(source, target),  # CTranslate2 goes on from the target pieces
+            *self._pieces(source, target),  # the target pieces are prefixes, which CTranslate2 continues
             max_batch_size=SCORED_PAIRS,
             beam_size=1,
             max_input_length=0,
@@ -145,25 +146,28 @@ class CTranslate2Engine:
         return [piece != end for piece in next_pieces]
 
     def _pieces(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> tuple[list[Any], list[Any]]:
-        """Return the pieces of each source and of each target."""
+        """Convert the token ids of sources and targets to pieces."""
         sources = [self.tokenizers.source.pieces(tokens) for tokens in source]
         targets = [self.tokenizers.target.pieces(tokens) for tokens in target]
         return sources, targets
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        """See `Engine`. Torch scores targets with UNK, whose probability is 0 in an export, unless it is an export."""
+        """Score pairs, see `Engine`. CTranslate2 gives UNK a probability of 0, so torch scores targets with UNK.
+
+        The engine of an export has no torch engine: it scores all targets with CTranslate2.
+        """
         if self.load_torch is None or not any(UNK in tokens for tokens in target):
             return self.log_probs_of(source, target)
         return self.torch_engine("scores of references").score(source, target)
 
     def log_probs_of(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        """Return the log-probabilities of the tokens and EOS of each target, given its source."""
+        """Return the log-probabilities of the tokens of each target and of EOS, given the target's source."""
         pieces = self._pieces(source, target)
         results = self.engine.score_batch(*pieces, max_batch_size=SCORED_PAIRS, max_input_length=0)
         return [result.log_probs for result in results]
 
     def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
-        """Return the mean of the heads of the last layer: CTranslate2 returns the weights of one layer."""
+        """Return the mean weights over the heads of the last layer, the only layer that CTranslate2 returns."""
         longest = max(map(len, target), default=0)
         results = self.engine.translate_batch(
             *self._pieces(source, target),
@@ -177,12 +181,12 @@ class CTranslate2Engine:
         for result, tgt, src in zip(results, target, source, strict=True):
             weights = result.attention[0][: len(tgt)]
             rows = np.array(weights, np.float32)
-            matrices.append(rows.reshape(len(tgt), len(src)))  # an empty target has no rows
+            matrices.append(rows.reshape(len(tgt), len(src)))  # makes (0, S) if the target is empty
         return matrices
 
 
 class CTranslate2Search:
-    """A search that CTranslate2's threads began when this object was made."""
+    """A search that CTranslate2's threads start when this object is created."""
 
     def __init__(
         self,
@@ -197,11 +201,11 @@ class CTranslate2Search:
         self.limits = [
             options.limit(len(request.tokens) + 1, len(request.prefix), engine.max_length) for request in requests
         ]
-        # Requests of similar length share a batch, and the limit of the longest. The longest come first.
+        # Sort the requests by length limit, the largest first. The first limit of a batch is the limit of the batch.
         self.order = sorted(range(len(requests)), key=lambda i: (-self.limits[i], -len(requests[i].tokens)))
-        fair_share = math.ceil(len(requests) / engine.engine.num_translators)  # splits few requests among the threads
+        fair_share = math.ceil(len(requests) / engine.engine.num_translators)  # so that few requests use all threads
         size = max(1, min(batch_size, MAX_HYPOTHESES // options.beam, fair_share))
-        self.futures: list[Any] = []  # in this order
+        self.futures: list[Any] = []  # one per request, in the order of `self.order`
         for first in range(0, len(requests), size):
             batch = self.order[first : first + size]
             self.futures += engine.search_batch([requests[i] for i in batch], options, self.limits[batch[0]])
@@ -214,9 +218,9 @@ class CTranslate2Search:
         return self._with_scores(n_bests) if self.options.scores else n_bests
 
     def _within_limit(self, i: int, n_best: NBest) -> NBest:
-        """Return the hypotheses of a request; if one exceeds the request's own limit, search again."""
+        """Return `n_best`. If one of its hypotheses exceeds the limit of request i, search with this limit instead."""
         limit = self.limits[i]
-        if limit == 1:  # only EOS fits
+        if limit == 1:  # the only possible hypothesis is EOS
             return [Hypothesis([EOS], [], 0.0, is_cut=True)]
         if all(len(hypothesis.tokens) <= limit for hypothesis in n_best):
             return n_best
@@ -224,7 +228,7 @@ class CTranslate2Search:
         return self.engine.hypotheses(future.result())
 
     def _check_cut(self, n_bests: Sequence[NBest]) -> None:
-        """Let a truncated hypothesis count as ended if the model would have ended it at the limit."""
+        """For each truncated hypothesis, set `is_cut` to whether the model would have continued after the limit."""
         sources: list[list[int]] = []
         truncated: list[Hypothesis] = []
         for request, n_best in zip(self.requests, n_bests, strict=True):
@@ -232,17 +236,17 @@ class CTranslate2Search:
                 if hypothesis.is_cut:
                     sources.append(request.tokens)
                     truncated.append(hypothesis)
-        targets = [hypothesis.tokens[:-1] for hypothesis in truncated]  # without the EOS that we have added
+        targets = [hypothesis.tokens[:-1] for hypothesis in truncated]  # without EOS, which `hypotheses` has appended
         goes_on = self.engine.goes_on(sources, targets)
         for hypothesis, is_cut in zip(truncated, goes_on, strict=True):
             hypothesis.is_cut = is_cut
 
     def _with_scores(self, n_bests: Sequence[NBest]) -> list[NBest]:
-        """Return hypotheses with scores, the best first.
+        """Compute the scores of all hypotheses, and sort the hypotheses of each request by score, the best first.
 
-        CTranslate2's search returns no log-probabilities of single tokens, so a second pass computes them.
+        This needs a second pass, because CTranslate2's search returns no log-probabilities of single tokens.
         """
-        # 1. All hypotheses of all requests in one pass.
+        # 1. Compute the log-probabilities of all hypotheses of all requests in one pass.
         sources: list[list[int]] = []
         hypotheses: list[Hypothesis] = []
         for request, n_best in zip(self.requests, n_bests, strict=True):
@@ -251,7 +255,7 @@ class CTranslate2Search:
                 hypotheses.append(hypothesis)
         targets = [hypothesis.tokens[:-1] for hypothesis in hypotheses]
         rows = self.engine.log_probs_of(sources, targets)
-        # 2. Their scores, and with these the order.
+        # 2. Compute the scores, and sort by score.
         for hypothesis, log_probs in zip(hypotheses, rows, strict=True):
             hypothesis.log_probs = log_probs
             hypothesis.score = hypothesis.log_prob / self.options.length_divisor(len(hypothesis.tokens))
@@ -268,7 +272,7 @@ def import_ctranslate2() -> Any:
 
 
 def unsupported(settings: ModelSettings, supported: Mapping[str, Sequence[object]] = SUPPORTED) -> str:
-    """Return the first setting with a value that is not supported, as `model.key=value`; empty if there is none."""
+    """Return the first setting with an unsupported value, as `model.key=value`, or "" if all values are supported."""
     for key, values in supported.items():
         value = getattr(settings, key)
         if value not in values:
@@ -277,9 +281,10 @@ def unsupported(settings: ModelSettings, supported: Mapping[str, Sequence[object
 
 
 def converted(file: Path, precision: Precision) -> tuple[Path, str]:
-    """Return the export of a model file in the cache, which `convert` makes on first use, and the file's SHA-256.
+    """Return the path of a model file's export in the cache, and the SHA-256 of the model file.
 
-    Raises NmtError if the model cannot be converted, or there is no cache.
+    If the cache has no such export, `convert` writes it. Raises NmtError if the model cannot be converted, or if the
+    cache directory cannot be used.
     """
     before = file.stat()
     digest = hash_file(file)
@@ -287,7 +292,7 @@ def converted(file: Path, precision: Precision) -> tuple[Path, str]:
 
     def make(directory: Path) -> None:
         convert(file, directory, kind)
-        # The file may have been replaced, and even restored.
+        # During the conversion, the file may have been replaced, and even restored: compare hash, inode and ctime.
         now = file.stat()
         is_same_file = (now.st_ino, now.st_ctime_ns) == (before.st_ino, before.st_ctime_ns)
         if hash_file(file) != digest or not is_same_file:
@@ -302,15 +307,18 @@ def converted(file: Path, precision: Precision) -> tuple[Path, str]:
 
 
 def convert(file: Path, directory: Path, quantization: str) -> None:
-    """Run `nmt export` in a child process: this one need not import torch, and survives a crash. Raises ModelError."""
+    """Convert a model file with `nmt export` in a child process. Raises ModelError if the conversion fails.
+
+    With a child process, this process need not import torch, and it survives a crash of the conversion.
+    """
     command = [sys.executable, "-m", "nmt", "export", "-q", "-m", str(file), "-o", str(directory)]
     command += ["--to", "ctranslate2", "--quantization", quantization]
-    # The child is no rank of a distributed training.
+    # Remove the variables of a distributed training, because the child is not one of its ranks.
     env = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES}
     env |= child_variables()
     done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode:
-        # Pass on the child's error; a crash has none.
+        # Show the child's error message. A child that crashed has printed no message.
         message = f"the conversion ended with exit code {done.returncode}"
         for line in done.stderr.decode(errors="replace").split("\n"):
             if line.startswith("nmt: error: "):
@@ -320,7 +328,7 @@ def convert(file: Path, directory: Path, quantization: str) -> None:
 
 
 def contents(export: Path) -> bytes:
-    """Return the names and hashes of an export's files. Raises ModelError if one is not a file."""
+    """Return the names and hashes of an export's files as lines. Raises ModelError for a pipe or a device."""
     lines = []
     for file in sorted(export.iterdir()):
         if file.is_dir():
@@ -332,7 +340,7 @@ def contents(export: Path) -> bytes:
 
 
 def read_characters(file: Path) -> str:
-    """Read the characters that a model has learned in bytes. Raises ModelError if the file is damaged."""
+    """Read the file `CHARACTERS` of an export. Raises ModelError if the file cannot be read or is not UTF-8."""
     with os_errors_as(ModelError, f"read {file}", hint="export the model again"):
         content = read_capped(file, MAX_CHARACTERS_BYTES)
     try:
@@ -344,35 +352,37 @@ def read_characters(file: Path) -> str:
 def load_export(
     path: Path, device: str, precision: Precision | None, load_torch: Callable[[], Engine] | None = None
 ) -> tuple[CTranslate2Engine, Tokenizers, Config]:
-    """Load an export. Returns the arguments of `Translator`; see `translator.load`."""
+    """Load an export. Return the arguments of `Translator`; see `loading.load`."""
     ctranslate2 = import_ctranslate2()
-    # 1. What belongs to the model.
+    # 1. Read config and tokenizers.
     run = RunDirectory(path)
     config = run.read_config()
     tokenizers = run.read_tokenizers(config)
     if tokenizers is None:
         raise ModelError(f"{path} has no tokenizer", hint="export the model again")
-    if (path / CHARACTERS).is_file():  # that of an imported model has none
+    if (path / CHARACTERS).is_file():  # the export of an imported model has no such file
         tokenizers = tokenizers.with_learned(read_characters(path / CHARACTERS))
-    if load_torch is None:  # not from the cache, which `converted` has checked; loading a damaged export may crash
+    # A damaged export may crash this process, so a child process loads it first. An export from the cache, for which
+    # `load_torch` is given, need not be checked, because `converted` has checked it.
+    if load_torch is None:
         check_loadable("ctranslate2", f"the export {path}", contents(path), str(path))
-    # 2. Where it runs: on a CPU with one batch per thread, or on this rank's GPU.
+    # 2. Choose the device: a CPU with one batch per thread, or the GPU of this rank.
     kind, _, index = device.partition(":")
     on_cpu = kind == "cpu" or (kind == "auto" and not ctranslate2.get_cuda_device_count())
-    set_environment_variables()  # replaces OMP_NUM_THREADS if it is invalid
+    set_environment_variables()  # replaces an invalid OMP_NUM_THREADS
     chosen, *_ = os.environ.get("OMP_NUM_THREADS", "0").split(",")
     n_threads = int(chosen) or usable_cores()
     device_index = 0 if on_cpu else int(index or launched().local_rank)
-    # 3. The engine.
+    # 3. Load the engine.
     try:
         engine = ctranslate2.Translator(
             str(path),
             kind,
             device_index=device_index,
             compute_type=COMPUTE_TYPES[precision],
-            inter_threads=n_threads if on_cpu else 1,  # one batch per thread: threads of one batch wait for each other
+            inter_threads=n_threads if on_cpu else 1,  # one thread per batch: threads that share one are slower
             intra_threads=1,
-            max_queued_batches=n_threads,  # after Ctrl-C, all queued batches are translated before the process ends
+            max_queued_batches=n_threads,  # only a few: after Ctrl-C, all queued batches are translated before exit
         )
     except (ValueError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]

@@ -1,6 +1,6 @@
-"""The torch engine: searches on any device with any model or ensemble, by `nmt.decode.search`.
+"""The torch engine, which searches with `nmt.decode.search`, on any device, with any model or ensemble.
 
-It is the reference. `ctranslate2_engine` lists what the other engine does differently.
+This engine is the reference. `ctranslate2_engine` lists what the CTranslate2 engine does differently.
 """
 
 import contextlib
@@ -35,15 +35,15 @@ from nmt.text.tokenizer import Tokenizers
 
 log = logging.getLogger("nmt")
 
-MAX_BATCH_POSITIONS = 131_072  # beams x source positions per batch: limits the memory of KV caches
-ATTENTION_POSITIONS = 1024  # per side of a batch: limits the memory of the weights of all heads
-SCORED_TOKENS = 4096  # target positions per batch in scoring, each with V log-probabilities
+MAX_BATCH_POSITIONS = 131_072  # maximum beams x source positions per batch, to limit the memory of KV caches
+ATTENTION_POSITIONS = 1024  # maximum positions per batch side in `attention`, to limit the memory of all heads' weights
+SCORED_TOKENS = 4096  # maximum target positions per batch in `score`; each position has V log-probabilities
 
 T = TypeVar("T")
 
 
 class TorchEngine:
-    """An `Engine` around models in eval mode on one device; several models are an ensemble."""
+    """An `Engine` with models in eval mode on one device. Several models form an ensemble."""
 
     def __init__(self, *models: Seq2Seq) -> None:
         self.models = models
@@ -57,7 +57,7 @@ class TorchEngine:
         self.decoder: IncrementalDecoder[Any] = EnsembleDecoder(decoders)
         if len(decoders) == 1:
             self.decoder = decoders[0]
-        self.max_positions = MAX_BATCH_POSITIONS  # reduced after running out of memory
+        self.max_positions = MAX_BATCH_POSITIONS  # `TorchSearch` lowers this if it runs out of memory
 
     def torch_engine(self, needed_for: str) -> "TorchEngine":  # noqa: ARG002 - see `Engine`
         return self
@@ -81,7 +81,7 @@ class TorchEngine:
             logits = [model(batch.src, batch.tgt_in) for model in self.models]
             log_probs = log_mean_probs(logits)  # (B, T, V)
             log_probs = log_probs.gather(-1, batch.tgt_out[..., None]).squeeze(-1)  # (B, T)
-            # The rows without padding; EOS has a log-probability, too.
+            # Cut off the padding of each row. The last log-probability of a row is that of EOS.
             rows = log_probs.tolist()
             return [row[: len(tokens) + 1] for tokens, row in zip(targets, rows, strict=True)]
 
@@ -95,12 +95,12 @@ class TorchEngine:
 
     @torch.inference_mode()
     def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
-        """Return the mean of all layers, and of all models that have attention."""
+        """Return the mean weights over all heads, all layers, and all models that have attention."""
         matrices: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32) for _ in source]
         for batch in pair_batches(source, target, ATTENTION_POSITIONS):
             src = batch.src.to(self.device)
             tgt_in = batch.tgt_in.to(self.device)
-            # 1. The mean over layers and heads of each model, (B, T, S).
+            # 1. Compute the mean over layers and heads for each model, of shape (B, T, S).
             means = []
             for model in self.models:
                 weights = model.attention(src, tgt_in).cross  # (L, B, H, T, S); L is 0 without attention
@@ -108,7 +108,7 @@ class TorchEngine:
                     means.append(weights.float().mean((0, 2)))
             if not means:
                 raise InputError("the model has no attention", hint="name another with -m")
-            # 2. The mean over models, without padding and EOS.
+            # 2. Compute the mean over models, and cut off padding and EOS.
             mean = torch.stack(means).mean(0)
             for i, matrix in zip(batch.lines, mean.cpu().numpy(), strict=True):
                 n_target, n_source = len(target[i]), len(source[i])
@@ -118,7 +118,7 @@ class TorchEngine:
 
 @dataclass
 class TorchSearch:
-    """A search that runs as a whole in `result`."""
+    """A search that runs completely in the method `result`."""
 
     engine: TorchEngine
     requests: Sequence[SearchRequest]
@@ -127,11 +127,12 @@ class TorchSearch:
     watch: WatchStep | None
 
     def result(self) -> list[NBest]:
-        # Requests of similar length share a batch. The longest come first: their batch needs the most memory.
+        # Sort the requests by length, so that a batch has little padding. The longest requests come first, because
+        # their batch needs the most memory.
         order = sorted(range(len(self.requests)), key=lambda i: -len(self.requests[i].tokens))
         n_bests: list[NBest] = [[] for _ in self.requests]
         while order:
-            n_positions = (len(self.requests[order[0]].tokens) + 1) * self.options.beam  # per request
+            n_positions = (len(self.requests[order[0]].tokens) + 1) * self.options.beam  # beams x positions per request
             n = max(1, min(self.batch_size, self.engine.max_positions // n_positions))
             batch, order = order[:n], order[n:]
             parts = halve_on_out_of_memory(self.search_batch, batch)
@@ -143,7 +144,7 @@ class TorchSearch:
 
     @torch.inference_mode()
     def search_batch(self, batch: list[int]) -> list[NBest]:
-        """Search for translations of the requests with these indices."""
+        """Search for translations of the requests whose indices are given."""
         requests = [self.requests[i] for i in batch]
         src = pad_source([request.tokens for request in requests])
         constraints = [Constraint(*request.terms) if request.terms else NO_TERMS for request in requests]
@@ -163,16 +164,16 @@ class TorchSearch:
 
 
 def tracer(watch: WatchStep, batch: Sequence[int]) -> Callable[[TraceStep], None]:
-    """Return a `trace` for the search of a batch of requests, which shows their best hypotheses so far to `watch`."""
-    ended: set[int] = set()  # sentences whose best hypothesis has ended; the search may go on
+    """Return a `trace` function for `search`. It passes the best live hypothesis of each request to `watch`."""
+    ended: set[int] = set()  # sentences whose best hypothesis has ended, although their search may continue
 
     def trace(step: TraceStep) -> None:
-        # 1. If the first candidate is EOS, the best hypothesis ends here.
+        # 1. If the first candidate of a sentence ends in EOS, the sentence's best hypothesis has ended.
         first_candidates = step.candidates.tokens[:, 0].tolist()
         for sentence, token in zip(step.sentences, first_candidates, strict=True):
             if token == EOS:
                 ended.add(sentence)
-        # 2. Show those that go on.
+        # 2. Show the best live hypothesis of each other sentence.
         first_beams = step.live.tokens[:, 0].tolist()
         best = zip(step.sentences, first_beams, strict=True)
         watch({batch[sentence]: tokens for sentence, tokens in best if sentence not in ended})
@@ -181,9 +182,9 @@ def tracer(watch: WatchStep, batch: Sequence[int]) -> Callable[[TraceStep], None
 
 
 class EnsembleDecoder:
-    """An `IncrementalDecoder` of several models, of any architecture, with the same vocabularies.
+    """An `IncrementalDecoder` for several models with the same vocabularies. The models may differ in architecture.
 
-    Its state is the list of the decoders' states; its logits are log-probabilities of the mean distribution.
+    Its state is the list of the decoders' states. Its logits are the log-probabilities of the mean distribution.
     """
 
     def __init__(self, decoders: Sequence[IncrementalDecoder[Any]]) -> None:
@@ -206,21 +207,27 @@ class EnsembleDecoder:
 
 
 def log_mean_probs(logits: Sequence[Tensor]) -> Tensor:
-    """Return the logarithm of the mean probability: logits (..., V) of M models to (..., V), in float32 or wider."""
+    """Return the logarithm of the mean probability of each token, with shape (..., V).
+
+    `logits` has the logits of M models, each of shape (..., V). The result is computed in at least float32.
+    """
     dtype = torch.promote_types(logits[0].dtype, torch.float32)
     log_probs = torch.stack([x.log_softmax(-1, dtype=dtype) for x in logits])  # (M, ..., V)
     return log_probs.logsumexp(0) - math.log(len(logits))
 
 
 def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[int]) -> list[list[T]]:
-    """Process a batch, in halves if it does not fit into memory. Returns the results of each part."""
+    """Process a batch. If the memory is too small, process each half of the batch, and so on.
+
+    Returns a list with the results of each part that was processed at once.
+    """
     try:
         return [process(batch)]
     except torch.OutOfMemoryError as error:
         if len(batch) == 1:
             hint = "lower --beam, or use --device cpu"
             raise NmtError("out of memory with one sentence", hint=hint) from error
-    # Outside the except block, whose traceback keeps tensors alive.
+    # This is outside the except block, because inside it, the traceback of the error keeps tensors alive.
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     half = (len(batch) + 1) // 2
@@ -230,11 +237,11 @@ def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[
 
 
 def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
-    """Convert a model to bf16 in place, or leave it in fp32. Raises ConfigError for int8."""
+    """Convert a model to bf16 in place, or leave it in fp32. Return the model. Raises ConfigError for int8."""
     if precision == "int8":
         hint = "CTranslate2 does, on a CPU and with one Transformer"
         raise ConfigError("torch does not translate in int8", hint=hint)
-    if precision == "bf16":  # not model.bfloat16(), which drops the imaginary part of rotary positions
+    if precision == "bf16":  # model.bfloat16() would drop the imaginary part of rotary positions
         for x in (*model.parameters(), *model.buffers()):
             if x.is_floating_point():
                 x.data = x.data.bfloat16()
@@ -242,13 +249,16 @@ def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device with this name; `auto` is cuda, else mps, else cpu. Raises ConfigError if it is missing."""
-    # The best first.
+    """Return the device with the given name. Raises ConfigError if this machine has no such device.
+
+    The name `auto` means the first available device of cuda, mps and cpu.
+    """
+    # The kinds of devices in order of preference.
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     names = [kind for kind, is_available in available.items() if is_available]
     if name == "auto":
         name = names[0]
-    with contextlib.suppress(RuntimeError):  # not a device name in torch
+    with contextlib.suppress(RuntimeError):  # torch raises it for an unknown device name
         device = torch.device(f"cuda:{launched().local_rank}" if name == "cuda" else name)  # one GPU per rank
         is_missing = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
         if device.type in names and not is_missing:
@@ -259,24 +269,25 @@ def pick_device(name: str) -> torch.device:
 def load_models(
     paths: Sequence[Path], device: str, precision: Precision
 ) -> tuple[TorchEngine, Tokenizers, Config, RunDirectory | None, dict[str, Any]]:
-    """Load run directories or model files. Returns the arguments of `Translator`; see `translator.load`.
+    """Load models from run directories or model files. Return the arguments of `Translator`; see `loading.load`.
 
-    An ensemble has the config and the run of its first model. But whatever their order, it has the smallest
-    `data.max_length`, the largest length limit, and the characters that all its models have learned in bytes.
+    Several models form an ensemble, with the config and the run of the first model. But `data.max_length` is the
+    smallest of all models, the length limit for translations is the largest of all models, and the characters learned
+    in bytes are those that all models have learned.
     """
     models: list[Seq2Seq] = []
     configs: list[Config] = []
     learned: list[str | None] = []
     tokenizers = None
     for path in paths:
-        # 1. Models of an ensemble share their tokenizers.
+        # 1. Read the model. All models of an ensemble must have the same tokenizers.
         file = RunDirectory(path).model_file if path.is_dir() else path
         checkpoint = read_checkpoint(file, prefixes=("model",))
         tokenizers = tokenizers or checkpoint.tokenizers
         if checkpoint.tokenizers != tokenizers:
             hint = "runs with the same data.train and tokenizer settings have the same tokenizer, whatever the seed"
             raise ModelError(f"{paths[0]} and {path} have different tokenizers: they form no ensemble", hint=hint)
-        # 2. For inference, in its precision, on its device.
+        # 2. Prepare the model for inference, with the given precision and device.
         model = checkpoint.model().to(pick_device(device))
         models.append(in_precision(model, precision).requires_grad_(False))
         configs.append(checkpoint.config)
@@ -293,10 +304,10 @@ def load_models(
 
 
 def config_of_all(configs: Sequence[Config]) -> Config:
-    """Return the config of an ensemble: that of its first model, but with lengths that suit all."""
+    """Return the config of an ensemble: the config of its first model, but with length limits that suit all models."""
     first = configs[0]
     max_length = min(config.data.max_length for config in configs)
-    # A translation that is long enough for one model must not be cut off by the limit of another.
+    # Take the largest values, so that the limit of one model does not cut off a translation that another model allows.
     limits = [config.decode for config in configs]
     a = max(decode.max_length_a for decode in limits)
     b = max(decode.max_length_b for decode in limits)
@@ -306,7 +317,10 @@ def config_of_all(configs: Sequence[Config]) -> Config:
 
 
 def with_common_characters(tokenizers: Tokenizers, learned: Sequence[str | None]) -> Tokenizers:
-    """Return the tokenizers with the characters that all models have learned; imported models have none."""
+    """Return the tokenizers with the source characters that all models have learned in bytes.
+
+    A value in `learned` is None for an imported model, for which these characters are unknown. Such a model is ignored.
+    """
     recorded = [set(characters) for characters in learned if characters is not None]
     if not recorded:
         return tokenizers

@@ -17,7 +17,7 @@ function typeOf(schema, all) {
   return schema.type ?? "any";
 }
 
-// A table of a schema's fields; `withDefaults` adds a column with their default values.
+// Return a title and a table of a schema's fields. `withDefaults` adds a column with their default values.
 function fieldsOf(title, schema, all, withDefaults = false) {
   if (schema?.type === "array") return fieldsOf(`${title}: a list of`, schema.items, all, withDefaults);
   const found = schema?.$ref ? all[schema.$ref.split("/").at(-1)] : schema;

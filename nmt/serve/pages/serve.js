@@ -1,12 +1,12 @@
 "use strict";
 // The translation page. It calls /v1/models, /v1/translate, /v1/explain and /translate_file, and never inserts text as HTML.
 
-const WAIT_MS = 400; // from the last input to the request
+const WAIT_MS = 400; // time from the last input to the request
 const BOUNDARY = /^[\p{P}\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u;
-const EOS = 3; // token ids up to EOS are special
+const EOS = 3; // token ids up to and including EOS are special
 let limits = null;
 let models = [];
-let formats = []; // suffixes of documents
+let formats = []; // file suffixes of the documents that the server translates
 let current = null; // AbortController of the running translation
 let prefix = []; // token ids that the translation must begin with
 let fileName = "translation";
@@ -27,7 +27,7 @@ function settings() {
 }
 
 async function post(path, body, signal) {
-  const key = byId("key").value; // not in a header: fetch refuses letters beyond Latin-1
+  const key = byId("key").value; // sent in the body, because fetch refuses headers with characters beyond Latin-1
   const isForm = body instanceof FormData;
   if (isForm) body.set("api_key", key);
   const content = isForm ? { body } : { body: JSON.stringify({ ...body, api_key: key }), headers: { "Content-Type": "application/json" } };
@@ -41,7 +41,7 @@ async function post(path, body, signal) {
   }
 }
 
-// The server-sent events of a response, as [kind, data].
+// Yield the server-sent events of a response, each as [kind, data].
 async function* eventsOf(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let buffer = "";
@@ -59,7 +59,7 @@ async function* eventsOf(response) {
 
 // --- documents ----------------------------------------------------------------------------------------------
 
-// Split a line into parts of at most `size` characters, after spaces or punctuation if there are any.
+// Split a line into parts of at most `size` characters, if possible after a space or a Chinese punctuation mark.
 function cut(line, size) {
   const parts = [];
   while (line.length > size) {
@@ -70,7 +70,7 @@ function cut(line, size) {
   return [...parts, line];
 }
 
-// Group the parts of all lines into requests within the server's limits; a part is { line, text }.
+// Group the parts of all lines into requests within the server's limits. A part is { line, text }.
 function requestsOf(lines) {
   const requests = [[]];
   let size = 0;
@@ -147,7 +147,7 @@ async function translateFile(file) {
   try {
     if (file.size > limits.max_file_bytes) throw new Error(`a file may have ${limits.max_file_bytes.toLocaleString("en")} bytes`);
     const { translatedFileUrl } = await (await post("translate_file", form, controller.signal)).json();
-    const href = `download_file/${translatedFileUrl.split("/").at(-1)}`; // below this page, which may be behind a proxy
+    const href = `download_file/${translatedFileUrl.split("/").at(-1)}`; // relative to this page, whose address may have a prefix from a proxy
     put("result", html("a", { href, download: "" }, `Save the translation of ${file.name}`));
     report(`${file.name} is translated`);
   } catch (error) {
@@ -165,7 +165,7 @@ async function lookInside(text, signal) {
     found = await (await post("v1/explain", { q: text, prefix, ...settings() }, signal)).json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    return; // a sentence longer than the model's limit is translated in parts and cannot be explained
+    return; // a sentence that is longer than the model's limit is translated in parts and cannot be explained
   }
   const [best] = found.hypotheses;
   byId("words").dir = directionOfResult();
@@ -190,7 +190,7 @@ function directionOfResult() {
   return getComputedStyle(byId("result")).direction;
 }
 
-// The words of a hypothesis, each as the indices [start, end) of its pieces.
+// Return the words of a hypothesis, each as the range [start, end) of the indices of its pieces.
 function wordsOf(tokens) {
   const words = [];
   tokens.forEach(({ piece, token }, i) => {
@@ -212,14 +212,15 @@ function wordButton(text, tokens, [start, end]) {
   } }, bdi(word), html("span", { class: "bar" }));
 }
 
-// Show the sentence with each alternative at this position. The server translates these requests together.
+// Translate the sentence with each alternative at this position, and show the translations. The server batches them.
 async function showAlternatives(text, tokens, position, word) {
   const before = tokens.slice(0, position).map((token) => token.token);
   const choices = tokens[position].alternatives.filter((choice) => choice.token > EOS && choice.token !== tokens[position].token);
   put("alternatives", html("p", {}, "Instead of ", html("b", {}, bdi(word)), " …"));
   try {
     const sentences = await Promise.all(choices.map(async (choice) => {
-      // A stream, like the translation itself: CTranslate2 shows no steps, so torch translates, and may find another text.
+      // Request a stream, like the translation above. The torch engine translates streams, because CTranslate2 shows no
+      // steps. Without a stream, CTranslate2 might find another translation.
       const body = { q: text, prefix: [...before, choice.token], stream: true, ...settings() };
       for await (const [kind, data] of eventsOf(await post("v1/translate", body, current?.signal))) {
         if (kind === "error") throw new Error(data.error);
@@ -275,7 +276,7 @@ async function readFile(file) {
 }
 
 function save() {
-  const link = byId("result").querySelector("a"); // to a document
+  const link = byId("result").querySelector("a"); // link to a translated document
   if (link) return link.click();
   const url = URL.createObjectURL(new Blob([`${byId("result").textContent}\n`], { type: "text/plain" }));
   html("a", { href: url, download: `${fileName}.${model().target}.txt` }).click();
@@ -307,7 +308,7 @@ byId("go").addEventListener("click", translateNow);
 byId("open").addEventListener("click", () => byId("file").click());
 byId("file").addEventListener("change", () => {
   readFile(byId("file").files[0]);
-  byId("file").value = ""; // so that the same file can be opened again
+  byId("file").value = ""; // so that choosing the same file again triggers a change event
 });
 byId("release").addEventListener("click", () => { searchFreely(); translateNow(); });
 byId("copy").addEventListener("click", async () => {
