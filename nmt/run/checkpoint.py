@@ -44,7 +44,7 @@ PARTS = ("model", "average", "optimizer")  # prefixes of the names of tensors, e
 @dataclass(frozen=True)
 class Checkpoint:
     config: Config  # contains no paths if it was read from a file
-    tensors: dict[str, Tensor]  # tensors of all parts but the tokenizers, by name with prefix, as `model.<name>`
+    tensors: dict[str, Tensor]  # tensors of `PARTS`; their names have the prefix, as in `model.<name>`
     tokenizers: Tokenizers
     progress: dict[str, Any] = field(default_factory=dict)  # JSON: fields of `Progress`, or only some in a snapshot
 
@@ -69,7 +69,7 @@ class Newest(NamedTuple):
 
     step: int
     checkpoint: Checkpoint
-    damaged: dict[int, ModelError]  # by step: the error of each newer checkpoint, which cannot be read
+    damaged: dict[int, ModelError]  # by step: the errors of newer checkpoints, which cannot be read
 
 
 def new_model(config: Config, tokenizers: Tokenizers) -> Seq2Seq:
@@ -87,7 +87,7 @@ class _SkipNormal(TorchFunctionMode):
 
 def shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the weights of a model by name, without allocating the weights."""
-    if config.model.positions != "learned":  # others have no weights, and are slow to compute on the meta device
+    if config.model.positions != "learned":  # fixed positions have no weights, and computing them takes long
         without_positions = config.model.model_copy(update={"positions": "none"})
         config = config.model_copy(update={"model": without_positions})
     with torch.device("meta"), _SkipNormal():
@@ -272,7 +272,7 @@ def _tokenizers_of(serialized: Mapping[str, Tensor], config: Config, learned: st
     if "tokenizer.source" not in serialized:
         raise ConfigError("'tokenizer.source' is missing")
     source = _as_bytes(serialized["tokenizer.source"])
-    target = source  # if both sides have the same tokenizer, it is stored once
+    target = source  # the file has no target tokenizer if both sides have the same
     if "tokenizer.target" in serialized:
         target = _as_bytes(serialized["tokenizer.target"])
     options = config.data.model_dump(include={"nfkc_source", "target_tag"})
@@ -297,15 +297,15 @@ def _check_shapes(shapes: dict[str, tuple[int, ...]], config: Config, tokenizers
     expected: dict[str, tuple[int, ...]] = {}
     for name, shape in weights.items():
         expected[f"model.{name}"] = expected[f"average.{name}"] = shape
-        for moment in ("exp_avg", "exp_avg_sq", "momentum"):  # two of AdamW, one of Muon
+        for moment in ("exp_avg", "exp_avg_sq", "momentum"):  # two moments of AdamW, one moment of Muon
             expected[f"optimizer.{name}.{moment}"] = shape  # checked here, because fused AdamW does not check shapes
         expected[f"optimizer.{name}.step"] = ()
-    # 2. Compare with the tensors that the file has.
+    # 2. Compare these shapes with the shapes of the tensors in the file.
     for name in sorted(shapes.keys() - {"tokenizer.source", "tokenizer.target"}):
         if shapes[name] != expected.get(name):
             reason = f"{name} is {shapes[name]}, in a model of its settings {expected.get(name, 'absent')}"
-            raise ModelError(f"{reason:.300}", hint="train it again")  # names in a hostile file may be long
-    # 3. Check that a part has all weights of the model or none of them.
+            raise ModelError(f"{reason:.300}", hint="train it again")  # truncated: a hostile file may have long names
+    # 3. Check that each part has all weights of the model, or no weights.
     for part in ("model", "average"):
         n_tensors = sum(part_of(name) == part for name in shapes)
         if n_tensors not in (0, len(weights)):

@@ -78,7 +78,7 @@ class RunDirectory:
         self.create()
         self._check_links()
         with locked(self.path / "lock", holder="training", setting="run=PATH"):
-            # Remove them under the lock only: otherwise a training on another machine may be writing them.
+            # Unfinished files are removed under the lock only: another training may still be writing such files.
             sweep_temps(self.path)
             sweep_temps(self.checkpoints)
             yield
@@ -118,9 +118,9 @@ class RunDirectory:
             target = Path(os.path.realpath(entry))
             if entry.is_symlink() and not target.is_relative_to(self.real_path):
                 raise ModelError(f"{entry} is a link that leads out of the run", hint="replace it by its target")
-            with contextlib.suppress(OSError):  # another training has renamed it, or it is a loop of links
-                mode = entry.stat().st_mode  # mode of the target of a link
-                # Opening a pipe would block.
+            with contextlib.suppress(OSError):  # raised if a training renames the entry, or if it is a loop of links
+                mode = entry.stat().st_mode  # for a link, the mode of its target
+                # Special files are refused: opening a pipe would block.
                 if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                     raise ModelError(f"{entry} is neither a file nor a directory", hint="remove it")
 
@@ -181,7 +181,7 @@ class RunDirectory:
         source = self._read_tokenizer(source_file, nfkc=config.data.nfkc_source, target_tag=config.data.target_tag)
         target = self._read_tokenizer(target_file)
         tokenizers = Tokenizers(source, target)
-        if joint and not tokenizers.one_vocabulary:  # they were trained with earlier settings
+        if joint and not tokenizers.one_vocabulary:  # the tokenizers were trained with earlier settings
             return None
         return tokenizers
 
@@ -332,7 +332,7 @@ def _version(package: str) -> str:
 
 
 def _git_commit() -> str:
-    with contextlib.suppress(OSError, subprocess.CalledProcessError):  # git is missing, or there is no commit
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):  # raised if git is missing, or there is no commit
         command = ["git", "rev-parse", "HEAD"]
         return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True).strip()
     return ""

@@ -20,14 +20,15 @@ from nmt.files import open_file, parse_json, sha256
 
 FORMAT_VERSION = 2
 HINT = "give a run's directory or its model.safetensors"
-MAX_TENSORS = 25_000  # 100 layers per side have 4,200 weights; a checkpoint has up to five tensors per weight
+# A model with 100 layers per side has 4,200 weights, and a checkpoint has up to five tensors per weight.
+MAX_TENSORS = 25_000
 MAX_HEADER_BYTES = 10_000_000
 # Keys that every "nmt" entry has, and their types; `check_config` checks the content of config.
 TYPES = {"format_version": object, "config": object, "progress": dict, "header_sha256": str, "tensors_sha256": dict}
 
 
 def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
-    """Return the settings and the progress of a model file. Paths in the settings are only file names.
+    """Return the settings and the progress of a model file. Paths in the settings are shortened to file names.
 
     Raises ModelError if the file is no model file, or its header is damaged.
     """

@@ -38,7 +38,7 @@ class TrainingState:
     """The state that a checkpoint saves and a resumed run restores."""
 
     model: Seq2Seq  # its weights are those that the optimizers update
-    averaged: Seq2Seq | None  # moving average of these weights; None if train.average=none
+    averaged: Seq2Seq | None  # moving average of the weights; None if train.average=none
     optimizers: list[torch.optim.Optimizer]
     progress: Progress
 
@@ -60,11 +60,11 @@ class TrainingState:
 
 @dataclass(eq=False)
 class Checkpointer:
-    """Saves and restores a `TrainingState`. Each rank has its own checkpointer, but only rank 0 writes files."""
+    """The object that saves and restores a `TrainingState`. Each rank has one, but only rank 0 writes files."""
 
     config: Config  # all settings, including those that training has chosen
     tokenizers: Tokenizers
-    run: RunDirectory  # its lock must be held by the caller
+    run: RunDirectory  # the caller must hold its lock
     state: TrainingState  # this object is shared with the trainer, so a save writes the current values
     best_model: Checkpoint | None = None  # the best model, if the model file does not contain it yet
     metrics_fail: bool = False  # whether the last line of metrics could not be written
@@ -125,7 +125,6 @@ class Checkpointer:
             is_first = self.run.newest_step() is None
             if is_first:
                 self.write_checkpoint()
-            # The model file, if there is a new best model.
             if self.best_model is not None:
                 save_checkpoint(self.run.model_file, self.best_model)
                 self.best_model = None
@@ -146,19 +145,19 @@ class Checkpointer:
             for parameter, moments in optimizer.state.items():
                 tensors |= named(f"optimizer.{names[parameter]}", moments)
 
-        # 3. Write the file, and delete older ones.
+        # 3. Write the file, and delete older checkpoints.
         file = self.run.checkpoint_file(state.progress.step)
         save_checkpoint(file, self._checkpoint(tensors))
         newest = self.run.checkpoint_steps()[-self.config.train.keep :]
         self.run.prune_checkpoints(newest)
 
     def snapshot_if_due(self, spent: float) -> None:
-        """Write a snapshot if the spent fraction of the budget, `spent`, has passed a fraction where one is due.
+        """Write a snapshot if a new one is due, now that the fraction `spent` of the budget is spent.
 
-        `train.snapshots` fractions are spaced evenly by their logarithm, from `FIRST_SNAPSHOT` to 1. A rollback or a
-        resume restores `progress.n_snapshots`, so snapshots of the repeated steps are written again. If the user raises
-        the budget of a run, fewer snapshots are due than were written: then one is written at once, and the others
-        are written again when they are due.
+        Snapshots are due at `train.snapshots` fractions of the budget, which are evenly spaced on a logarithmic scale
+        from `FIRST_SNAPSHOT` to 1. A rollback or a resume restores `progress.n_snapshots`, so snapshots of the repeated
+        steps are written again. If the user raises the budget of a run, fewer snapshots are due than were written: then
+        one snapshot is written at once, and the others are written again when they are due.
         """
         # 1. Count the snapshots that are due until now.
         n_due = 0
@@ -209,7 +208,7 @@ class Checkpointer:
             raise ModelError(f"{file} lacks {error.args[0]}", hint=OR_ANEW) from error
 
         # 2. Adjust the progress to the model file and to settings that may have changed.
-        self.best_model = None  # before a rollback, it may have been set at a later step
+        self.best_model = None  # a later step may have set it before a rollback
         self._restore_best()
         self._continue_epoch(checkpoint.config.train)
         if self.config.train.precision != "auto":

@@ -16,8 +16,8 @@ from nmt.text.permutation import Mixture
 def training_corpora(config: Config) -> dict[str, Files]:
     """Return the corpora of data.train, then the corpora of data.mix sorted by name; keys are their full names."""
     corpora = named("train", config.data.train)
-    # The order of the training data depends on the order of the corpora. Sorting makes it independent of the config
-    # file, which the user may reorder before a run is resumed.
+    # The order of the training data depends on the order of the corpora. Sorting makes this order independent of the
+    # config file, in which the user may reorder `mix` before a run is resumed.
     for name, files in sorted(config.data.mix.items()):
         corpora[f"mix.{name}"] = files
     return corpora
@@ -26,8 +26,8 @@ def training_corpora(config: Config) -> dict[str, Files]:
 def named(name: str, corpora: Sequence[Files]) -> dict[str, Files]:
     """Return the corpora of data.train, data.dev or data.test by their full names.
 
-    The full name of a corpus without `languages` is `name`, such as train; otherwise it is train.de-en. Further corpora
-    of the same direction are named train.de-en.2, train.de-en.3, ...
+    `name` is train, dev or test. It is the full name of a corpus without `languages`. With languages, the full name is
+    train.de-en, and further corpora of the same direction are named train.de-en.2, train.de-en.3, ...
     """
     by_name: dict[str, Files] = {}
     for files in corpora:
@@ -96,8 +96,8 @@ def hint_of_missing(config: Config, files: Files) -> str:
 def check_order(name: str, files: Files, train: Files) -> None:
     """Raise DataError if the file names of a corpus show that its two sides are exchanged.
 
-    The language codes that file names end in are compared with `files.languages`, or with those of `train` if
-    `files.languages` is not set.
+    The language codes that file names end in are compared with `files.languages`. If `files.languages` is not set,
+    they are compared with the codes in the file names of the corpus `train`.
     """
     # The codes in the file names, and the codes that are expected.
     codes = suffixes_of(files)
@@ -120,7 +120,7 @@ def suffixes_of(files: Files) -> list[str]:
 
 
 def mixture_of(config: Config, pairs: Pairs) -> Mixture | None:
-    """Return how an epoch mixes `pairs`, which are all or some training pairs of all corpora.
+    """Return how an epoch mixes `pairs`, which are the training pairs of all corpora, or some of them.
 
     Return None if an epoch reads each pair once. Raises DataError if a corpus has no pairs in `pairs`. With
     `data.mix`, the shares of an epoch are the weights of the corpora. With a temperature T, the share of a

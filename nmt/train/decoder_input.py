@@ -16,13 +16,13 @@ from nmt.text.batches import Batch
 
 @torch.no_grad()
 def decoder_input(model: Seq2Seq, batch: Batch, prediction_rate: float, seed: int) -> Tensor:
-    """Return a batch's `tgt_in` with some tokens replaced by the model's predictions.
+    """Return the `tgt_in` of a batch, in which predictions of the model replace some tokens.
 
     A prediction is the most probable token that is not special. The model predicts without dropout, as in decoding.
     Each token is replaced with probability `prediction_rate`. These random choices are seeded per sentence, so they do
     not depend on how pairs are distributed over ranks and micro-batches.
     """
-    if prediction_rate == 0 or not batch.lines:  # a dummy batch has no sentences and contributes no loss
+    if prediction_rate == 0 or not batch.lines:  # a dummy batch has no lines, and its loss is 0
         return batch.tgt_in
 
     # 1. Choose the tokens that are replaced, with one random generator per sentence.
@@ -36,12 +36,12 @@ def decoder_input(model: Seq2Seq, batch: Batch, prediction_rate: float, seed: in
     replaced &= batch.tgt_in != PAD
     replaced[:, 0] = False  # BOS is never replaced
 
-    # 2. Replace them by the model's predictions.
+    # 2. Predict all tokens, and replace the chosen tokens by predictions.
     was_training = model.training
     model.eval()
     try:
         logits = model(batch.src, batch.tgt_in)  # (B, T, V)
-    finally:  # needed after an out-of-memory error, too, because the step is then repeated
+    finally:  # restore the mode even if memory runs out, because the step is then repeated
         model.train(was_training)
     first_word = EOS + 1  # special tokens have the ids up to EOS
     # (B, T): the prediction at position t is for position t + 1 of `tgt_in`.

@@ -46,7 +46,8 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
 
     # 2. Run two steps with this batch; the faster step counts.
     optimizers = make_optimizers(model, settings)
-    memory_before = peak_memory(model.device)  # a forked replica counts it as its own memory, too
+    # The peak memory of a forked replica includes the memory of this process, which is subtracted below.
+    memory_before = peak_memory(model.device)
     replicas = Replicas(model.train(), n_replicas)
     batch_s, max_positions = math.inf, 0
     for seed in range(2):  # the first step is slower, because it allocates memory

@@ -211,7 +211,7 @@ class EncodedChunk(NamedTuple):
 
 @dataclass
 class Encoder:
-    """Encodes chunks of pairs, usually in child processes. So it opens the files of the text by itself."""
+    """An encoder of chunks of pairs. It usually runs in child processes, so it opens the files of the text itself."""
 
     directory: Path  # where the text of the pairs is stored
     ranges: Sequence[CorpusRange]
@@ -257,7 +257,7 @@ def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, float]
     config = fit_sizes(config, corpus.size)
     tokenizers = train_tokenizers(config, corpus.train)
 
-    # 2. Write them, unless the run holds a training that uses other tokenizers.
+    # 2. Write the tokenizers, unless the run holds a training that uses other tokenizers.
     run = RunDirectory(config.run)
     with run.lock():
         if run.holds_training() and run.read_tokenizers(config) != tokenizers:
@@ -265,7 +265,7 @@ def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, float]
             raise ModelError(message, hint="choose another run=PATH, or move the run away first")
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
 
-    # 3. Measure how well they fit the dev pairs: few pieces per word are good.
+    # 3. Measure how well the tokenizers fit the dev pairs: few pieces per word are good.
     sources = [pair.tagged_source for pair in corpus.dev]
     targets = [pair.target for pair in corpus.dev]
     source = pieces_per_word(tokenizers.source, sources)

@@ -17,6 +17,8 @@ Figures = dict[str, float]  # figures of a validation, with the keys dev_bleu an
 
 @dataclass(frozen=True)
 class Candidate:
+    """A combination of values of the varied settings, and its config."""
+
     settings: dict[str, str]  # values of the settings that the sweep varies, by dotted key
     config: Config
 
@@ -33,18 +35,20 @@ class Budget:
     steps: int | None  # number of steps of the first rung
 
     def n_survivors(self, n_candidates: int) -> list[int]:
-        """Return the number of candidates in each rung: half as many as in the rung before, rounded down, until 1."""
+        """Return the number of candidates in each rung: half as many as in the rung before, rounded down, down to 1."""
         return [n_candidates >> rung for rung in range(n_candidates.bit_length())]
 
 
 @dataclass(frozen=True)
 class Standing:
+    """The result of a candidate: how many steps it was trained, and its figures."""
+
     number: int  # number of the candidate, from 1
     settings: dict[str, str]  # values of the settings that the sweep varies, by dotted key
-    steps: int  # steps trained in all, to the end of its last rung
-    # By the steps at the end of each rung: figures of the best validation so far; None if the training diverged.
+    steps: int  # number of steps at the end of the last rung that the candidate has reached
+    # Figures of the best validation until the end of each rung, by the steps of the rung; None if training diverged.
     figures: dict[int, Figures | None]
-    run: str  # path of its run directory
+    run: str  # path of the run directory
 
 
 def check_candidates(candidates: Sequence[Candidate]) -> None:

@@ -88,7 +88,7 @@ class Session:
     corpus: TrainingText  # contains the dev pairs and the hashes of the corpus files
     tokenizers: Tokenizers
     data: TrainingData
-    model: Seq2Seq  # has its initial weights and is on its device
+    model: Seq2Seq  # model with initial weights, on the device of the training
     run: RunDirectory
     fresh: bool  # whether to start over; then an existing run directory is renamed first
     on_start: Callable[[], None] = lambda: None  # called when the run is locked, before any file is written
@@ -124,7 +124,7 @@ class Trainer:
         Args:
             n_replicas: number of processes that share each step on a CPU. Must be 1 if there are several ranks.
         Raises:
-            StoppedError: Ctrl-C or SIGTERM was received. Everything was saved before.
+            StoppedError: Ctrl-C or SIGTERM was received. It is raised after everything is saved.
             DivergedError: gradients or the dev loss are NaN or infinite even after `MAX_ROLLBACKS` rollbacks, or there
                 is no checkpoint yet.
             OutputError: the final checkpoint cannot be written.
@@ -173,7 +173,7 @@ class Trainer:
         progress, settings = self.progress, self.config.train
         self.validate_if_due(report)  # if a run was stopped during a validation, repeat the validation
         for micro_batches in self.micro_batches():
-            # 1. Check the budget and signals. All ranks use the clock of rank 0, and all stop if one got a signal.
+            # 1. Check the budget and signals. All ranks use the clock of rank 0, and all stop if a rank got a signal.
             times_and_signals = gather_numbers(time.monotonic() - started, self.stop.number)
             progress.elapsed_s = times_and_signals[0][0]
             stopped_by = int(max(signal for _, signal in times_and_signals))
@@ -188,7 +188,7 @@ class Trainer:
             loss, nll = summed(figures.loss, figures.nll)  # sums over ranks
             figures = replace(figures, loss=loss, nll=nll)
 
-            # 3. Count the step. If its gradient is not finite, it has changed no weight.
+            # 3. Count the step. A step without a finite gradient has changed no weight, and the rest is skipped.
             progress.step += 1
             progress.batch += len(micro_batches)
             if not math.isfinite(figures.grad_norm):
@@ -294,7 +294,7 @@ class Trainer:
         return min(max(shares, default=0.0), 1.0)
 
     def over(self) -> bool:
-        """Return whether the budget is spent, or none of the last `train.patience` validations found a better model."""
+        """Return whether the budget is spent, or the last `train.patience` validations found no better model."""
         return any(limit.share >= 1 for limit in self.limits())
 
     def limits(self) -> list[Limit]:

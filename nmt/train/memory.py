@@ -39,7 +39,7 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
 
     # 2. Count the stored numbers, 4 bytes each. Only a trained weight has a gradient and moments.
     n_copies = 2 if settings.average == "ema" else 1
-    # Muon has one moment per weight. This is a lower bound, because AdamW still updates embeddings, with two moments.
+    # AdamW has two moments per weight, Muon one. With Muon, the count is a lower bound: AdamW updates the embeddings.
     n_moments = 2 if settings.optimizer == "adamw" else 1
     n_numbers = n_parameters * n_copies + n_trained * (1 + n_moments)
     needed, available = 4 * n_numbers, memory_of(device)
@@ -49,12 +49,12 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
 
 
 def memory_of(device: torch.device) -> int:
-    """Return the memory of a GPU in bytes; for a CPU, that of the machine, or 2^60 if the system does not tell it."""
+    """Return the memory of a GPU, or the memory of the machine for a CPU, in bytes. Return 2^60 if it is not known."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return 2**60  # Windows
+    return 2**60  # on Windows
 
 
 def n_fitting_replicas(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_before: int | None = None) -> int:
@@ -81,7 +81,7 @@ def split_on_out_of_memory(
     No pair is left out, so the gradient is the same except for dropout.
 
     Args:
-        max_positions: the limit on the size of a micro-batch that earlier steps have found; 0 if there is none.
+        max_positions: the maximum number of positions of a micro-batch, found in earlier steps; 0: no maximum.
     Returns:
         The result of the step, and `max_positions` for the next steps.
     Raises:
@@ -121,7 +121,7 @@ def peak_memory(device: torch.device, *, of_children: bool = False) -> int:
         return torch.cuda.max_memory_allocated(device)
     try:
         import resource
-    except ImportError:  # Windows
+    except ImportError:  # on Windows
         return 0
     usage = resource.getrusage(resource.RUSAGE_CHILDREN if of_children else resource.RUSAGE_SELF)
     unit = 1 if sys.platform == "darwin" else 1024  # bytes per unit of `ru_maxrss`

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from nmt.config import TrainSettings
 from nmt.model.base import Seq2Seq, n_stacked
 
-# Coefficients a, b, c of the polynomial in `orthogonalize` (Jordan et al. 2024). They maximize its slope at 0, so that
-# small singular values grow fast.
+# Coefficients a, b, c of the polynomial in `orthogonalize` (Jordan et al. 2024). The coefficients maximize the slope of
+# the polynomial at 0, so that small singular values grow fast.
 COEFFICIENTS = 3.4445, -4.7750, 2.0315
 N_ITERATIONS = 5
 MOMENTUM = 0.95
-# Root mean square of an update, divided by the learning rate. It is that of typical AdamW updates, so that both
+# Root mean square of an update, divided by the learning rate. AdamW updates typically have the same value, so both
 # optimizers can use the same learning rate.
 UPDATE_RMS = 0.2
 
@@ -45,8 +45,8 @@ def orthogonalize(x: Tensor) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """SGD with Nesterov momentum whose updates are orthogonalized.
 
-    The update rule is that of `torch.optim.Muon` with `adjust_lr_fn="match_rms_adamw"`. Unlike there, matrices of equal
-    shape are orthogonalized in one batch.
+    It has the update rule of `torch.optim.Muon` with `adjust_lr_fn="match_rms_adamw"`, but orthogonalizes all matrices
+    of the same shape in one batch.
 
     Args:
         params: weights, each with the number of matrices that are stacked in its rows.
@@ -102,7 +102,7 @@ STATE: dict[type[torch.optim.Optimizer], Moments] = {
 
 
 def make_optimizers(model: Seq2Seq, settings: TrainSettings) -> list[torch.optim.Optimizer]:
-    """Return the optimizers of a model. Each trained parameter belongs to one of them; frozen parameters to none.
+    """Return the optimizers of a model. Each trained parameter belongs to one optimizer; no frozen parameter does.
 
     With `train.optimizer=muon`, Muon updates the weights of the linear layers, and AdamW updates all other parameters.
     AdamW also updates embeddings and the projection, because each of their rows belongs to one piece and is not a

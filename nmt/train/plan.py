@@ -1,7 +1,7 @@
 """Rules that choose the settings that a config leaves out, to suit the corpus and, in `nmt init`, the machine.
 
-Each function returns a new config and leaves its argument unchanged. The rules interpolate between our recipes: the
-settings that gave the best models of 3,000 to 158,000 pairs.
+Functions that take a config return a new config and leave their argument unchanged. The rules interpolate between our
+recipes: the settings that gave the best models of 3,000 to 158,000 pairs.
 """
 
 import math
@@ -31,8 +31,8 @@ N_HEADS = 4
 ADAMW_LR = 2e-3  # maximum learning rate with train.optimizer=adamw
 SLACK = 1.5  # slope of the length limit, divided by the mean ratio of target length to source length
 MIN_ROOM = 10  # minimum intercept of the length limit, in tokens
-MARGIN = 5  # number of tokens that the intercept has beyond what the training pairs need
-OUTLIERS = 100_000  # one target per this many training pairs may be longer than the limit
+MARGIN = 5  # number of tokens that are added to the intercept, because new text may need more than training pairs
+OUTLIERS = 100_000  # one reference per this many training pairs may be longer than the limit
 MAX_SLOPE, MAX_INTERCEPT = 100.0, 100_000  # largest values that the settings may have
 OFTEN = 0.1  # if more than this share of the training lines has several sentences, `decode.whole_lines` is set
 
@@ -48,7 +48,7 @@ class CorpusSize(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelSize:
-    """The sizes of a Transformer, and the corpora and the learning rate for which they are suitable."""
+    """The sizes of a Transformer, the learning rate to train it, and the number of training pairs that it suits."""
 
     d_model: int
     d_ff: int
@@ -59,8 +59,8 @@ class ModelSize:
 
 
 # Largest first. Of two models of the same width, the shallower model takes less time per step and needs fewer steps.
-# The learning rates of widths up to 256 were chosen with Muon. They matter: 8 epochs on the demo corpus give a dev BLEU
-# of 83 at 6e-3, and of 19 at 2e-3.
+# The learning rates of widths up to 256 were chosen with Muon. The choice matters: 8 epochs on the demo corpus give a
+# dev BLEU of 83 at 6e-3, and of 19 at 2e-3.
 SIZES = [
     ModelSize(512, 1024, 6, 500_000, 7e-4),
     ModelSize(512, 1024, 3, 500_000, 7e-4),
@@ -78,7 +78,7 @@ def clamp(x: float, low: float, high: float) -> float:
 
 @dataclass(frozen=True)
 class Plan:
-    """A model size for a corpus and the cost of training on this machine; the properties are settings for both."""
+    """A model size for a corpus, and the cost of training on this machine. The properties are computed from both."""
 
     corpus: CorpusSize
     model: ModelSize
@@ -141,7 +141,7 @@ class Plan:
 
     @property
     def dropout(self) -> float:
-        """The dropout rate. It is lower if the time limit is short: a short training cannot memorize pairs."""
+        """The dropout rate. It is lower if the time is short, because a short training cannot memorize pairs."""
         n_pairs = self.corpus.n_pairs
         if n_pairs < MEMORIZED:
             return 0.0
@@ -219,12 +219,12 @@ def fit_limit(config: Config, corpora: Sequence[Lengths], base: Config | None) -
     """Return the config. If the maximum output length ⌈a·S⌉ + b is unset, it is fitted to the training pairs.
 
     The slope a is `SLACK` times the number of all target tokens divided by the number of all source tokens. If there
-    are several corpora, perhaps in different languages, the largest of their ratios is used; it is at least 1. The
-    intercept b is the smallest with which all training targets are within the limit, plus `MARGIN`, because new text
+    are several corpora, perhaps in different languages, the largest of their ratios is used, but at least 1. The
+    intercept b is the smallest with which all references are within the limit, plus `MARGIN`, because new text
     can need a little more. b is at least `MIN_ROOM`.
 
     A high limit costs time if the model does not end a translation by itself. One misaligned pair of 20 and 180 pieces
-    would let every such translation run for 150 more steps. So one target per `OUTLIERS` pairs may exceed the limit,
+    would let every such translation run for 150 more steps. So one reference per `OUTLIERS` pairs may exceed the limit,
     because most of the extreme pairs are misaligned. These pairs stay in the training data.
 
     `base` is the config of the model from which training starts. The new slope and intercept are at least those of
@@ -319,7 +319,7 @@ def config_text(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[
     chosen = {"joint": joint, "tied": tied, "in_time": in_time, "n_updates": n_updates, "n_heads": N_HEADS}
     text = CONFIG.format(plan=plan, size=plan.model, facts=facts, **names, **chosen)
 
-    # 2. Write the limits. The number of epochs is left out if the time limit is reached before.
+    # 2. Write the limits. The limit on epochs is left out if the time limit is reached earlier.
     fits = True
     if plan.minutes:
         n_fitting = plan.minutes * 60 / plan.epoch_s

@@ -33,7 +33,7 @@ log = logging.getLogger("nmt")
 MAX_DEV_PAIRS = 1_000
 DEV_SHARE = 0.02  # share of the pairs of data.train that is held out if data.dev is not set
 FEW_DEV_PAIRS = 100
-SAMPLE_PAIRS = 200_000  # maximum number of pairs for training a tokenizer, because its memory grows with the pairs
+SAMPLE_PAIRS = 200_000  # maximum number of pairs for training a tokenizer: more would take too much memory
 LEXICON_PAIRS = 50_000  # maximum number of pairs from which `learn_lexicon` learns translations of words
 FORMAT = 6  # version of the files in the cache; raise it when their content changes
 
@@ -42,7 +42,7 @@ FORMAT = 6  # version of the files in the cache; raise it when their content cha
 class TrainingText:
     """The training and dev pairs of a run, and facts about the corpora."""
 
-    train: Pairs  # pairs of all `training_corpora`, one corpus after the other; their text is on disk
+    train: Pairs  # pairs of all `training_corpora`, one corpus after the other; the text is on disk
     dev: list[Pair]  # pairs in memory
     hashes: dict[str, str]  # SHA-256 of each side of each corpus
     size: CorpusSize
@@ -65,7 +65,7 @@ def read_corpus(config: Config) -> TrainingText:
     settings = [data.drop_blank, data.drop_duplicates, data.allow_bad_utf8, seed_of_dev]
     directory = cached("pairs", [FORMAT, hashes, settings], write)
     if data.glossary or data.placeholders:
-        # Use a copy of these pairs that has annotations in their texts.
+        # Use a copy of the pairs that has annotations in the texts.
         directory = annotated(Pairs(directory), data)
 
     # 2. Read the summary of the text.
@@ -158,7 +158,7 @@ def write_corpus(config: Config, directory: Path) -> None:
         is_first = permutation.first_occurrences(draft.digests("pair"))
         draft.drop(~is_first, "repeated pairs dropped (data.drop_duplicates)")
 
-    # 3. Collect the dev pairs, or hold them out of the training pairs.
+    # 3. Collect the pairs of data.dev, or hold out training pairs as dev pairs.
     if data.dev:
         read: list[Pair] = []
         for name in dev_names:

@@ -60,7 +60,7 @@ class Progress:
     n_skipped: int = 0  # number of consecutive steps without a finite gradient until now
     n_rollbacks: int = 0  # number of rollbacks so far; each lowers the learning rate
     n_ranks: int = 1  # number of ranks or replicas that shared the last step; each draws its own dropout
-    max_positions: NonNegativeInt = 0  # limit on the size of a micro-batch, set after memory ran out; 0: no limit
+    max_positions: NonNegativeInt = 0  # maximum positions of a micro-batch, set after memory ran out; 0: no maximum
     bf16: bool = False  # whether matmuls run in bf16, chosen at the start; a resumed run keeps it
     n_snapshots: NonNegativeInt = 0  # number of snapshots that were due when the last snapshot was written
     finished_at: int = -1  # step at which `Trainer.finish` was called; -1 if it was not

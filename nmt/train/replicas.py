@@ -63,7 +63,7 @@ class Replicas:
 
         Returns the results of the calls in the order of `shares`. Gradients are added in a fixed order, so repeated
         calls give the same sums, bit for bit. If calls fail in child processes, raises the first error after all
-        replicas are done. Raises LostRankError if a child process has ended.
+        replicas have ended their calls. Raises LostRankError if a child process has ended.
         """
         self.model.zero_grad(set_to_none=True)
         answers: list[Any] = []
@@ -103,8 +103,8 @@ def shared(x: Tensor) -> Tensor:
 
 def serve(connection: Connection, other_end: Connection, model: nn.Module, gradients: list[Tensor], n: int) -> None:
     """Run a replica in a child process: compute gradients with `n` torch threads until the pipe closes."""
-    other_end.close()  # a copy of the parent's end: if it stayed open, the pipe would not close with the parent
-    if sys.platform == "linux":  # be killed with the parent: a surviving replica would keep the run locked
+    other_end.close()  # close this copy of the parent's end: otherwise, the pipe would not close with the parent
+    if sys.platform == "linux":  # end this process with its parent: a surviving replica would keep the run locked
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
     for number in SIGNALS:  # Ctrl-C is sent to children, too, but the parent needs them to finish the step
         signal.signal(number, signal.SIG_IGN)

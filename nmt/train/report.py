@@ -19,13 +19,13 @@ LINE_EVERY_S = 30.0  # seconds between two log lines
 
 
 class Report:
-    """Shows the figures of steps and validations. `progress` is the spent fraction of the budget at the start, 0-1."""
+    """A report on steps and validations. `progress` is the spent fraction of the budget at its start, 0-1."""
 
     def __init__(self, progress: float, *, quiet: bool) -> None:
         self.bar: tqdm[Never] = tqdm(
             total=1.0,
             initial=progress,
-            disable=True if quiet else None,  # None: tqdm shows the bar only on a terminal
+            disable=True if quiet else None,  # with None, tqdm shows the bar only on a terminal
             bar_format="{percentage:3.0f}%|{bar:20}| {elapsed}<{remaining}{postfix}",
             file=sys.stderr,
         )

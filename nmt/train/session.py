@@ -35,8 +35,8 @@ from nmt.train.report import clock
 
 log = logging.getLogger("nmt")
 
-# Prefixes of settings that may change when a run is resumed, besides those of `train`. The paths of corpora are among
-# them, but the contents of the files must not change: their hashes are compared.
+# Prefixes of settings that may change when a run is resumed, besides those of `train`. The paths of corpora may
+# change, but the contents of the files must not: the hashes of the files are compared.
 MAY_CHANGE = ("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "data.allow_bad_utf8")
 MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # paths of mixed corpora may change, too
 SAMPLED_LINES = 10_000  # number of training lines whose sentences are counted for `decode.whole_lines`
@@ -50,7 +50,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     # Set up the device. With --fresh, check that an existing run can be moved aside.
     torch_device = pick_device(device)
     if config.train.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when it is first used
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads this when it is first used
         torch.use_deterministic_algorithms(True)
     fresh = fresh and not restarted()  # before a restart by torchrun, the first attempt has moved the old run
     run = RunDirectory(config.run)
@@ -107,7 +107,7 @@ class Start(NamedTuple):
     name: str  # path of the run or of the model file
     checkpoint: Checkpoint
     config: Config
-    resumes: bool  # whether it is the newest checkpoint of the run itself; False for train.init_from
+    resumes: bool  # True for the newest checkpoint of the run itself, False for train.init_from
 
 
 def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | None:
@@ -116,8 +116,8 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | Non
     With `fresh`, the run is ignored. Raises ModelError if the run holds a training but no checkpoint.
     """
     # This must precede `read_newest`. If another process writes the first checkpoint in between, `read_newest` finds
-    # it, and taking the lock of the run fails later. In the other order, the error
-    # would say that the run has no checkpoint.
+    # it, and taking the lock of the run fails later. In the other order, the error would say that the run has no
+    # checkpoint.
     was_trained = not fresh and run.holds_training()
     newest = None if fresh else read_newest(run, prefixes=())
     if newest is not None:
@@ -142,7 +142,7 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | Non
 def inherit(config: Config, start: Start) -> Config:
     """Return the config. Unset settings are taken from the model that training starts from."""
     parts: dict[str, Any] = {"model": True, "tokenizer": True, "data": INHERITED_DATA}
-    if start.resumes:  # otherwise they are fitted to the new corpus
+    if start.resumes:  # otherwise these settings are fitted to the new corpus
         parts["decode"] = {"max_length_a", "max_length_b", "whole_lines"}
     what = f"the settings of {start.name} and those changed"
     inherited = with_unset(config, start.config.model_dump(include=parts), what=what)
@@ -188,10 +188,10 @@ def find_tokenizers(
 
 
 def with_learned(tokenizers: Tokenizers, start: Start | None, source: RaggedArray) -> Tokenizers:
-    """Return the tokenizers, to which the list of characters that the model learns as byte pieces is added.
+    """Return tokenizers that know which characters of the source side the model learns as byte pieces.
 
-    These are characters of the source side that are in no piece. They are taken from the source token ids of the
-    training pairs, `source`, and from the list of the model from which training starts.
+    These characters are in no piece of the vocabulary. They are found in `source`, the source token ids of the training
+    pairs. The characters that are known to the model from which training starts are added.
     """
     learned = set(tokenizers.source.learned_in_bytes(source.values))
     if start:
@@ -200,7 +200,7 @@ def with_learned(tokenizers: Tokenizers, start: Start | None, source: RaggedArra
 
 
 def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
-    """Raise ConfigError or DataError if settings or data of a resumed run have changed and must not change.
+    """Raise ConfigError or DataError if a resumed run has changed settings or data that must not change.
 
     Architecture and seed are among these settings. Logs changes of `train` settings that are allowed. `hashes` are the
     present hashes of the corpora.
@@ -310,7 +310,7 @@ def check_replicas(n: int, device: torch.device) -> None:
 
 def log_training(session: Session, progress: Progress, n_replicas: int) -> None:
     """Log the sizes of the corpora and the model, the device, and the number of replicas."""
-    # 1. If an epoch does not read each pair once, log the number of pairs that it reads of each corpus.
+    # 1. If an epoch does not read each pair once, log how many pairs of each corpus an epoch reads.
     data, model, settings = session.data, session.model, session.config.train
     if data.mixture is not None:
         counts = []

@@ -24,7 +24,7 @@ from nmt.train.replicas import Replicas
 class StepOptions:
     """The values that a step depends on, besides weights and batches."""
 
-    settings: TrainSettings  # label smoothing, clipping, decoder input
+    settings: TrainSettings  # a step uses the settings of label smoothing and clipping
     lr: float  # learning rate
     seed: int  # seed of dropout and scheduled sampling, derived from the seed of the run and the step
     bf16: bool = False  # whether to autocast matmuls to bfloat16; weights, gradients and losses stay float32
@@ -58,7 +58,7 @@ def train_step(
     tokens of this rank, divided by the number of tokens of all ranks, so the caller has to sum them over ranks.
     """
     n_tokens = sum(batch.n_target_tokens for batch in micro_batches)
-    scale = n_ranks() / n_tokens  # for a mean over tokens; n_ranks() undoes the division in DDP
+    scale = n_ranks() / n_tokens  # for a mean over tokens; n_ranks() undoes the averaging of DDP
     # 1. All replicas compute the gradient of this rank's part; DDP adds the gradients of the ranks.
     parts = [batch.split(n_ranks())[rank()] for batch in micro_batches]
     first_replica = rank() * replicas.n
@@ -110,10 +110,11 @@ def norm_of(gradients: Sequence[Tensor]) -> Tensor:
 def forward_backward(
     model: nn.Module, micro_batches: Sequence[Batch], options: StepOptions, scale: float, replica: int
 ) -> Tensor:
-    """Add the gradient of `scale` times the summed loss of a replica's share of the micro-batches to the `.grad`s.
+    """Run the forward and backward passes of a replica's share of the micro-batches.
 
-    `replica` is the index of the replica among those of all ranks, from which dropout is seeded. Returns a tensor of
-    shape (2,): loss and nll, summed over target tokens.
+    The gradient of the loss, summed over target tokens and multiplied by `scale`, is added to the `.grad` of each
+    parameter. `replica` is the index of the replica among the replicas of all ranks; it seeds dropout. Returns a tensor
+    of shape (2,): loss and nll, summed over target tokens.
     """
     device = next(model.parameters()).device
     total = torch.zeros(2, device=device)

@@ -93,7 +93,7 @@ class Sweep:
         """
         with os_errors_as(OutputError, f"make the directory {self.path}", hint=OTHER):
             self.path.mkdir(parents=True, exist_ok=True)
-            # A process that was killed while it wrote sweep.json has left a file with a mark in its name.
+            # If a process was killed while it wrote sweep.json, there is a temporary file with a mark after that name.
             names = {file.name.partition(TEMP_MARK)[0] for file in self.path.iterdir()}
         if self.file.name not in names and not names <= {"lock"}:
             raise InputError(f"{self.path} exists and is not a sweep", hint=OTHER)
@@ -111,7 +111,7 @@ class Sweep:
         return sorted(standings, key=self._order, reverse=True)
 
     def _standing(self, candidate: int, rung: int) -> Standing:
-        """Return the standing of a candidate whose last rung is `rung`."""
+        """Return the standing of a candidate that has reached the rung with index `rung`."""
         rungs = self.state.rungs[: rung + 1]
         figures = {steps: self._figures(candidate, steps) for steps in rungs}
         run = self._run(candidate)

@@ -14,7 +14,7 @@ class Pruned:
     """The files that pruning a run deletes or, in a dry run, would delete."""
 
     kept: int  # step of the checkpoint that is kept
-    files: list[Path]  # damaged checkpoints, then others from the oldest on, then snapshots
+    files: list[Path]  # damaged checkpoints, then other checkpoints from the oldest on, then snapshots
     n_bytes: int  # size of `files`
 
 
@@ -37,7 +37,7 @@ def prune(path: Path, *, dry_run: bool = False) -> Pruned:
         progress = parse_progress(newest.checkpoint.progress, run.checkpoint_file(newest.step))
         is_finished = progress.finished_at == progress.step
 
-        # 1. Collect the files: damaged checkpoints, all but the newest readable one, snapshots of a finished training.
+        # 1. Collect all checkpoints except the kept checkpoint, and the snapshots of a finished training.
         files = sorted(run.checkpoints.glob("step-*.damaged"))
         for step in run.checkpoint_steps():
             if step != newest.step:

@@ -27,14 +27,15 @@ from nmt.translate.units import Unit
 log = logging.getLogger("nmt")
 
 N_SAMPLES = 3
-MAX_NLL = 100.0  # nats per token: larger losses are reported as this perplexity, 2.7e+43
-# Losses are compared with the loss of guessing, log(vocabulary size): that of equal probabilities for all tokens.
-FAR_ABOVE = 2.0  # label smoothing keeps the loss below 2.0 times that of guessing, unless the training diverges
-SLOW_RISE = 1.5  # a loss rises slowly if it is less than 1.5 times that of the validation before
-# A model has lost what it had learned if its loss rises to over 2.0 times that of the validation before, and over that
-# of guessing.
+MAX_NLL = 100.0  # nats per token; for larger losses, the reported perplexity is exp(100) = 2.7e+43
+# Losses are compared with the loss of guessing, log(vocabulary size), which a model has if it gives all tokens the same
+# probability.
+FAR_ABOVE = 2.0  # label smoothing keeps the loss below 2.0 times the loss of guessing, unless training diverges
+SLOW_RISE = 1.5  # a loss rises slowly if it is less than 1.5 times the loss of the validation before
+# A model has lost what it had learned if its loss rises to over 2.0 times the loss of the validation before, and also
+# above the loss of guessing.
 COLLAPSE = 2.0
-NEAR_GUESSING = 0.8  # a model with a loss of over 0.8 times that of guessing has learned nothing
+NEAR_GUESSING = 0.8  # a model with a loss of over 0.8 times the loss of guessing has learned nothing
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_voca
         messages.append(f"{reached}, {place}: the training diverged; lower train.lr or raise train.warmup")
         return messages
 
-    # 3. Check whether the loss rises, has stopped falling, or has always been near that of guessing.
+    # 3. Check whether the loss rises, has stopped falling, or has always been near the loss of guessing.
     if len(losses) >= 4 and is_rising(losses[-4:]):
         cure = "raise model.dropout or end earlier (train.patience)"
         messages.append(f"dev loss has risen three times running: the model learns train by heart; {cure}")
@@ -210,7 +211,7 @@ def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_voca
 
 
 def compared_to_guessing(loss: float, guessing: float) -> str:
-    """Return words that compare a loss with that of guessing. The loss must be near that of guessing or above it."""
+    """Return words that compare a loss with the loss of guessing. The loss must not be far below that of guessing."""
     if loss > FAR_ABOVE * guessing:
         return "far above chance"
     return "above chance" if loss >= guessing else "hardly below chance"
@@ -233,7 +234,7 @@ def has_diverged(losses: Sequence[float], guessing: float) -> bool:
             return True
         if after >= SLOW_RISE * before:
             crept = False
-    # The loss was far above that of guessing, did not rise slowly, and is still not below that of guessing.
+    # The loss was far above the loss of guessing, did not rise slowly, and is still not below the loss of guessing.
     return latest >= guessing and max(losses) > limit and not crept
 
 
