@@ -156,7 +156,7 @@ class Trainer:
         return self.progress
 
     def _synchronize(self, n_replicas: int) -> None:
-        """Use the precision of rank 0 on all ranks, and store how many ranks or replicas share a step, `n_replicas`."""
+        """Use the precision of rank 0 on all ranks, and store the number of ranks or replicas, `n_replicas`."""
         progress = self.progress
         progress.bf16 = bool(broadcast(progress.bf16))
         if progress.step and progress.n_ranks != n_replicas:

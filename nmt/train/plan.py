@@ -309,7 +309,7 @@ train:
 
 
 def config_text(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[str, str]) -> str:
-    """Return the config as YAML. A comment after each setting gives the reason for its value."""
+    """Return the config as YAML, with comments that give the reasons for the values of most settings."""
     # 1. Write all settings except the limits of training.
     source, target = languages
     names = {"run": scalar(run), "root": scalar(root), "source": source, "target": target}

@@ -111,9 +111,10 @@ class Start(NamedTuple):
 
 
 def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | None:
-    """Return the newest checkpoint of the run, otherwise the model of train.init_from, otherwise None.
+    """Return the newest checkpoint of the run or, if it has none, the model of train.init_from.
 
-    With `fresh`, the run is ignored. Raises ModelError if the run holds a training but no checkpoint.
+    Return None if neither exists: then a new model is trained. With `fresh`, the run is ignored. Raises ModelError if
+    the run holds a training but no checkpoint.
     """
     # This must precede `read_newest`. If another process writes the first checkpoint in between, `read_newest` finds
     # it, and taking the lock of the run fails later. In the other order, the error would say that the run has no
@@ -174,7 +175,10 @@ def log_chosen(why: str, before: Config, after: Config) -> None:
 def find_tokenizers(
     config: Config, corpus: TrainingText, start: Start | None, run: RunDirectory, *, fresh: bool
 ) -> Tokenizers:
-    """Return the tokenizers of the model that training starts from, otherwise of the run, otherwise new tokenizers."""
+    """Return the tokenizers of the model that training starts from.
+
+    If there is no such model, return the tokenizers of the run. If the run has none, train new tokenizers.
+    """
     if start:
         # Use the pieces of the checkpoint, but the normalization and the tag of this config.
         source, target = start.checkpoint.tokenizers
