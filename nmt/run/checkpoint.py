@@ -1,13 +1,15 @@
-"""Checkpoints: one safetensors file with weights, tokenizers, settings and, to resume, the optimizer's moments.
+"""Reading and writing of checkpoints: safetensors files with weights, tokenizers, settings and optimizer moments.
 
-    model.<name>      weights, float32 (bfloat16 in a snapshot); tied weights are stored once
-    average.<name>    their moving average, if there is one
-    optimizer.<name>.<moment>
-    tokenizer.source, tokenizer.target   serialized, uint8; target only if it differs from source
-    metadata "nmt"    see `nmt.run.header`
+    model.<name>               weights, float32 (bfloat16 in a snapshot); tied weights are stored once
+    average.<name>             moving average of the weights, if training computes it
+    optimizer.<name>.<moment>  moments of the optimizers, float32, from which training resumes
+    tokenizer.source           serialized SentencePiece model, uint8
+    tokenizer.target           the same for the target side; only stored if it differs from the source side
+    metadata "nmt"             see `nmt.run.header`
 
-Translation needs no other file than the model file, which contains no paths of the machine. Nothing is unpickled.
-Before a model is built, names and shapes of the tensors are checked against the settings.
+A model file is a checkpoint with the best weights and without moments. Translation needs no other file. The files
+contain no paths of the machine that wrote them, and reading them unpickles nothing. Names and shapes of the tensors are
+checked against the settings before a model is built.
 """
 
 import hashlib
@@ -35,19 +37,19 @@ from nmt.text.tokenizer import Tokenizers
 
 LAYER = re.compile(
     r"(?P<side>encoder|decoder)\.(?P<number>\d+)\."
-)  # start of the name of a Transformer layer's weights
-PARTS = ("model", "average", "optimizer")  # prefixes of the names of tensors, besides "tokenizer"
+)  # matches the start of the names of weights in Transformer layers
+PARTS = ("model", "average", "optimizer")  # prefixes of the names of tensors, except "tokenizer"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    config: Config  # without paths if it was read from a file
-    tensors: dict[str, Tensor]  # see the module's docstring; all but the tokenizers, by full name
+    config: Config  # contains no paths if it was read from a file
+    tensors: dict[str, Tensor]  # tensors of `PARTS`; their names have the prefix, as in `model.<name>`
     tokenizers: Tokenizers
-    progress: dict[str, Any] = field(default_factory=dict)  # JSON values: steps, scores, times
+    progress: dict[str, Any] = field(default_factory=dict)  # JSON: fields of `Progress`, or only some in a snapshot
 
     def part(self, prefix: str) -> dict[str, Tensor]:
-        """Return the tensors of one of `PARTS`, by their names without this prefix."""
+        """Return the tensors with one of the prefixes `PARTS`, by their names without the prefix."""
         tensors = {}
         for full_name, x in self.tensors.items():
             part, _, name = full_name.partition(".")
@@ -63,27 +65,29 @@ class Checkpoint:
 
 
 class Newest(NamedTuple):
+    """The newest checkpoint that can be read."""
+
     step: int
     checkpoint: Checkpoint
-    damaged: dict[int, ModelError]  # newer checkpoints that cannot be read, by step
+    damaged: dict[int, ModelError]  # by step: the errors of newer checkpoints, which cannot be read
 
 
 def new_model(config: Config, tokenizers: Tokenizers) -> Seq2Seq:
-    """Return a model with the architecture and sizes of the config, and new weights."""
+    """Return a new model with the architecture and sizes of the config. Its weights are random."""
     model_class = Transformer if config.model.architecture == "transformer" else RecurrentModel
     return model_class(config.model, len(tokenizers.source), len(tokenizers.target))
 
 
 class _SkipNormal(TorchFunctionMode):
-    """Skip `normal_`: on the meta device, it would first import modules, which takes a second."""
+    """A mode that skips calls of `normal_`: on the meta device, they import modules, which takes a second."""
 
     def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         return None if func is torch.nn.init.normal_ else func(*args, **(kwargs or {}))
 
 
 def shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the weights of a model, computed without allocating them."""
-    if config.model.positions != "learned":  # others have no weights and are slow to compute on the meta device
+    """Return the shapes of the weights of a model by name, without allocating the weights."""
+    if config.model.positions != "learned":  # fixed positions have no weights, and computing them takes long
         without_positions = config.model.model_copy(update={"positions": "none"})
         config = config.model_copy(update={"model": without_positions})
     with torch.device("meta"), _SkipNormal():
@@ -92,13 +96,13 @@ def shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ..
 
 
 def weights_of(model: torch.nn.Module) -> dict[str, Tensor]:
-    """Return a model's weights by name; tied weights once, under their first name."""
+    """Return the weights of a model by name. Tied weights are returned once, with their first name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into a model; tied weights stay tied. Raises ModelError if names or shapes differ."""
-    # Names first, then shapes: what differs between two sizes of a model are its shapes.
+    """Copy weights into a model. Tied weights stay tied. Raises ModelError if names or shapes differ."""
+    # Compare names, then shapes: another architecture has other names, another size of a model has other shapes.
     parameters = weights_of(model)
     if parameters.keys() != weights.keys():
         raise ModelError("the weights are not those of this model", hint="were architecture settings changed?")
@@ -111,14 +115,14 @@ def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def first_layers(weights: Mapping[str, Tensor], settings: ModelSettings) -> dict[str, Tensor]:
-    """Return the weights without the layers of encoder and decoder that a shallower model with `settings` lacks.
+    """Return the weights for a model with `settings`, which may have fewer layers: the first layers are kept.
 
-    A student starts well from the first layers of its teacher (Shleifer and Rush 2020).
+    In distillation, the first layers of a teacher are good initial weights of a student (Shleifer and Rush 2020).
     """
     depths = {"encoder": settings.n_encoder_layers, "decoder": settings.n_decoder_layers}
     kept = {}
     for name, weight in weights.items():
-        # The parts between and around the layers, such as embeddings, belong to any depth.
+        # Weights outside of layers, such as embeddings, are needed with any number of layers.
         layer = LAYER.match(name)
         if layer is None or int(layer["number"]) < depths[layer["side"]]:
             kept[name] = weight
@@ -127,13 +131,13 @@ def first_layers(weights: Mapping[str, Tensor], settings: ModelSettings) -> dict
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint atomically. Raises OutputError on failure."""
-    # 1. The tensors, with the tokenizers among them.
+    # 1. Collect the tensors. The tokenizers are tensors, too.
     source, target = checkpoint.tokenizers
     tensors = {name: tensor.cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
     tensors["tokenizer.source"] = _as_tensor(source.model)
     if not checkpoint.tokenizers.joint:
         tensors["tokenizer.target"] = _as_tensor(target.model)
-    # 2. The header, with the hashes of both.
+    # 2. Make the header, with a hash of itself and hashes of the tensors, and write the file.
     header: dict[str, Any] = {"format_version": FORMAT_VERSION, "config": without_paths(checkpoint.config)}
     header["progress"] = checkpoint.progress
     if source.learned is not None:
@@ -154,11 +158,11 @@ def _as_bytes(tensor: Tensor) -> bytes:
 
 
 def without_paths(config: Config) -> dict[str, Any]:
-    """Return the config with file names in place of paths: a shared model reveals no directories of its author."""
+    """Return the config with file names instead of paths, so that a shared model does not reveal directories."""
     tree = config.model_dump(mode="json")
     data = tree["data"]
     data["root"] = ""
-    # All corpora, of which train, dev and test may each be one, a list, or missing.
+    # Collect all corpora. Each of train, dev and test may be one corpus, a list of corpora, or missing.
     corpora = list(data["mix"].values())
     for name in ("train", "dev", "test"):
         if isinstance(data[name], list):
@@ -169,18 +173,21 @@ def without_paths(config: Config) -> dict[str, Any]:
         corpus["root"] = ""
         for side in ("source", "target"):
             corpus[side] = [Path(path).name for path in corpus[side]]
-    # Other paths.
+    # Shorten the other paths.
     tree["run"] = Path(config.run).name or "run"
     tree["train"]["init_from"] = Path(config.train.init_from).name
     return tree
 
 
 def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 of names, shapes, dtypes and bytes, sorted by name; files of equal tensors may differ."""
+    """Return the SHA-256 of names, shapes, dtypes and bytes of tensors, in order of names.
+
+    Unlike a hash of the file, it does not depend on how the file stores the tensors.
+    """
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
-        # The description separates tensors whose bytes are the same.
+        # The description makes the hashes of different tensors with equal bytes differ.
         description = f"{name} {tuple(tensor.shape)} {tensor.dtype}\n"
         content = tensor.flatten().view(torch.uint8).numpy()
         digest.update(description.encode())
@@ -189,7 +196,7 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
 
 
 def _hash_parts(tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """Return `hash_tensors` of each part, so that a part can be checked without reading the others."""
+    """Return `hash_tensors` of each part, so that one part can be checked without reading the other parts."""
     parts: dict[str, dict[str, Tensor]] = {}
     for name, x in tensors.items():
         part = parts.setdefault(part_of(name), {})
@@ -198,13 +205,16 @@ def _hash_parts(tensors: Mapping[str, Tensor]) -> dict[str, str]:
 
 
 def part_of(name: str) -> str:
-    """Return the prefix of a tensor's name."""
+    """Return the prefix of the name of a tensor, such as model."""
     return name.partition(".")[0]
 
 
 def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = PARTS) -> Newest | None:
-    """Read the newest undamaged checkpoint; None if there is no checkpoint. Raises ModelError if all are damaged."""
-    # Newest first; older ones are read only if the newer ones are damaged.
+    """Read the newest checkpoint that is not damaged. Return None if the run has no checkpoint.
+
+    Of its tensors, only those of the parts `prefixes` are loaded. Raises ModelError if all checkpoints are damaged.
+    """
+    # Try the newest checkpoint first. An older checkpoint is read only if all newer ones are damaged.
     damaged: dict[int, ModelError] = {}
     for step in reversed(run.checkpoint_steps()):
         try:
@@ -220,30 +230,30 @@ def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = PARTS) -> Newe
 
 
 def lasting_path(file: BinaryIO) -> Path:
-    """Return a path that leads to an open file even after another file has replaced it, if the system has such paths.
+    """Return a path of an open file that stays valid if another file replaces the file, if the system has such paths.
 
-    safetensors opens a path twice, and a training that finds a better model replaces its model file at any time.
+    safetensors opens a path twice. In between, a training that finds a better model may replace its model file.
     """
-    path = Path(f"/dev/fd/{file.fileno()}")  # Windows has none
+    path = Path(f"/dev/fd/{file.fileno()}")  # does not exist on Windows
     return path if path.exists() else Path(file.name)
 
 
 def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpoint:
-    """Read and check a checkpoint; load only tensors with these prefixes. Raises ModelError if it is damaged."""
+    """Read and check a checkpoint. Load only tensors of the parts `prefixes`. Raises ModelError if it is damaged."""
     with errors_as_model_error(path):
         check_header_size(path)
         with path.open("rb") as held, safetensors.safe_open(lasting_path(held), framework="pt") as file:
-            # 1. The header, and what it says of the tensors.
+            # 1. Read the header and the types of the tensors.
             metadata = file.metadata() or {}
             header = checked_header(metadata.get("nmt"))
             config = check_config(header["config"], {}, "its settings")
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
             _check_types(slices)
-            # 2. The tokenizers, which determine the shapes of the embeddings.
+            # 2. Read the tokenizers, because their sizes determine the shapes of the embeddings.
             serialized = {name: file.get_tensor(name) for name in slices if part_of(name) == "tokenizer"}
             _check_hashes(header, serialized)
             tokenizers = _tokenizers_of(serialized, config, header.get("learned_characters"))
-            # 3. The weights.
+            # 3. Check the shapes of the other tensors, and load them.
             shapes = {name: tuple(x.get_shape()) for name, x in slices.items()}
             _check_shapes(shapes, config, tokenizers)
             tensors = {name: file.get_tensor(name) for name in slices if part_of(name) in prefixes}
@@ -252,7 +262,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
 
 
 def _check_types(slices: Mapping[str, Any]) -> None:
-    """Raise ModelError if there are tensors of types that nmt does not write, which may take more memory."""
+    """Raise ModelError if a tensor has a type that nmt does not write, because some types take more memory."""
     unknown = {x.get_dtype() for x in slices.values()} - {"F32", "BF16", "U8"}
     if unknown:
         raise ModelError(f"not a model file: it has {', '.join(sorted(unknown))}", hint=HINT)
@@ -262,7 +272,7 @@ def _tokenizers_of(serialized: Mapping[str, Tensor], config: Config, learned: st
     if "tokenizer.source" not in serialized:
         raise ConfigError("'tokenizer.source' is missing")
     source = _as_bytes(serialized["tokenizer.source"])
-    target = source  # one tokenizer for both sides is stored once
+    target = source  # the file has no target tokenizer if both sides have the same
     if "tokenizer.target" in serialized:
         target = _as_bytes(serialized["tokenizer.target"])
     options = config.data.model_dump(include={"nfkc_source", "target_tag"})
@@ -278,21 +288,24 @@ def _check_hashes(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> N
 
 
 def _check_shapes(shapes: dict[str, tuple[int, ...]], config: Config, tokenizers: Tokenizers) -> None:
-    """Raise ModelError if the tensors do not fit a model of these settings. A part may be missing as a whole."""
-    # 1. The shapes of all tensors that there may be.
+    """Raise ModelError if a tensor has no place in a model with these settings, or if a part is incomplete.
+
+    A part may be missing as a whole.
+    """
+    # 1. Collect the shapes of all tensors that the file may have.
     weights = shapes_of(config, tokenizers)
     expected: dict[str, tuple[int, ...]] = {}
     for name, shape in weights.items():
         expected[f"model.{name}"] = expected[f"average.{name}"] = shape
-        for moment in ("exp_avg", "exp_avg_sq", "momentum"):  # of AdamW, of Muon
-            expected[f"optimizer.{name}.{moment}"] = shape  # the fused optimizer does not check shapes
+        for moment in ("exp_avg", "exp_avg_sq", "momentum"):  # two moments of AdamW, one moment of Muon
+            expected[f"optimizer.{name}.{moment}"] = shape  # checked here, because fused AdamW does not check shapes
         expected[f"optimizer.{name}.step"] = ()
-    # 2. Those that there are.
+    # 2. Compare these shapes with the shapes of the tensors in the file.
     for name in sorted(shapes.keys() - {"tokenizer.source", "tokenizer.target"}):
         if shapes[name] != expected.get(name):
             reason = f"{name} is {shapes[name]}, in a model of its settings {expected.get(name, 'absent')}"
-            raise ModelError(f"{reason:.300}", hint="train it again")  # names in a hostile file may be long
-    # 3. A part has all weights of the model or none.
+            raise ModelError(f"{reason:.300}", hint="train it again")  # truncated: a hostile file may have long names
+    # 3. Check that each part has all weights of the model, or no weights.
     for part in ("model", "average"):
         n_tensors = sum(part_of(name) == part for name in shapes)
         if n_tensors not in (0, len(weights)):

@@ -1,15 +1,17 @@
 """A run directory: its layout, and the code that reads and writes its small files.
 
-config.yaml         all settings, resolved
+config.yaml         all settings, including those that training has chosen
 manifest.json       versions, data hashes, seed, command, git commit
 tokenizer.model     or tokenizer.src.model and tokenizer.tgt.model
 model.safetensors   the best model or average of models: what `nmt translate` loads
-checkpoints/        step-N.safetensors; step-N.damaged if it could not be read; snapshot-N.safetensors (train.snapshots)
-metrics.jsonl       figures of training and validation, one line each
+checkpoints/        step-N.safetensors, or step-N.damaged if the checkpoint could not be read;
+                    snapshot-N.safetensors with train.snapshots
+metrics.jsonl       figures: one line for each step and for each validation
+report.html         figures as a page for the browser, if train.report is set
 train.log           messages of every `nmt train` on stderr, with times
-lock                held during training
-scores.jsonl        results of `nmt eval`, one line each; only after `nmt eval`
-growth.html         a sentence along training; only after `nmt explain --growth`
+lock                lock file, held during training
+scores.jsonl        results: one line for each `nmt eval`
+growth.html         translations of a sentence by the snapshots, written by `nmt explain --growth`
 
 README.md beside this file lists the keys of the .jsonl files.
 """
@@ -37,19 +39,21 @@ from nmt.text.lines import raw_lines, reading
 from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
 
 MAX_MANIFEST_BYTES = 10_000_000
-LIBRARIES = ("torch", "sentencepiece", "sacrebleu", "safetensors")  # whose versions are in the manifest
+LIBRARIES = ("torch", "sentencepiece", "sacrebleu", "safetensors")  # the manifest has their versions
 
 
 class RunDirectory:
+    """The directory of a run, which need not exist yet, and the paths of its files."""
+
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.real_path = Path(os.path.realpath(path))  # unlike `resolve`, does not fail on a loop of links
-        # What training needs to resume.
+        self.real_path = Path(os.path.realpath(path))  # unlike `Path.resolve`, it accepts a loop of links
+        # Files that a resumed training needs.
         self.config_file = self.path / "config.yaml"
         self.manifest_file = self.path / "manifest.json"
         self.model_file = self.path / "model.safetensors"
         self.checkpoints = self.path / "checkpoints"
-        # What people and reports read.
+        # Files for users and reports.
         self.metrics_file = self.path / "metrics.jsonl"
         self.log_file = self.path / "train.log"
         self.scores_file = self.path / "scores.jsonl"
@@ -59,7 +63,7 @@ class RunDirectory:
     # --- the directory as a whole
 
     def create(self) -> None:
-        """Make the directory, or the directory that `path` links to."""
+        """Make the directory and its `checkpoints`. If `path` is a link, make the directory that it leads to."""
         action = f"make the run's directory {self.path}"
         checkpoints = self.real_path / "checkpoints"
         with os_errors_as(OutputError, action, hint="choose another with run=PATH"):
@@ -67,49 +71,56 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the run for training; remove unfinished writes of a killed training. Raises InputError if in use."""
+        """Make the directory if it is missing, and hold its lock. Remove unfinished files of a killed training.
+
+        Raises InputError if another training holds the lock.
+        """
         self.create()
         self._check_links()
         with locked(self.path / "lock", holder="training", setting="run=PATH"):
-            # Only under the lock: a training on another machine may be writing unfinished files.
+            # Unfinished files are removed under the lock only: another training may still be writing such files.
             sweep_temps(self.path)
             sweep_temps(self.checkpoints)
             yield
 
     def check_movable(self) -> None:
-        """Raise ConfigError if the run is or contains the working directory: this process would stay in it."""
-        here = Path.cwd().resolve()  # a shell in the run would stay in it, too
+        """Raise ConfigError if the run is or contains the working directory.
+
+        If such a run was renamed, this process and the shell of the user would stay in the renamed directory.
+        """
+        here = Path.cwd().resolve()
         if here.is_relative_to(self.real_path):
             reason = f"run={self.path} cannot be moved aside: it is the working directory or contains it"
             raise ConfigError(reason, hint="choose another with run=PATH, or start nmt from another directory")
 
     def move_aside(self) -> Path | None:
-        """Rename an existing run to the first free of NAME.1, NAME.2, …
+        """Rename an existing run to NAME.1, or to NAME.2, … if that exists.
 
-        Returns its new absolute path, or None if there is no run. If `path` is a link, its target is renamed and the
-        link stays, so that the new run is on the same disk.
+        Returns the new absolute path of the run, or None if there is no run. If `path` is a link, its target is renamed
+        and the link stays, so that the new run is on the same disk.
         """
         if not self.path.exists():
             return None
         self.check_movable()
         self._check_links()
         with locked(self.path / "lock", holder="training", setting="run=PATH"):
-            # The first free of NAME.1, NAME.2, …
+            # Find the first name that is free.
             names = (f"{self.real_path.name}.{n}" for n in itertools.count(1))
             aside = next(path for path in map(self.real_path.with_name, names) if not os.path.lexists(path))
             with os_errors_as(OutputError, f"move {self.path} aside", hint="choose another with run=PATH"):
                 return self.real_path.rename(aside)
 
     def _check_links(self) -> None:
-        """Make sure that writing into the run changes no files outside of it; its source may be untrusted."""
-        entries = [*self.path.glob("*"), *self.checkpoints.glob("*")]  # nothing is written deeper
+        """Raise ModelError if writing into the run could change files outside of it. A copied run may be untrusted."""
+        entries = [*self.path.glob("*"), *self.checkpoints.glob("*")]  # no file is written in other subdirectories
         for entry in entries:
-            # Links within the run are harmless.
+            # Links to files within the run are harmless.
             target = Path(os.path.realpath(entry))
             if entry.is_symlink() and not target.is_relative_to(self.real_path):
                 raise ModelError(f"{entry} is a link that leads out of the run", hint="replace it by its target")
-            with contextlib.suppress(OSError):  # renamed by another training meanwhile, or a loop of links
-                mode = entry.stat().st_mode  # of the link's target; opening a pipe would block
+            with contextlib.suppress(OSError):  # raised if a training renames the entry, or if it is a loop of links
+                mode = entry.stat().st_mode  # for a link, the mode of its target
+                # Special files are refused: opening a pipe would block.
                 if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                     raise ModelError(f"{entry} is neither a file nor a directory", hint="remove it")
 
@@ -119,7 +130,7 @@ class RunDirectory:
         atomic_write(self.config_file, dump_config(config))
 
     def read_config(self) -> Config:
-        """Return the resolved settings. Raises ModelError if this is not a run."""
+        """Return the settings in config.yaml. Raises ModelError if this is not a run."""
         if not self.config_file.is_file():
             raise ModelError(f"{self.path} is not a run: it has no config.yaml", hint="train one with `nmt train`")
         return check_config(*read_yaml(self.config_file), str(self.config_file))
@@ -129,10 +140,10 @@ class RunDirectory:
         atomic_write(self.manifest_file, f"{content}\n")
 
     def read_manifest(self) -> dict[str, Any]:
-        """Return the manifest; empty if it is not written yet. Raises ModelError if it is damaged."""
+        """Return the manifest, or an empty dict if there is none. Raises ModelError if it is damaged."""
         if not self.manifest_file.exists():
             return {}
-        manifest: Any = None  # not a mapping: refused below
+        manifest: Any = None  # stays None if reading fails, and is refused below
         with contextlib.suppress(OSError, ValueError):
             content = read_capped(self.manifest_file, MAX_MANIFEST_BYTES)
             manifest = parse_json(content)
@@ -143,31 +154,34 @@ class RunDirectory:
     # --- tokenizers
 
     def tokenizer_files(self, joint: bool) -> list[Path]:
-        """Return the files of the source's and the target's tokenizer; the same file if joint."""
+        """Return the file of the source tokenizer and the file of the target tokenizer; if joint, one file twice."""
         if joint:
             file = self.path / "tokenizer.model"
             return [file, file]
         return [self.path / "tokenizer.src.model", self.path / "tokenizer.tgt.model"]
 
     def write_tokenizers(self, tokenizers: Tokenizers, joint: bool) -> None:
-        """Write one file if `joint` is true and both sides have the same model, else one file per side."""
+        """Write one file if `joint` is true and both sides have the same model, otherwise one file per side."""
         files = self.tokenizer_files(joint and tokenizers.joint)
         for file, side in zip(files, tokenizers, strict=True):
             atomic_write(file, side.model)
 
     def read_tokenizers(self, config: Config) -> Tokenizers | None:
-        """Return the run's tokenizers; None if they are not trained yet. Raises ModelError if one is damaged."""
+        """Return the tokenizers of the run, or None if they are missing or do not suit the config.
+
+        Raises ModelError if a file is damaged.
+        """
         joint = config.tokenizer.joint
-        # A joint vocabulary has one file if both sides have the same model, see `write_tokenizers`.
+        # Even with `joint`, there may be two files, see `write_tokenizers`.
         is_one_file = joint and (self.path / "tokenizer.model").exists()
         source_file, target_file = self.tokenizer_files(is_one_file)
         if not (source_file.is_file() and target_file.is_file()):
             return None
-        # The options of text are those of the source side.
+        # Normalization and tag apply to the source side only.
         source = self._read_tokenizer(source_file, nfkc=config.data.nfkc_source, target_tag=config.data.target_tag)
         target = self._read_tokenizer(target_file)
         tokenizers = Tokenizers(source, target)
-        if joint and not tokenizers.one_vocabulary:  # they are from earlier settings
+        if joint and not tokenizers.one_vocabulary:  # the tokenizers were trained with earlier settings
             return None
         return tokenizers
 
@@ -186,18 +200,18 @@ class RunDirectory:
         return self.checkpoints / f"step-{step}.safetensors"
 
     def checkpoint_steps(self) -> list[int]:
-        """Return the steps of all checkpoints, oldest first."""
+        """Return the steps of all checkpoints in ascending order."""
         return self._steps("step-")
 
     def snapshot_file(self, step: int) -> Path:
         return self.checkpoints / f"snapshot-{step}.safetensors"
 
     def snapshot_steps(self) -> list[int]:
-        """Return the steps of all snapshots, oldest first."""
+        """Return the steps of all snapshots in ascending order."""
         return self._steps("snapshot-")
 
     def cut_snapshots(self, step: int) -> None:
-        """Delete the snapshots after `step`, which a resumed run will write again."""
+        """Delete the snapshots of steps after `step`, because a resumed run will write them again."""
         for later in self.snapshot_steps():
             if later > step:
                 self.snapshot_file(later).unlink(missing_ok=True)
@@ -206,7 +220,7 @@ class RunDirectory:
         steps = []
         for file in self.checkpoints.glob(f"{prefix}*.safetensors"):
             step = file.stem.removeprefix(prefix)
-            if re.fullmatch("0|[1-9][0-9]*", step):  # not the files of somebody else, as step-007
+            if re.fullmatch("0|[1-9][0-9]*", step):  # ignore files that nmt did not write, such as step-007
                 steps.append(int(step))
         return sorted(steps)
 
@@ -214,17 +228,17 @@ class RunDirectory:
         return max(self.checkpoint_steps(), default=None)
 
     def holds_training(self) -> bool:
-        """Whether a training has saved something here, even if checkpoints and model were deleted.
+        """Return whether a training has saved a checkpoint here, even if checkpoints and model were deleted later.
 
-        A run that was killed before its first save does not count: it has metrics of steps but not of a validation,
-        and starting over gives the same figures.
+        The metrics of a validation are proof of a checkpoint. A run that was killed before its first checkpoint has
+        metrics of steps only. It does not count, because starting over gives the same figures.
         """
         if self.newest_step() is not None or self.model_file.exists():
             return True
         return any("dev_loss" in line for line in self.read_metrics())
 
     def set_aside(self, step: int) -> Path:
-        """Rename a damaged checkpoint, so that it is no longer listed."""
+        """Rename a damaged checkpoint, so that `checkpoint_steps` ignores it. Return its new path."""
         aside = self.checkpoints / f"step-{step}.damaged"
         return self.checkpoint_file(step).rename(aside)
 
@@ -236,12 +250,12 @@ class RunDirectory:
     # --- metrics and scores: one JSON object per line
 
     def append_metrics(self, *lines: dict[str, Any]) -> None:
-        """Append lines of figures, all or none."""
+        """Append lines to metrics.jsonl. If writing fails, no line is appended, and OutputError is raised."""
         append_whole(self.metrics_file, _joined_lines(lines))
 
     def cut_metrics(self, step: int) -> list[dict[str, Any]]:
-        """Drop the lines after `step`, which a resumed run will write again; return the other lines."""
-        # Reading leaves out the half line that a killed process may have written.
+        """Remove lines of steps after `step`, because a resumed run will write them again. Return the other lines."""
+        # This removes invalid lines, too: a killed process may have written half a line.
         kept = [line for line in self.read_metrics() if line.get("step", 0) <= step]
         if self.metrics_file.exists():
             atomic_write(self.metrics_file, _joined_lines(kept))
@@ -251,24 +265,24 @@ class RunDirectory:
         return list(json_lines(self.metrics_file))
 
     def append_scores(self, line: dict[str, Any]) -> None:
-        self._check_links()  # outside of the lock of training
+        self._check_links()  # checked here, because `nmt eval` does not take the lock
         append_whole(self.scores_file, _joined_lines([line]))
 
     def read_scores(self) -> list[dict[str, Any]]:
-        """Return the results of all evaluations of the run's models, oldest first."""
+        """Return the lines of scores.jsonl, oldest first."""
         return list(json_lines(self.scores_file))
 
 
 def _joined_lines(lines: Iterable[Mapping[str, Any]]) -> bytes:
-    """Return a line of JSON for each mapping."""
-    # Lone surrogates, of names of files that are not UTF-8, are written as escapes.
+    """Return a line of JSON for each mapping, as UTF-8."""
+    # Names of files that are not valid UTF-8 contain lone surrogates, which are written as escapes.
     text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
     return text.encode(errors="backslashreplace")
 
 
 def json_lines(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of a file with one per line, none if there is no file. Leaves out invalid lines."""
-    if not file.is_file():  # reading a pipe would block
+    """Yield the JSON object of each line of a file. Leave out invalid lines. If there is no file, yield nothing."""
+    if not file.is_file():  # missing, or not a regular file: reading a pipe would block
         return
     with file.open("rb") as stream:
         for text in raw_lines(stream, str(file)):
@@ -280,7 +294,7 @@ def json_lines(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def newest_model(root: Path = Path("runs")) -> Path | None:
-    """Return the most recently written model file under `root`."""
+    """Return the model file under `root` that was written last, or None if there is none."""
     files = [file for file in root.glob("**/model.safetensors") if file.is_file()]
     return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
 
@@ -288,11 +302,14 @@ def newest_model(root: Path = Path("runs")) -> Path | None:
 def new_manifest(
     data_hashes: dict[str, str], n_pairs: dict[str, int], seed: int, *, reproducible: bool
 ) -> dict[str, Any]:
-    """Return how a run was made: data, versions, command, and whether the same command gives the same model."""
-    # What was asked for, and from which data.
+    """Return the manifest of a new run, which describes how the run is made: command, data and versions.
+
+    `reproducible` says whether the same command gives the same model.
+    """
+    # The command, its data and its seed.
     manifest: dict[str, Any] = {"command": sys.argv, "started": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
     manifest |= {"seed": seed, "reproducible": reproducible, "data": data_hashes, "n_pairs": n_pairs}
-    # What it ran with.
+    # The software and the machine.
     manifest["git_commit"] = _git_commit()
     manifest |= {"python": platform.python_version(), "machine": platform.platform()}
     manifest["versions"] = {"nmt": _version("nmt-trainer")} | {name: _version(name) for name in LIBRARIES}
@@ -300,7 +317,7 @@ def new_manifest(
 
 
 def hash_files(paths: Sequence[Path], hint: str = "check the path") -> str:
-    """Return the SHA-256 of the hashes of several files. Raises DataError, with the hint, if one cannot be read."""
+    """Return the SHA-256 of the hashes of several files. Raises DataError with the `hint` if one cannot be read."""
     digests = []
     for path in paths:
         with reading(str(path), hint):
@@ -315,7 +332,7 @@ def _version(package: str) -> str:
 
 
 def _git_commit() -> str:
-    with contextlib.suppress(OSError, subprocess.CalledProcessError):  # no git, or no commit
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):  # raised if git is missing, or there is no commit
         command = ["git", "rev-parse", "HEAD"]
         return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True).strip()
     return ""

@@ -1,8 +1,9 @@
 """The header of a model file or checkpoint: settings and progress as JSON.
 
-A safetensors file begins with the length of its header (8 bytes, little-endian) and the header, which is JSON. Its
-`__metadata__` has the entry "nmt", again JSON: format_version, config, progress, hashes of these and of the tensors.
-If the model was trained since nmt counts characters, it also has learned_characters: see `Tokenizer.learned_in_bytes`.
+A safetensors file begins with the length of its header (8 bytes, little-endian) and the header, which is JSON. The
+`__metadata__` of the header has an entry "nmt", which is JSON text with the keys format_version, config, progress,
+header_sha256 (see `hash_of`) and tensors_sha256 (the hash of each part of the tensors). The key learned_characters is
+optional, because imported and old models lack it: see `Tokenizer.learned_in_bytes`.
 """
 
 import contextlib
@@ -19,14 +20,18 @@ from nmt.files import open_file, parse_json, sha256
 
 FORMAT_VERSION = 2
 HINT = "give a run's directory or its model.safetensors"
-MAX_TENSORS = 25_000  # 100 layers per side have 4,200 weights; a checkpoint has up to five tensors per weight
+# A model with 100 layers per side has 4,200 weights, and a checkpoint has up to five tensors per weight.
+MAX_TENSORS = 25_000
 MAX_HEADER_BYTES = 10_000_000
-# The keys that each header has; `check_config` checks the content of config.
+# Keys that every "nmt" entry has, and their types; `check_config` checks the content of config.
 TYPES = {"format_version": object, "config": object, "progress": dict, "header_sha256": str, "tensors_sha256": dict}
 
 
 def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
-    """Return the settings, without paths, and the progress of a model file. Raises ModelError if it is damaged."""
+    """Return the settings and the progress of a model file. Paths in the settings are shortened to file names.
+
+    Raises ModelError if the file is no model file, or its header is damaged.
+    """
     with errors_as_model_error(path):
         check_header_size(path)
         with safetensors.safe_open(path, framework="np") as file:
@@ -38,7 +43,7 @@ def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
 
 @contextlib.contextmanager
 def errors_as_model_error(path: Path) -> Iterator[None]:
-    """Raise errors of reading a model file as ModelError that names the file."""
+    """Convert errors in this block, which reads a model file, to ModelError with the path in the message."""
     try:
         yield
     except safetensors.SafetensorError as error:
@@ -53,20 +58,23 @@ def errors_as_model_error(path: Path) -> Iterator[None]:
 
 
 def check_header_size(path: Path) -> None:
-    """Raise SafetensorError if the header would take too much memory, OSError if this is not a file."""
+    """Raise SafetensorError if parsing the header would take too much memory. Raises OSError if `path` is no file."""
     with open_file(path) as file:
-        # One byte more than allowed, to notice that there are more.
+        # Read one byte more than allowed, which shows that the header is too large.
         n_bytes = int.from_bytes(file.read(8), "little")
         header = file.read(min(n_bytes, MAX_HEADER_BYTES + 1))
-    n_braces = header.count(b"{")  # each tensor has one, and few commas
+    n_braces = header.count(b"{")  # in a valid header, each tensor has one brace and a few commas
     max_commas = 50 * n_braces + 10_000
     if len(header) > MAX_HEADER_BYTES or n_braces > MAX_TENSORS or header.count(b",") > max_commas:
         raise safetensors.SafetensorError("the header is too large")
 
 
 def checked_header(text: str | None) -> dict[str, Any]:
-    """Parse and check the entry "nmt"; None if there is none."""
-    # 1. Is it ours?
+    """Return the parsed entry "nmt". `text` is None if the file has no such entry.
+
+    Raises ModelError if the entry is missing, damaged, or of another format version.
+    """
+    # 1. Check that nmt wrote it.
     header: Any = None
     with contextlib.suppress(ValueError, TypeError):
         header = parse_json(text or "")
@@ -75,7 +83,7 @@ def checked_header(text: str | None) -> dict[str, Any]:
     for key, kind in TYPES.items() | {("learned_characters", str)}:
         if not isinstance(header.get(key, ""), kind):
             raise ModelError("not written by nmt", hint=HINT)
-    # 2. Can this version read it, and is it whole?
+    # 2. Check that this version can read it, and that it is not damaged.
     version = header["format_version"]
     if version != FORMAT_VERSION:
         raise ModelError(f"format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt")
@@ -85,6 +93,7 @@ def checked_header(text: str | None) -> dict[str, Any]:
 
 
 def hash_of(header: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the header without its hashes."""
     keys = ("format_version", "config", "progress", "learned_characters")
-    covered = {key: header[key] for key in keys if key in header}  # an imported model has no characters
+    covered = {key: header[key] for key in keys if key in header}  # learned_characters may be missing
     return sha256(json.dumps(covered, sort_keys=True).encode())

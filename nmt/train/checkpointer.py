@@ -1,4 +1,4 @@
-"""The files that training writes and reads: checkpoints, the best model, metrics."""
+"""Writing and restoring the files of a training: checkpoints, the best model, snapshots and metrics."""
 
 import contextlib
 import logging
@@ -30,25 +30,28 @@ from nmt.train.validation import Validation
 
 log = logging.getLogger("nmt")
 
-FIRST_SNAPSHOT = 1 / 256  # fraction of the budget that is spent at the first snapshot
+FIRST_SNAPSHOT = 1 / 256  # the first snapshot is due when this fraction of the budget is spent
 
 
 @dataclass
 class TrainingState:
-    """What a checkpoint saves and a resumed run restores."""
+    """The state that a checkpoint saves and a resumed run restores."""
 
-    model: Seq2Seq  # the weights that the optimizer updates
-    averaged: Seq2Seq | None  # exponential moving average of these weights; None unless train.average=ema
+    model: Seq2Seq  # its weights are those that the optimizers update
+    averaged: Seq2Seq | None  # moving average of the weights; None if train.average=none
     optimizers: list[torch.optim.Optimizer]
     progress: Progress
 
     def update_average(self, max_decay: float) -> None:
-        """Update the moving average; its decay grows with the step, because early weights are poor."""
+        """Update the moving average of the weights, if there is one.
+
+        The decay grows with the step up to `max_decay`, so that the poor weights of early steps are soon forgotten.
+        """
         if self.averaged is None:
             return
         step = self.progress.step
         decay = min(max_decay, (1 + step) / (10 + step))
-        # Frozen weights do not change.
+        # Frozen weights do not change, so their average needs no update.
         weights = tuple(p for p in self.model.parameters() if p.requires_grad)
         averaged = tuple(p for p in self.averaged.parameters() if p.requires_grad)
         with torch.no_grad():
@@ -57,21 +60,21 @@ class TrainingState:
 
 @dataclass(eq=False)
 class Checkpointer:
-    """Saves and restores a `TrainingState`. Each rank has its own checkpointer; rank 0 writes the files."""
+    """The object that saves and restores a `TrainingState`. Each rank has one, but only rank 0 writes files."""
 
-    config: Config  # fully resolved
+    config: Config  # all settings, including those that training has chosen
     tokenizers: Tokenizers
-    run: RunDirectory  # the caller holds its lock
-    state: TrainingState  # shared with the trainer; a save writes its current values
-    best_model: Checkpoint | None = None  # a new best model that is not in the model file yet
+    run: RunDirectory  # the caller must hold its lock
+    state: TrainingState  # this object is shared with the trainer, so a save writes the current values
+    best_model: Checkpoint | None = None  # the best model, if the model file does not contain it yet
     metrics_fail: bool = False  # whether the last line of metrics could not be written
 
     def append_metrics(self, kind: Literal["step", "validation"], figures: dict[str, Any]) -> None:
-        """Append a line to metrics.jsonl. If that fails, for example because the disk is full, the line is lost."""
+        """Append a line to metrics.jsonl. If writing fails, for example on a full disk, warn; the line is lost."""
         if rank() > 0:
             return
         if kind == "validation" and self.run.newest_step() is None:
-            return  # `holds_training` takes a validation in metrics.jsonl as proof of a checkpoint
+            return  # a validation in metrics.jsonl must mean that a checkpoint was saved: see `holds_training`
         line = {"kind": kind, "time": round(time.time(), 3), **figures}
         try:
             self.run.append_metrics(line)
@@ -82,10 +85,10 @@ class Checkpointer:
             self.metrics_fail = True
 
     def keep_if_best(self, model: Seq2Seq, validation: Validation) -> bool:
-        """Copy the model for the next save if it is better than the best one so far; return whether it is."""
+        """Return whether the model is better than the best model so far. If it is, copy it for the next save."""
         progress, metric = self.state.progress, self.config.train.metric
         figures = {"step": progress.step, **validation.figures()}
-        # None, before the first validation, is worse than any model.
+        # Before the first validation, `best_figures` is None, which ranks below any model.
         rank_of_model = ranking(figures, metric)
         if rank_of_model <= ranking(progress.best_figures, metric):
             return False
@@ -98,22 +101,23 @@ class Checkpointer:
         return True
 
     def _checkpoint(self, tensors: dict[str, Tensor]) -> Checkpoint:
-        """Return a checkpoint with these tensors and the current progress."""
+        """Return a checkpoint with the given tensors and the current progress."""
         return Checkpoint(self.config, tensors, self.tokenizers, asdict(self.state.progress))
 
     def save(self) -> None:
-        """Write the model file and a checkpoint; if that fails, warn, and let the next validation try again."""
+        """Write the model file and a checkpoint. If writing fails, warn; the next validation tries again."""
         try:
             self.write()
         except OutputError as error:
             log.warning("%s; training goes on, the next validation tries again", error)
 
     def write(self) -> None:
-        """Write the model file if there is a new best model, then a checkpoint, and delete old checkpoints.
+        """Write the model file if there is a new best model, then write a checkpoint and delete old checkpoints.
 
-        This order ensures that a checkpoint never refers to a best model that is not in the model file. Only the first
-        save writes the checkpoint first. If it is interrupted, `resume` recovers, and a model file without checkpoints
-        always means that checkpoints were deleted. Raises OutputError if a write fails, for example on a full disk.
+        In this order, no checkpoint refers to a best model that the model file does not contain. The first save of a
+        run uses the reverse order: checkpoint, then model file. So a model file without checkpoints always means that
+        checkpoints were deleted. If the first save is interrupted in between, `resume` detects the missing model.
+        Raises OutputError if a write fails, for example on a full disk.
         """
         if rank() > 0:
             return
@@ -121,7 +125,6 @@ class Checkpointer:
             is_first = self.run.newest_step() is None
             if is_first:
                 self.write_checkpoint()
-            # The model file, if there is a better model.
             if self.best_model is not None:
                 save_checkpoint(self.run.model_file, self.best_model)
                 self.best_model = None
@@ -129,34 +132,34 @@ class Checkpointer:
                 self.write_checkpoint()
 
     def write_checkpoint(self) -> None:
-        """Write a checkpoint, then delete checkpoints that are no longer needed."""
-        # 1. Weights and their average.
+        """Write a checkpoint, then delete all checkpoints except the newest `train.keep`."""
+        # 1. Collect the weights and their average.
         state = self.state
         tensors = named("model", weights_of(state.model))
         if state.averaged is not None:
             tensors |= named("average", weights_of(state.averaged))
 
-        # 2. The optimizers' moments of each weight.
+        # 2. Collect the optimizers' moments of each weight.
         names = names_of(state.model)
         for optimizer in state.optimizers:
             for parameter, moments in optimizer.state.items():
                 tensors |= named(f"optimizer.{names[parameter]}", moments)
 
-        # 3. The files.
+        # 3. Write the file, and delete older checkpoints.
         file = self.run.checkpoint_file(state.progress.step)
         save_checkpoint(file, self._checkpoint(tensors))
-        # Only the newest are kept.
         newest = self.run.checkpoint_steps()[-self.config.train.keep :]
         self.run.prune_checkpoints(newest)
 
     def snapshot_if_due(self, spent: float) -> None:
-        """Write a snapshot at the first step that has spent one of train.snapshots fractions of the budget.
+        """Write a snapshot if a new one is due, now that the fraction `spent` of the budget is spent.
 
-        The last fraction is 1, the first `FIRST_SNAPSHOT`; those in between are spaced by their logarithm. After a
-        change of the budget, the number that is due may fall; then there is one more snapshot. A rollback or resume
-        restores `n_snapshots`, so the same steps are written again.
+        Snapshots are due at `train.snapshots` fractions of the budget, which are evenly spaced on a logarithmic scale
+        from `FIRST_SNAPSHOT` to 1. A rollback or a resume restores `progress.n_snapshots`, so snapshots of the repeated
+        steps are written again. If the user raises the budget of a run, fewer snapshots are due than were written: then
+        one snapshot is written at once, and the others are written again when they are due.
         """
-        # 1. How many are due?
+        # 1. Count the snapshots that are due until now.
         n_due = 0
         n_snapshots = self.config.train.snapshots
         for i in range(n_snapshots):
@@ -169,7 +172,7 @@ class Checkpointer:
         if rank() > 0 or not n_due:
             return
 
-        # 2. Write one.
+        # 2. Write a snapshot if this number has changed.
         model = self.state.averaged or self.state.model
         weights = {name: x.bfloat16() for name, x in weights_of(model).items()}
         about = {"step": progress.step, "n_tokens": progress.n_tokens}
@@ -180,15 +183,18 @@ class Checkpointer:
             log.warning("%s; training goes on without this snapshot", error)
 
     def resume(self) -> bool:
-        """Restore the newest whole checkpoint; return whether there is any. Raises ModelError if it does not fit."""
+        """Restore the newest undamaged checkpoint. Return False if the run has no checkpoint.
+
+        Raises ModelError if all checkpoints are damaged, or the checkpoint does not fit the model or the optimizers.
+        """
         newest = read_newest(self.run)
         if newest is None:
             if rank() == 0:
-                self.run.cut_metrics(0)  # remove lines of a run killed before its first checkpoint
+                self.run.cut_metrics(0)  # remove the lines of a run that was killed before its first checkpoint
                 self.run.cut_snapshots(0)
             return False
 
-        # 1. Weights, their average, progress and moments.
+        # 1. Restore weights, their average, progress and moments.
         state, checkpoint = self.state, newest.checkpoint
         file = self.run.checkpoint_file(newest.step)
         weights = checkpoint.part("model")
@@ -201,14 +207,14 @@ class Checkpointer:
         except KeyError as error:
             raise ModelError(f"{file} lacks {error.args[0]}", hint=OR_ANEW) from error
 
-        # 2. What the files or the config may contradict.
-        self.best_model = None  # after a rollback, it may be from a later step
+        # 2. Adjust the progress to the model file and to settings that may have changed.
+        self.best_model = None  # a later step may have set it before a rollback
         self._restore_best()
         self._continue_epoch(checkpoint.config.train)
         if self.config.train.precision != "auto":
             state.progress.bf16 = self.config.train.precision == "bf16"
 
-        # 3. The files of the run.
+        # 3. Rename damaged checkpoints, and remove what later steps have written.
         if rank() == 0:
             for step, damage in newest.damaged.items():
                 aside = self.run.set_aside(step)
@@ -217,7 +223,11 @@ class Checkpointer:
         return True
 
     def _cut_files(self, progress: Progress) -> None:
-        """Drop what later steps wrote, and write the line of a validation that was killed before it could."""
+        """Remove snapshots and metrics of steps after the checkpoint.
+
+        If the checkpoint's validation has no line in metrics.jsonl, append it: training may have been killed after it
+        wrote the checkpoint and before it wrote the line.
+        """
         self.run.cut_snapshots(progress.step)
         metrics = self.run.cut_metrics(progress.step)
         validated_steps = [line["step"] for line in metrics if is_validation(line)]
@@ -225,7 +235,10 @@ class Checkpointer:
             self.append_metrics("validation", progress.history[-1])
 
     def _restore_moments(self, moments: dict[str, Tensor]) -> None:
-        """Restore the state of the optimizers. After no step they have none. Raises KeyError if a moment is missing."""
+        """Make new optimizers and restore their moments. Before the first update, optimizers have no moments.
+
+        Raises KeyError if a moment is missing.
+        """
         state = self.state
         state.optimizers = make_optimizers(state.model, self.config.train)
         if not state.progress.n_tokens:
@@ -239,10 +252,13 @@ class Checkpointer:
                     optimizer.state[parameter] = {key: moments[f"{name}.{key}"].to(parameter) for key in keys}
 
     def _restore_best(self) -> None:
-        """Forget the best model if the model file does not hold it, as in a run that was copied during its training."""
+        """Forget the best model if the model file does not contain it, so that the next validation writes the file.
+
+        The model file may be older than the checkpoint, for example in a run that was copied during its training.
+        """
         progress, file = self.state.progress, self.run.model_file
         step = -1
-        with contextlib.suppress(ModelError):  # the file is missing or damaged
+        with contextlib.suppress(ModelError):  # raised if the file is missing or damaged
             _, saved = read_header(file)
             step = parse_progress(saved, file).step
         if progress.best is None or step >= progress.best_step:
@@ -251,16 +267,16 @@ class Checkpointer:
         progress.best = progress.best_figures = None
         progress.best_step = 0
         progress.finished_at = -1
-        if progress.is_validated():  # repeat this validation, which writes the file
+        if progress.is_validated():  # remove this validation, so that it is repeated and writes the file
             progress.history.pop()
 
     def _continue_epoch(self, before: TrainSettings) -> None:
-        """If batch sizes have changed within an epoch, convert the number of batches done to the new size."""
+        """If batch sizes have changed since the checkpoint, convert the position in the epoch to the new sizes."""
         progress, now = self.state.progress, self.config.train
         is_same = before.batch_tokens == now.batch_tokens and before.accumulate == now.accumulate
         if is_same or not progress.batch:
             return
-        # About as many pairs, in whole steps.
+        # The new position skips about as many pairs as were read, and is a whole number of steps.
         n_batches = progress.batch * before.batch_tokens / now.batch_tokens
         n_steps = round(n_batches / now.accumulate)
         progress.batch = n_steps * now.accumulate
@@ -269,10 +285,10 @@ class Checkpointer:
 
 
 def named(part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors by their names in a checkpoint; see `nmt.run.checkpoint`."""
+    """Return the tensors with the prefix `part.` before each name, as checkpoints store them."""
     return {f"{part}.{name}": x for name, x in tensors.items()}
 
 
 def names_of(model: Seq2Seq) -> dict[Tensor, str]:
-    """Return the name of each weight."""
+    """Return the name of each weight of a model."""
     return {parameter: name for name, parameter in model.named_parameters()}

@@ -1,4 +1,4 @@
-"""The corpora that a config names: their names, files, hashes and languages."""
+"""The corpora of a config: their names, files, hashes and languages, and how an epoch mixes them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,21 +14,25 @@ from nmt.text.permutation import Mixture
 
 
 def training_corpora(config: Config) -> dict[str, Files]:
-    """Return those of data.train, then those of data.mix by name: the order of the data depends on their order."""
+    """Return the corpora of data.train, then the corpora of data.mix sorted by name; keys are their full names."""
     corpora = named("train", config.data.train)
-    # A resumed run needs the same order, whatever the order in the file.
+    # The order of the training data depends on the order of the corpora. Sorting makes this order independent of the
+    # config file, in which the user may reorder `mix` before a run is resumed.
     for name, files in sorted(config.data.mix.items()):
         corpora[f"mix.{name}"] = files
     return corpora
 
 
 def named(name: str, corpora: Sequence[Files]) -> dict[str, Files]:
-    """Return the corpora of data.train, dev or test by name: train, or of a list train.de-en, train.de-en.2, ..."""
+    """Return the corpora of data.train, data.dev or data.test by their full names.
+
+    `name` is train, dev or test. It is the full name of a corpus without `languages`. With languages, the full name is
+    train.de-en, and further corpora of the same direction are named train.de-en.2, train.de-en.3, ...
+    """
     by_name: dict[str, Files] = {}
     for files in corpora:
         full_name = direction_name = f"{name}.{files.languages}" if files.languages else name
         number = 1
-        # Several corpora of a direction are numbered.
         while full_name in by_name:
             number += 1
             full_name = f"{direction_name}.{number}"
@@ -37,18 +41,18 @@ def named(name: str, corpora: Sequence[Files]) -> dict[str, Files]:
 
 
 def all_corpora(config: Config) -> dict[str, Files]:
-    """Return `training_corpora`, and dev and test if they are set."""
+    """Return the training corpora, then the dev and test corpora if the config has them."""
     data = config.data
     return training_corpora(config) | named("dev", data.dev) | named("test", data.test)
 
 
 def root_of(config: Config, files: Files) -> str:
-    """Return the root of a corpus' paths, as the config sets it: the corpus' own root, else data.root."""
+    """Return the `root` setting of a corpus; if it has none, return `data.root`."""
     return files.root or config.data.root
 
 
 def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
-    """Return the files of both sides of a corpus."""
+    """Return the source files and the target files of a corpus."""
     root = data_root(root_of(config, files))
     source = [root / path for path in files.source]
     target = [root / path for path in files.target]
@@ -56,13 +60,16 @@ def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
 
 
 def pairs_of(config: Config, files: Files) -> Iterator[Pair]:
-    """Read the pairs of a corpus; those of a list of corpora know their languages."""
+    """Yield the pairs of a corpus. If the config has several directions, set each pair's `languages`."""
     for pair in iter_pairs(*corpus_paths(config, files), strict=not config.data.allow_bad_utf8):
         yield replace(pair, languages=files.languages) if config.data.directions else pair
 
 
 def corpus_hashes(config: Config) -> dict[str, str]:
-    """Return the SHA-256 of each side of each corpus. Raises DataError if a file cannot be read."""
+    """Return the SHA-256 of each side of each corpus, by NAME.source or NAME.target.
+
+    Raises DataError if a file cannot be read.
+    """
     hashes = {}
     for name, files in all_corpora(config).items():
         hint = hint_of_missing(config, files)
@@ -72,8 +79,8 @@ def corpus_hashes(config: Config) -> dict[str, str]:
 
 
 def hint_of_missing(config: Config, files: Files) -> str:
-    """Return what a user may do if a file of a corpus is missing."""
-    # 1. The root is the name of a corpus that `nmt download` knows.
+    """Return the hint of the error that is raised if a file of the corpus is missing."""
+    # 1. If the root is the name of a corpus that `nmt download` knows, recommend that command.
     root = root_of(config, files)
     if corpus := CORPORA.get(root):
         languages = files.languages.split("-")
@@ -81,14 +88,18 @@ def hint_of_missing(config: Config, files: Files) -> str:
             languages = [language(config.data, "source"), language(config.data, "target")]
         return f"`{command(corpus, languages)}` gets this corpus; or set data.root to the directory that has it"
 
-    # 2. It is a directory.
+    # 2. Otherwise the root is a directory.
     place = f"data.root, {root}" if root else "the working directory"
     return f"check the path; it is relative to {place}"
 
 
 def check_order(name: str, files: Files, train: Files) -> None:
-    """Raise DataError if the sides of a corpus are exchanged, by the language codes that file names end in."""
-    # What the names say, and what they should say.
+    """Raise DataError if the file names of a corpus show that its two sides are exchanged.
+
+    The language codes that file names end in are compared with `files.languages`. If `files.languages` is not set,
+    they are compared with the codes in the file names of the corpus `train`.
+    """
+    # The codes in the file names, and the codes that are expected.
     codes = suffixes_of(files)
     if files.languages:
         expected = files.languages.split("-")
@@ -102,28 +113,30 @@ def check_order(name: str, files: Files, train: Files) -> None:
 
 
 def suffixes_of(files: Files) -> list[str]:
-    """Return the language codes in the names of the first files of both sides."""
+    """Return the language codes that the names of the first source file and the first target file end in."""
     source = language_of(Path(files.source[0]))
     target = language_of(Path(files.target[0]))
     return [source, target]
 
 
 def mixture_of(config: Config, pairs: Pairs) -> Mixture | None:
-    """Return how an epoch mixes the training pairs, or a part of them; None if an epoch has each of them once.
+    """Return how an epoch mixes `pairs`, which are the training pairs of all corpora, or some of them.
 
-    With a temperature T, the share of a corpus of n pairs is proportional to n^(1/T) (Arivazhagan et al. 2019).
+    Return None if an epoch reads each pair once. Raises DataError if a corpus has no pairs in `pairs`. With
+    `data.mix`, the shares of an epoch are the weights of the corpora. With a temperature T, the share of a
+    corpus of n pairs is proportional to n^(1/T) (Arivazhagan et al. 2019).
     """
     mix, temperature = config.data.mix, config.data.temperature
     if not mix and temperature == 1:
         return None
 
-    # The number of pairs of each corpus; of none, no share can be drawn.
+    # The number of pairs of each corpus. An epoch cannot draw a share from an empty corpus.
     sizes = [len(corpus) for corpus in pairs.by_corpus()]
     for name, size in zip(training_corpora(config), sizes, strict=True):
         if not size:
             raise DataError(f"{name} has no pair left", hint="raise data.max_length or data.max_ratio")
 
-    # The shares of all corpora but the first.
+    # The share of each corpus except the first, which gets the rest of the epoch.
     if mix:
         shares = [files.weight for _, files in sorted(mix.items())]
     else:

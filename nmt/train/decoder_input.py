@@ -1,8 +1,8 @@
-"""The decoder's input in training: the true tokens (teacher forcing), or some predictions among them.
+"""The decoder's input in training: the true tokens (teacher forcing), or a mixture of true and predicted tokens.
 
-With teacher forcing, the decoder never reads the model's mistakes; in translation, it does. Scheduled sampling
-(Bengio et al. 2015) replaces some true tokens by the predictions of a first pass over the true tokens (Mihaylova and
-Martins 2019).
+With teacher forcing, the decoder reads only true tokens in training, but in translation it reads its own predictions,
+which may be wrong. Scheduled sampling (Bengio et al. 2015) prepares it for them: it replaces some true tokens by
+predictions. As in Mihaylova and Martins (2019), a first pass over the true tokens computes all predictions at once.
 """
 
 import torch
@@ -16,33 +16,34 @@ from nmt.text.batches import Batch
 
 @torch.no_grad()
 def decoder_input(model: Seq2Seq, batch: Batch, prediction_rate: float, seed: int) -> Tensor:
-    """Return a batch's `tgt_in` with some tokens replaced by the model's predictions.
+    """Return the `tgt_in` of a batch, in which predictions of the model replace some tokens.
 
-    Predictions are the most probable tokens that are not special, without dropout, as in decoding. The only random
-    choice is which tokens are replaced, each with probability `prediction_rate`. It is seeded per sentence, so it does
-    not depend on ranks or micro-batches.
+    A prediction is the most probable token that is not special. The model predicts without dropout, as in decoding.
+    Each token is replaced with probability `prediction_rate`. These random choices are seeded per sentence, so they do
+    not depend on how pairs are distributed over ranks and micro-batches.
     """
-    if prediction_rate == 0 or not batch.lines:  # a rank or replica without sentences contributes no loss
+    if prediction_rate == 0 or not batch.lines:  # a dummy batch has no lines, and its loss is 0
         return batch.tgt_in
 
-    # 1. Which tokens are replaced: (B, T), one generator per sentence.
+    # 1. Choose the tokens that are replaced, with one random generator per sentence.
     n_tokens = batch.tgt_in.size(1)
     draws = []
     for line in batch.lines:
         generator = torch.Generator().manual_seed(seed_of(seed, line))
         draws.append(torch.rand(n_tokens, generator=generator))
     probabilities = torch.stack(draws).to(batch.tgt_in.device)
-    replaced = probabilities < prediction_rate
+    replaced = probabilities < prediction_rate  # (B, T)
     replaced &= batch.tgt_in != PAD
-    replaced[:, 0] = False  # BOS
+    replaced[:, 0] = False  # BOS is never replaced
 
-    # 2. What the model predicts.
+    # 2. Predict all tokens, and replace the chosen tokens by predictions.
     was_training = model.training
     model.eval()
     try:
         logits = model(batch.src, batch.tgt_in)  # (B, T, V)
-    finally:  # also after an out-of-memory error: the step is then repeated
+    finally:  # restore the mode even if memory runs out, because the step is then repeated
         model.train(was_training)
-    first_word = EOS + 1  # special tokens come before
-    predicted = logits[..., first_word:].argmax(-1) + first_word  # (B, T), of the next position
+    first_word = EOS + 1  # special tokens have the ids up to EOS
+    # (B, T): the prediction at position t is for position t + 1 of `tgt_in`.
+    predicted = logits[..., first_word:].argmax(-1) + first_word
     return torch.where(replaced, predicted.roll(1, 1), batch.tgt_in)

@@ -1,4 +1,4 @@
-"""`nmt train --dry-run`: the size of the model and the cost of a training, without starting it."""
+"""The dry run of a training (`nmt train --dry-run`): the size of the model and the estimated cost."""
 
 import functools
 import math
@@ -14,39 +14,43 @@ from nmt.train.report import clock
 from nmt.train.schedule import prediction_rate
 from nmt.train.step import StepOptions, train_step
 
-MAX_BATCHES = 1_000  # the largest of this many batches is measured; their order is random
+MAX_BATCHES = 1_000  # the largest of the first 1,000 batches is measured; the order of batches is random
 
 
 @dataclass(frozen=True)
 class Measurement:
     """The cost of a training, estimated from two steps with its largest batch."""
 
-    n_steps: int  # per epoch
+    n_steps: int  # steps per epoch
     epoch_s: float  # seconds per epoch, without validations
-    tokens_per_s: float  # target tokens
+    tokens_per_s: float  # target tokens per second, in the largest batch
     memory: int  # peak memory in bytes; 0 if the system does not report it
     n_replicas: int
-    bf16: bool
-    non_padding: float  # share of positions that are not padding
+    bf16: bool  # whether matmuls run in bf16
+    non_padding: float  # share of positions that are not padding, 0-1
 
 
 def measure(session: Session, n_replicas: int | None = None) -> Measurement:
-    """Time two steps with the largest batch. If `n_replicas` is None, use as many replicas as `nmt train` would."""
+    """Estimate the cost of a training by timing two steps with the largest batch.
+
+    If `n_replicas` is None, use as many replicas as `nmt train` would.
+    """
     settings, model, data = session.config.train, session.model, session.data
     bf16 = uses_bf16(settings, model.device)
     if n_replicas is None:
         n_replicas = n_fitting_replicas(model, len(session.tokenizers.target), settings)
 
-    # 1. The largest batch.
+    # 1. Find the largest batch.
     batches = list(islice(data.batches(0), MAX_BATCHES))
     largest = max(batches, key=lambda batch: batch.n_positions)
 
-    # 2. Two steps.
+    # 2. Run two steps with this batch; the faster step counts.
     optimizers = make_optimizers(model, settings)
-    memory_before = peak_memory(model.device)  # the peak of a forked replica includes the memory of this process
+    # The peak memory of a forked replica includes the memory of this process, which is subtracted below.
+    memory_before = peak_memory(model.device)
     replicas = Replicas(model.train(), n_replicas)
     batch_s, max_positions = math.inf, 0
-    for seed in range(2):  # the first step is slower, because it also allocates memory
+    for seed in range(2):  # the first step is slower, because it allocates memory
         start = time.perf_counter()
         options = StepOptions(settings, lr=1e-6, seed=seed, bf16=bf16, prediction_rate=prediction_rate(settings, 1.0))
         step = functools.partial(train_step, replicas, optimizers, options=options)
@@ -56,7 +60,7 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
     replicas.close()
     replica_memory = max(peak_memory(model.device, of_children=True) - memory_before, 0)
 
-    # 3. What follows for all batches: the time of a batch grows with its positions.
+    # 3. Estimate the cost of an epoch: the time of a batch is proportional to its number of positions.
     n_steps = math.ceil(data.n_batches / settings.accumulate)
     n_positions = sum(batch.n_positions for batch in batches)
     n_tokens = sum(batch.n_source_tokens + batch.n_target_tokens for batch in batches)
@@ -75,7 +79,7 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
 
 
 def dry_run(session: Session, n_replicas: int | None = None) -> list[str]:
-    """Return the size of the model and the result of `measure` as lines of text for the user. Writes no file."""
+    """Return lines of text for the user: the size of the model and the result of `measure`. Writes no file."""
     settings, model = session.config.train, session.model
     cost = measure(session, n_replicas)
     lines = [f"parameters  {model.n_parameters:,}"]
@@ -87,7 +91,7 @@ def dry_run(session: Session, n_replicas: int | None = None) -> list[str]:
     if cost.memory:
         lines.append(f"memory      {cost.memory / 1e9:.2f} GB")
 
-    # The first limit ends the training.
+    # Training ends at the limit that is reached first.
     limits_s = []
     if settings.max_epochs:
         limits_s.append(cost.epoch_s * settings.max_epochs)

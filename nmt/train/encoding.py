@@ -1,6 +1,7 @@
-"""From the text of training to token ids: train the tokenizer, encode, drop pairs of unlikely lengths. `nmt tokenize`.
+"""The token ids of the training pairs: training tokenizers, encoding, dropping pairs of unlikely lengths.
 
-Like the text, the results are stored in the user's cache. Only `tokenize` writes other files.
+Tokenizers and token ids are stored in the user's cache. `tokenize`, the function of `nmt tokenize`, also writes the
+tokenizers into the run.
 """
 
 import json
@@ -31,11 +32,11 @@ from nmt.train.preparation import FORMAT, read_corpus, sample
 
 log = logging.getLogger("nmt")
 
-RATIO_PAIRS = 10_000  # at most this many pairs of a corpus tell the usual ratio of lengths
+RATIO_PAIRS = 10_000  # the usual ratio of lengths is estimated from at most this many pairs of each corpus
 
 
 def reserved_symbols(data: Data) -> list[str]:
-    """Return the pieces that the vocabulary needs."""
+    """Return the pieces that the vocabulary needs for `data.placeholders` and `data.glossary`."""
     symbols = []
     if data.placeholders:
         symbols += placeholders.SYMBOLS
@@ -45,7 +46,10 @@ def reserved_symbols(data: Data) -> list[str]:
 
 
 def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
-    """Train the tokenizer on the training pairs, one for both sides or one per side."""
+    """Train one tokenizer for both sides, or one per side, on a sample of the training pairs.
+
+    If the cache has tokenizers for the same text and settings, return these.
+    """
     data = config.data
     symbols = [config.tokenizer.symbols, *reserved_symbols(data)]
     settings = config.tokenizer.model_copy(update={"symbols": " ".join(symbols).strip()})
@@ -54,7 +58,7 @@ def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
         log.warning("with data.glossary, set tokenizer.joint=true: terms are then read in the pieces that are written")
 
     def write(directory: Path) -> None:
-        # 1. The text of each tokenizer. Only the source is normalized.
+        # 1. Collect the text for each tokenizer. Only source text is normalized.
         pairs = sample(train)
         source = [pair.source for pair in pairs]
         target = [pair.target for pair in pairs]
@@ -62,12 +66,12 @@ def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
             source = [unicodedata.normalize("NFKC", text) for text in source]
         texts = [source + target] if settings.joint else [source, target]
 
-        # 2. The tokenizers.
+        # 2. Train the tokenizers. A joint tokenizer is written for both sides.
         trained = [train_tokenizer(text, settings, tags) for text in texts]
         (directory / "source").write_bytes(trained[0].model)
         (directory / "target").write_bytes(trained[-1].model)
 
-        # 3. What the user should know.
+        # 3. Write notes for the user, which are logged below, even if the tokenizers come from the cache.
         notes = []
         n_pairs = len(pairs)
         if n_pairs < len(train):
@@ -77,14 +81,14 @@ def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
             if tokenizer.vocab_size < settings.vocab_size:
                 cut = f"tokenizer.vocab_size={settings.vocab_size} was cut"
                 notes.append(f"the text gives {tokenizer.vocab_size} pieces at most: {cut}")
-            # The texts of a joint tokenizer are those of both sides.
+            # `too_long` has indices of texts. A joint tokenizer has 2 * n_pairs texts: all sources, then all targets.
             too_long.update(pairs[text % n_pairs].line for text in tokenizer.too_long)
         if too_long:
             lines = f"{len(too_long)} lines of over {MAX_TRAINER_BYTES:,} bytes, the first is line {min(too_long)}"
             notes.append(f"left out of the tokenizer's training: {lines}")
         (directory / "notes.json").write_text(json.dumps(notes))
 
-    # Train, or take what the cache has.
+    # Train the tokenizers, or read them from the cache.
     origin = [FORMAT, train.directory.name, settings.model_dump(), data.nfkc_source, *tags]
     directory = cached("tokenizer", origin, write)
     for note in json.loads((directory / "notes.json").read_text()):
@@ -95,15 +99,15 @@ def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
 
 
 def check_pieces(tokenizers: Tokenizers, data: Data) -> None:
-    """Raise ConfigError if a tokenizer lacks pieces that these settings of the data need."""
-    # 1. Symbols, on both sides.
+    """Raise ConfigError if a tokenizer lacks a piece that the `data` settings need."""
+    # 1. Both sides need the symbols of `data.placeholders` and `data.glossary`.
     symbols = reserved_symbols(data)
     source, target = tokenizers
     if UNK in source.ids(symbols) + target.ids(symbols):
         message = "data.placeholders and data.glossary need a tokenizer that was trained with them"
         raise ConfigError(message, hint="train a new one: another run=PATH, without train.init_from; or leave them out")
 
-    # 2. Tags, on the source side.
+    # 2. The source side needs a tag for each target language.
     unknown = set(data.targets) - set(tokenizers.source.targets)
     if unknown:
         hint = "train a new one, with all target languages: another run=PATH, without train.init_from"
@@ -111,27 +115,28 @@ def check_pieces(tokenizers: Tokenizers, data: Data) -> None:
 
 
 class EncodedPairs(NamedTuple):
-    """The training pairs that are left, and their token ids."""
+    """The training pairs that were not dropped, and their token ids."""
 
     pairs: Pairs
-    ids: tuple[RaggedArray, RaggedArray]  # of source and target
+    ids: tuple[RaggedArray, RaggedArray]  # token ids of the source and of the target
 
     def lengths(self) -> list[Lengths]:
-        """Return the lengths of the pairs of each corpus."""
+        """Return the lengths of the pairs, in pieces, for each corpus."""
         source, target = self.ids[0].lengths, self.ids[1].lengths
         return [Lengths(source[start:end], target[start:end]) for start, end in self.pairs.spans()]
 
 
 def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> EncodedPairs:
-    """Encode the training pairs, and drop those that are too long or of unlikely lengths.
+    """Encode the training pairs, and drop pairs that are too long or whose ratio of lengths is unlikely.
 
-    A pair's ratio of lengths is compared with the usual one of its direction (`usual_ratios`), because a side may have
-    much coarser pieces: a Chinese menu item of one piece may be a German one of six.
+    The ratio of lengths of a pair is compared with the usual ratio of its direction (`usual_ratios`), not with 1. Good
+    translations can differ much in length, because one language may have longer pieces than the other: a Chinese menu
+    item can be one piece, and its German translation six.
     """
     data, n_pairs = config.data, len(train)
     check_pieces(tokenizers, data)
 
-    # Of several processes that need the same ids, one writes them.
+    # If several processes need the same ids, one of them writes the files while the others wait.
     def write(directory: Path) -> None:
         # 1. Encode in parallel, chunk by chunk.
         ratios = usual_ratios(train, tokenizers, data.max_length)
@@ -146,7 +151,7 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
             n_too_long += chunk.n_too_long
             n_unlikely += chunk.n_unlikely
 
-        # 2. Something must be left.
+        # 2. Raise an error if all pairs were dropped.
         if n_too_long + n_unlikely == n_pairs:
             reasons = f"{n_too_long:,} over {data.max_length} pieces (data.max_length)"
             if n_unlikely:
@@ -155,12 +160,12 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
             raise DataError(f"none of the {n_pairs:,} training pairs is left: {reasons}", hint=hint)
         (directory / "dropped.json").write_text(json.dumps([n_too_long, n_unlikely]))
 
-    # Encode, or take what the cache has.
+    # Encode the pairs, or read their ids from the cache.
     models = [[sha256(side.model), side.nfkc, side.target_tag] for side in tokenizers]
     origin = [FORMAT, train.directory.name, models, data.max_length, data.max_ratio]
     directory = cached("ids", origin, write)
     n_too_long, n_unlikely = json.loads((directory / "dropped.json").read_text())
-    # Told each time, also from the cache.
+    # Log how many pairs were dropped, even if the ids come from the cache.
     if n_too_long:
         log.info("%d pairs over %d pieces dropped (data.max_length)", n_too_long, data.max_length)
     if n_unlikely:
@@ -172,15 +177,16 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
 
 
 def dtype_of(tokenizer: Tokenizer) -> np.dtype[np.unsignedinteger]:
-    """Return the smallest type that holds all token ids."""
+    """Return the smallest unsigned integer type that can hold all of the tokenizer's token ids."""
     return np.min_scalar_type(len(tokenizer))
 
 
 def usual_ratios(train: Pairs, tokenizers: Tokenizers, max_length: int) -> dict[str, float]:
-    """Return the usual ratio of target to source length, by direction such as de-en; "" if there is one direction.
+    """Return the usual ratio of target length to source length for each direction.
 
-    It is the median of a sample, so that misaligned pairs hardly move it. Lengths are in tokens and count EOS, so that
-    the ratios of very short pairs are less extreme: 1 piece and 2 pieces make 1.5.
+    Keys are directions such as de-en; if there is only one direction, its key is "". The usual ratio is the median of a
+    sample, because a few misaligned pairs hardly change a median. Lengths are in tokens. EOS counts, so that the ratios
+    of very short pairs are less extreme: 1 and 2 pieces have the ratio 3/2 instead of 2.
     """
     ratios: dict[str, list[float]] = defaultdict(list)
     for corpus in train.by_corpus():
@@ -194,9 +200,9 @@ def usual_ratios(train: Pairs, tokenizers: Tokenizers, max_length: int) -> dict[
 
 
 class EncodedChunk(NamedTuple):
-    """The pairs of a chunk that are kept, and how many are not."""
+    """The pairs of a chunk that are kept, and the numbers of pairs that are dropped."""
 
-    lines: NDArray[np.int64]
+    lines: NDArray[np.int64]  # line numbers of the kept pairs
     source: RaggedArray
     target: RaggedArray
     n_too_long: int
@@ -205,23 +211,24 @@ class EncodedChunk(NamedTuple):
 
 @dataclass
 class Encoder:
-    """Encodes pairs in child processes."""
+    """An encoder of chunks of pairs. It usually runs in child processes, so it opens the files of the text itself."""
 
-    directory: Path  # of the text
+    directory: Path  # where the text of the pairs is stored
     ranges: Sequence[CorpusRange]
     tokenizers: Tokenizers
-    data: Data  # the limits of lengths
+    data: Data  # contains the limits of lengths
     usual_ratios: Mapping[str, float]
 
     def encode(self, span: range) -> EncodedChunk:
-        """Encode a range of pairs, and drop those of unlikely lengths."""
-        # 1. Token ids.
+        """Encode a range of pairs, and drop pairs that are too long or whose ratio of lengths is unlikely."""
+        # 1. Encode both sides.
         pairs = Pairs(self.directory, ranges=self.ranges)
         chunk = [pairs[i] for i in span]
         source = encode(self.tokenizers.source, [pair.tagged_source for pair in chunk])
         target = encode(self.tokenizers.target, [pair.target for pair in chunk])
 
-        # 2. Lengths. EOS counts in ratios, as in `usual_ratios`; a deviation of 1 is the usual ratio.
+        # 2. Compare the lengths with the limits. EOS counts in ratios, as in `usual_ratios`. A pair with the usual
+        # ratio has a deviation of 1.
         too_long = np.maximum(source.lengths, target.lengths) > self.data.max_length
         usual = [self.usual_ratios.get(pair.languages, 1.0) for pair in chunk]
         ratios = (target.lengths + 1) / (source.lengths + 1)
@@ -229,7 +236,7 @@ class Encoder:
         is_extreme = np.maximum(deviation, 1 / deviation) > self.data.max_ratio
         unlikely = is_extreme & ~too_long
 
-        # 3. The pairs that are kept.
+        # 3. Return the pairs within the limits.
         kept = np.flatnonzero(~too_long & ~unlikely)
         lines = pairs.lines[span.start : span.stop]
         counts = int(too_long.sum()), int(unlikely.sum())
@@ -241,13 +248,16 @@ def encode(tokenizer: Tokenizer, texts: list[str]) -> RaggedArray:
 
 
 def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, float]]:
-    """`nmt tokenize`: train the tokenizer, write it into the run, and return the pieces per word of dev, by side."""
-    # 1. Train it, or take it from the cache.
+    """Train the tokenizers and write them into the run (`nmt tokenize`).
+
+    Returns the run, the tokenizers, and the mean number of pieces per word of the dev pairs for each side.
+    """
+    # 1. Train the tokenizers, or read them from the cache.
     corpus = read_corpus(config)
     config = fit_sizes(config, corpus.size)
     tokenizers = train_tokenizers(config, corpus.train)
 
-    # 2. Write it, unless a training depends on another one.
+    # 2. Write the tokenizers, unless the run holds a training that uses other tokenizers.
     run = RunDirectory(config.run)
     with run.lock():
         if run.holds_training() and run.read_tokenizers(config) != tokenizers:
@@ -255,7 +265,7 @@ def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, float]
             raise ModelError(message, hint="choose another run=PATH, or move the run away first")
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
 
-    # 3. How well it fits new text.
+    # 3. Measure how well the tokenizers fit the dev pairs: few pieces per word are good.
     sources = [pair.tagged_source for pair in corpus.dev]
     targets = [pair.target for pair in corpus.dev]
     source = pieces_per_word(tokenizers.source, sources)

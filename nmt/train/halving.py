@@ -1,6 +1,6 @@
 """The rules of successive halving (Jamieson and Talwalkar 2016; Li et al. 2017, section 3).
 
-They decide how long each candidate trains; `nmt.train.sweep` applies them.
+The rules decide how many steps each candidate trains. `nmt.train.sweep` runs the trainings.
 """
 
 import math
@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from nmt.config import Config
 from nmt.errors import ConfigError
 
-MIN_STEPS = 10  # minimum of the first rung, if the budget is in minutes
+MIN_STEPS = 10  # minimum number of steps of the first rung if the budget is in minutes
 SET_BY_SWEEP = ("run", "train.max_", "train.metric", "data.dev")  # prefixes of keys that cannot be varied
-Figures = dict[str, float]  # of a validation: dev_bleu, dev_nll
+Figures = dict[str, float]  # figures of a validation, with the keys dev_bleu and dev_nll
 
 
 @dataclass(frozen=True)
 class Candidate:
-    settings: dict[str, str]  # the varied keys with their values, as text
+    """A combination of values of the varied settings, and its config."""
+
+    settings: dict[str, str]  # values of the settings that the sweep varies, by dotted key
     config: Config
 
     def __str__(self) -> str:
@@ -27,27 +29,30 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a sweep trains; exactly one of minutes and steps is None."""
+    """The limit on the length of a sweep, either in minutes or in steps; the other field is None."""
 
     minutes: float | None  # approximate duration of the whole sweep
-    steps: int | None  # of the first rung
+    steps: int | None  # number of steps of the first rung
 
     def n_survivors(self, n_candidates: int) -> list[int]:
-        """Return the number of candidates in each rung: half of those before, rounded down; the last is 1."""
+        """Return the number of candidates in each rung: half as many as in the rung before, rounded down, down to 1."""
         return [n_candidates >> rung for rung in range(n_candidates.bit_length())]
 
 
 @dataclass(frozen=True)
 class Standing:
-    number: int  # of the candidate, from 1
-    settings: dict[str, str]  # the varied ones
-    steps: int  # at the end of its last rung
-    figures: dict[int, Figures | None]  # best validation until the end of each rung; None: diverged
-    run: str  # directory
+    """The result of a candidate: how many steps it was trained, and its figures."""
+
+    number: int  # number of the candidate, from 1
+    settings: dict[str, str]  # values of the settings that the sweep varies, by dotted key
+    steps: int  # number of steps at the end of the last rung that the candidate has reached
+    # Figures of the best validation until the end of each rung, by the steps of the rung; None if training diverged.
+    figures: dict[int, Figures | None]
+    run: str  # path of the run directory
 
 
 def check_candidates(candidates: Sequence[Candidate]) -> None:
-    """Raise ConfigError if a varied setting is set by the sweep itself or makes figures incomparable."""
+    """Raise ConfigError if the sweep varies a setting that it sets itself, or that makes figures incomparable."""
     metric = candidates[0].config.train.metric
     for key in candidates[0].settings:
         if key.startswith(SET_BY_SWEEP):
@@ -60,14 +65,20 @@ def check_candidates(candidates: Sequence[Candidate]) -> None:
 
 
 def first_rung(budget: Budget, sizes: Sequence[int], step_s: float, once_s: float) -> tuple[int, float]:
-    """Return the steps of the first rung, and the approximate duration of the whole sweep in seconds.
+    """Return the number of steps of the first rung, and the approximate duration of the whole sweep in seconds.
 
-    Rung k ends at 2^k times the steps of the first rung; its trainings continue those of the rung before.
+    Each rung continues the trainings of the better candidates, until they have twice as many steps as at the end of
+    the rung before.
 
-    `sizes` are the numbers of candidates in each rung. `step_s` is the mean time of a step, with its share of
-    validations, and `once_s` the fixed time of each training in each rung.
+    Args:
+        sizes: the number of candidates in each rung.
+        step_s: mean time of a step in seconds, including a share of the time of validations.
+        once_s: fixed time in seconds of each training in each rung, such as its preparation.
+    Raises:
+        ConfigError: the budget in minutes does not suffice for `MIN_STEPS` steps.
     """
-    # Seconds of the whole sweep per step of the first rung. Rung k adds 2^(k-1) times the steps of the first.
+    # How many seconds the whole sweep takes for each step of the first rung. Rung k, counted from 0, ends at 2^k times
+    # the steps of the first rung, so from k = 1 on it adds 2^(k-1) times these steps.
     per_step_s = sizes[0] * step_s
     for rung, n_candidates in enumerate(sizes[1:]):
         per_step_s += n_candidates * step_s * 2**rung

@@ -1,8 +1,9 @@
 """The training loop: steps, validations and checkpoints, until the budget (steps, epochs or minutes) is spent.
 
-Random numbers are a function of the seed, the step, the micro-batch and the replica. The order of the data is one of
-the seed and the epoch. So a run that is resumed with as many ranks and replicas as before equals a run that was never
-stopped, bit for bit. With a budget in minutes the two differ, because the learning rate depends on the clock.
+Random numbers are a function of the seed, the step, the micro-batch and the replica. The order of the data is a
+function of the seed and the epoch. So if a run is resumed with as many ranks and replicas as before, its results equal
+those of a run that was never stopped, bit for bit. With a budget in minutes the results differ, because the learning
+rate depends on the clock.
 """
 
 import contextlib
@@ -40,20 +41,23 @@ from nmt.train.validation import validate, warn_of_tokenized, warnings_about
 
 log = logging.getLogger("nmt")
 
-MAX_SKIPPED = 5  # consecutive steps without a finite gradient, after which training rolls back
+MAX_SKIPPED = 5  # training rolls back after this many consecutive steps without a finite gradient
 MAX_ROLLBACKS = 3
-ROLLBACK_LR = 0.5  # factor of the learning rate per rollback
+ROLLBACK_LR = 0.5  # each rollback multiplies the learning rate by this factor
 
 
 def uses_bf16(settings: TrainSettings, device: torch.device) -> bool:
-    """Return whether matmuls run in bf16. If `train.precision` is `auto`: whether bf16 is faster on this device."""
+    """Return whether matmuls run in bf16. If `train.precision` is `auto`, they do if bf16 is faster on the device."""
     if settings.precision == "auto":
         return bf16_is_faster(device)
     return settings.precision == "bf16"
 
 
 def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[Batch]) -> None:
-    """Log and count a step skipped for its gradient. Raises DivergedError at the `MAX_SKIPPED`-th in a row."""
+    """Log and count a step whose update was skipped, because its gradient is not finite.
+
+    Raises DivergedError if this is the `MAX_SKIPPED`-th skipped step in a row.
+    """
     progress.n_skipped += 1
     lines = ", ".join(", ".join(map(str, batch.lines[:10])) for batch in micro_batches)
     message = "step %d skipped: the loss is %g, the gradient is not finite (lines %s, …)"
@@ -64,7 +68,7 @@ def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[
 
 
 def step_options(config: Config, progress: Progress, spent: float) -> StepOptions:
-    """Return the options of the next step, given the fraction of the budget that is spent."""
+    """Return the options of the next step. `spent` is the fraction of the budget that is spent, 0-1."""
     settings = config.train
     lr = learning_rate(settings, config.model.d_model, progress.step + 1, spent)
     return StepOptions(
@@ -78,24 +82,24 @@ def step_options(config: Config, progress: Progress, spent: float) -> StepOption
 
 @dataclass
 class Session:
-    """A prepared training: everything that the loop needs, made from a finished config."""
+    """Everything that the training loop needs, made from a config in which all settings are chosen."""
 
     config: Config
-    corpus: TrainingText  # the dev pairs, and hashes of the corpus files
+    corpus: TrainingText  # contains the dev pairs and the hashes of the corpus files
     tokenizers: Tokenizers
     data: TrainingData
-    model: Seq2Seq  # with initial weights, on its device
+    model: Seq2Seq  # model with initial weights, on the device of the training
     run: RunDirectory
-    fresh: bool  # whether to start over; an existing run directory is renamed first
-    on_start: Callable[[], None] = lambda: None  # called once the run is locked, before anything is written
+    fresh: bool  # whether to start over; then an existing run directory is renamed first
+    on_start: Callable[[], None] = lambda: None  # called when the run is locked, before any file is written
     on_validation: Callable[[], None] = lambda: None  # called after every validation, and at the end
 
 
 class Trainer:
     """One training run, from step 0 to the end of its budget. To go on from a checkpoint, call `checkpointer.resume`.
 
-    With several ranks, each has its own trainer in the same state; rank 0 writes the files. The caller has locked the
-    run directory.
+    With several ranks, each rank has its own trainer, and all trainers have the same state. Only rank 0 writes files.
+    The caller must hold the lock of the run directory.
     """
 
     def __init__(self, session: Session, *, quiet: bool = False) -> None:
@@ -111,17 +115,18 @@ class Trainer:
 
     @property
     def progress(self) -> Progress:
-        """Counts and the history of validations; `Checkpointer.resume` replaces this object."""
+        """The current progress: counts and the history of validations. `Checkpointer.resume` replaces this object."""
         return self.state.progress
 
     def train(self, n_replicas: int = 1) -> Progress:
         """Train to the end of the budget.
 
         Args:
-            n_replicas: number of processes that share each step on a CPU; 1 if there are several ranks.
+            n_replicas: number of processes that share each step on a CPU. Must be 1 if there are several ranks.
         Raises:
-            StoppedError: Ctrl-C or SIGTERM was received; everything is saved.
-            DivergedError: gradients or the dev loss are still NaN or infinite after `MAX_ROLLBACKS` rollbacks.
+            StoppedError: Ctrl-C or SIGTERM was received. It is raised after everything is saved.
+            DivergedError: gradients or the dev loss are NaN or infinite even after `MAX_ROLLBACKS` rollbacks, or there
+                is no checkpoint yet.
             OutputError: the final checkpoint cannot be written.
         """
         self._synchronize(n_ranks() * n_replicas)
@@ -131,7 +136,7 @@ class Trainer:
         replicas = Replicas(parallel(self.state.model), n_replicas)
         started = time.monotonic() - self.progress.elapsed_s
         with stop_signals() as self.stop, contextlib.closing(report), contextlib.closing(replicas):
-            # Until nothing diverges: a rollback goes back to the last checkpoint.
+            # If training diverges, roll back to the last checkpoint and try again.
             while True:
                 try:
                     stopped_by = self.run_steps(replicas, report, started)
@@ -151,7 +156,7 @@ class Trainer:
         return self.progress
 
     def _synchronize(self, n_replicas: int) -> None:
-        """Use the first rank's precision on all ranks, and store how many ranks or replicas share a step."""
+        """Use the precision of rank 0 on all ranks, and store the number of ranks or replicas, `n_replicas`."""
         progress = self.progress
         progress.bf16 = bool(broadcast(progress.bf16))
         if progress.step and progress.n_ranks != n_replicas:
@@ -159,31 +164,31 @@ class Trainer:
         progress.n_ranks = n_replicas
 
     def run_steps(self, replicas: Replicas, report: Report, started: float) -> int:
-        """Run steps until the budget is spent or a signal is received; return the signal's number, else 0.
+        """Run steps until the budget is spent or a signal is received. Return the number of the signal, or 0.
 
-        `started` is `time.monotonic()` at the start, minus the seconds that earlier processes have trained.
-        Raises DivergedError if the gradients of several steps in a row, or the dev loss, are NaN or infinite, and
-        Interrupted if a signal is received during a validation.
+        `started` is `time.monotonic()` at the start, minus the seconds of training before this process resumed it.
+        Raises DivergedError if the dev loss, or the gradients of `MAX_SKIPPED` steps in a row, are NaN or infinite.
+        Raises Interrupted if a signal is received during a validation.
         """
         progress, settings = self.progress, self.config.train
-        self.validate_if_due(report)  # a resumed run repeats the validation during which it was stopped
+        self.validate_if_due(report)  # if a run was stopped during a validation, repeat the validation
         for micro_batches in self.micro_batches():
-            # 1. All ranks use the clock of rank 0, and stop if any rank has received a signal.
+            # 1. Check the budget and signals. All ranks use the clock of rank 0, and all stop if a rank got a signal.
             times_and_signals = gather_numbers(time.monotonic() - started, self.stop.number)
             progress.elapsed_s = times_and_signals[0][0]
             stopped_by = int(max(signal for _, signal in times_and_signals))
             if self.over() or stopped_by:
                 return stopped_by
 
-            # 2. Forward, backward and update, with smaller micro-batches if memory runs out.
+            # 2. Compute the gradient and update the weights. Use smaller micro-batches if memory runs out.
             options = step_options(self.config, progress, self.spent())
-            replicas.model.train()  # validation sets eval mode
+            replicas.model.train()  # a validation has set eval mode
             step = functools.partial(train_step, replicas, self.state.optimizers, options=options)
             figures, progress.max_positions = split_on_out_of_memory(step, micro_batches, progress.max_positions)
-            loss, nll = summed(figures.loss, figures.nll)  # over ranks
+            loss, nll = summed(figures.loss, figures.nll)  # sums over ranks
             figures = replace(figures, loss=loss, nll=nll)
 
-            # 3. A step without a finite gradient has changed no weight.
+            # 3. Count the step. A step without a finite gradient has changed no weight, and the rest is skipped.
             progress.step += 1
             progress.batch += len(micro_batches)
             if not math.isfinite(figures.grad_norm):
@@ -192,19 +197,19 @@ class Trainer:
             progress.n_skipped = 0
             progress.n_tokens += figures.n_tokens
 
-            # 4. What follows from the new weights.
+            # 4. Update the moving average, write figures, and validate if it is due.
             self.state.update_average(settings.ema_decay)
             spent = self.spent()
             self.checkpointer.snapshot_if_due(spent)
             report.step(progress.step, progress.epoch, options.lr, figures, spent)
-            elapsed_s = time.monotonic() - started  # at the end of the step: speeds are counted from end to end
+            elapsed_s = time.monotonic() - started  # when the step ends: the time between two ends is used for speeds
             line = {"step": progress.step, "elapsed_s": elapsed_s, "lr": options.lr, **asdict(figures)}
             self.checkpointer.append_metrics("step", line)
             self.validate_if_due(report)
         raise AssertionError("epochs have no end")
 
     def micro_batches(self) -> Iterator[list[Batch]]:
-        """Yield the micro-batches of each step, starting at the current epoch and batch, without end."""
+        """Yield the list of micro-batches of each step, from the current epoch and batch on, without end."""
         progress = self.progress
         while True:
             batches = self.data.batches(progress.epoch, progress.batch)
@@ -213,9 +218,10 @@ class Trainer:
             progress.epoch, progress.batch = progress.epoch + 1, 0
 
     def validate_if_due(self, report: Report) -> None:
-        """Validate every `validate_every` steps. If the step is skipped, validate after the next that is not.
+        """Validate every `validate_every` steps. If that step is skipped, validate after the next step that is not.
 
-        So a rollback goes back to a checkpoint from before the steps that were skipped.
+        A validation writes a checkpoint. A checkpoint written among skipped steps would be of no use to a rollback,
+        which has to go back to a step before them.
         """
         progress, every = self.progress, self.config.train.validate_every
         validated_step = progress.history[-1]["step"] if progress.history else 0
@@ -224,13 +230,13 @@ class Trainer:
             self.validate_and_save(report)
 
     def validate_and_save(self, report: Report) -> None:
-        """Validate, keep the model if it is the best, write a checkpoint, and log warnings about the figures.
+        """Validate, keep the model if it is the best so far, write a checkpoint, and log warnings about the figures.
 
-        Raises DivergedError or Interrupted, see `run_steps`.
+        Raises DivergedError if the dev loss is NaN or infinite, and Interrupted if a signal is received.
         """
-        # 1. Figures.
+        # 1. Compute the figures.
         progress = self.progress
-        model = (self.state.averaged or self.state.model).eval()  # `run_steps` calls replicas.train() again
+        model = (self.state.averaged or self.state.model).eval()  # `run_steps` sets train mode again
         with self.stop.interruptible():
             try:
                 validation = validate(model, self.tokenizers, self.dev, self.config, bf16=progress.bf16)
@@ -239,12 +245,12 @@ class Trainer:
         figures = {"step": progress.step, "epoch": progress.epoch, **validation.figures()}
         progress.history.append(figures)
 
-        # 2. Files.
+        # 2. Write the files.
         is_best = self.checkpointer.keep_if_best(model, validation)
         progress.n_worse = 0 if is_best else progress.n_worse + 1
         self.checkpointer.save()
 
-        # 3. What the user sees.
+        # 3. Report to the user.
         warnings = warnings_about(progress.history, validation, len(self.tokenizers.target))
         shown = {"elapsed_s": progress.elapsed_s, "samples": validation.samples, "warnings": warnings}
         self.checkpointer.append_metrics("validation", {**figures, **shown})
@@ -254,7 +260,7 @@ class Trainer:
         self.on_validation()
 
     def finish(self, report: Report, started: float) -> None:
-        """Validate once more, unless the last step was validated."""
+        """Write the last snapshot, validate if this step is not validated yet, and mark the training as finished."""
         progress = self.progress
         self.checkpointer.snapshot_if_due(1.0)
         if not progress.is_validated():
@@ -263,15 +269,18 @@ class Trainer:
         progress.finished_at = progress.step
 
     def roll_back(self, error: DivergedError) -> None:
-        """Restore the last checkpoint and halve the learning rate. Raises `error` after `MAX_ROLLBACKS` rollbacks."""
-        before = self.progress  # `resume` replaces it
-        # `broadcast` also waits for all ranks, so no rank changes files or weights while another still trains.
+        """Restore the last checkpoint and halve the learning rate.
+
+        Raises `error` if there is no checkpoint, or `MAX_ROLLBACKS` rollbacks have been done.
+        """
+        before = self.progress  # `resume` replaces this object
+        # `broadcast` waits for all ranks. So no rank changes files or weights while another rank is still training.
         has_checkpoint = broadcast(self.checkpointer.run.newest_step() is not None)
         if not has_checkpoint or before.n_rollbacks == MAX_ROLLBACKS:
             raise error
         if rank() == 0:
             self.checkpointer.resume()
-        barrier()  # the first rank resumes first, because `resume` renames checkpoints that cannot be read
+        barrier()  # rank 0 resumes before the others, because its `resume` renames checkpoints that are damaged
         if rank() > 0:
             self.checkpointer.resume()
         progress = self.progress
@@ -280,18 +289,18 @@ class Trainer:
         log.warning("%s: back to step %d with %g of the rate", error, progress.step, ROLLBACK_LR**progress.n_rollbacks)
 
     def spent(self) -> float:
-        """Return the fraction of the budget that is spent, 0-1: the largest of those of steps, epochs and minutes."""
+        """Return the spent fraction of the budget, 0-1: the largest fraction among steps, epochs and minutes."""
         shares = [limit.share for limit in self.limits() if limit.name != "patience"]
         return min(max(shares, default=0.0), 1.0)
 
     def over(self) -> bool:
-        """Return whether the budget is spent, or the last `patience` validations brought no better model."""
+        """Return whether the budget is spent, or the last `train.patience` validations found no better model."""
         return any(limit.share >= 1 for limit in self.limits())
 
     def limits(self) -> list[Limit]:
-        """Return the limits on the length of training that are set."""
+        """Return the limits on the length of training that the config sets."""
         return limits(self.config.train, self.progress, self.data.n_batches)
 
     def finished(self) -> bool:
-        """Return whether training is over and `finish` has been called at this step."""
+        """Return whether training is over, and `finish` was called at the current step."""
         return self.over() and self.progress.finished_at == self.progress.step

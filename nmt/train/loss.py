@@ -6,26 +6,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CHUNK = 2**19  # logits per chunk: in float32 they fit into a CPU's cache
+CHUNK = 2**19  # number of logits per chunk: in float32, they fit into the cache of a CPU
 
 
 @dataclass(frozen=True)
 class LossSum:
-    """Sums over tokens, in nats, so that micro-batches add up."""
+    """Losses in nats, summed over tokens. Sums of several micro-batches can be added, unlike means."""
 
-    loss: Tensor  # with label smoothing, differentiable
-    nll: Tensor  # without label smoothing; exp(nll / n_tokens) is the perplexity
-    n_tokens: int  # target tokens, EOS counted
+    loss: Tensor  # loss with label smoothing, differentiable
+    nll: Tensor  # loss without label smoothing; exp(nll / n_tokens) is the perplexity
+    n_tokens: int  # number of target tokens, EOS included
 
 
 def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float) -> LossSum:
-    """Label-smoothed cross entropy, summed over target tokens.
+    """Return the label-smoothed cross entropy, summed over target tokens.
 
-    q = (1-ε)·onehot + ε/V over all V (Szegedy et al. 2016, section 7); loss = -(1-ε)·log p[target] - ε·mean(log p).
+    The target distribution is q = (1-ε)·onehot + ε/V over all V tokens (Szegedy et al. 2016, section 7). So the loss of
+    a token is -(1-ε)·log p[target] - ε·mean(log p).
 
     Args:
-        logits: (N, V), any float dtype; computed in float32 or higher precision.
-        targets: (N,) int64, target tokens without padding, EOS included.
+        logits: (N, V), of any float dtype. The loss is computed in float64 if they are float64, else in
+            float32.
+        targets: (N,) int64, the target tokens, with EOS and without padding.
         smoothing: ε in [0, 1).
     """
     if logits.shape[:1] != targets.shape:
@@ -35,10 +37,10 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float)
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """Computes the loss and, in the forward pass, its gradient softmax(logits) - q.
+    """The label-smoothed cross entropy; the forward pass computes the gradient, softmax(logits) - q, too.
 
-    The (N, V) logits are the largest tensor of a step, and autograd would read them from memory a dozen times.
-    Computing in chunks that fit into the cache takes half as long.
+    The (N, V) logits are the largest tensor of a step, and autograd would read a tensor of this size from memory a
+    dozen times. Computing in chunks that fit into the cache of a CPU takes half as long.
     """
 
     @staticmethod
@@ -47,7 +49,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         loss = torch.zeros((), dtype=dtype, device=logits.device)
         nll = torch.zeros_like(loss)
         n_vocab = logits.size(1)
-        floor = smoothing / n_vocab  # of q
+        floor = smoothing / n_vocab  # the smallest value of q
         gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
         n_rows = max(len(logits), 1)
         if logits.device.type == "cpu":
@@ -57,10 +59,11 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             x = logits[rows].to(dtype)  # (n, V)
             target = targets[rows, None]  # (n, 1)
             probs = x.softmax(-1)
-            # logsumexp from the softmax: the largest probability is at least 1/V, so its logarithm is finite
+            # The logsumexp, computed from the softmax: log sum(exp(x)) = max(x) - log(max(p)). The largest probability
+            # is at least 1/V, so its logarithm is finite.
             log_total = x.amax(-1) - probs.amax(-1).log()  # (n,)
             sum_log_total = log_total.sum()
-            # Two cross entropies: of the targets, and of the uniform distribution times V.
+            # Two cross entropies: with the targets, and with the uniform distribution, the latter times V.
             chunk_nll = sum_log_total - x.gather(1, target).sum()
             chunk_uniform = n_vocab * sum_log_total - x.sum()
             nll = nll + chunk_nll
@@ -77,4 +80,5 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = ctx.saved_tensors
-        return gradient.mul_(grad_loss), None, None  # in place because it is large; torch allows no second backward
+        # In place, because the gradient is large. So a second backward pass would raise an error.
+        return gradient.mul_(grad_loss), None, None

@@ -1,4 +1,4 @@
-"""Limits of memory: for the model, the number of replicas that share a step, and batches."""
+"""Limits of memory: checks of the model size, and choices of the number of replicas and of micro-batch sizes."""
 
 import logging
 import math
@@ -23,12 +23,12 @@ Result = TypeVar("Result")
 
 SMALLER_MODEL = "lower model.d_model, model.d_ff, the number of layers or tokenizer.vocab_size"  # hint of errors
 
-MIN_REPLICA_TOKENS = 384  # minimum tokens per replica and step; below it, the overhead of operations dominates
+MIN_REPLICA_TOKENS = 384  # minimum tokens per replica and step; with fewer, the overhead of operations dominates
 
 
 def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -> None:
-    """Raise ConfigError if the device cannot hold the weights, their average, their gradient and its moments."""
-    # 1. Weights, and those that are trained.
+    """Raise ConfigError if the weights, their average, gradients and moments need more memory than the device has."""
+    # 1. Count all weights, and the weights that are trained.
     settings = config.train
     n_parameters = n_trained = 0
     for name, shape in shapes_of(config, tokenizers).items():
@@ -37,9 +37,10 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
         if part not in settings.freeze:
             n_trained += math.prod(shape)
 
-    # 2. The numbers of each: a trained weight has a gradient and its moments.
+    # 2. Count the stored numbers, 4 bytes each. Only a trained weight has a gradient and moments.
     n_copies = 2 if settings.average == "ema" else 1
-    n_moments = 2 if settings.optimizer == "adamw" else 1  # a lower bound: AdamW, with two, updates the embeddings
+    # AdamW has two moments per weight, Muon one. With Muon, the count is a lower bound: AdamW updates the embeddings.
+    n_moments = 2 if settings.optimizer == "adamw" else 1
     n_numbers = n_parameters * n_copies + n_trained * (1 + n_moments)
     needed, available = 4 * n_numbers, memory_of(device)
     if needed > available:
@@ -48,23 +49,25 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
 
 
 def memory_of(device: torch.device) -> int:
-    """Return the bytes of memory of a GPU, or else of the machine; a very large number if they are not known."""
+    """Return the memory of a GPU, or the memory of the machine for a CPU, in bytes. Return 2^60 if it is not known."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return 2**60  # Windows
+    return 2**60  # on Windows
 
 
 def n_fitting_replicas(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_before: int | None = None) -> int:
-    """Return how many replicas train fastest: on a CPU one per core, if half of the memory suffices; on a GPU 1.
+    """Return the number of replicas that train fastest: 1 on a GPU, and on a CPU as many as these limits allow.
 
-    A resumed run keeps its number of replicas, `n_before`, because each has its own dropout.
+    There is at most one replica per torch thread and per `MIN_REPLICA_TOKENS` tokens of a step, and replicas take at
+    most half of the memory. A resumed run keeps its number of replicas, `n_before`, if threads and memory allow it,
+    because dropout depends on the number.
     """
     if model.device.type != "cpu":
         return 1
     n_replicas = n_before or settings.batch_tokens * settings.accumulate // MIN_REPLICA_TOKENS
-    # Each needs memory for a gradient, and for three tensors as large as the logits.
+    # A replica needs memory for a gradient, and for three float32 tensors as large as the logits.
     replica_bytes = 4 * model.n_trainable + 12 * settings.batch_tokens * n_vocab
     n_in_memory = memory_of(model.device) // 2 // replica_bytes
     return max(1, min(n_replicas, torch.get_num_threads(), n_in_memory))
@@ -73,12 +76,17 @@ def n_fitting_replicas(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_
 def split_on_out_of_memory(
     step: Callable[[Sequence[Batch]], Result], micro_batches: Sequence[Batch], max_positions: int
 ) -> tuple[Result, int]:
-    """Do a step; if a gradient runs out of memory, repeat the step with smaller micro-batches.
+    """Run a step. If memory runs out while a gradient is computed, repeat the step with smaller micro-batches.
 
-    No pair is left out, so the gradient is the same except for dropout. `max_positions` is the maximum size of a
-    micro-batch that was found in earlier steps, 0 for no limit. Returns the result of the step, and `max_positions` for
-    the next steps.
-    Raises NmtError if a single pair does not fit, or there are several ranks: the others would wait for this one.
+    No pair is left out, so the gradient is the same except for dropout.
+
+    Args:
+        max_positions: the maximum number of positions of a micro-batch, found in earlier steps; 0: no maximum.
+    Returns:
+        The result of the step, and `max_positions` for the next steps.
+    Raises:
+        NmtError: a single pair does not fit into memory, or there are several ranks. With several ranks, a step cannot
+            be repeated, because the other ranks would wait for this rank.
     """
     while True:
         parts: list[Batch] = []
@@ -92,7 +100,8 @@ def split_on_out_of_memory(
                 message = f"out of memory with {len(largest.src)} pairs of {largest.n_positions} positions"
                 hint = "lower train.batch_tokens, data.max_length or the model's sizes; the checkpoint is kept"
                 raise NmtError(message, hint=hint) from error
-        # Outside the except block: inside, the exception still references the step's tensors, so they are not freed.
+        # These lines are outside of the except block: inside, the exception still references the tensors of the step,
+        # so their memory is not freed.
         max_positions = max(half.n_positions for half in largest.split(2))
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -103,13 +112,17 @@ def split_on_out_of_memory(
 
 
 def peak_memory(device: torch.device, *, of_children: bool = False) -> int:
-    """Peak memory in bytes, of the GPU or else of the process or its largest ended child; 0 if it is not known."""
+    """Return the peak memory in bytes; 0 if the system does not tell it.
+
+    It is the peak of the GPU, if `device` is one; otherwise of this process or, with `of_children`, of the largest
+    child process that has ended.
+    """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:
         import resource
-    except ImportError:  # Windows
+    except ImportError:  # on Windows
         return 0
     usage = resource.getrusage(resource.RUSAGE_CHILDREN if of_children else resource.RUSAGE_SELF)
-    unit = 1 if sys.platform == "darwin" else 1024
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes per unit of `ru_maxrss`
     return usage.ru_maxrss * unit

@@ -1,8 +1,8 @@
 """The optimizers: Muon for the matrices of the layers, AdamW for embeddings, biases and norms.
 
-AdamW scales each element of an update by itself. A layer's matrix is a linear map, and its gradient is dominated by few
-directions, which most tokens share. Muon (Jordan et al. 2024) replaces the update M = U S V^T by U V^T, so that
-rare directions are learned as fast as frequent ones.
+AdamW scales each element of an update separately. But the matrix of a layer is a linear map, and a few directions,
+which most tokens share, dominate its gradient. Muon (Jordan et al. 2024) replaces the update M = U S V^T by U V^T. So
+all directions have the same weight in an update, and rare directions are learned as fast as frequent ones.
 """
 
 from collections import defaultdict
@@ -15,21 +15,26 @@ from torch import Tensor, nn
 from nmt.config import TrainSettings
 from nmt.model.base import Seq2Seq, n_stacked
 
-COEFFICIENTS = 3.4445, -4.7750, 2.0315  # Jordan et al. 2024: they maximize the slope at 0
+# Coefficients a, b, c of the polynomial in `orthogonalize` (Jordan et al. 2024). The coefficients maximize the slope of
+# the polynomial at 0, so that small singular values grow fast.
+COEFFICIENTS = 3.4445, -4.7750, 2.0315
 N_ITERATIONS = 5
 MOMENTUM = 0.95
-UPDATE_RMS = 0.2  # root mean square of an AdamW update in units of the learning rate, so that both share one rate
+# Root mean square of an update, divided by the learning rate. AdamW updates typically have the same value, so both
+# optimizers can use the same learning rate.
+UPDATE_RMS = 0.2
 
 
 def orthogonalize(x: Tensor) -> Tensor:
-    """Approximate U V^T of matrices U S V^T, whose singular values become 0.7 to 1.2 (Newton-Schulz iteration).
+    """Return an approximation of U V^T for each matrix U S V^T, computed by Newton-Schulz iterations.
 
-    x is (n, rows, columns), rows <= columns. A matrix of zeros stays as it is.
+    The singular values of the results are 0.7 to 1.2 instead of 1. `x` is (n, rows, columns) with rows <= columns. A
+    matrix of zeros stays zero.
     """
     a, b, c = COEFFICIENTS
     norm = torch.linalg.matrix_norm(x, keepdim=True)
-    x = x / norm.clamp(min=1e-7)  # singular values are at most 1
-    # Each iteration is x = a·x + (b·G + c·G²)·x, with G = x·x^T.
+    x = x / norm.clamp(min=1e-7)  # now singular values are at most 1
+    # Each iteration computes x = a·x + (b·G + c·G²)·x, where G = x·x^T.
     for _ in range(N_ITERATIONS):
         gram = x @ x.mT
         polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
@@ -38,12 +43,15 @@ def orthogonalize(x: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum whose update is orthogonalized. As `torch.optim.Muon`, but matrices of equal shape are one batch.
+    """SGD with Nesterov momentum whose updates are orthogonalized.
+
+    It has the update rule of `torch.optim.Muon` with `adjust_lr_fn="match_rms_adamw"`, but orthogonalizes all matrices
+    of the same shape in one batch.
 
     Args:
-        params: matrices, each with the number of matrices that are stacked in its rows.
-        lr: learning rate; as large as AdamW's (Liu et al. 2025, section 2.2).
-        weight_decay: decoupled, as AdamW's.
+        params: weights, each with the number of matrices that are stacked in its rows.
+        lr: learning rate. Updates are scaled so that AdamW's rates are suitable (Liu et al. 2025, section 2.2).
+        weight_decay: coefficient of decoupled weight decay, as in AdamW.
     """
 
     def __init__(self, params: Iterable[tuple[Tensor, int]], lr: float, weight_decay: float) -> None:
@@ -51,22 +59,22 @@ class Muon(torch.optim.Optimizer):
         super().__init__([*self.n_stacked], {"lr": lr, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # noqa: ARG002 - torch passes one
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # noqa: ARG002 - torch may pass it
         (group,) = self.param_groups
         lr = group["lr"]
         weights = [p for p in group["params"] if p.grad is not None]
         gradients = [p.grad for p in weights]
 
-        # 1. Momentum, and weight decay.
+        # 1. Update the momentum, and decay the weights.
         for p in weights:
             if "momentum" not in self.state[p]:
                 self.state[p]["momentum"] = torch.zeros_like(p)
         momentum = [self.state[p]["momentum"] for p in weights]
         torch._foreach_lerp_(momentum, gradients, 1 - MOMENTUM)
-        updates = torch._foreach_lerp(gradients, momentum, MOMENTUM)  # Nesterov's
+        updates = torch._foreach_lerp(gradients, momentum, MOMENTUM)  # Nesterov momentum
         torch._foreach_mul_(weights, 1 - lr * group["weight_decay"])
 
-        # 2. Matrices of equal shape, and their updates; transposed if there are more rows than columns.
+        # 2. Group matrices and their updates by shape. A matrix with more rows than columns is transposed.
         matrices = defaultdict[torch.Size, list[Tensor]](list)
         updates_of = defaultdict[torch.Size, list[Tensor]](list)
         for weight, update in zip(weights, updates, strict=True):
@@ -77,14 +85,15 @@ class Muon(torch.optim.Optimizer):
                 matrices[matrix.shape].append(matrix)
                 updates_of[matrix.shape].append(x)
 
-        # 3. The update. The root mean square of an orthogonalized matrix is columns ** -0.5.
+        # 3. Update the weights. An orthogonalized matrix has a root mean square of columns ** -0.5, which is scaled to
+        # `UPDATE_RMS`.
         for shape, alike in matrices.items():
             directions = orthogonalize(torch.stack(updates_of[shape])).float()
             scale = UPDATE_RMS * shape[1] ** 0.5
             torch._foreach_add_(alike, directions.unbind(), alpha=-lr * scale)
 
 
-# The state that each optimizer keeps of a parameter.
+# Names of the tensors that each optimizer keeps for a parameter.
 Moments = tuple[str, ...]
 STATE: dict[type[torch.optim.Optimizer], Moments] = {
     torch.optim.AdamW: ("step", "exp_avg", "exp_avg_sq"),
@@ -93,13 +102,13 @@ STATE: dict[type[torch.optim.Optimizer], Moments] = {
 
 
 def make_optimizers(model: Seq2Seq, settings: TrainSettings) -> list[torch.optim.Optimizer]:
-    """Return the optimizers of a model. Each parameter belongs to one of them; frozen ones to none.
+    """Return the optimizers of a model. Each trained parameter belongs to one optimizer; no frozen parameter does.
 
-    With `train.optimizer=muon`, Muon updates the weights of the linear layers, and AdamW everything else: embeddings
-    and the projection have a row for each piece, which is no direction of a linear map. Weight decay is on matrices
-    only.
+    With `train.optimizer=muon`, Muon updates the weights of the linear layers, and AdamW updates all other parameters.
+    AdamW also updates embeddings and the projection, because each of their rows belongs to one piece and is not a
+    direction of a linear map. Weight decay applies to matrices only.
     """
-    # 1. Muon's weights, each with the number of matrices that are stacked in it.
+    # 1. The weights that Muon updates, each with the number of matrices that are stacked in it.
     by_muon: dict[Tensor, int] = {}
     if settings.optimizer == "muon":
         for name, module in model.named_modules():
@@ -107,7 +116,7 @@ def make_optimizers(model: Seq2Seq, settings: TrainSettings) -> list[torch.optim
             if is_linear and module.weight.requires_grad:
                 by_muon[module.weight] = n_stacked(name)
 
-    # 2. AdamW's.
+    # 2. The parameters that AdamW updates.
     by_adamw = [p for p in model.parameters() if p.requires_grad and p not in by_muon]
     matrices = {"params": [p for p in by_adamw if p.dim() >= 2], "weight_decay": settings.weight_decay}
     vectors = {"params": [p for p in by_adamw if p.dim() < 2], "weight_decay": 0.0}

@@ -1,7 +1,7 @@
-"""A finished config: settings that a config leaves out, chosen for its corpus and, by `nmt init`, for a machine.
+"""Rules that choose the settings that a config leaves out, to suit the corpus and, in `nmt init`, the machine.
 
-The functions change nothing: each returns a new config. The rules interpolate between our recipes, the settings that
-worked best for 3,000 to 158,000 pairs.
+Functions that take a config return a new config and leave their argument unchanged. The rules interpolate between our
+recipes: the settings that gave the best models of 3,000 to 158,000 pairs.
 """
 
 import math
@@ -20,44 +20,47 @@ from nmt.corpus.split import Facts
 from nmt.errors import ConfigError
 from nmt.text.sentences import sentence_spans
 
-PIECES_PER_WORD = 1.35  # on either side, EOS included
-BATCH = 0.6  # batch_tokens / sqrt(target tokens in all epochs): the best of those tried for 0.8M to 2M tokens
-MIN_PIECES = 600  # pieces besides single characters: 256 bytes, and room for words
-MIN_SHARE = 0.25  # of the usual epochs; if fewer fit in the time, a smaller, faster model is better
-MEMORIZED = 500  # dropout is 0 for fewer pairs, because a model can only memorize them
+PIECES_PER_WORD = 1.35  # mean number of pieces per word on either side; EOS counts
+# batch_tokens / sqrt(target tokens in all epochs). Of the values that were tried for 0.8M to 2M tokens, 0.6 was best.
+BATCH = 0.6
+MIN_PIECES = 600  # least number of pieces that are not single characters: 256 bytes, and pieces of words
+# If fewer than this share of the usual number of epochs fit in the time limit, a smaller, faster model is better.
+MIN_SHARE = 0.25
+MEMORIZED = 500  # dropout is 0 for fewer pairs, because a model of so few pairs can only memorize them
 N_HEADS = 4
-ADAMW_LR = 2e-3  # the highest rate with optimizer=adamw
-SLACK = 1.5  # slope of the length limit divided by the usual ratio of lengths
-MIN_ROOM = 10  # least intercept of the length limit, tokens
-MARGIN = 5  # tokens by which a translation may exceed what the training pairs need
-OUTLIERS = 100_000  # of so many pairs, one may be longer than the limit
-MAX_SLOPE, MAX_INTERCEPT = 100.0, 100_000  # the largest values of the settings
-OFTEN = 0.1  # of the training lines, from which a model is one of several sentences a line
+ADAMW_LR = 2e-3  # maximum learning rate with train.optimizer=adamw
+SLACK = 1.5  # slope of the length limit, divided by the mean ratio of target length to source length
+MIN_ROOM = 10  # minimum intercept of the length limit, in tokens
+MARGIN = 5  # number of tokens that are added to the intercept, because new text may need more than training pairs
+OUTLIERS = 100_000  # one reference per this many training pairs may be longer than the limit
+MAX_SLOPE, MAX_INTERCEPT = 100.0, 100_000  # largest values that the settings may have
+OFTEN = 0.1  # if more than this share of the training lines has several sentences, `decode.whole_lines` is set
 
 
 class CorpusSize(NamedTuple):
-    """Counts of the training pairs, from which sizes are chosen."""
+    """Counts of the training pairs. The sizes of the model and of batches are chosen from them."""
 
-    n_pairs: int  # in an epoch
-    n_words: int  # of the target side, see `nmt.corpus.split.count_words`
-    n_characters: int  # distinct ones
+    n_pairs: int  # number of pairs in an epoch
+    n_words: int  # number of words on the target side, see `nmt.corpus.split.count_words`
+    n_characters: int  # number of distinct characters
     joint: bool = True  # whether both languages share a vocabulary
 
 
 @dataclass(frozen=True)
 class ModelSize:
-    """The sizes of a Transformer with as many encoder as decoder layers."""
+    """The sizes of a Transformer, the learning rate to train it, and the number of training pairs that it suits."""
 
     d_model: int
     d_ff: int
-    n_layers: int
-    min_pairs: int  # with fewer pairs, a smaller model is better
+    n_layers: int  # layers of the encoder, and of the decoder
+    min_pairs: int  # with fewer training pairs, a smaller model is better
     lr: float
-    max_pairs: float = math.inf
+    max_pairs: float = math.inf  # with this many training pairs or more, a larger model is better
 
 
-# Largest first. Of models of the same width, a shallow one takes less time per step and needs fewer steps. The learning
-# rates up to width 256 were chosen with Muon: 8 epochs on the demo give dev BLEU 83 at 6e-3, and 19 at 2e-3.
+# Largest first. Of two models of the same width, the shallower model takes less time per step and needs fewer steps.
+# The learning rates of widths up to 256 were chosen with Muon. The choice matters: 8 epochs on the demo corpus give a
+# dev BLEU of 83 at 6e-3, and of 19 at 2e-3.
 SIZES = [
     ModelSize(512, 1024, 6, 500_000, 7e-4),
     ModelSize(512, 1024, 3, 500_000, 7e-4),
@@ -75,23 +78,23 @@ def clamp(x: float, low: float, high: float) -> float:
 
 @dataclass(frozen=True)
 class Plan:
-    """A model size for a corpus, the cost of training it on this machine, and the settings that follow from them."""
+    """A model size for a corpus, and the cost of training on this machine. The properties are computed from both."""
 
     corpus: CorpusSize
     model: ModelSize
-    minutes: float | None = None  # time limit that the user gave
-    epoch_s: float = math.nan  # measured
-    memory: int = 0  # peak in bytes, measured
+    minutes: float | None = None  # time limit of the user
+    epoch_s: float = math.nan  # measured seconds per epoch
+    memory: int = 0  # measured peak memory in bytes
 
     @property
     def usual_epochs(self) -> int:
-        """How many epochs a model should train: 45 for 18,000 pairs, more for fewer pairs."""
+        """The number of epochs without a time limit: 45 for 18,000 pairs; the fewer pairs, the more epochs."""
         factor = (18_000 / self.corpus.n_pairs) ** 0.4
         return int(clamp(round(45 * factor), 3, 300))
 
     @property
     def share(self) -> float:
-        """The number of epochs that fit in the time limit, as a share of the usual number; 1 without a limit."""
+        """The number of epochs that fit in the time limit, divided by `usual_epochs`; 1 without a time limit."""
         if self.minutes is None or math.isnan(self.epoch_s):
             return 1.0
         n_fitting = self.minutes * 60 / self.epoch_s
@@ -99,12 +102,12 @@ class Plan:
 
     @property
     def n_epochs(self) -> int:
-        share = min(self.share, 2.0)  # more do not help
+        share = min(self.share, 2.0)  # more epochs than twice the usual number do not help
         return max(1, round(share * self.usual_epochs))
 
     @property
     def n_tokens(self) -> float:
-        """Target tokens in all epochs."""
+        """The number of target tokens in all epochs."""
         return self.corpus.n_words * PIECES_PER_WORD * self.n_epochs
 
     @property
@@ -114,9 +117,10 @@ class Plan:
 
     @property
     def vocab_size(self) -> int:
-        """The size of the joint vocabulary, or of each of the two."""
+        """The size of the joint vocabulary; without a joint vocabulary, the size of each of the two."""
         n_words, n_characters = self.corpus.n_words, self.corpus.n_characters
-        # Each piece should occur a dozen times. The vocabularies of large corpora grow more slowly, up to 32,000.
+        # Each piece should occur a dozen times. For large corpora, the vocabulary grows with the square root of the
+        # number of words instead, up to 32,000.
         largest = clamp(8 * math.sqrt(n_words), 8_000, 32_000)
         n_pieces = clamp(n_words / 12, 600, largest)
         n_pieces = int(round(n_pieces, -2))
@@ -126,7 +130,7 @@ class Plan:
 
     @property
     def batch_tokens(self) -> int:
-        """A power of two; it grows with the square root of the tokens, as does the number of updates."""
+        """The batch size, a power of two. It and the number of updates grow with the square root of `n_tokens`."""
         best = max(BATCH * math.sqrt(self.n_tokens), 1)
         power = 2 ** round(math.log2(best))
         return int(clamp(power, 512, 8192))
@@ -137,7 +141,7 @@ class Plan:
 
     @property
     def dropout(self) -> float:
-        """Dropout; lower for a short training, which sees no pair often enough to memorize it."""
+        """The dropout rate. It is lower if the time is short, because a short training cannot memorize pairs."""
         n_pairs = self.corpus.n_pairs
         if n_pairs < MEMORIZED:
             return 0.0
@@ -155,14 +159,15 @@ class Plan:
 
 
 def sizes_for(n_pairs: int) -> list[ModelSize]:
-    """Return the model sizes to choose from for `n_pairs` training pairs, largest first."""
+    """Return the model sizes that are suitable for `n_pairs` training pairs, largest first."""
     return [size for size in SIZES if size.min_pairs <= n_pairs < size.max_pairs]
 
 
 def fit_machine(corpus: CorpusSize, minutes: float | None, measure: Callable[[Plan], tuple[float, int]]) -> Plan:
-    """Choose the largest model for which both the corpus and the time are sufficient.
+    """Return a plan with the largest model for which both the corpus and the time limit are sufficient.
 
-    `measure` returns the seconds of an epoch with a plan's settings on this machine, and the peak memory in bytes.
+    If the time suffices for no model, the plan has the smallest suitable one. `measure` returns the seconds per epoch
+    with the settings of a plan on this machine, and the peak memory in bytes.
     """
     for size in sizes_for(corpus.n_pairs):
         plan = Plan(corpus, size, minutes)
@@ -174,14 +179,14 @@ def fit_machine(corpus: CorpusSize, minutes: float | None, measure: Callable[[Pl
 
 
 def size_of(facts: Facts) -> CorpusSize:
-    """Return the counts of a text that `nmt init` has split."""
-    # With different scripts, both languages would share few pieces.
+    """Return the size of the training corpus from the facts about a text that `nmt init` has split."""
+    # Two languages with different scripts share few pieces, so they get no joint vocabulary.
     joint = facts.letter_overlap > 0.5
     return CorpusSize(facts.n_train, facts.n_words, facts.n_characters, joint)
 
 
 def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
-    """Return the config with unset sizes chosen for this corpus."""
+    """Return the config. Sizes and rates that the user did not set are chosen for this corpus."""
     corpus = corpus._replace(joint=config.tokenizer.joint)
     largest = sizes_for(corpus.n_pairs)[0]
     plan = Plan(corpus, largest)
@@ -198,13 +203,13 @@ def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
 
 
 def fit_validation(config: Config, steps_per_epoch: int) -> Config:
-    """Return the config. If validate_every is unset, it becomes one epoch, within 100 to 4000 steps."""
+    """Return the config. If validate_every is unset, it is set to one epoch, at least 100 and at most 4000 steps."""
     every = int(clamp(steps_per_epoch, 100, 4000))
     return with_unset(config, {"train": {"validate_every": every}})
 
 
 class Lengths(NamedTuple):
-    """The pieces of each pair of a training corpus, (n,), without EOS."""
+    """The number of pieces of each pair of a training corpus, without EOS: two arrays of shape (n,)."""
 
     source: NDArray[Any]
     target: NDArray[Any]
@@ -213,18 +218,19 @@ class Lengths(NamedTuple):
 def fit_limit(config: Config, corpora: Sequence[Lengths], base: Config | None) -> Config:
     """Return the config. If the maximum output length ⌈a·S⌉ + b is unset, it is fitted to the training pairs.
 
-    The slope a is 1.5 times the ratio of all target to all source tokens, and at least 1.5; of several corpora, which
-    may be of several languages, the greatest ratio counts. The intercept b is the least with which all references can
-    be written, and some tokens more, because new text may be a little longer than any that was seen.
+    The slope a is `SLACK` times the number of all target tokens divided by the number of all source tokens. If there
+    are several corpora, perhaps in different languages, the largest of their ratios is used, but at least 1. The
+    intercept b is the smallest with which all references are within the limit, plus `MARGIN`, because new text
+    can need a little more. b is at least `MIN_ROOM`.
 
-    A limit costs time only where a model does not end a translation by itself. But then it costs much: one misaligned
-    pair of 20 and 180 pieces would let every such translation go on for 150 steps more. So in a corpus of 100,000 pairs
-    or more, one reference in 100,000 may exceed the limit: so few are more often misaligned than right. They stay in
-    the training data.
+    A high limit costs time if the model does not end a translation by itself. One misaligned pair of 20 and 180 pieces
+    would let every such translation run for 150 more steps. So one reference per `OUTLIERS` pairs may exceed the limit,
+    because most of the extreme pairs are misaligned. These pairs stay in the training data.
 
-    `base` is the config of the model from which training starts, whose limit is the least for this one.
+    `base` is the config of the model from which training starts. The new slope and intercept are at least those of
+    `base`.
     """
-    # 1. The slope. EOS counts on both sides.
+    # 1. Compute the slope. EOS counts on both sides.
     ratio = 1.0
     for corpus in corpora:
         if len(corpus.source):
@@ -239,7 +245,8 @@ def fit_limit(config: Config, corpora: Sequence[Lengths], base: Config | None) -
     if "max_length_a" in config.decode.model_fields_set:
         slope = config.decode.max_length_a
 
-    # 2. The tokens that each pair needs beyond the slope; the last are those of the outliers.
+    # 2. Compute the intercept. A pair needs as many tokens as its target is longer than slope * source length. The
+    # `n_outliers` pairs that need most are ignored.
     source = np.concatenate([corpus.source for corpus in corpora]) + 1
     target = np.concatenate([corpus.target for corpus in corpora]) + 1
     sorted_needed = np.sort(target - np.ceil(slope * source))
@@ -250,18 +257,19 @@ def fit_limit(config: Config, corpora: Sequence[Lengths], base: Config | None) -
 
 
 def fit_whole_lines(config: Config, sources: Sequence[str]) -> Config:
-    """Return the config. If `decode.whole_lines` is unset, it is true if the source lines often have several sentences.
+    """Return the config. If `decode.whole_lines` is unset, set it to whether source lines often have several sentences.
 
-    Then the model has learned to translate them together. `sources` are a sample of the training text.
+    A model that was trained on such lines has learned to translate several sentences together. `sources` is a sample of
+    the source lines of the training text.
     """
     n_several = sum(len(sentence_spans(line)) > 1 for line in sources)
     return with_unset(config, {"decode": {"whole_lines": n_several > OFTEN * len(sources)}})
 
 
 def with_unset(config: Config, values: dict[str, Any], *, what: str = "sizes chosen for this corpus") -> Config:
-    """Return the config with these values for settings that the user did not set.
+    """Return the config, with `values` for those settings that the user did not set.
 
-    Raises ConfigError if the result is invalid; its message describes the values by `what`.
+    Raises ConfigError if the new config is invalid. The error message calls the values `what`.
     """
     tree = config.model_dump(exclude_unset=True)
     for section, settings in values.items():
@@ -301,8 +309,8 @@ train:
 
 
 def config_text(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[str, str]) -> str:
-    """Return the config as YAML, each setting with the reason for it as a comment."""
-    # 1. What does not depend on the time.
+    """Return the config as YAML, with comments that give the reasons for the values of most settings."""
+    # 1. Write all settings except the limits of training.
     source, target = languages
     names = {"run": scalar(run), "root": scalar(root), "source": source, "target": target}
     joint, tied = ("true", "all") if plan.corpus.joint else ("false", "decoder")
@@ -311,7 +319,7 @@ def config_text(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[
     chosen = {"joint": joint, "tied": tied, "in_time": in_time, "n_updates": n_updates, "n_heads": N_HEADS}
     text = CONFIG.format(plan=plan, size=plan.model, facts=facts, **names, **chosen)
 
-    # 2. The limits. The time that the user gave may be more than enough.
+    # 2. Write the limits. The limit on epochs is left out if the time limit is reached earlier.
     fits = True
     if plan.minutes:
         n_fitting = plan.minutes * 60 / plan.epoch_s
@@ -323,5 +331,5 @@ def config_text(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[
 
 
 def scalar(value: str | float) -> str:
-    """Return a value in YAML, quoted if it needs to be."""
+    """Return a value as YAML, in quotes if YAML requires them."""
     return yaml.dump([value], Dumper=CoreDumper, default_flow_style=True, width=math.inf)[1:-2]

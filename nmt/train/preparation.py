@@ -1,7 +1,7 @@
-"""From a config to the text of training: read, check, drop pairs, hold out dev.
+"""The text of a training: reading and checking the corpora, dropping pairs, holding out dev pairs.
 
 Training pairs are stored in the user's cache, under a hash of the files and settings that they were made from, and are
-memory-mapped. Everything is checked before a run's first file is written.
+memory-mapped. Everything is checked before the first file of a run is written.
 """
 
 import json
@@ -31,44 +31,44 @@ from nmt.train.plan import CorpusSize, clamp
 log = logging.getLogger("nmt")
 
 MAX_DEV_PAIRS = 1_000
-DEV_SHARE = 0.02
+DEV_SHARE = 0.02  # share of the pairs of data.train that is held out if data.dev is not set
 FEW_DEV_PAIRS = 100
-SAMPLE_PAIRS = 200_000  # the tokenizer is trained on at most this many pairs: its trainer's memory grows with them
-LEXICON_PAIRS = 50_000  # at most this many pairs of the sample link words
-FORMAT = 6  # of the corpus in the cache; raise it when the content of these files changes
+SAMPLE_PAIRS = 200_000  # maximum number of pairs for training a tokenizer: more would take too much memory
+LEXICON_PAIRS = 50_000  # maximum number of pairs from which `learn_lexicon` learns translations of words
+FORMAT = 6  # version of the files in the cache; raise it when their content changes
 
 
 @dataclass
 class TrainingText:
-    """The pairs of a run."""
+    """The training and dev pairs of a run, and facts about the corpora."""
 
-    train: Pairs  # on disk; those of all `training_corpora`, one after the other
-    dev: list[Pair]  # in memory
+    train: Pairs  # pairs of all `training_corpora`, one corpus after the other; the text is on disk
+    dev: list[Pair]  # pairs in memory
     hashes: dict[str, str]  # SHA-256 of each side of each corpus
     size: CorpusSize
 
 
 def read_corpus(config: Config) -> TrainingText:
-    """Read train and dev, check that test can be read, and drop blank and repeated pairs."""
+    """Read the training and dev corpora, and drop blank and repeated pairs. Check that the test corpora can be read."""
     data = config.data
     for name, files in all_corpora(config).items():
         check_order(name, files, data.train[0])
     hashes = corpus_hashes(config)
 
-    # 1. The text, in the cache.
+    # 1. Write the text into the cache, or find it there.
     def write(directory: Path) -> None:
         write_corpus(config, directory)
-        if corpus_hashes(config) != hashes:  # else the cache would have the new text under the hash of the old text
+        if corpus_hashes(config) != hashes:  # the new text must not be stored under the hash of the old text
             raise DataError("a file of the corpus has changed while it was read", hint="start again")
 
     seed_of_dev = None if data.dev else config.seed
     settings = [data.drop_blank, data.drop_duplicates, data.allow_bad_utf8, seed_of_dev]
     directory = cached("pairs", [FORMAT, hashes, settings], write)
     if data.glossary or data.placeholders:
-        # A copy with other texts, of the same pairs.
+        # Use a copy of the pairs that has annotations in the texts.
         directory = annotated(Pairs(directory), data)
 
-    # 2. What is known about it.
+    # 2. Read the summary of the text.
     summary = json.loads((directory / "corpus.json").read_text(encoding="utf-8"))
     for note in summary["notes"]:
         log.info("%s", note)
@@ -78,7 +78,7 @@ def read_corpus(config: Config) -> TrainingText:
         log.warning(warning, len(dev), FEW_DEV_PAIRS)
     train = Pairs(directory, ranges=ranges_of(config, summary["last_lines"]))
 
-    # 3. The size of an epoch.
+    # 3. Compute the size of an epoch.
     mixture = mixture_of(config, train)
     n_pairs = mixture.n_pairs if mixture else len(train)
     n_words = round(n_pairs * summary["words_per_pair"])
@@ -86,7 +86,7 @@ def read_corpus(config: Config) -> TrainingText:
 
 
 def ranges_of(config: Config, last_lines: Sequence[int]) -> list[CorpusRange]:
-    """Return the ranges of the training corpora, whose last lines are given."""
+    """Return the range of lines of each training corpus, given the number of the last line of each corpus."""
     languages = [files.languages for files in training_corpora(config).values()]
     if not config.data.directions:
         languages = [""] * len(languages)
@@ -94,11 +94,11 @@ def ranges_of(config: Config, last_lines: Sequence[int]) -> list[CorpusRange]:
 
 
 class Draft:
-    """The files of a corpus, from which pairs are dropped. Each has a number for every pair that is left."""
+    """The files of the training corpora while pairs are dropped: line numbers and digests of the remaining pairs."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.notes: list[str] = []  # for the user
+        self.notes: list[str] = []  # messages for the user
         self.digest_files = {name: directory / f"{name}.digest" for name in (*SIDES, "pair")}
 
     def digests(self, name: str) -> Digests:
@@ -109,15 +109,15 @@ class Draft:
         corpus_files.keep(files, kept)
 
     def drop(self, dropped: NDArray[np.bool_], kind: str) -> None:
-        """Drop the pairs of a mask, and note how many there are."""
+        """Drop the pairs that a mask selects. Add a note that says how many there are, and of which kind."""
         n = int(dropped.sum())
         if n:
             self.notes.append(f"{n} {kind}")
             self.keep(~dropped)
 
     def hold_out(self, config: Config, ranges: Sequence[CorpusRange]) -> list[Pair]:
-        """Take random pairs of data.train out, and all others with their sentences; return the former."""
-        # Only from data.train, which comes first: what is mixed in may be of another kind.
+        """Remove random pairs of data.train and return them. Also remove all pairs that share a sentence with them."""
+        # Hold out pairs of data.train only, which is the first corpus: data.mix may have text of another kind.
         pairs = Pairs(self.directory, ranges=ranges)
         _, n_train = pairs.spans()[0]
         n = n_dev_pairs(n_train)
@@ -130,14 +130,14 @@ class Draft:
         return dev
 
     def finish(self) -> None:
-        """Delete what is not needed any more."""
+        """Delete the files that are needed only while pairs are dropped."""
         for file in (*self.digest_files.values(), self.directory / "blank"):
             file.unlink()
 
 
 def write_corpus(config: Config, directory: Path) -> None:
-    """Write the text of train, the line numbers of the kept pairs, and a summary with the pairs of dev."""
-    # 1. Read everything. Dev and test stay in memory.
+    """Write the text of the training corpora, the line numbers of the kept pairs, and a summary with the dev pairs."""
+    # 1. Read all corpora. Dev and test pairs stay in memory; training pairs are written to disk.
     data = config.data
     dev_names = named("dev", data.dev)
     dev_and_test = dev_names | named("test", data.test)
@@ -149,7 +149,7 @@ def write_corpus(config: Config, directory: Path) -> None:
         last_lines.append(n_lines)
     ranges = ranges_of(config, last_lines)
 
-    # 2. Drop pairs.
+    # 2. Drop blank and repeated training pairs.
     draft = Draft(directory)
     if data.drop_blank:
         blank = corpus_files.mapped(directory / "blank", np.bool_)
@@ -158,7 +158,7 @@ def write_corpus(config: Config, directory: Path) -> None:
         is_first = permutation.first_occurrences(draft.digests("pair"))
         draft.drop(~is_first, "repeated pairs dropped (data.drop_duplicates)")
 
-    # 3. Dev.
+    # 3. Collect the pairs of data.dev, or hold out training pairs as dev pairs.
     if data.dev:
         read: list[Pair] = []
         for name in dev_names:
@@ -170,12 +170,12 @@ def write_corpus(config: Config, directory: Path) -> None:
     else:
         dev = draft.hold_out(config, ranges)
 
-    # 4. Look for faults.
+    # 4. Check the corpora, and count dev and test pairs that overlap with the training pairs.
     pairs = Pairs(directory, ranges=ranges)
     training = dict(zip(corpora, pairs.by_corpus(), strict=True))
     check_corpora(training, dev, held_out)
     in_train = draft.digests("source"), draft.digests("target")
-    if data.directions:  # a source of one direction may be a target of another
+    if data.directions:  # a source sentence of one direction may be a target sentence of another
         both = np.concatenate(in_train)
         in_train = (both, both)
     for name, corpus in held_out.items():
@@ -183,7 +183,7 @@ def write_corpus(config: Config, directory: Path) -> None:
             shared = f"{n} of {len(corpus)} pairs of {name} have a side that is also in train"
             draft.notes.append(f"{shared}: scores on it will be too high")
 
-    # 5. The summary.
+    # 5. Write the summary.
     summary = {"dev": [astuple(pair) for pair in dev], "notes": draft.notes, "last_lines": last_lines}
     summary |= counts_of(sample(pairs))
     (directory / "corpus.json").write_text(json.dumps(summary), encoding="utf-8")
@@ -195,7 +195,7 @@ def is_blank_pair(pair: Pair) -> bool:
 
 
 def counts_of(pairs: list[Pair]) -> dict[str, Any]:
-    """Return the number of distinct characters, and of target words per pair."""
+    """Return the number of distinct characters, and the mean number of target words per pair."""
     characters = set[str]()
     for pair in pairs:
         characters.update(pair.source, pair.target)
@@ -204,31 +204,34 @@ def counts_of(pairs: list[Pair]) -> dict[str, Any]:
 
 
 def check_corpora(training: dict[str, Pairs], dev: list[Pair], held_out: dict[str, list[Pair]]) -> None:
-    """Raise DataError if the training corpora or dev have no pairs, or both sides of a corpus are the same text.
+    """Raise DataError if a training corpus or dev has no pairs, or if both sides of a corpus are the same text.
 
-    `held_out` are dev and test as they were read.
+    `training` and `dev` have the pairs that were kept. `others` are the dev and test corpora as they were read.
     """
-    # What is used: train without the pairs that were dropped, and dev.
+    # The corpora that training uses must have pairs.
     used: dict[str, Pairs | list[Pair]] = {**training, "dev": dev}
     for name, pairs in used.items():
         if not len(pairs):
             hint = "are all of its pairs in train, too?" if name.startswith("mix.") else "check data.train and data.dev"
             raise DataError(f"{name} has no pair that can be used", hint=hint)
-    # What was read.
+    # The sides of every corpus must differ.
     read: dict[str, Pairs | list[Pair]] = {**training, **held_out}
     for name, pairs in read.items():
-        if all(pair.source == pair.target for pair in pairs):  # usually False at the first pair
+        if all(pair.source == pair.target for pair in pairs):  # fast, because `all` usually stops at the first pair
             hint = f"name the files of the two languages in data.{name}.source and data.{name}.target"
             raise DataError(f"data.{name}: source and target are the same text", hint=hint)
 
 
 def n_dev_pairs(n_pairs: int) -> int:
-    """Return the number of pairs to hold out for dev, given the number of pairs of train."""
+    """Return how many of `n_pairs` training pairs are held out as dev pairs."""
     return int(clamp(n_pairs * DEV_SHARE, 1, MAX_DEV_PAIRS))
 
 
 def n_shared(pairs: list[Pair], source: Digests, target: Digests) -> int:
-    """Return the number of pairs with a side that is also in train, given the digests of train's sides."""
+    """Return how many pairs have a side that is also in the training corpora.
+
+    `source` and `target` are the digests of the two sides of the training pairs.
+    """
     sources = corpus_files.digests_of(pair.source.encode() for pair in pairs)
     targets = corpus_files.digests_of(pair.target.encode() for pair in pairs)
     is_shared_source = np.isin(sources, source)
@@ -242,18 +245,22 @@ def sample(pairs: Pairs, size: int | None = None) -> list[Pair]:
     size = size or SAMPLE_PAIRS
     if n <= size:
         return list(pairs)
-    # The same pairs in every process: the seed is fixed.
+    # The seed is fixed, so that every process chooses the same pairs.
     chosen = permutation.shuffled(np.arange(size), n, seed=0)
     return [pairs[int(i)] for i in np.sort(chosen)]
 
 
 def annotated(pairs: Pairs, data: Data) -> Path:
-    """Copy the files of pairs, with translations after some source terms, and symbols in place of some spans."""
+    """Return a copy of the files of `pairs` whose texts are annotated for `data.glossary` and `data.placeholders`.
+
+    In the copy, some source terms are followed by their translations, and symbols replace some spans. The copy is in
+    the cache.
+    """
 
     def write(directory: Path) -> None:
         changed = shutil.ignore_patterns("source*", "target*")
         shutil.copytree(pairs.directory, directory, dirs_exist_ok=True, ignore=changed)
-        # All lines, because pairs refer to texts by their line numbers.
+        # Copy all lines, also of dropped pairs, because pairs refer to texts by line numbers.
         lexicon = learn_lexicon(pairs)
         for source, target in chunks_of_lines(pairs):
             annotate(source, target, lexicon, data)
@@ -265,7 +272,7 @@ def annotated(pairs: Pairs, data: Data) -> Path:
 
 
 def learn_lexicon(pairs: Pairs) -> alignment.Lexicon:
-    """Learn which words are translations of each other, from a part of the sample."""
+    """Return a lexicon of words that are translations of each other, learned from a random sample of the pairs."""
     step = 1 + min(len(pairs), SAMPLE_PAIRS) // LEXICON_PAIRS
     sampled = sample(pairs)[::step]
     source = alignment.hash_words([pair.source for pair in sampled])
@@ -274,7 +281,7 @@ def learn_lexicon(pairs: Pairs) -> alignment.Lexicon:
 
 
 def chunks_of_lines(pairs: Pairs) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield source and target of all lines, also of those that were dropped, in chunks."""
+    """Yield the source texts and target texts of all lines in chunks. Lines of dropped pairs are included."""
     n_lines = len(pairs.source)
     for start in range(0, n_lines, alignment.BATCH):
         lines = range(start, min(start + alignment.BATCH, n_lines))
@@ -284,11 +291,12 @@ def chunks_of_lines(pairs: Pairs) -> Iterator[tuple[list[str], list[str]]]:
 
 
 def annotate(source: list[str], target: list[str], lexicon: alignment.Lexicon, data: Data) -> None:
-    """Write terms and symbols into the texts of a chunk of lines, in place."""
-    # 1. Words that are translations of each other.
+    """Annotate the texts of a chunk of lines with terms and symbols. Changes the lists `source` and `target`."""
+    # 1. Find words that are translations of each other.
     links = alignment.sure_links(source, target, lexicon)
 
-    # 2. Terms. Some are replaced by translations of other words of the chunk, so that the model obeys.
+    # 2. Annotate terms. Some get the translation of another word of the chunk (`candidates`), so that the model learns
+    # to use the given translation even if it would not choose it.
     if data.glossary:
         translations = set[str]()
         for text, links_of_line in zip(target, links, strict=True):
@@ -298,7 +306,7 @@ def annotate(source: list[str], target: list[str], lexicon: alignment.Lexicon, d
             pair = glossary.with_terms(source[i], target[i], links_of_line, candidates)
             source[i], target[i] = pair
 
-    # 3. Symbols, in lines without terms.
+    # 3. Replace spans by symbols in lines without annotated terms.
     if data.placeholders:
         for i, links_of_line in enumerate(links):
             if glossary.TERM not in source[i]:

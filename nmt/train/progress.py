@@ -1,4 +1,4 @@
-"""The progress of a training, which every checkpoint saves, and the limits on its length."""
+"""The progress of a training, which every checkpoint contains, and the limits on the length of a training."""
 
 import math
 from collections.abc import Mapping
@@ -15,16 +15,16 @@ OR_ANEW = "begin anew with --fresh (the old run is kept)"
 
 
 def is_validation(line: dict[str, Any]) -> bool:
-    """Return whether a line of metrics.jsonl has the dev figures by which models are compared."""
+    """Return whether a line of metrics.jsonl has the figures on dev pairs by which models are compared."""
     values = [line.get(name) for name in ("step", "dev_loss", "dev_nll", "dev_bleu")]
     return all(isinstance(value, int | float) for value in values)
 
 
 def ranking(line: Mapping[str, Any] | None, metric: str, loss: str = "dev_loss") -> tuple[float, ...]:
-    """Return a sort key of a validation's figures; larger is better, None is the worst.
+    """Return a sort key for the figures of a validation. A larger key is better; the key of None is the smallest.
 
-    Of equal BLEU scores, that with the lower loss is better: a new model has BLEU 0.00 for many validations while its
-    loss falls.
+    Between equal BLEU scores, the lower loss decides, because a new model has BLEU 0.00 for many validations while its
+    loss falls. `loss` is the name of the loss that is compared.
     """
     if line is None:
         return (-math.inf, -math.inf)
@@ -35,7 +35,7 @@ def ranking(line: Mapping[str, Any] | None, metric: str, loss: str = "dev_loss")
 
 
 def checked(line: dict[str, Any]) -> dict[str, Any]:
-    """Return the line unchanged. Raises ValueError if it lacks the figures of a validation."""
+    """Return the line. Raises ValueError if it lacks the figures of a validation."""
     if not is_validation(line):
         raise ValueError("a validation without its figures")
     return line
@@ -46,35 +46,38 @@ Figures = Annotated[dict[str, Any], AfterValidator(checked)]
 
 @dataclass
 class Progress:
-    """The progress of a training; saved with every checkpoint."""
+    """The progress of a training. Every checkpoint contains it."""
 
-    step: NonNegativeInt = 0  # steps done, including skipped ones
+    step: NonNegativeInt = 0  # number of steps done, including skipped steps
     epoch: NonNegativeInt = 0  # epoch of the next micro-batch
     batch: NonNegativeInt = 0  # number of the next micro-batch in the epoch
-    n_tokens: int = 0  # target tokens trained on
+    n_tokens: int = 0  # number of target tokens in all steps that were not skipped
     elapsed_s: float = 0.0  # seconds of training, validations included
-    best: float | None = None  # best value of the metric on dev; larger is better, so a loss is negated
+    best: float | None = None  # best value of train.metric on dev pairs; a loss is negated, so that larger is better
     best_step: int = 0  # step of the best model
-    best_figures: Figures | None = None  # all figures of the model in the model file
-    n_worse: int = 0  # validations since the best one
-    n_skipped: int = 0  # consecutive steps without a finite gradient
-    n_rollbacks: int = 0  # each lowers the learning rate
-    n_ranks: int = 1  # ranks or replicas that shared the last step; each has its own dropout
-    max_positions: NonNegativeInt = 0  # limit of a micro-batch, set after running out of memory; 0 for none
-    bf16: bool = False  # the precision chosen at the start; a resumed run keeps it
-    n_snapshots: NonNegativeInt = 0  # snapshots that were due when the last one was written
-    finished_at: int = -1  # step at which `finish` did the last validation; -1 before
-    history: list[Figures] = field(default_factory=list)  # figures of every validation
+    best_figures: Figures | None = None  # all figures of the best model
+    n_worse: int = 0  # number of validations since the best validation
+    n_skipped: int = 0  # number of consecutive steps without a finite gradient until now
+    n_rollbacks: int = 0  # number of rollbacks so far; each lowers the learning rate
+    n_ranks: int = 1  # number of ranks or replicas that shared the last step; each draws its own dropout
+    max_positions: NonNegativeInt = 0  # maximum positions of a micro-batch, set after memory ran out; 0: no maximum
+    bf16: bool = False  # whether matmuls run in bf16, chosen at the start; a resumed run keeps it
+    n_snapshots: NonNegativeInt = 0  # number of snapshots that were due when the last snapshot was written
+    finished_at: int = -1  # step at which `Trainer.finish` was called; -1 if it was not
+    history: list[Figures] = field(default_factory=list)  # figures of all validations, oldest first
 
     def is_validated(self) -> bool:
-        """Return whether there was a validation at this step."""
+        """Return whether the current step was validated."""
         if not self.history:
             return False
         return bool(self.history[-1]["step"] == self.step)
 
 
 def parse_progress(saved: dict[str, Any], file: Path) -> Progress:
-    """Return the progress that a checkpoint has saved. Raises ModelError if it lacks values or has others."""
+    """Return the progress that the checkpoint `file` contains. Raises ModelError if a value is invalid.
+
+    Missing values have their defaults, and unknown values are ignored.
+    """
     try:
         return TypeAdapter(Progress).validate_python(saved)
     except ValidationError as error:
@@ -82,10 +85,10 @@ def parse_progress(saved: dict[str, Any], file: Path) -> Progress:
 
 
 class Limit(NamedTuple):
-    """A limit on the length of training that is set in the config; training ends when one is used up."""
+    """A limit on the length of training that is set in the config. Training ends when the first limit is reached."""
 
-    name: str  # key of the setting
-    used: float
+    name: str  # key of the setting in `train`
+    used: float  # how much of the limit is used so far, in the unit of `most`
     most: float  # value of the setting
 
     @property
@@ -94,8 +97,11 @@ class Limit(NamedTuple):
 
 
 def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[Limit]:
-    """Return the limits that are set: steps, epochs of about `n_batches` batches, minutes, worse validations."""
-    # n_batches is an estimate; the epoch ends with its last batch.
+    """Return the limits that are set: on steps, epochs, minutes, and validations without a better model.
+
+    An epoch has about `n_batches` batches.
+    """
+    # `n_batches` is an estimate, so `batch` may exceed it. But the epoch is not over before its last batch.
     part_of_epoch = min(progress.batch / n_batches, 1 - 1e-9)
     used = {
         "max_steps": progress.step,
@@ -112,7 +118,7 @@ def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[
 
 
 def ending(settings: TrainSettings, progress: Progress, n_batches: int) -> str:
-    """Return a message that names the limits that ended a training, and how far it came towards the other limits."""
+    """Return a message that names the limits that ended a training, and how much of the other limits was used."""
     reached, names, shares = [], [], []
     for limit in limits(settings, progress, n_batches):
         name = f"train.{limit.name}"

@@ -1,7 +1,8 @@
-"""Data parallelism on a CPU: processes with one set of weights, each of which computes the gradient of its share.
+"""Data parallelism on a CPU: processes share one set of weights, and each computes the gradient of its share of a step.
 
-The first replica is the model itself, in this process. Each of the others is in a process that gets its share of a
-batch by a pipe, and adds its gradient to memory that this process reads. Threads would contend for the GIL.
+The first replica is the model itself, in this process. Every other replica is in a child process. A child receives its
+share of the micro-batches through a pipe, and writes its gradient into shared memory, which this process reads.
+Processes are used instead of threads, because threads would contend for the GIL.
 """
 
 import ctypes
@@ -23,24 +24,26 @@ from nmt.errors import LostRankError
 from nmt.processes import child_variables, environment
 from nmt.train.signals import SIGNALS
 
-# A fork starts at once and shares memory until it is written. CUDA and the libraries of other systems do not allow it.
+# A forked process starts at once, and shares memory with its parent until one of them writes to it. CUDA, and the
+# libraries of systems other than Linux, do not work in forked processes.
 METHOD = "fork" if sys.platform == "linux" and not torch.cuda.is_available() else "spawn"
 
 
 class Replicas:
-    """A model and its replicas. With several ranks, n is 1 and `model` is wrapped by `distributed.parallel`.
+    """A model and its replicas, `n` in all.
 
-    With more than one replica, the weights of `model` move to shared memory: change them in place.
+    With several ranks, `n` must be 1, and `model` is wrapped by `distributed.parallel`. If `n` is greater than 1, the
+    weights of `model` are moved to shared memory, so they must be changed in place.
     """
 
     def __init__(self, model: nn.Module, n: int = 1) -> None:
         self.model, self.n = model, n
-        self.n_torch_threads = torch.get_num_threads()  # for the optimizer and for validation
+        self.n_torch_threads = torch.get_num_threads()  # number of threads of the optimizer and of validations
         self.n_torch_threads_each = max(self.n_torch_threads // n, 1)
         self.trained = [p for p in model.parameters() if p.requires_grad]
         for parameter in model.parameters() if n > 1 else ():
             parameter.data = shared(parameter).copy_(parameter.data)
-        # Of the other replicas: one list each, with the gradient of every trained parameter.
+        # For each replica in a child process: a list with the gradient of every trained parameter, in shared memory.
         self.gradients = [list(map(shared, self.trained)) for _ in range(n - 1)]
         self.connections: list[Connection] = []
         self.processes: list[Any] = []
@@ -49,23 +52,24 @@ class Replicas:
             connection, other_end = context.Pipe()
             arguments = (other_end, connection, model, gradients, self.n_torch_threads_each)
             process = context.Process(target=serve, args=arguments, name="nmt-replica", daemon=True)
-            with environment(child_variables()):  # a spawned process imports nothing from the working directory
+            with environment(child_variables()):  # so that a spawned process imports nothing from the working directory
                 process.start()
             other_end.close()
             self.connections.append(connection)
             self.processes.append(process)
 
     def backward(self, work: Callable[..., Tensor], shares: Sequence[tuple[Any, ...]]) -> list[Tensor]:
-        """Call work(replica, *share) on all replicas in parallel, and set each parameter's `.grad` to the sum.
+        """Call work(replica, *share) on all replicas in parallel, and set the `.grad` of parameters to the sums.
 
-        Returns the results in order. The order of addition is fixed, so the sums are the same bit for bit. Raises the
-        error of a replica when all are done, and LostRankError if a process has ended.
+        Returns the results of the calls in the order of `shares`. Gradients are added in a fixed order, so repeated
+        calls give the same sums, bit for bit. If calls fail in child processes, raises the first error after all
+        replicas have ended their calls. Raises LostRankError if a child process has ended.
         """
         self.model.zero_grad(set_to_none=True)
         answers: list[Any] = []
         try:
             for connection, share in zip(self.connections, shares[1:], strict=True):
-                connection.send_bytes(pickle.dumps((work, share)))  # `send` would put tensors into /dev/shm
+                connection.send_bytes(pickle.dumps((work, share)))  # `send` would copy tensors to /dev/shm
             try:
                 torch.set_num_threads(self.n_torch_threads_each)
                 answers.append(work(self.model, *shares[0]))
@@ -85,24 +89,24 @@ class Replicas:
 
     def close(self) -> None:
         for process in self.processes:
-            process.kill()  # not terminate(), which sends SIGTERM: the process ignores it
+            process.kill()  # `terminate` sends SIGTERM, which the process ignores
             process.join()
 
 
 def shared(x: Tensor) -> Tensor:
-    """Return zeros with the shape of x, in memory that is shared with processes that start later."""
+    """Return a tensor of zeros that is as large as `x`, in memory that is shared with processes that start later."""
     if METHOD == "spawn":
         return torch.zeros_like(x).share_memory_()  # type: ignore[no-any-return, no-untyped-call]
-    memory = mmap.mmap(-1, max(x.nbytes, 1))  # share_memory_ uses /dev/shm, which Docker limits to 64 MB
+    memory = mmap.mmap(-1, max(x.nbytes, 1))  # `share_memory_` uses /dev/shm, which Docker limits to 64 MB
     return torch.frombuffer(memory, dtype=x.dtype, count=x.numel()).view_as(x)
 
 
 def serve(connection: Connection, other_end: Connection, model: nn.Module, gradients: list[Tensor], n: int) -> None:
-    """Compute gradients with n torch threads until the parent ends or closes the pipe."""
-    other_end.close()  # the parent's end: with this copy open, the pipe would outlive the parent
-    if sys.platform == "linux":  # a replica that outlives its parent would keep the run locked
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    for number in SIGNALS:  # Ctrl-C is sent to all processes, and the parent still has to finish the step
+    """Run a replica in a child process: compute gradients with `n` torch threads until the pipe closes."""
+    other_end.close()  # close this copy of the parent's end: otherwise, the pipe would not close with the parent
+    if sys.platform == "linux":  # end this process with its parent: a surviving replica would keep the run locked
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
+    for number in SIGNALS:  # Ctrl-C is sent to children, too, but the parent needs them to finish the step
         signal.signal(number, signal.SIG_IGN)
 
     def loop() -> None:
@@ -112,7 +116,7 @@ def serve(connection: Connection, other_end: Connection, model: nn.Module, gradi
             parameter.grad = gradient
         with suppress(EOFError, ConnectionError):
             while True:
-                work, share = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the parent
+                work, share = pickle.loads(connection.recv_bytes())  # noqa: S301 - sent by the parent
                 torch._foreach_zero_(gradients)
                 try:
                     answer = work(model, *share)
@@ -120,6 +124,7 @@ def serve(connection: Connection, other_end: Connection, model: nn.Module, gradi
                     answer = error
                 connection.send_bytes(pickle.dumps(answer))
 
-    thread = threading.Thread(target=loop)  # in the main thread, OpenMP hangs if it was used before the fork
+    # In the main thread, OpenMP would hang if it had been used before the fork.
+    thread = threading.Thread(target=loop)
     thread.start()
     thread.join()

@@ -1,4 +1,4 @@
-"""Training progress on stderr: a bar on a terminal, lines elsewhere."""
+"""Reports of the progress of a training on stderr: a progress bar on a terminal, log lines elsewhere."""
 
 import logging
 import math
@@ -15,17 +15,17 @@ from nmt.train.validation import MAX_NLL, Validation
 
 log = logging.getLogger("nmt")
 
-LINE_EVERY_S = 30.0
+LINE_EVERY_S = 30.0  # seconds between two log lines
 
 
 class Report:
-    """Shows steps and validations; `progress` is the share of the budget already spent, 0-1."""
+    """A report on steps and validations. `progress` is the spent fraction of the budget at its start, 0-1."""
 
     def __init__(self, progress: float, *, quiet: bool) -> None:
         self.bar: tqdm[Never] = tqdm(
             total=1.0,
             initial=progress,
-            disable=True if quiet else None,  # None: tqdm shows the bar only on a terminal
+            disable=True if quiet else None,  # with None, tqdm shows the bar only on a terminal
             bar_format="{percentage:3.0f}%|{bar:20}| {elapsed}<{remaining}{postfix}",
             file=sys.stderr,
         )
@@ -35,7 +35,10 @@ class Report:
         self.recent: list[StepFigures] = []  # figures that are not shown yet
 
     def step(self, step: int, epoch: int, lr: float, figures: StepFigures, progress: float) -> None:
-        """Add a step's figures; show their means once a second in the bar, or every 30 s as a line."""
+        """Add the figures of a step. Show mean figures once a second in the bar, or every `LINE_EVERY_S` as a line.
+
+        `progress` is the spent fraction of the budget, 0-1.
+        """
         self.recent.append(figures)
         now = time.monotonic()
         interval_s = LINE_EVERY_S if self.lines else 1.0
@@ -43,7 +46,7 @@ class Report:
             return
         means = means_of(self.recent, now - self.since)
         text = f"step {step} epoch {epoch + 1} {means} lr {lr:.2e}"
-        # A line, with the time that is left if the budget goes on being spent as fast; the bar shows it by itself.
+        # Log a line with an estimate of the time that is left. The bar computes its own estimate.
         if self.lines:
             done = progress - self.initial
             left = ""
@@ -53,13 +56,13 @@ class Report:
             log.info("%s, %.0f %% done%s", text, 100 * progress, left)
         self.bar.set_postfix_str(text, refresh=False)
         moved = progress - self.bar.n
-        self.bar.update(max(0.0, moved))  # after a rollback, the bar stands still
+        self.bar.update(max(0.0, moved))  # after a rollback, `moved` is negative and the bar stays where it is
         self.since = now
         self.recent = []
 
     def validation(self, step: int, scores: Validation, *, best: bool) -> None:
-        """Log the figures of a validation, and its samples."""
-        # 1. One line of figures.
+        """Log the figures and samples of a validation. `best` says whether the model is the best so far."""
+        # 1. Log a line of figures.
         bleu = f"BLEU {scores.bleu.value:.2f}"
         if scores.bleu_by_direction:
             directions = [f"{languages} {value:.2f}" for languages, value in scores.bleu_by_direction.items()]
@@ -73,13 +76,13 @@ class Report:
             figures += f", {lines} cut off at the length limit"
         log.info("step %d: %s", step, figures)
 
-        # 2. Samples.
+        # 2. Log the samples.
         for source, reference, translation in scores.samples:
             log.info("    source       %s", source)
             log.info("    reference    %s", reference)
             log.info("    translation  %s", translation)
 
-        # 3. The time of the validation is not that of steps.
+        # 3. Start a new interval of steps, so that speeds do not include the time of the validation.
         self.since = time.monotonic()
         self.recent = []
 
@@ -88,8 +91,11 @@ class Report:
 
 
 def means_of(steps: Sequence[StepFigures], seconds: float) -> str:
-    """Return the figures of several steps, which took so many seconds, in words: means over tokens, and speed."""
-    # 1. Sums over steps.
+    """Return a text with figures of several steps: loss and perplexity as means over tokens, speed, and padding.
+
+    `seconds` is the time that the steps took.
+    """
+    # 1. Sum over steps.
     loss = nll = 0.0
     n_tokens = n_real = n_positions = 0
     for figures in steps:
@@ -99,14 +105,14 @@ def means_of(steps: Sequence[StepFigures], seconds: float) -> str:
         n_real += figures.n_real
         n_positions += figures.n_positions
 
-    # 2. Their ratios.
+    # 2. Divide the sums.
     perplexity = math.exp(min(nll / n_tokens, MAX_NLL))
     speed = f"{n_tokens / seconds:,.0f} tok/s {n_real / n_positions:.0%} non-padding"
     return f"loss {readable(loss / n_tokens, 3)} ppl {readable(perplexity)} {speed}"
 
 
 def clock(seconds: float) -> str:
-    """Return a human-readable duration: "2 h 05 min", "3 min 07 s", "12 s"."""
+    """Return a duration as text for the user, such as "2 h 05 min", "3 min 07 s" or "12 s"."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

@@ -1,4 +1,4 @@
-"""The learning rate and the prediction rate as functions of the step and the spent budget."""
+"""The learning rate and the prediction rate, as functions of the step and of the spent fraction of the budget."""
 
 from nmt.config import TrainSettings
 
@@ -6,12 +6,16 @@ from nmt.config import TrainSettings
 def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: float) -> float:
     """Return the learning rate of a step.
 
-    Inverse square root: lr·min(t/w, √(w/t)). Constant: lr·min(t/w, 1). Noam (Vaswani et al. 2017, equation 3):
-    lr·d^-0.5·min(t^-0.5, t·w^-1.5). All decay linearly to 0 over the last part of the budget, a
-    share of `cooldown`. The step t counts from 1; `progress` is the share of the budget already spent, 0-1, or 0 if
-    there is no budget.
+    With w warm-up steps and the step t, which counts from 1, the schedules are:
+
+        inverse_sqrt  lr·min(t/w, √(w/t))
+        constant      lr·min(t/w, 1)
+        noam          lr·d_model^-0.5·min(t^-0.5, t·w^-1.5)  (Vaswani et al. 2017, equation 3)
+
+    In the last part of the budget, a fraction of `train.cooldown`, the rate is also multiplied by a factor that falls
+    linearly from 1 to 0. `progress` is the spent fraction of the budget, 0-1; it is 0 if there is no budget.
     """
-    # 1. The schedule: warm-up, then decay.
+    # 1. Apply the schedule.
     warmup = settings.warmup
     if settings.schedule == "noam":
         scale = settings.lr * d_model**-0.5
@@ -21,16 +25,17 @@ def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: fl
     else:
         rate = settings.lr * min(step / warmup, 1.0)
 
-    # 2. The cooldown.
+    # 2. Apply the cooldown.
     if settings.cooldown and progress > 1 - settings.cooldown:
         rate *= max(1 - progress, 0.0) / settings.cooldown
     return float(rate)
 
 
 def prediction_rate(settings: TrainSettings, progress: float) -> float:
-    """Return the probability that the decoder reads the model's own prediction instead of the true token.
+    """Return the probability that the decoder reads a prediction of the model instead of the true token.
 
-    In scheduled sampling it rises linearly with `progress`, 0-1 (Bengio et al. 2015, section 2.4).
+    With scheduled sampling, the probability rises linearly with `progress`, the spent fraction of the budget, 0-1
+    (Bengio et al. 2015, section 2.4). With teacher forcing, it is 0.
     """
     if settings.decoder_input == "teacher_forcing":
         return 0.0

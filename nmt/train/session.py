@@ -1,6 +1,6 @@
-"""One `nmt train`, from the config to the end: prepare and check everything, then write files and train.
+"""The steps of `nmt train`: preparing and checking everything, then writing files and training.
 
-The first call starts the run; the same call again resumes it.
+The first `nmt train` starts a run. The same command resumes the run later.
 """
 
 import logging
@@ -35,37 +35,39 @@ from nmt.train.report import clock
 
 log = logging.getLogger("nmt")
 
-# Settings that may change on resume, besides most of `train`. Paths may change, contents may not: hashes are compared.
+# Prefixes of settings that may change when a run is resumed, besides those of `train`. The paths of corpora may
+# change, but the contents of the files must not: the hashes of the files are compared.
 MAY_CHANGE = ("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "data.allow_bad_utf8")
-MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # may change, too
-SAMPLED_LINES = 10_000  # of the training text, whose sentences are counted
-FIXED = ("train.freeze", "train.metric", "train.optimizer")  # may not
-ORDER = re.compile(r"data\.train\.\d+\.languages")  # may not: the order of the data depends on that of the corpora
+MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # paths of mixed corpora may change, too
+SAMPLED_LINES = 10_000  # number of training lines whose sentences are counted for `decode.whole_lines`
+FIXED = ("train.freeze", "train.metric", "train.optimizer")  # settings of `train` that must not change
+# The languages of the corpora of data.train must not change, because the order of the data depends on their order.
+ORDER = re.compile(r"data\.train\.\d+\.languages")
 
 
 def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Session:
     """Read and check everything that a training run needs. Raises InputError or OutputError if something is wrong."""
-    # The machine, and a run that may be in the way.
+    # Set up the device. With --fresh, check that an existing run can be moved aside.
     torch_device = pick_device(device)
     if config.train.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is first used
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads this when it is first used
         torch.use_deterministic_algorithms(True)
-    fresh = fresh and not restarted()  # after a restart by torchrun, the first attempt has already moved the old run
+    fresh = fresh and not restarted()  # before a restart by torchrun, the first attempt has moved the old run
     run = RunDirectory(config.run)
     if fresh:
         run.check_movable()
 
-    # 1. What the config leaves out comes from the model that training starts from, ...
+    # 1. Take unset settings from the model that training starts from, if there is one.
     start = find_start(config, run, fresh=fresh)
     if start:
         config = inherit(config, start)
 
-    # 2. ... from the corpus, ...
+    # 2. Choose unset settings to suit the corpus.
     corpus = read_corpus(config)
     given, config = config, fit_sizes(config, corpus.size)
     log_chosen(f"chosen for {len(corpus.train):,} pairs", given, config)
 
-    # 3. ... and from the lengths of its pairs in pieces.
+    # 3. Choose unset settings to suit the lengths of the encoded pairs.
     tokenizers = find_tokenizers(config, corpus, start, run, fresh=fresh)
     encoded = drop_lengths(config, corpus.train, tokenizers)
     base = start.checkpoint.config if start else None
@@ -77,7 +79,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     given, config = config, fit_validation(config, n_steps)
     log_chosen(f"chosen for {n_steps:,} steps an epoch", given, config)
 
-    # 4. The config is finished. The model is made from it.
+    # 4. Now all settings are chosen. Make the model, and load the weights that training starts from.
     tokenizers = with_learned(tokenizers, start, encoded.ids[0])
     check_memory(config, tokenizers, torch_device)
     torch.manual_seed(seed_of(config.seed))
@@ -92,7 +94,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
 
 
 def training_data(config: Config, encoded: EncodedPairs) -> TrainingData:
-    """Return the stream of batches, which depends on settings that are chosen for the text."""
+    """Return the stream of batches. The config must be finished, because the batch size may be chosen for the text."""
     pairs, ids = encoded
     settings, mixture = config.train, mixture_of(config, pairs)
     sizes = {"batch_tokens": settings.batch_tokens, "accumulate": settings.accumulate}
@@ -100,17 +102,23 @@ def training_data(config: Config, encoded: EncodedPairs) -> TrainingData:
 
 
 class Start(NamedTuple):
-    """What a training starts from."""
+    """A checkpoint or a model file from which training starts."""
 
-    name: str  # of the run or model file
+    name: str  # path of the run or of the model file
     checkpoint: Checkpoint
     config: Config
-    resumes: bool  # whether it is this run's newest checkpoint, not train.init_from
+    resumes: bool  # True for the newest checkpoint of the run itself, False for train.init_from
 
 
 def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | None:
-    """Find the run's newest checkpoint, else the model of train.init_from; None if a new model is trained."""
-    # Before `read_newest`: if another training writes the first checkpoint in between, the run's lock reports it.
+    """Return the newest checkpoint of the run or, if it has none, the model of train.init_from.
+
+    Return None if neither exists: then a new model is trained. With `fresh`, the run is ignored. Raises ModelError if
+    the run holds a training but no checkpoint.
+    """
+    # This must precede `read_newest`. If another process writes the first checkpoint in between, `read_newest` finds
+    # it, and taking the lock of the run fails later. In the other order, the error would say that the run has no
+    # checkpoint.
     was_trained = not fresh and run.holds_training()
     newest = None if fresh else read_newest(run, prefixes=())
     if newest is not None:
@@ -121,7 +129,7 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | Non
             from_weights = quote(f"train.init_from={config.run}")
             hint = f"{from_weights} run=OTHER starts another run from its weights; {hint}"
         raise ModelError(f"{run.path} holds a training but no checkpoint from which it can go on", hint=hint)
-    # No training in this run.
+    # The run holds no training.
     name = config.train.init_from
     if not name:
         return None
@@ -133,14 +141,15 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | Non
 
 
 def inherit(config: Config, start: Start) -> Config:
-    """Return the config with settings of the model that training starts from, where the user did not set them."""
+    """Return the config. Unset settings are taken from the model that training starts from."""
     parts: dict[str, Any] = {"model": True, "tokenizer": True, "data": INHERITED_DATA}
-    if start.resumes:  # else the limit is fitted to the new corpus
+    if start.resumes:  # otherwise these settings are fitted to the new corpus
         parts["decode"] = {"max_length_a", "max_length_b", "whole_lines"}
     what = f"the settings of {start.name} and those changed"
     inherited = with_unset(config, start.config.model_dump(include=parts), what=what)
 
-    # A run's own tokenizer is compared with all its settings, by `check_same_run`.
+    # The tokenizer of another model must have the settings of the config. If the run is resumed, `check_same_run`
+    # compares them.
     asked = inherited.tokenizer.model_dump()
     changes = []
     for key, value in start.config.tokenizer.model_dump().items():
@@ -155,7 +164,7 @@ def inherit(config: Config, start: Start) -> Config:
 
 
 def log_chosen(why: str, before: Config, after: Config) -> None:
-    """Log the fitted settings that are set in `after` but not in `before`, as command-line arguments."""
+    """Log the fitted settings that are set in `after` but not in `before`, in the form of command-line arguments."""
     was_set = {key for key, _ in values(before, only_set=True)}
     fitted = FITTED - was_set
     new = [f"{key}={value}" for key, value in values(after, only_set=True) if key in fitted]
@@ -166,9 +175,12 @@ def log_chosen(why: str, before: Config, after: Config) -> None:
 def find_tokenizers(
     config: Config, corpus: TrainingText, start: Start | None, run: RunDirectory, *, fresh: bool
 ) -> Tokenizers:
-    """Return the tokenizers of the model that training starts from, else those in the run, else new ones."""
+    """Return the tokenizers of the model that training starts from.
+
+    If there is no such model, return the tokenizers of the run. If the run has none, train new tokenizers.
+    """
     if start:
-        # The checkpoint's pieces, with the normalization of this config.
+        # Use the pieces of the checkpoint, but the normalization and the tag of this config.
         source, target = start.checkpoint.tokenizers
         nfkc, tag = config.data.nfkc_source, config.data.target_tag
         return Tokenizers.from_models(source.model, target.model, nfkc_source=nfkc, target_tag=tag)
@@ -180,9 +192,10 @@ def find_tokenizers(
 
 
 def with_learned(tokenizers: Tokenizers, start: Start | None, source: RaggedArray) -> Tokenizers:
-    """Return the tokenizers, which know the characters that training teaches in bytes on the source side.
+    """Return tokenizers that know which characters of the source side the model learns as byte pieces.
 
-    These are those of the token ids `source`, and those of the model from which training starts.
+    These characters are in no piece of the vocabulary. They are found in `source`, the source token ids of the training
+    pairs. The characters that are known to the model from which training starts are added.
     """
     learned = set(tokenizers.source.learned_in_bytes(source.values))
     if start:
@@ -191,8 +204,12 @@ def with_learned(tokenizers: Tokenizers, start: Start | None, source: RaggedArra
 
 
 def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
-    """Check that a resumed run has the same data, architecture and seed; `train` settings that differ are logged."""
-    # 1. Settings.
+    """Raise ConfigError or DataError if a resumed run has changed settings or data that must not change.
+
+    Architecture and seed are among these settings. Logs changes of `train` settings that are allowed. `hashes` are the
+    present hashes of the corpora.
+    """
+    # 1. Compare the settings.
     before = dict(values(run.read_config()))
     now = dict(values(config))
     refused, changed = [], []
@@ -210,7 +227,7 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
     if changed:
         log.info("%s resumes with changed settings: %s", run.path, "; ".join(changed))
 
-    # 2. Contents of files. The user may have deleted a damaged manifest.
+    # 2. Compare the contents of the corpora except test. If the user has deleted a damaged manifest, skip this.
     known = run.read_manifest().get("data", hashes)
     other = []
     for name in {**hashes, **known}:
@@ -223,24 +240,24 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
 
 
 def may_change(key: str) -> bool:
-    """Return whether a setting outside of `train` may change on resume."""
-    # The order of a list of corpora is that of the data.
+    """Return whether a setting outside of `train` may change, without a message, when a run is resumed."""
+    # See `ORDER`.
     if ORDER.fullmatch(key):
         return False
     return key.startswith(MAY_CHANGE) or MIXED_PATHS.fullmatch(key) is not None
 
 
 def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) -> Progress:
-    """Write the run's files and train to the end of its budget, as rank 0.
+    """Write the files of the run and train to the end of the budget, as rank 0.
 
-    On a CPU, `n_replicas` processes share each step; None chooses the number that is fastest. Raises the errors of
-    `Trainer.train`, and LostRankError if another rank ended.
+    On a CPU, `n_replicas` processes share each step; if it is None, `n_fitting_replicas` chooses the number. Raises the
+    errors of `Trainer.train`, and LostRankError if another rank ends.
     """
     run, settings, n_batches = session.run, session.config.train, session.data.n_batches
     if session.fresh and (aside := run.move_aside()):
         log.info("the old run is kept in %s", aside)
     with run.lock():
-        # 1. The run's files.
+        # 1. Restore the newest checkpoint, and write the small files of the run.
         session.on_start()
         trainer = Trainer(session, quiet=quiet)
         resumed = trainer.checkpointer.resume()
@@ -249,7 +266,7 @@ def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) 
         if not resumed:
             write_new_run(session)
 
-        # 2. The processes that share a step.
+        # 2. Choose the number of processes that share a step.
         if launched().n_ranks > 1:
             n_replicas = 1
         elif n_replicas is None:
@@ -257,7 +274,7 @@ def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) 
             n_vocab = len(session.tokenizers.target)
             n_replicas = n_fitting_replicas(session.model, n_vocab, settings, n_before)
 
-        # 3. Training.
+        # 3. Train, unless the training is finished.
         with ranks_joined():
             if trainer.finished():
                 finished = f"{run.path} is finished: {progress.step} steps in {clock(progress.elapsed_s)}"
@@ -276,17 +293,17 @@ def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) 
 
 
 def write_new_run(session: Session) -> None:
-    """Write the tokenizer and the manifest."""
+    """Write the tokenizers and the manifest of a new run."""
     config, run = session.config, session.run
     run.write_tokenizers(session.tokenizers, config.tokenizer.joint)
     n_pairs = {"train": len(session.data.pairs), "dev": len(session.corpus.dev)}
-    reproducible = config.train.max_minutes is None  # else the learning rate depends on the clock
+    reproducible = config.train.max_minutes is None  # with max_minutes, the learning rate depends on the clock
     manifest = new_manifest(session.corpus.hashes, n_pairs, config.seed, reproducible=reproducible)
     run.write_manifest(manifest)
 
 
 def check_replicas(n: int, device: torch.device) -> None:
-    """Raise ConfigError if `--replicas` processes cannot share a step."""
+    """Raise ConfigError if `n` replicas, as set by `--replicas`, cannot share a step on this machine."""
     is_single_cpu = device.type == "cpu" and launched().n_ranks == 1
     if n > 1 and not is_single_cpu:
         raise ConfigError("--replicas share a CPU", hint="for several GPUs: torchrun -m nmt train …")
@@ -296,8 +313,8 @@ def check_replicas(n: int, device: torch.device) -> None:
 
 
 def log_training(session: Session, progress: Progress, n_replicas: int) -> None:
-    """Log the sizes of corpus and model, the device, and the number of replicas."""
-    # 1. The corpora, if an epoch does not read each pair once.
+    """Log the sizes of the corpora and the model, the device, and the number of replicas."""
+    # 1. If an epoch does not read each pair once, log how many pairs of each corpus an epoch reads.
     data, model, settings = session.data, session.model, session.config.train
     if data.mixture is not None:
         counts = []
@@ -306,13 +323,13 @@ def log_training(session: Session, progress: Progress, n_replicas: int) -> None:
             counts.append(f"{n_drawn:,} of {size:,} pairs of {name}")
         log.info("an epoch has %s", ", ".join(counts))
 
-    # 2. Sizes.
+    # 2. Collect the sizes.
     n_steps = math.ceil(data.n_batches / settings.accumulate)
     sizes = f"{data.n_epoch_pairs} pairs, {n_steps} steps an epoch, {model.n_parameters / 1e6:.2f}M parameters"
     if settings.freeze:
         sizes += f", {model.n_trainable / 1e6:.2f}M of them trained"
 
-    # 3. The machine.
+    # 3. Collect facts about the machine, and log everything in a line.
     precision = "bf16" if progress.bf16 else "fp32"
     n_threads = torch.get_num_threads() // n_replicas
     processes = f"replicas: {n_ranks() * n_replicas}, threads of each: {n_threads}"
@@ -321,8 +338,8 @@ def log_training(session: Session, progress: Progress, n_replicas: int) -> None:
 
 def train_along(config: Config, *, device: str = "auto") -> None:
     """Train as a rank other than 0, after rank 0 has prepared the run and written its files."""
-    with ranks_joined():  # waits for the first rank's tokenizer and corpus
-        log.setLevel(logging.ERROR)  # only the first rank reports
+    with ranks_joined():  # waits until rank 0 has prepared the corpus and the tokenizers
+        log.setLevel(logging.ERROR)  # only rank 0 reports progress
         trainer = Trainer(prepare(config, device=device), quiet=True)
         trainer.checkpointer.resume()
         if not trainer.finished():

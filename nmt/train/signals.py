@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM set a request that the training loop checks at each step."""
+"""Handlers of Ctrl-C and SIGTERM, which set a stop request that the training loop checks at each step."""
 
 import contextlib
 import logging
@@ -16,22 +16,25 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(BaseException):
-    """A signal interrupted a block that need not finish. Not an Exception, so that `except Exception` lets it pass."""
+    """The exception that is raised if a signal interrupts a block that need not finish.
+
+    It is no subclass of Exception, so that `except Exception` does not catch it.
+    """
 
 
 @dataclass
 class StopRequest:
-    """Set by the first Ctrl-C or SIGTERM; a second signal ends the process at once."""
+    """A request to stop training, set by the first Ctrl-C or SIGTERM. A second signal ends the process at once."""
 
-    number: int = 0  # of the received signal; 0 if there was none
-    in_interruptible: bool = False
+    number: int = 0  # number of the received signal; 0 if none was received
+    in_interruptible: bool = False  # whether a signal raises `Interrupted` now
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Let a signal raise `Interrupted` in this block: a validation, which may take minutes and has no side effects.
+        """Let a signal raise `Interrupted` inside this block.
 
-        Only rank 0 is interrupted; the other ranks end when it ends. If another rank ended first, the training would
-        end before rank 0 has saved.
+        The block is a validation: it may take minutes, and it can be repeated later. Only rank 0 is interrupted. The
+        other ranks end when rank 0 ends: if another rank ended first, rank 0 would end before it has saved.
         """
         try:
             self.in_interruptible = rank() == 0
@@ -44,12 +47,12 @@ class StopRequest:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[StopRequest]:
-    """Turn Ctrl-C and SIGTERM inside this block into a `StopRequest`."""
+    """Handle Ctrl-C and SIGTERM inside this block: they set the `StopRequest` that the block receives."""
     request = StopRequest()
     before: dict[signal.Signals, Any] = {}
 
     def note(number: int, _frame: FrameType | None) -> None:
-        # A second signal ends the process.
+        # Restore the default handlers, so that a second signal ends the process.
         for either in SIGNALS:
             signal.signal(either, signal.SIG_DFL)
         with contextlib.suppress(RuntimeError):  # raised if the signal interrupted another log message
@@ -58,11 +61,11 @@ def stop_signals() -> Iterator[StopRequest]:
         if request.in_interruptible:
             raise Interrupted
 
-    with contextlib.suppress(ValueError):  # raised outside the main thread, which alone can handle signals
+    with contextlib.suppress(ValueError):  # raised outside the main thread: only the main thread can set handlers
         before = {number: signal.signal(number, note) for number in SIGNALS}
     try:
         yield request
     finally:
-        # Outside of the block, signals mean what they meant before.
+        # After the block, the previous handlers apply again.
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""One optimizer step: compute, sum and clip the gradient of several micro-batches, then update the weights."""
+"""The training step: compute, sum and clip the gradients of several micro-batches, then update the weights."""
 
 import math
 from collections.abc import Sequence
@@ -22,25 +22,25 @@ from nmt.train.replicas import Replicas
 
 @dataclass(frozen=True)
 class StepOptions:
-    """What a step depends on besides weights and batches."""
+    """The values that a step depends on, besides weights and batches."""
 
-    settings: TrainSettings  # label smoothing, clipping, decoder input
+    settings: TrainSettings  # a step uses the settings of label smoothing and clipping
     lr: float  # learning rate
-    seed: int  # of dropout and scheduled sampling: a function of the run's seed and the step
-    bf16: bool = False  # whether to autocast matmuls to bfloat16; weights, gradients and the loss stay float32
-    prediction_rate: float = 0.0  # probability that the decoder reads its own prediction instead of a true token, 0-1
+    seed: int  # seed of dropout and scheduled sampling, derived from the seed of the run and the step
+    bf16: bool = False  # whether to autocast matmuls to bfloat16; weights, gradients and losses stay float32
+    prediction_rate: float = 0.0  # probability, 0-1, that the decoder reads a prediction instead of a true token
 
 
 @dataclass(frozen=True)
 class StepFigures:
-    """Figures of a step: loss and nll in nats per token, gradient norm before clipping, counts."""
+    """The figures of a step: losses in nats per target token, the gradient norm, and counts."""
 
-    loss: float
-    nll: float
-    grad_norm: float
-    n_tokens: int
-    n_real: int  # source and target tokens, without padding
-    n_positions: int  # source and target positions, with padding
+    loss: float  # loss with label smoothing
+    nll: float  # loss without label smoothing
+    grad_norm: float  # norm before clipping
+    n_tokens: int  # number of target tokens
+    n_real: int  # number of source and target tokens, without padding
+    n_positions: int  # number of source and target positions, with padding
 
 
 def train_step(
@@ -51,13 +51,15 @@ def train_step(
 ) -> StepFigures:
     """Update the weights once from several micro-batches, with the same gradient as one large batch.
 
-    All ranks receive the same micro-batches, and each computes its part of every one. With one rank, its replicas share
-    the micro-batches (`shares_of`). Returns the gradient norm and counts of the whole step. loss and nll are sums over
-    this rank's tokens, divided by the number of tokens of all ranks, so the caller has to sum them over ranks.
+    All ranks receive the same micro-batches, and each rank computes its part of every micro-batch. If there is only one
+    rank, its replicas share the micro-batches (`shares_of`).
+
+    In the returned figures, gradient norm and counts are those of the whole step. But loss and nll are sums over the
+    tokens of this rank, divided by the number of tokens of all ranks, so the caller has to sum them over ranks.
     """
     n_tokens = sum(batch.n_target_tokens for batch in micro_batches)
-    scale = n_ranks() / n_tokens  # mean over tokens; n_ranks undoes DDP's division by the number of ranks
-    # 1. Forward and backward pass of this rank's part, by all replicas; ranks add their gradients.
+    scale = n_ranks() / n_tokens  # for a mean over tokens; n_ranks() undoes the averaging of DDP
+    # 1. All replicas compute the gradient of this rank's part; DDP adds the gradients of the ranks.
     parts = [batch.split(n_ranks())[rank()] for batch in micro_batches]
     first_replica = rank() * replicas.n
     arguments = []
@@ -65,7 +67,7 @@ def train_step(
         arguments.append((share, options, scale, first_replica + i))
     sums = replicas.backward(forward_backward, arguments)
 
-    # 2. Clip, and update the weights.
+    # 2. Clip the gradient, and update the weights.
     parameters = list(replicas.model.parameters())
     total_norm = norm_of([p.grad for p in parameters if p.grad is not None])
     grad_norm = float(total_norm)
@@ -78,11 +80,11 @@ def train_step(
             try:
                 with torch.autocast(total_norm.device.type, torch.bfloat16, enabled=options.bf16):
                     optimizer.step()
-            except torch.OutOfMemoryError as error:  # some weights are updated, so the step cannot be repeated
+            except torch.OutOfMemoryError as error:  # some weights have changed, so the step cannot be repeated
                 message = "out of memory while weights were updated"
                 raise NmtError(message, hint=f"{SMALLER_MODEL}; checkpoints are kept") from error
 
-    # 3. Figures.
+    # 3. Compute the figures.
     loss, nll = torch.stack(sums).sum(0).tolist()
     n_source_tokens = sum(batch.n_source_tokens for batch in micro_batches)
     return StepFigures(
@@ -98,7 +100,8 @@ def train_step(
 def norm_of(gradients: Sequence[Tensor]) -> Tensor:
     """Return the L2 norm over all gradients. The norm of a matrix is computed from the norms of its rows.
 
-    On a CPU, torch's norm of a whole matrix takes twice as long, and its error is 0.2 % for 30M float32 elements.
+    On a CPU, if torch computes the norm of a whole matrix, it takes twice as long, and the result has an error of 0.2 %
+    for 30M float32 elements.
     """
     norms = [torch.linalg.vector_norm(x, dim=-1) if x.dim() > 1 else x for x in gradients]
     return nn.utils.get_total_norm(norms)
@@ -107,9 +110,11 @@ def norm_of(gradients: Sequence[Tensor]) -> Tensor:
 def forward_backward(
     model: nn.Module, micro_batches: Sequence[Batch], options: StepOptions, scale: float, replica: int
 ) -> Tensor:
-    """Accumulate the gradient of a replica's share of the micro-batches, with the summed loss multiplied by `scale`.
+    """Run the forward and backward passes of a replica's share of the micro-batches.
 
-    `replica` is its index over all ranks; it seeds dropout. Returns loss and nll, summed over target tokens: (2,).
+    The gradient of the loss, summed over target tokens and multiplied by `scale`, is added to the `.grad` of each
+    parameter. `replica` is the index of the replica among the replicas of all ranks; it seeds dropout. Returns a tensor
+    of shape (2,): loss and nll, summed over target tokens.
     """
     device = next(model.parameters()).device
     total = torch.zeros(2, device=device)
@@ -118,9 +123,9 @@ def forward_backward(
         with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):
             tgt_in = decoder_input(unwrapped(model), batch, options.prediction_rate, options.seed)
         is_last = i == len(micro_batches) - 1
-        reduce_now = n_ranks() == 1 or is_last  # DDP reduces gradients in the last backward pass
+        reduce_now = n_ranks() == 1 or is_last  # DDP adds gradients over ranks in the last backward pass only
         with nullcontext() if reduce_now else model.no_sync():  # type: ignore[operator]
-            torch.manual_seed(seed_of(options.seed, i, replica))  # for dropout
+            torch.manual_seed(seed_of(options.seed, i, replica))  # seeds dropout
             with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):
                 sums = batch_loss(model, replace(batch, tgt_in=tgt_in), options.settings)
             (sums.loss * scale).backward()  # type: ignore[no-untyped-call]
@@ -129,16 +134,19 @@ def forward_backward(
 
 
 def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossSum:
-    """Return the summed loss of a batch, which is on the model's device."""
+    """Return the loss of a batch, summed over target tokens. The batch must be on the device of the model."""
     is_token = batch.tgt_out != PAD
     logits = model(batch.src, batch.tgt_in, is_token)  # (N, V)
     return smoothed_cross_entropy(logits, batch.tgt_out[is_token], smoothing=settings.label_smoothing)
 
 
 def shares_of(micro_batches: Sequence[Batch], n_replicas: int) -> list[list[Batch]]:
-    """Distribute micro-batches over the replicas; split each one if `n_replicas` does not divide their number."""
+    """Return the micro-batches of each replica.
+
+    If the number of micro-batches is a multiple of `n_replicas`, the replicas get whole micro-batches. Otherwise every
+    micro-batch is split into `n_replicas` parts.
+    """
     if len(micro_batches) % n_replicas == 0:
         return [list(micro_batches[i::n_replicas]) for i in range(n_replicas)]
-    # Every replica gets a part of every micro-batch.
     split = (batch.split(n_replicas) for batch in micro_batches)
     return list(map(list, zip(*split, strict=True)))

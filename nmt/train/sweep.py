@@ -1,13 +1,15 @@
 """Successive halving over settings (Jamieson and Talwalkar 2016; Li et al. 2017, section 3): `nmt sweep`.
 
-All candidates train for a few steps; the better half trains on to twice as many steps, and so on until one is left.
+All candidates train for a few steps, the first rung. Then the better half trains until it has twice as many steps, and
+so on, until one candidate is left.
 
-    DIR/sweep.json  what was asked, the steps of each rung, and the best dev figures of each training in each rung
+    DIR/sweep.json  configs and budget, the steps of each rung, and the best dev figures of each training in each rung
     DIR/trials/N    the run of candidate N
-    DIR/lock
+    DIR/lock        held during the sweep
 
-Only the steps of the rungs depend on the speed of the machine. They are saved before the first training, and a resumed
-training equals one that was never stopped, so repeating the command of a killed sweep leads to the same results.
+Only the numbers of steps of the rungs depend on the speed of the machine. They are saved before the first training. A
+resumed training equals one that was never stopped. So if a sweep is killed and its command is repeated, the results are
+those of a sweep that was not killed.
 """
 
 import logging
@@ -34,23 +36,24 @@ from nmt.train.validation import validate
 log = logging.getLogger("nmt")
 
 OTHER = "choose another with --output DIR"
-MAX_BYTES = 1_000_000_000  # of sweep.json
-LOSS = "dev_nll"  # candidates are compared without label smoothing, which may be varied
+MAX_BYTES = 1_000_000_000  # maximum size of sweep.json
+LOSS = "dev_nll"  # the loss without label smoothing, because a sweep may vary label smoothing
 
 
 class SweepState(BaseModel):
     """The content of sweep.json."""
 
-    asked: dict[str, Any]  # the configs and the budget that the sweep is begun with
-    rungs: list[PositiveInt]  # the number of steps at the end of each rung
-    results: dict[str, dict[str, Figures | None]]  # by trial name and steps; None: diverged
+    asked: dict[str, Any]  # configs of the candidates and budget with which the sweep was begun
+    rungs: list[PositiveInt]  # number of steps at the end of each rung
+    # Best figures by the name of the trial and the steps at the end of the rung; None if the training diverged.
+    results: dict[str, dict[str, Figures | None]]
 
 
 class Cost(NamedTuple):
-    """What a candidate takes on this machine, and settings that matter for the rungs."""
+    """The cost of a candidate on this machine, and settings from which the rungs are computed."""
 
-    prepare_s: float
-    step_s: float
+    prepare_s: float  # seconds of preparing a training
+    step_s: float  # seconds per step
     validate_every: int
     warmup: int
 
@@ -62,7 +65,7 @@ def seconds_of_validation(prepared: Session) -> float:
 
 
 class Sweep:
-    """A sweep and its directory; `train` starts or resumes the training of a config, to its end."""
+    """A sweep in the directory `path`. The function `train` starts or resumes the run of a config and trains it."""
 
     def __init__(
         self,
@@ -74,7 +77,7 @@ class Sweep:
     ) -> None:
         self.path, self.candidates, self.budget = path, candidates, budget
         self.train, self.device = train, device
-        # All candidates have the same metric, and each rung half as many of them as the one before.
+        # All candidates have the same metric: a sweep cannot vary it.
         self.metric = candidates[0].config.train.metric
         self.sizes = budget.n_survivors(len(candidates))
         self.file = path / "sweep.json"
@@ -83,17 +86,18 @@ class Sweep:
         self.state = SweepState(asked=asked, rungs=[], results={})
 
     def run(self) -> list[Standing]:
-        """Train, or resume a stopped sweep; return the standings, the best first.
+        """Run the sweep, or resume a stopped sweep. Return the standings of all candidates, the best first.
 
-        Raises InputError if the directory holds something else, ConfigError if another sweep, or the time is too short.
+        Raises InputError if the directory holds other files than a sweep. Raises ConfigError if it holds another sweep,
+        or if the time is too short. Raises DivergedError if all trainings of a rung diverge.
         """
         with os_errors_as(OutputError, f"make the directory {self.path}", hint=OTHER):
             self.path.mkdir(parents=True, exist_ok=True)
-            # A killed write has left a file with a mark in its name.
+            # If a process was killed while it wrote sweep.json, there is a temporary file with a mark after that name.
             names = {file.name.partition(TEMP_MARK)[0] for file in self.path.iterdir()}
         if self.file.name not in names and not names <= {"lock"}:
             raise InputError(f"{self.path} exists and is not a sweep", hint=OTHER)
-        # Only one process works on a sweep.
+        # The lock ensures that only one process works on a sweep.
         with locked(self.path / "lock", holder="sweep", setting="--output DIR"):
             sweep_temps(self.path)
             if self.file.exists():
@@ -103,11 +107,11 @@ class Sweep:
                 self._write()
             reached = self._climb()
         standings = [self._standing(c, rung) for c, rung in reached.items()]
-        # Those that trained longest first; of these, the best.
+        # Candidates that reached a later rung are better. In the same rung, the figures decide.
         return sorted(standings, key=self._order, reverse=True)
 
     def _standing(self, candidate: int, rung: int) -> Standing:
-        """Return what is known of a candidate after its last rung."""
+        """Return the standing of a candidate that has reached the rung with index `rung`."""
         rungs = self.state.rungs[: rung + 1]
         figures = {steps: self._figures(candidate, steps) for steps in rungs}
         run = self._run(candidate)
@@ -118,12 +122,12 @@ class Sweep:
         return standing.steps, ranking(latest, self.metric, LOSS)
 
     def _climb(self) -> dict[int, int]:
-        """Train all rungs; return the last rung of each candidate."""
+        """Train all rungs. Return the index of the last rung that each candidate has reached."""
         reached: dict[int, int] = {}
         alive = list(range(len(self.candidates)))
         rungs = self.state.rungs
         for rung, steps in enumerate(rungs):
-            # 1. Train all that are left.
+            # 1. Train all candidates that are left.
             for c in alive:
                 run = self._run(c)
                 if str(steps) not in self.state.results.get(run.path.name, {}):
@@ -131,7 +135,7 @@ class Sweep:
                     self._train(c, steps)
                 reached[c] = rung
 
-            # 2. The better half goes on.
+            # 2. The better half continues in the next rung. Diverged candidates are left out.
             figures = {c: self._figures(c, steps) for c in alive}
             converged = [c for c in alive if figures[c] is not None]
             if not converged:
@@ -141,9 +145,9 @@ class Sweep:
         return reached
 
     def _train(self, candidate: int, steps: int) -> None:
-        """Train a trial to the end of a rung, and save its figures."""
+        """Train a candidate to the end of a rung, which is at `steps` steps, and save its figures."""
         run = self._run(candidate)
-        figures = None  # of a training that diverges
+        figures = None  # stays None if the training diverges
         try:
             self.train(self._config(candidate, steps))
             figures = best_figures(run, steps, self.metric)
@@ -155,8 +159,8 @@ class Sweep:
         self._write()
 
     def _plan(self) -> None:
-        """Check all candidates, measure a step of each, and fit the rungs to the time. Writes nothing."""
-        # 1. The times of all candidates, and of one validation.
+        """Check all candidates, measure the time of their steps, and choose the steps of the rungs. Writes no file."""
+        # 1. Measure the times of all candidates, and of one validation.
         n_candidates = len(self.candidates)
         costs = []
         validation_s = 0.0
@@ -171,7 +175,7 @@ class Sweep:
             if c == 0:
                 validation_s = seconds_of_validation(prepared)
 
-        # 2. The steps of each rung: twice as many as in the one before.
+        # 2. Choose the steps at the end of each rung: twice as many as at the end of the rung before.
         total_step_s = sum(cost.step_s for cost in costs)
         share_s = validation_s / min(cost.validate_every for cost in costs)
         once_s = validation_s + min(cost.prepare_s for cost in costs)
@@ -188,7 +192,7 @@ class Sweep:
         return RunDirectory(self.path / "trials" / str(number))
 
     def _config(self, candidate: int, steps: int) -> Config:
-        """Return the config of a trial that trains to the end of a rung."""
+        """Return the config with which a candidate trains to the end of a rung, which is at `steps` steps."""
         config = self.candidates[candidate].config
         limits = {"max_steps": steps, "max_epochs": None, "max_minutes": None}
         train = config.train.model_copy(update=limits)
@@ -198,18 +202,18 @@ class Sweep:
         atomic_write(self.file, self.state.model_dump_json(indent=1) + "\n")
 
     def _read(self) -> None:
-        # 1. What a sweep has written.
+        # 1. Read and check the file.
         with os_errors_as(ModelError, f"read {self.file}", hint=OTHER):
             content = read_capped(self.file, MAX_BYTES)
         try:
             state = SweepState.model_validate_json(content)
             for results_of_run in state.results.values():
                 for figures in results_of_run.values():
-                    ranking(figures, "bleu", LOSS)  # looks up both figures
+                    ranking(figures, "bleu", LOSS)  # raises KeyError if one of the two figures is missing
         except (ValueError, KeyError) as error:
             raise ModelError(f"{self.file} is damaged", hint=OTHER) from error
 
-        # 2. Is it this sweep?
+        # 2. Check that the file belongs to this sweep.
         has_all_rungs = len(state.rungs) == len(self.sizes)
         if state.asked != self.state.asked or not has_all_rungs:
             message = f"{self.path} holds a sweep with another config, other values or another budget"
@@ -222,7 +226,7 @@ class Sweep:
 
 
 def best_figures(run: RunDirectory, steps: int, metric: str) -> Figures:
-    """Return the figures of the best validation of a run up to a step."""
+    """Return the figures of the best validation of a run among those of its first `steps` steps."""
     validations = filter(is_validation, run.read_metrics())
     lines = [line for line in validations if line["step"] <= steps]
     if not lines:

@@ -1,4 +1,4 @@
-"""`nmt prune`: delete the checkpoints that a run no longer needs. It can still be resumed."""
+"""Deletion of the checkpoints that a run no longer needs (`nmt prune`). A pruned run can still be resumed."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,21 +11,23 @@ from nmt.train.progress import parse_progress
 
 @dataclass(frozen=True)
 class Pruned:
-    """What pruning a run deletes, or would delete."""
+    """The files that pruning a run deletes or, in a dry run, would delete."""
 
-    kept: int  # step of the checkpoint
-    files: list[Path]  # checkpoints, oldest first, then snapshots
-    n_bytes: int
+    kept: int  # step of the checkpoint that is kept
+    files: list[Path]  # damaged checkpoints, then other checkpoints from the oldest on, then snapshots
+    n_bytes: int  # size of `files`
 
 
 def prune(path: Path, *, dry_run: bool = False) -> Pruned:
-    """Delete all checkpoints except the newest one that can be read; the model file, which is read first, stays.
+    """Delete all checkpoints of a run except the newest checkpoint that can be read. With `dry_run`, delete nothing.
 
-    If the training is unfinished, its snapshots are kept, too.
+    The snapshots are deleted if the training is finished. The model file is kept. Raises ModelError if the model file
+    is missing or damaged, or if there is no checkpoint that can be read.
     """
     run = RunDirectory(path)
-    run.read_config()  # raises ModelError if it is no run
-    if not run.model_file.is_file():  # before a lock is written; an export has none
+    run.read_config()  # raises ModelError if the path is no run
+    # Check this before the lock file is written: an exported model has a config, too, but no model file.
+    if not run.model_file.is_file():
         raise ModelError(f"{run.path} has no model yet", hint="train it with `nmt train`")
     with run.lock():
         read_checkpoint(run.model_file, prefixes=("model",))
@@ -35,7 +37,7 @@ def prune(path: Path, *, dry_run: bool = False) -> Pruned:
         progress = parse_progress(newest.checkpoint.progress, run.checkpoint_file(newest.step))
         is_finished = progress.finished_at == progress.step
 
-        # 1. What is not needed: damaged and older checkpoints, and snapshots of a finished training.
+        # 1. Collect all checkpoints except the kept checkpoint, and the snapshots of a finished training.
         files = sorted(run.checkpoints.glob("step-*.damaged"))
         for step in run.checkpoint_steps():
             if step != newest.step:
@@ -43,7 +45,7 @@ def prune(path: Path, *, dry_run: bool = False) -> Pruned:
         if is_finished:
             files += map(run.snapshot_file, run.snapshot_steps())
 
-        # 2. Delete it.
+        # 2. Delete the files.
         n_bytes = sum(file.stat().st_size for file in files)
         with os_errors_as(OutputError, f"delete the checkpoints of {path}", hint="check permissions"):
             if not dry_run:

@@ -1,4 +1,4 @@
-"""Validation on dev: loss, perplexity, BLEU and chrF of greedy decoding, and warnings about these figures."""
+"""Validation on the dev pairs: loss, perplexity, BLEU and chrF of greedy decoding, and warnings about the figures."""
 
 import logging
 import math
@@ -27,31 +27,37 @@ from nmt.translate.units import Unit
 log = logging.getLogger("nmt")
 
 N_SAMPLES = 3
-MAX_NLL = 100.0  # nats per token: a perplexity of 2.7e+43, above which the numbers say no more
-FAR_ABOVE = 2.0  # times the loss of guessing: label smoothing keeps a model that has not diverged below that
-SLOW_RISE = 1.5  # from one validation to the next
-COLLAPSE = 2.0  # rise from one validation to the next, to above chance, of a model that unlearns what it knew
-NEAR_CHANCE = 0.8  # times the loss of guessing
+MAX_NLL = 100.0  # nats per token; for larger losses, the reported perplexity is exp(100) = 2.7e+43
+# Losses are compared with the loss of guessing, log(vocabulary size), which a model has if it gives all tokens the same
+# probability.
+FAR_ABOVE = 2.0  # label smoothing keeps the loss below 2.0 times the loss of guessing, unless training diverges
+SLOW_RISE = 1.5  # a loss rises slowly if it is less than 1.5 times the loss of the validation before
+# A model has lost what it had learned if its loss rises to over 2.0 times the loss of the validation before, and also
+# above the loss of guessing.
+COLLAPSE = 2.0
+NEAR_GUESSING = 0.8  # a model with a loss of over 0.8 times the loss of guessing has learned nothing
 
 
 @dataclass(frozen=True)
 class Validation:
-    loss: float  # with label smoothing, as in training; nats per token
-    nll: float  # without label smoothing; its exponential is the perplexity
-    bleu: Score  # of greedy decoding, like chrf; in several directions, their mean
-    chrf: Score
-    samples: list[tuple[str, str, str]]  # (source, reference, translation) of a few lines
+    """The figures of a validation. If there are several directions, scores are means over directions."""
+
+    loss: float  # loss with label smoothing, as in training, in nats per token
+    nll: float  # loss without label smoothing, in nats per token; exp(nll) is the perplexity
+    bleu: Score  # BLEU of greedy decoding
+    chrf: Score  # chrF of greedy decoding
+    samples: list[tuple[str, str, str]]  # (source, reference, translation) of `N_SAMPLES` lines
     repeated: tuple[str, float]  # the most frequent translation and its share of the lines, 0-1
-    confidence: Calibration
-    bleu_by_direction: dict[str, float] = field(default_factory=dict)  # empty if there is one
-    n_cut: int = 0  # dev lines whose translation was cut off at the length limit
+    confidence: Calibration  # calibration of confidences on the dev pairs
+    bleu_by_direction: dict[str, float] = field(default_factory=dict)  # empty if there is only one direction
+    n_cut: int = 0  # number of dev lines whose translation was truncated at the length limit
 
     @property
     def perplexity(self) -> float:
         return math.exp(min(self.nll, MAX_NLL))
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures, by their keys in metrics.jsonl."""
+        """Return the figures of this validation with the keys that they have in metrics.jsonl."""
         figures: dict[str, Any] = {"dev_loss": self.loss, "dev_nll": self.nll, "dev_perplexity": self.perplexity}
         figures |= {"dev_bleu": self.bleu.value, "bleu_signature": self.bleu.signature}
         figures |= {"dev_chrf": self.chrf.value, "chrf_signature": self.chrf.signature}
@@ -62,15 +68,15 @@ class Validation:
 
 
 def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config: Config, *, bf16: bool) -> Validation:
-    """Measure a model in eval mode on the dev pairs; each rank computes its share.
+    """Measure a model, which must be in eval mode, on the dev pairs. Each rank computes a share of the pairs.
 
     Raises ModelError if the loss is NaN or infinite.
     """
-    # 1. Losses.
+    # 1. Compute the losses.
     translator = Translator(TorchEngine(model), tokenizers, config)
     loss, nll = mean_losses(translator, model, dev, config, bf16=bf16)
 
-    # 2. Translate this rank's share, then gather what all ranks have.
+    # 2. Translate the share of this rank, then gather the translations of all ranks.
     sources = [pair.tagged_source for pair in dev]
     references = [pair.target for pair in dev]
     units = [Unit(number, source) for number, source in enumerate(mine(sources), 1)]
@@ -83,7 +89,7 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
     is_cut = gather_items([translation.is_cut for translation in translations])
     calibration = Calibration.fit(chain(*gather_items(samples)))
 
-    # 3. Scores, and what shows at a glance that something is wrong.
+    # 3. Compute scores. Collect samples and the most frequent translation, which show whether something is wrong.
     by_direction = scores_by_direction(dev, hypotheses, config)
     bleu = mean_score([bleu for bleu, _ in by_direction.values()])
     chrf = mean_score([chrf for _, chrf in by_direction.values()])
@@ -110,8 +116,8 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
 def mean_losses(
     translator: Translator, model: Seq2Seq, dev: Sequence[Pair], config: Config, *, bf16: bool
 ) -> tuple[float, float]:
-    """Return loss with and without label smoothing over the pairs of all ranks, nats per token."""
-    pairs = mine(sorted(dev, key=lambda pair: len(pair.target)))  # so that all ranks get equally long sentences
+    """Return the mean losses over the pairs of all ranks, with and without label smoothing, in nats per token."""
+    pairs = mine(sorted(dev, key=lambda pair: len(pair.target)))  # sorted: the shares of all ranks have similar lengths
     sources = [pair.tagged_source for pair in pairs]
     targets = [pair.target for pair in pairs]
     src, tgt = translator.encode_pairs(sources, targets)
@@ -124,21 +130,22 @@ def mean_losses(
             nll += float(sums.nll)
             n_tokens += sums.n_tokens
     loss, nll, n_all_tokens = summed(loss, nll, n_tokens)
-    if not math.isfinite(loss):  # on all ranks alike: a rank that raised alone would leave the others waiting
+    # All ranks check the same sum. If only some ranks raised an error, the other ranks would wait for them.
+    if not math.isfinite(loss):
         raise ModelError(f"the loss is {loss}", hint="check the loss of its training")
     return loss / n_all_tokens, nll / n_all_tokens
 
 
 def scores_by_direction(dev: Sequence[Pair], hypotheses: Sequence[str], config: Config) -> dict[str, list[Score]]:
-    """Return BLEU and chrF by direction, such as de-en; a model of one direction has the key ""."""
-    # 1. Hypotheses and references of each direction.
+    """Return BLEU and chrF for each direction, such as de-en. If there is only one direction, its key is ""."""
+    # 1. Group hypotheses and references by direction.
     translations = defaultdict[str, list[str]](list)
     references = defaultdict[str, list[str]](list)
     for pair, hypothesis in zip(dev, hypotheses, strict=True):
         translations[pair.languages].append(hypothesis)
         references[pair.languages].append(pair.target)
 
-    # 2. Scores.
+    # 2. Score each direction.
     scores = {}
     for languages, lines in references.items():
         target = languages.partition("-")[2] or language(config.data, "target")
@@ -148,7 +155,7 @@ def scores_by_direction(dev: Sequence[Pair], hypotheses: Sequence[str], config: 
 
 
 def warn_of_tokenized(dev: Sequence[Pair]) -> None:
-    """Log a warning if BLEU on dev is that of tokenized text; call it once, not at every validation."""
+    """Log a warning if the dev references are tokenized, because BLEU is defined for detokenized text."""
     references = [pair.target for pair in dev]
     warning = tokenized_warning(references, "dev references", DEFAULT_TOKENIZER)
     if warning:
@@ -156,38 +163,38 @@ def warn_of_tokenized(dev: Sequence[Pair]) -> None:
 
 
 def mean_score(scores: Sequence[Score]) -> Score:
-    """Return the mean of the same score of several directions, with all their different signatures."""
+    """Return the mean of a score over several directions. Its signature lists all different signatures."""
     total = sum(score.value for score in scores)
     signatures = dict.fromkeys(score.signature for score in scores)
     return replace(scores[0], value=total / len(scores), signature=", ".join(signatures))
 
 
 def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:
-    """Return warnings if the figures suggest that something is wrong.
+    """Return a warning for each sign in the figures that something is wrong.
 
-    `history` has the figures of all validations, the latest last. A model that has learned nothing has a loss of
-    log `n_vocab`, which is that of guessing.
+    `history` has the figures of all validations, oldest first; `latest` is the last validation. The loss of guessing is
+    log(n_vocab).
     """
     messages = []
 
-    # 1. Many sources, one translation.
+    # 1. Check whether many dev lines have the same translation.
     text, share = latest.repeated
     if share > 0.5 and len(history) > 1:
         alike = f"{share:.0%} of the dev lines are translated alike ('{text:.40}')"
         messages.append(f"{alike}: the model ignores its source; train longer, or lower train.lr")
 
-    # 2. A loss beside that of guessing.
+    # 2. Check whether the training has diverged.
     losses = [line["dev_nll"] for line in history]
-    chance = math.log(n_vocab)
+    guessing = math.log(n_vocab)
     n_steps = history[-1]["step"]
     reached = f"dev loss is {readable(losses[-1])} after {n_steps} steps"
-    place = f"{beside_chance(losses[-1], chance)} ({chance:.2f})"
-    if has_diverged(losses, chance):
-        # Nothing that the losses say otherwise is true then, such as that the model learns by heart.
+    place = f"{compared_to_guessing(losses[-1], guessing)} ({guessing:.2f})"
+    if has_diverged(losses, guessing):
+        # The checks below would draw wrong conclusions from these losses, such as that the model memorizes its data.
         messages.append(f"{reached}, {place}: the training diverged; lower train.lr or raise train.warmup")
         return messages
 
-    # 3. A loss that does not fall.
+    # 3. Check whether the loss rises, has stopped falling, or has always been near the loss of guessing.
     if len(losses) >= 4 and is_rising(losses[-4:]):
         cure = "raise model.dropout or end earlier (train.patience)"
         messages.append(f"dev loss has risen three times running: the model learns train by heart; {cure}")
@@ -196,40 +203,41 @@ def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_voca
         if min(losses[-3:]) >= best:
             stalled = f"dev loss has not fallen in three validations (best {best:.2f})"
             messages.append(f"{stalled}: more steps will bring little")
-    has_learned_nothing = min(losses) > NEAR_CHANCE * chance
+    has_learned_nothing = min(losses) > NEAR_GUESSING * guessing
     if len(losses) >= 3 and has_learned_nothing:
-        cure = "lower train.lr" if losses[-1] >= chance else "change train.lr"
+        cure = "lower train.lr" if losses[-1] >= guessing else "change train.lr"
         messages.append(f"{reached}, {place}: check that the two sides belong together, or {cure}")
     return messages
 
 
-def beside_chance(loss: float, chance: float) -> str:
-    """In words, where the loss of a model that has learned nothing, or has diverged, lies beside that of guessing."""
-    if loss > FAR_ABOVE * chance:
+def compared_to_guessing(loss: float, guessing: float) -> str:
+    """Return words that compare a loss with the loss of guessing. The loss must not be far below that of guessing."""
+    if loss > FAR_ABOVE * guessing:
         return "far above chance"
-    return "above chance" if loss >= chance else "hardly below chance"
+    return "above chance" if loss >= guessing else "hardly below chance"
 
 
-def has_diverged(losses: Sequence[float], chance: float) -> bool:
-    """Return whether the model is no better than guessing because the training diverged.
+def has_diverged(losses: Sequence[float], guessing: float) -> bool:
+    """Return whether the training has diverged: the model is hardly better than guessing, and its loss has jumped.
 
-    A model that learns train by heart may become worse than guessing, too, but its loss creeps there.
+    A model that memorizes the training corpus may become worse than guessing, too, but its loss rises slowly.
+    `guessing` is the loss of guessing.
     """
     latest = losses[-1]
-    if latest <= NEAR_CHANCE * chance:
+    if latest <= NEAR_GUESSING * guessing:
         return False
-    limit = FAR_ABOVE * chance
+    limit = FAR_ABOVE * guessing
     crept = losses[0] <= limit
     for before, after in pairwise(losses):
-        # It has unlearned what it knew, and has not recovered.
-        if after > max(chance, COLLAPSE * before):
+        # The model has lost what it had learned. By the check above, it has not recovered.
+        if after > max(guessing, COLLAPSE * before):
             return True
         if after >= SLOW_RISE * before:
             crept = False
-    # It was far above chance, and has learned nothing since.
-    return latest >= chance and max(losses) > limit and not crept
+    # The loss was far above the loss of guessing, did not rise slowly, and is still not below the loss of guessing.
+    return latest >= guessing and max(losses) > limit and not crept
 
 
 def is_rising(losses: Sequence[float]) -> bool:
-    """Return whether each loss is higher than the one before."""
+    """Return whether each loss is higher than the loss before it."""
     return all(after > before for before, after in pairwise(losses))
