@@ -69,7 +69,8 @@ def test_names_agree_with_themselves(lexicon: alignment.Lexicon) -> None:
 
 
 def test_lines_without_words_have_no_agreement(lexicon: alignment.Lexicon) -> None:
-    assert np.isnan(agreement(hash_words(["", "a"]), hash_words(["b", ""]), lexicon)).all()
+    source, target = hash_words(["", "a"]), hash_words(["b", ""])
+    assert np.isnan(agreement(source, target, lexicon)).all()
 
 
 def test_sure_links_are_words_that_translate_each_other() -> None:
@@ -79,18 +80,22 @@ def test_sure_links_are_words_that_translate_each_other() -> None:
     target = [f"t{j} the v{i}!" for i, j in numbers] * 3
     lexicon = learn_lexicon(hash_words(source), hash_words(target))
     links = alignment.sure_links(source[:9], target[:9], lexicon)
-    for (i, j), left, right, spans in zip(numbers, source, target, links, strict=False):
-        linked = [(left[slice(*source_span)], right[slice(*target_span)]) for source_span, target_span in spans]
+    for k, spans in enumerate(links):
+        linked = [(source[k][slice(*left)], target[k][slice(*right)]) for left, right in spans]
+        i, j = numbers[k]
         assert linked == [(f"s{i}", f"v{i}"), (f"w{j}", f"t{j}")]
     # A word with two equal links is not sure of either, nor is one whose translation is missing.
-    links = alignment.sure_links(["s1 w12 w12", "w12"], ["v1 t12", "x"], lexicon)
-    assert [len(spans) for spans in links] == [1, 0]
+    twice, missing = alignment.sure_links(["s1 w12 w12", "w12"], ["v1 t12", "x"], lexicon)
+    assert len(twice) == 1
+    assert len(missing) == 0
 
 
 def test_lines_that_share_no_words_have_no_links() -> None:
-    source = hash_words([" ".join(string.ascii_letters), " ".join("абвгдежзийклмнопрстуфхцчшщ")])
-    target = hash_words([" ".join("αβγδεζηθικλμνξοπρστυφχψω"), " ".join("աբգդեզէըթժիլխծկհձղճմյնշո")])
-    assert not agreement(source, target, learn_lexicon(source, target)).any()
+    latin, cyrillic = " ".join(string.ascii_letters), " ".join("абвгдежзийклмнопрстуфхцчшщ")
+    greek, armenian = " ".join("αβγδεζηθικλμνξοπρστυφχψω"), " ".join("աբգդեզէըթժիլխծկհձղճմյնշո")
+    source, target = hash_words([latin, cyrillic]), hash_words([greek, armenian])
+    lexicon = learn_lexicon(source, target)
+    assert not agreement(source, target, lexicon).any()
 
 
 def likelihood_of_blocks(states: list[int], ratios: np.ndarray) -> float:
@@ -106,7 +111,7 @@ def test_blocks_are_the_likeliest_path(ratios: np.ndarray) -> None:
     for start, end in blocks(ratios):
         states[start:end] = [1] * (end - start)
     all_states = itertools.product([0, 1], repeat=len(ratios))
-    best = max(likelihood_of_blocks([*other], ratios) for other in all_states)
+    best = max(likelihood_of_blocks(list(path), ratios) for path in all_states)
     assert np.isclose(likelihood_of_blocks(states, ratios), best)
 
 

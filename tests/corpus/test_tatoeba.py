@@ -23,11 +23,6 @@ def test_a_repeated_pair_counts_once() -> None:
     assert sorted(parts["train"]) == sorted(TRAIN)
 
 
-def test_what_a_version_lacks_is_left_out() -> None:
-    parts = split(PAIRS[1:], [], PINS)
-    assert parts["dev"] == DEV[1:]
-
-
 def test_train_shares_no_side_with_dev_and_test() -> None:
     # Case does not count, but a space does.
     shared = [("SATZ 3", "another"), ("anderer", "Sentence 30")]
