@@ -114,7 +114,8 @@ def test_one_that_diverges_is_left_out(corpus: Path, tmp_path: Path) -> None:
     trainings = Trainings()
     trainings.diverging = 1e-2
     standings = run_sweep(tmp_path / "sweep", candidates(corpus, "1e-5", "1e-2", "3e-3"), trainings)
-    assert [(standing.number, standing.steps) for standing in standings] == [(3, 6), (1, 3), (2, 3)]
+    assert [standing.number for standing in standings] == [3, 1, 2]
+    assert [standing.steps for standing in standings] == [6, 3, 3]
     assert standings[-1].figures == {3: None}
 
 
@@ -147,15 +148,14 @@ def test_a_directory_with_other_files_is_refused(corpus: Path, tmp_path: Path, n
     assert file_bytes(tmp_path) == {name: b"dear"}
 
 
-DAMAGE: list[dict[str, Any]] = [
-    {"rungs": 3},
-    {"rungs": ["x"]},
-    {"rungs": [0]},
-    {"results": []},
-    {"results": {"1": 1}},
-    {"results": {"1": {"3": 1}}},
-    {"results": {"1": {"3": {"dev_bleu": 1}}}},
-    {"results": {"1": {"3": {"dev_bleu": [], "dev_nll": 1}}}},
+BAD_RUNGS: list[Any] = [3, ["x"], [0]]
+# By candidate and step.
+BAD_RESULTS: list[Any] = [
+    [],
+    {"1": 1},
+    {"1": {"3": 1}},
+    {"1": {"3": {"dev_bleu": 1}}},
+    {"1": {"3": {"dev_bleu": [], "dev_nll": 1}}},
 ]
 
 
@@ -164,7 +164,8 @@ def test_a_damaged_file_is_refused(corpus: Path, tmp_path: Path) -> None:
     run_sweep(tmp_path, few, trainings)
     file = tmp_path / "sweep.json"
     content = json.loads(file.read_text())
-    damaged = [json.dumps(content | damage) for damage in DAMAGE]
+    damaged = [json.dumps({**content, "rungs": rungs}) for rungs in BAD_RUNGS]
+    damaged += [json.dumps({**content, "results": results}) for results in BAD_RESULTS]
     for text in ("[", "[" * 100_000, "{}", *damaged):
         file.write_text(text)
         with pytest.raises(ModelError, match=r"sweep\.json is damaged"):
