@@ -23,7 +23,8 @@ CLASSES = {  # class -> its characters; MiniSBD replaces all white space by spac
 }
 UNITS = ["<PAD>", "<UNK>", *"".join(CLASSES.values())]  # by their ids
 WINDOW = 5  # positions that the convolution covers: -2 to 2, relative to the character
-WEIGHTS: dict[str, list[float]] = {  # class -> weight of a character of this class at each position of the window
+# Class -> weight of a character of this class at each position of the window.
+WEIGHTS: dict[str, list[float]] = {
     "final": [0, 0, 12, -50, 0],  # ends a sentence if a space is at 1 and text at -2
     "wide": [0, 10.5, 50, -50, 0],
     "closing": [0, 0, 10.5, -50, 0],  # ends a sentence if `wide` is at -1

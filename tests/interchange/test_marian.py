@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +34,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:Recommended")  # a warning about
 
 APART = {"share_encoder_decoder_embeddings": False}
 UNTIED = {"tie_word_embeddings": False}
+GELU = {"activation_function": "gelu", "encoder_layers": 1, "decoder_layers": 3}
 TURNED = {"source_spm": spm(ENGLISH + TARGET), "target_spm": spm(GERMAN + SOURCE)}
 SHAPES: dict[str, dict[str, Any]] = {
     "as OPUS-MT": {},
     "output apart": UNTIED,
-    "all apart, gelu": {**APART, **UNTIED, "activation_function": "gelu", "encoder_layers": 1, "decoder_layers": 3},
+    "all apart, gelu": APART | UNTIED | GELU,
     "two vocabularies, start is a piece of the target": {**APART, "separate": True, **TURNED},
     "tags, pieces that the vocabulary lacks": {"tags": (">>fra<<", ">>deu<<"), "without": ("▁the", "er", "。")},
 }
-LONG_LINES = [
-    ("fra", "Ein Hund läuft. " * 6, ">>fra<<"),
-    ("fra", ">>deu<<" + "Hund " * 60, ">>fra<<"),
-    ("", ">>deu<<" + "Hund " * 60, ">>deu<<"),
-]
 LOOKS_TAGGED = [">>fra<<", ">>fra<< the.", " >>fra<<", "a>>fra<< the.", ">>xyz<<", " >>xyz<< the.", "a>>xyz<<"]
 
 
@@ -115,8 +110,9 @@ def test_greedy_translations_are_those_of_generate(imported: Imported, line: str
 
 def test_a_trained_model_translates_as_before(trained: Imported) -> None:
     assert list(map(trained.our_translation, SOURCE)) == TARGET
+    # Also of lines that it has not seen.
     mixed = [f"{one[:5]}{other[5:]}" for one, other in itertools.pairwise(SOURCE)]
-    for text in [*SOURCE, *mixed]:
+    for text in SOURCE + mixed:
         assert trained.our_translation(text) == trained.their_translation(text)
 
 
@@ -195,9 +191,8 @@ def test_another_target_tag_can_be_chosen(to_french: Translator) -> None:
     assert tokens == source.encode_untagged("Ein Hund.")
 
 
-@pytest.mark.parametrize(("target_tag", "text", "tag"), LONG_LINES)
-def test_every_part_of_a_long_line_has_the_tag(to_french: Translator, target_tag: str, text: str, tag: str) -> None:
-    source = replace(to_french.tokenizers.source, target_tag=target_tag)
+def check_parts(source: Tokenizer, text: str, tag: str) -> None:
+    """Check that every part of a long line has the tag, and only in front."""
     parts = Encoding([Unit(1, text)], Tokenizers(source, source), 20, SearchOptions(), " ").requests
     assert len(parts) > 3
     for part in parts:
@@ -205,6 +200,17 @@ def test_every_part_of_a_long_line_has_the_tag(to_french: Translator, target_tag
         first, *others = source.pieces(part.tokens)
         assert first == tag
         assert {">>fra<<", ">>deu<<"}.isdisjoint(others)
+
+
+def test_every_part_of_a_long_line_has_the_target_tag(to_french: Translator) -> None:
+    source = to_french.tokenizers.source
+    check_parts(source, "Ein Hund läuft. " * 6, ">>fra<<")
+    # A tag of the line is text.
+    check_parts(source, ">>deu<<" + "Hund " * 60, ">>fra<<")
+
+
+def test_every_part_of_a_long_line_has_the_tag_of_the_line(to_any: Translator) -> None:
+    check_parts(to_any.tokenizers.source, ">>deu<<" + "Hund " * 60, ">>deu<<")
 
 
 def test_an_import_without_a_target_tag_warns(folder: Path, multilingual: Path) -> None:
@@ -259,9 +265,10 @@ def test_the_command_makes_a_run_like_any_other(folder: Path, trained: Imported)
     # It is translated with, scored, told about and explained.
     source = folder / "new.de"
     target = folder / "new.en"
-    source.write_text("".join(f"{line}\n" for line in SOURCE))
-    target.write_text("".join(f"{line}\n" for line in TARGET))
-    assert out_lines(run_nmt("translate", "--beam", "1", "-i", source, cwd=folder)) == TARGET
+    source.write_text("\n".join(SOURCE))
+    target.write_text("\n".join(TARGET))
+    translated = run_nmt("translate", "--beam", "1", "-i", source, cwd=folder)
+    assert out_lines(translated) == TARGET
     scores = out_lines(run_nmt("eval", "--src", source, "--ref", target, cwd=folder))
     assert scores[0].startswith("BLEU = 100.00")
     told = "\n".join(out_lines(run_nmt("info", cwd=folder)))
@@ -316,7 +323,10 @@ def test_the_limit_and_the_learned_characters_survive_an_export_and_an_import(tm
     assert imported.translate(["书€"], beam=1) == translator.translate(["书€"], beam=1)
 
 
-@pytest.mark.parametrize("ours", [None, [], {"learned_characters": 7}, {"learned_characters": "€\ud800"}], ids=str)
+OTHER_SETTINGS: list[Any] = [None, [], {"learned_characters": 7}, {"learned_characters": "€\ud800"}]
+
+
+@pytest.mark.parametrize("ours", OTHER_SETTINGS, ids=str)
 def test_what_others_wrote_in_place_of_our_settings_does_no_harm(tmp_path: Path, ours: object) -> None:
     to_huggingface(random_translator(norm="post"), tmp_path / "hf")
     file = tmp_path / "hf" / "tokenizer_config.json"

@@ -51,6 +51,7 @@ def test_candidates_are_frequent_links_the_piece_and_frequent_pieces(monkeypatch
     sources = [10, 10, 10, 10, 10, 10, 11]
     targets = [11, 12, 12, 13, 13, 13, 13]
     lines = lines_of(tokenizers, np.array([sources, targets]))
+    # Each line has a source piece and its candidates; the first is of all others.
     assert lines == [f"\t{d}", f"{a}\t{d} {c} {a}", f"{b}\t{d} {b}"]
 
 
