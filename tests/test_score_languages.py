@@ -1,4 +1,4 @@
-"""Scores of 20 languages: what `nmt eval` prints is what sacreBLEU computes with the settings of the signature."""
+"""Scores of 16 languages: what `nmt eval` prints is what sacreBLEU computes with the settings of the signature."""
 
 import json
 import subprocess
@@ -34,39 +34,11 @@ CASES = [
         ["The train leaves at 9.", "She has two dogs."],
     ),
     Case(
-        "de",
-        "13a",
-        WORDS,
-        ["Der Zug fährt um neun.", "Sie hat zwei Hunde."],
-        ["Der Zug geht um neun ab.", "Sie hat zwei Hunde."],
-    ),
-    Case(
-        "fr",
-        "13a",
-        WORDS,
-        ["Le train part à neuf heures.", "Elle a deux chiens."],
-        ["Le train part à 9 heures.", "Elle a deux chiens !"],
-    ),
-    Case(
         "ru",
         "13a",
         WORDS,
         ["Поезд уходит в девять.", "У неё две собаки."],
         ["Поезд отходит в девять.", "У неё есть две собаки."],
-    ),
-    Case(
-        "tr",
-        "13a",
-        WORDS,
-        ["Tren dokuzda kalkıyor.", "İki köpeği var."],
-        ["Tren saat dokuzda kalkıyor.", "Onun iki köpeği var."],
-    ),
-    Case(
-        "el",
-        "13a",
-        WORDS,
-        ["Το τρένο φεύγει στις εννέα.", "Έχει δύο σκύλους."],
-        ["Το τρένο φεύγει στις 9.", "Έχει δύο σκυλιά."],
     ),
     Case(
         "hy",
@@ -128,12 +100,14 @@ def write_lines(file: Path, lines: list[str]) -> Path:
 
 def metric_of(name: str, signature: str) -> Metric:
     """Build sacreBLEU's metric from a name and a signature."""
-    values = dict(part.split(":") for part in signature.split("|"))
+    parts = signature.split("|")
+    values = dict(part.split(":") for part in parts)
+    is_lower_case = values["case"] == "lc"
     if name == "BLEU":
-        return BLEU(tokenize=values["tok"], smooth_method=values["smooth"], lowercase=values["case"] == "lc")
+        return BLEU(tokenize=values["tok"], smooth_method=values["smooth"], lowercase=is_lower_case)
     if name == "TER":
-        return TER(normalized=values["norm"] == "yes", asian_support=values["asian"] == "yes")
-    return CHRF(char_order=int(values["nc"]), word_order=int(values["nw"]), lowercase=values["case"] == "lc")
+        return TER(normalized="norm:yes" in parts, asian_support="asian:yes" in parts)
+    return CHRF(char_order=int(values["nc"]), word_order=int(values["nw"]), lowercase=is_lower_case)
 
 
 def scores_of(case: Case, folder: Path, *options: object) -> list[dict[str, Any]]:
@@ -155,24 +129,31 @@ def test_scores_are_those_of_sacrebleu_with_the_signature(case: Case, tmp_path: 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.language)
 def test_each_script_has_settings_that_make_sense(case: Case, tmp_path: Path) -> None:
-    signatures = {score["name"]: score["signature"] for score in scores_of(case, tmp_path)}
+    scores = scores_of(case, tmp_path)
+    signatures = {score["name"]: score["signature"] for score in scores}
     assert f"|tok:{case.tokenizer}|" in signatures["BLEU"]
-    assert ("TER" in signatures) == (case.ter is not None)
-    assert case.ter is None or case.ter in signatures["TER"]
+    if case.ter is None:
+        assert "TER" not in signatures
+    else:
+        assert case.ter in signatures["TER"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.language)
 def test_a_perfect_translation_has_perfect_scores(case: Case, tmp_path: Path) -> None:
-    perfect = case._replace(hypotheses=case.references * 3, references=case.references * 3)
+    lines = case.references * 3
+    perfect = case._replace(hypotheses=lines, references=lines)
     for score in scores_of(perfect, tmp_path):
         expected = 0 if score["name"] == "TER" else 100
         assert score["value"] == score["low"] == score["high"] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.tokenizer != "13a"], ids=lambda case: case.language)
+TOLD_BY_SCRIPT = [case for case in CASES if case.tokenizer != "13a"]
+
+
+@pytest.mark.parametrize("case", TOLD_BY_SCRIPT, ids=lambda case: case.language)
 def test_the_script_decides_for_files_without_a_language(case: Case, tmp_path: Path) -> None:
-    named, unnamed = (scores_of(case._replace(language=suffix), tmp_path) for suffix in (case.language, "tgt"))
-    assert named == unnamed
+    unnamed = case._replace(language="tgt")
+    assert scores_of(unnamed, tmp_path) == scores_of(case, tmp_path)
 
 
 def test_it_is_said_that_ter_is_left_out(tmp_path: Path) -> None:
@@ -184,15 +165,19 @@ def test_it_is_said_that_ter_is_left_out(tmp_path: Path) -> None:
     assert b"TER = 0.00" in words.stdout, "with this option, spaces separate words"
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in CASES if case.language in ("en", "zh", "th")], ids=lambda x: x.language
-)
+ONE_OF_EACH_KIND = [case for case in CASES if case.language in ("en", "zh", "th")]
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH_KIND, ids=lambda case: case.language)
 def test_the_command_of_sacrebleu_finds_the_same(case: Case, tmp_path: Path) -> None:
-    own = {score["name"]: f"{score['value']:.2f}" for score in scores_of(case, tmp_path, "--bootstrap", 0)}
-    flags = ["--ter-normalized", "--ter-asian-support"] if case.ter == CHARACTERS else []
-    files = [tmp_path / f"ref.{case.language}", "-i", tmp_path / f"hyp.{case.language}"]
-    settings = ["--tokenize", case.tokenizer, *flags, "--width", "2"]
+    scores = scores_of(case, tmp_path, "--bootstrap", 0)
+    settings = ["--tokenize", case.tokenizer, "--width", "2"]
+    if case.ter == CHARACTERS:
+        settings += ["--ter-normalized", "--ter-asian-support"]
+    files = [f"ref.{case.language}", "-i", f"hyp.{case.language}"]
     command = [sys.executable, "-m", "sacrebleu", *files, "-m", "bleu", "chrf", "ter", *settings]
-    done = subprocess.run([*map(str, command)], capture_output=True, check=True)
-    theirs = {score["name"]: f"{score['score']:.2f}" for score in json.loads(done.stdout)}
-    assert own == {name: theirs[name] for name in own}
+    done = subprocess.run(command, capture_output=True, check=True, cwd=tmp_path)
+    expected = {score["name"]: score["score"] for score in json.loads(done.stdout)}
+    for score in scores:
+        # sacreBLEU prints two digits.
+        assert round(score["value"], 2) == expected[score["name"]]

@@ -11,8 +11,8 @@ from nmt.run.directory import RunDirectory
 
 
 def step(n: int, **figures: Any) -> dict[str, Any]:
-    figures = {"loss": 2.0, "nll": 1.0, "lr": 0.1, "grad_norm": 1.0, "n_tokens": 10, "elapsed_s": float(n), **figures}
-    return {"kind": "step", "step": n, "n_real": 18, "n_positions": 20, **figures}
+    usual = {"loss": 2.0, "nll": 1.0, "lr": 0.1, "grad_norm": 1.0, "n_tokens": 10, "elapsed_s": float(n)}
+    return {"kind": "step", "step": n, "n_real": 18, "n_positions": 20, **usual, **figures}
 
 
 THREE_STEPS = [step(1, loss=4.0, n_tokens=30), step(2, loss=0.0), step(3, elapsed_s=4.0)]

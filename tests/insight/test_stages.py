@@ -18,7 +18,8 @@ from nmt.model.transformer import Transformer
 S, T = 6, 5
 
 
-SIZES = {"B": 1, "S": S, "T": T, "D": 16, "H": 4, "d": 4, "F": 24, "V": V}  # of the models of `make`
+# Of the models of `make`.
+SIZES = {"B": 1, "S": S, "T": T, "D": 16, "H": 4, "d": 4, "F": 24, "V": V}
 NOT_RECURRENT = [choices for choices in FAMILY if choices.get("architecture") != "rnn"]
 each_model = pytest.mark.parametrize("choices", FAMILY, ids=name)
 each_transformer = pytest.mark.parametrize("choices", NOT_RECURRENT, ids=name)
@@ -133,8 +134,10 @@ def test_outputs_are_those_of_the_model(post_norm: Transformer, stages: dict[str
 def test_the_cache_has_the_keys_and_values_of_a_full_pass(choices: dict[str, Any]) -> None:
     model = make(**choices)
     shapes, added = decoder_cache(model, *batch((S, T)))
-    n_kept = choices.get("attention_window", T) + 1  # the token itself, and those of its window
-    assert shapes == [(2, 1, 4, min(t, n_kept), 4) for t in range(1, T + 1)]
+    # The token itself, and those of its window.
+    n_kept = choices.get("attention_window", T) + 1
+    n_tokens = [min(t, n_kept) for t in range(1, T + 1)]
+    assert shapes == [(2, 1, 4, n, 4) for n in n_tokens]
     keys, values = added
     all_stages, _ = recorded(model)
     stages = {stage.name: stage.values for stage in all_stages if stage.box == "self-attention"}
