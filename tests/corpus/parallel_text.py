@@ -1,5 +1,6 @@
 """Parallel text that the tests of this folder read and write. A byte that is not UTF-8 is a surrogate escape."""
 
+import random
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -32,7 +33,13 @@ def fix_sides(folder: Path, source: list[str], target: list[str]) -> CorpusRepai
 
 def grammar_sides(n: int = 5000, part: str = "train") -> tuple[list[str], list[str]]:
     """The first `n` lines of both sides of a part of the Chinese-English grammar."""
-    return read_lines(GRAMMAR / f"{part}.zh")[:n], read_lines(GRAMMAR / f"{part}.en")[:n]
+    source = read_lines(GRAMMAR / f"{part}.zh")
+    target = read_lines(GRAMMAR / f"{part}.en")
+    return source[:n], target[:n]
+
+
+def shuffled(lines: list[str]) -> list[str]:
+    return random.Random(1).sample(lines, len(lines))
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from parallel_text import PairText, grammar_pairs, write_pairs, write_sides
+from parallel_text import PairText, grammar_pairs, shuffled, write_pairs, write_sides
 
 from nmt.corpus.check import CheckReport, check
 from nmt.corpus.findings import guess_encoding
@@ -55,7 +55,8 @@ def inside(text: str, sign: str) -> str:
 
 def half(text: str) -> str:
     words = text.split()
-    return " ".join(words[: len(words) // 2]).rstrip(".,?!")
+    n_kept = len(words) // 2
+    return " ".join(words[:n_kept]).rstrip(".,?!")
 
 
 def plant(kind: str, source: str, target: str, rng: random.Random) -> PairText:
@@ -105,9 +106,9 @@ def clean(request: pytest.FixtureRequest) -> list[PairText]:
         pairs = [(pair.source, pair.target) for pair in corpus]
     else:
         pytest.skip("no Tatoeba in ../shared/data")
-    sentences = [pair for pair in pairs if pair[1].endswith((".", "?"))]
-    long = [pair for pair in sentences if n_words(pair) >= 8]
-    return long[:4000]
+    long = [pair for pair in pairs if n_words(pair) >= 8]
+    sentences = [pair for pair in long if pair[1][-1] in ".?"]
+    return sentences[:4000]
 
 
 def n_words(pair: PairText) -> int:
@@ -140,7 +141,10 @@ class Planted(NamedTuple):
 def planted(clean: list[PairText], tmp_path_factory: pytest.TempPathFactory) -> Planted:
     rng = random.Random(1)
     pairs = list(clean)
-    long = [line for line in range(10, len(clean)) if n_words(clean[line]) >= 10]
+    long = []
+    for line in range(10, len(clean)):
+        if n_words(clean[line]) >= 10:
+            long.append(line)
     chosen = rng.sample(long, N_PLANTED * len(PLANTED_KINDS))
     planted = {}
     for kind in PLANTED_KINDS:
@@ -179,14 +183,17 @@ def test_clean_lines_are_not_accused_of_a_fault(planted: Planted, kind: str) -> 
 
 
 def test_clean_lines_are_not_accused(planted: Planted) -> None:
-    accused = set().union(*planted.found.values()) - planted.dirty
+    found = set().union(*planted.found.values())
+    accused = found - planted.dirty
     assert len(accused) <= 2 * ACCUSED * planted.n_clean
 
 
 @pytest.fixture
 def sides(clean: list[PairText]) -> tuple[list[str], list[str]]:
     """The texts of the clean corpus, to be changed."""
-    return [source for source, _ in clean], [target for _, target in clean]
+    source = [source for source, _ in clean]
+    target = [target for _, target in clean]
+    return source, target
 
 
 Sides = tuple[list[str], list[str]]
@@ -202,12 +209,12 @@ def assert_lines(finding: Finding, lines: set[int]) -> None:
 def test_blocks_that_are_not_paired_with_their_translations_are_found(sides: Sides, tmp_path: Path) -> None:
     source, target = sides
     # Three translations come two hundred lines too late, and a hundred lines are shuffled.
-    target[1000:1200] = target[1003:1200] + target[1000:1003]
-    target[3000:3100] = random.Random(1).sample(target[3000:3100], 100)
+    late = target[1000:1003]
+    target[1000:1200] = target[1003:1200] + late
+    target[3000:3100] = shuffled(target[3000:3100])
     findings = findings_of(check_sides(tmp_path, source, target))
-    early, shuffled = range(1001, 1004), range(3001, 3101)
     assert_lines(findings["shifted"], {*range(1004, 1201)})
-    assert_lines(findings["shuffled"], {*early, *shuffled})
+    assert_lines(findings["shuffled"], {*range(1001, 1004), *range(3001, 3101)})
 
 
 def test_some_single_pairs_that_do_not_belong_together_are_found(clean: list[PairText], tmp_path: Path) -> None:
@@ -230,7 +237,8 @@ def test_missing_target_lines_are_located(sides: Sides, tmp_path: Path) -> None:
     del target[3199], target[2499]
     report = check_sides(tmp_path, source, target)
     last = Run(3200, len(source), -2)
-    assert report.runs["train"] == [Run(0, 2499), Run(2500, 3199, -1), last]
+    first, second = Run(0, 2499), Run(2500, 3199, -1)
+    assert report.runs["train"] == [first, second, last]
     findings = findings_of(report)
     assert findings["counts"].detail.endswith("; they part at about line 2,500 and 3,200")
     assert findings["shifted"].detail == (
@@ -243,7 +251,8 @@ def test_missing_source_lines_are_located(sides: Sides, tmp_path: Path) -> None:
     del source[3199], source[2499]
     report = check_sides(tmp_path, source, target)
     last = Run(3198, len(source), 2)
-    assert report.runs["train"] == [Run(0, 2499), Run(2499, 3198, 1), last]
+    first, second = Run(0, 2499), Run(2499, 3198, 1)
+    assert report.runs["train"] == [first, second, last]
     findings = findings_of(report)
     assert findings["counts"].detail.endswith("; they part at about line 2,500 and 3,199")
     assert findings["shifted"].detail == (
@@ -271,8 +280,7 @@ def test_a_line_too_many_at_the_end_moves_nothing(sides: Sides, tmp_path: Path) 
 
 def test_sides_that_have_nothing_to_do_with_each_other(sides: Sides, tmp_path: Path) -> None:
     source, target = sides
-    random.Random(1).shuffle(target)
-    report = check_sides(tmp_path, source, target)
+    report = check_sides(tmp_path, source, shuffled(target))
     assert "unrelated" in findings_of(report)
 
 
@@ -305,7 +313,8 @@ def test_lines_of_test_that_are_in_train_are_found(leaking: dict[str, Finding]) 
 
 
 def test_lines_of_test_that_are_nearly_in_train_are_found(leaking: dict[str, Finding]) -> None:
-    leaks, near_leaks = set(leaking["leak"].lines), set(leaking["near-leak"].lines)
+    leaks = set(leaking["leak"].lines)
+    near_leaks = set(leaking["near-leak"].lines)
     assert {*range(31, 51)} <= leaks | near_leaks
     assert len(near_leaks) <= 20 + 0.05 * 300
 
@@ -334,7 +343,7 @@ def fijian_pairs() -> list[PairText]:
     pairs = []
     for source in itertools.product(PEOPLE, ACTIONS, THINGS, TIMES):
         target = [english[phrase] for phrase in source]
-        pairs.append((f"{' '.join(source)}.", f"{' '.join(target)}."))
+        pairs.append((" ".join(source) + ".", " ".join(target) + "."))
     return pairs
 
 
@@ -432,5 +441,6 @@ TEXTS = {
 @pytest.mark.parametrize("encoding", TEXTS)
 @pytest.mark.parametrize("n_lines", [1, 3])
 def test_an_encoding_is_guessed(encoding: str, n_lines: int) -> None:
-    lines = [text.encode(encoding) for text in TEXTS[encoding][:n_lines]]
+    texts = TEXTS[encoding][:n_lines]
+    lines = [text.encode(encoding) for text in texts]
     assert guess_encoding(lines) == encoding

@@ -16,7 +16,7 @@ from nmt.corpus.download import download, fetch, mirrored
 from nmt.corpus.tatoeba import pins_of
 from nmt.errors import DownloadError, InputError, OutputError
 from nmt.files import sha256
-from nmt.text.lines import iter_lines, iter_pairs
+from nmt.text.lines import iter_pairs
 
 # One file a part and language.
 PLAIN = Corpus(
@@ -31,7 +31,9 @@ PLAIN = Corpus(
     url="https://example.org/{part}.{language}",
 )
 GZIP = replace(PLAIN, url="https://example.org/{part}.{language}.gz")
-TEXTS = {name: f"{name} line 1\n{name} line 2\n".encode() for name in PLAIN.files(PLAIN.languages)}
+TEXTS = {}
+for name in PLAIN.files(PLAIN.languages):
+    TEXTS[name] = f"{name} line 1\n{name} line 2\n".encode()
 # All pairs in one file, as lines or as two members of an archive.
 LINES = replace(PLAIN, url="https://example.org/deu.txt")
 ZIP = replace(
@@ -54,7 +56,8 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
         for name, text in TEXTS.items():
             server.add(PLAIN.url_of(name), text)
             server.add(GZIP.url_of(name), gzip.compress(text))
-        server.add(ZIP.url, archive({"x.de": joined(SOURCE), "x.en": joined(TARGET)}))
+        sides = {"x.de": joined(SOURCE), "x.en": joined(TARGET)}
+        server.add(ZIP.url, archive(sides))
         lines = [f"{target}\t{source}\tCC-BY" for source, target in PAIRS]
         server.add(LINES.url, joined(lines))
         test_source, test_target = ZIP.test_urls
@@ -146,10 +149,10 @@ def test_if_a_part_of_a_split_is_missing_all_files_are_made_again(mirror: Mirror
 def test_another_version_is_reported_and_kept(mirror: Mirror, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     # One pair of dev is gone, one is new, and two have a blank side.
     pairs = [*PAIRS[1:], ("neu", "new"), ("", "blank"), ("x", " ")]
-    lines = "".join(f"{target}\t{source}\n" for source, target in pairs)
-    mirror.add(LINES.url, f"\ufeff{lines}no tab".encode())
+    lines = [f"{target}\t{source}" for source, target in pairs]
+    mirror.add(LINES.url, "\ufeff".encode() + joined(lines) + b"no tab")
     get(LINES, tmp_path, mirror)
-    assert list(iter_lines([tmp_path / "dev.en.gz"])) == TARGET[1:5]
+    assert pairs_in(tmp_path, "dev") == PAIRS[1:5]
     assert "small: dev has 4 pairs, the recipes were measured with 5" in caplog.text
     assert "small: train has 91 pairs, the recipes were measured with 90" in caplog.text
 

@@ -26,11 +26,13 @@ def likelihood(states: np.ndarray, scores: np.ndarray) -> float:
     """The log-likelihood of a sequence of states; the last state pairs a line with none and has the score 0."""
     n_lines = len(scores)
     with_none = np.pad(scores, [(0, 0), (0, 1)])
+    of_states = with_none[range(n_lines), states]
     n_switches = np.count_nonzero(np.diff(states))
-    return float(with_none[range(n_lines), states].sum()) - SWITCH * n_switches
+    return float(of_states.sum()) - SWITCH * n_switches
 
 
-SCORES = arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 3)), elements=st.floats(-40, 40))
+SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 3))  # lines, offsets
+SCORES = arrays(np.float64, SHAPES, elements=st.floats(-40, 40))
 
 
 @given(SCORES)
@@ -39,7 +41,8 @@ def test_the_runs_are_the_likeliest_path(scores: np.ndarray) -> None:
     runs = likeliest_runs(scores, 100, range(-1, n_offsets - 1))
     states = np.full(n_lines, n_offsets)
     for run in runs:
-        states[run.start - 100 : run.end - 100] = run.offset + 1
+        start, end = run.start - 100, run.end - 100
+        states[start:end] = run.offset + 1
     # Compare their states with all others.
     all_states = itertools.product(range(n_offsets + 1), repeat=n_lines)
     best = max(likelihood(np.array(path), scores) for path in all_states)
@@ -53,8 +56,9 @@ def test_an_edge_is_placed_where_one_state_fits_better() -> None:
 
 
 def test_an_edge_is_placed_at_an_end_if_one_state_fits_better_throughout() -> None:
-    assert place_edge(np.ones(2), np.zeros(2)) == 2
-    assert place_edge(np.zeros(0), np.zeros(0)) == 0
+    ones, zeros, nothing = np.ones(2), np.zeros(2), np.zeros(0)
+    assert place_edge(ones, zeros) == 2
+    assert place_edge(nothing, nothing) == 0
 
 
 RUNS = st.tuples(st.integers(0, 40), st.integers(1, 20), st.integers(-20, 20))  # start, length, offset
@@ -80,7 +84,8 @@ def test_a_window_compares_lines_as_single_pairs_are_compared() -> None:
         source.append(words)
         target.append(words.translate(str.maketrans("abcdef", "uvwxyz")))
     lexicon = alignment.learn_lexicon(hash_words(source), hash_words(target))
-    source_lines, target_lines = hash_lines(source[40:60]), hash_lines(target[35:62])
+    source_lines = hash_lines(source[40:60])
+    target_lines = hash_lines(target[35:62])
     window = Window(source_lines, target_lines, source_start=40, target_start=35)
     agreement = window.agreement(window.lines, range(-5, 3), lexicon)
     for i in range(8):
@@ -119,8 +124,10 @@ def break_sides(
     pairs: list[PairText], rng: random.Random, n_breaks: int
 ) -> tuple[list[NumberedText], list[NumberedText]]:
     """Both sides with 1 to 30 lines missing or added at some of 20 positions from 1 % to 99 %."""
-    source = [NumberedText(number, text) for number, (text, _) in enumerate(pairs)]
-    target = [NumberedText(number, text) for number, (_, text) in enumerate(pairs)]
+    source, target = [], []
+    for number, (source_text, target_text) in enumerate(pairs):
+        source.append(NumberedText(number, source_text))
+        target.append(NumberedText(number, target_text))
     positions = np.linspace(0.01, 0.99, 20) * len(pairs)
     # From the last to the first, so that the positions that are left stay valid.
     for position in sorted(rng.sample(list(positions), n_breaks), reverse=True):
@@ -132,8 +139,8 @@ def break_sides(
             case "missing":
                 del lines[at : at + size]
             case "other lines":
-                others = rng.choices(lines, k=size)
-                lines[at:at] = [NumberedText(-1, other.text) for other in others]
+                for other in rng.choices(lines, k=size):
+                    lines.insert(at, NumberedText(-1, other.text))
             case "blank lines":
                 lines[at:at] = [NumberedText(-1, "")] * size
             case "repeated":
@@ -149,7 +156,8 @@ def break_sides(
 @pytest.mark.parametrize("seed", range(N_TRIALS))
 def test_lines_are_paired_again(seed: int, has_equal_lengths: bool, tmp_path: Path) -> None:
     pairs = grammar_pairs(1500)
-    source, target = break_sides(pairs, random.Random(seed), n_breaks=1 + seed % 5)
+    n_breaks = 1 + seed % 5
+    source, target = break_sides(pairs, random.Random(seed), n_breaks)
     if has_equal_lengths:
         n = min(len(source), len(target))
         source, target = source[:n], target[:n]
@@ -160,9 +168,11 @@ def test_lines_are_paired_again(seed: int, has_equal_lengths: bool, tmp_path: Pa
     written = read_pairs(*repair.paths)
     n_right = sum(pair in pairs for pair in written)
     assert n_right >= 0.99 * len(written)
-    in_source, in_target = {line.number for line in source}, {line.number for line in target}
+    in_source = {line.number for line in source}
+    in_target = {line.number for line in target}
     left = {pairs[number] for number in in_source & in_target - {-1}}
-    assert len(left & set(written)) >= 0.95 * len(left)
+    recovered = left & set(written)
+    assert len(recovered) >= 0.95 * len(left)
 
 
 def test_a_corpus_with_an_early_break_is_not_called_unrelated(tmp_path: Path) -> None:
@@ -171,7 +181,9 @@ def test_a_corpus_with_an_early_break_is_not_called_unrelated(tmp_path: Path) ->
     source.insert(60, "男孩们")
     files = write_sides(tmp_path, "corpus", source, target)
     report = check([files])
-    assert report.runs["corpus"] == [Run(0, 60), Run(61, 1501, -1)]
+    first, second = report.runs["corpus"]
+    assert first == Run(0, 60)
+    assert second == Run(61, 1501, -1)
     faults = {finding.kind.name for finding in report.findings}
     assert faults.isdisjoint({"unrelated", "unchecked", "ratio", "numbers"})
 
@@ -184,8 +196,10 @@ def test_shifted_lines_whose_neighbors_are_alike_are_found(tmp_path: Path) -> No
     del target[300:302]
     target[1400:1400] = ["Something else."] * 2
     files = write_sides(tmp_path, "corpus", source, target)
-    runs = check([files]).runs["corpus"]
-    assert runs == [Run(0, 300), Run(302, 1402, -2), Run(1402, 1500)]
+    first, second, third = check([files]).runs["corpus"]
+    assert first == Run(0, 300)
+    assert second == Run(302, 1402, -2)
+    assert third == Run(1402, 1500)
 
 
 PARTED_AT = {  # the first line that is shifted; where lines are missing, the first of them
@@ -202,7 +216,10 @@ def test_where_the_sides_part(line: int) -> None:
 
 
 def test_of_many_places_where_the_sides_part_three_are_named() -> None:
-    runs = [Run(10 * i, 10 * i + 9, -i) for i in range(1, 6)]
+    runs = []
+    for offset in range(1, 6):
+        start = 10 * offset
+        runs.append(Run(start, start + 9, -offset))
     message = findings.where_they_part(runs, n_pairs=98)
     assert message == "; they part at about line 1 and 20 and 30 and 2 more"
 
@@ -246,4 +263,6 @@ def test_a_long_corpus_is_learned_from_windows(monkeypatch: pytest.MonkeyPatch, 
     source, target = grammar_sides(3000)
     del target[45:50]
     files = write_sides(tmp_path, "corpus", source, target)
-    assert check([files]).runs["corpus"] == [Run(0, 45), Run(50, 3000, -5)]
+    first, second = check([files]).runs["corpus"]
+    assert first == Run(0, 45)
+    assert second == Run(50, 3000, -5)

@@ -54,6 +54,6 @@ def test_text_is_decoded_as_training_reads_it() -> None:
 
 def test_spans_are_read_in_one_pass(files: CorpusFiles) -> None:
     # They may overlap, be empty, or end after the last line.
-    spans = [(0, 2), (1, 4), (1, 4), (5, 5), (6, 7), (7, 99), (50, 60)]
+    spans = [(0, 2), (1, 4), (1, 4), (5, 5), (7, 99), (50, 60)]
     expected = [TARGET[start:end] for start, end in spans]
     assert list(read_spans(files.target, spans)) == expected

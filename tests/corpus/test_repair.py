@@ -8,7 +8,16 @@ from typing import Any, NamedTuple
 
 import pytest
 from conftest import soak
-from parallel_text import PairText, fix_sides, grammar_pairs, grammar_sides, read_lines, read_pairs, write_pairs
+from parallel_text import (
+    PairText,
+    fix_sides,
+    grammar_pairs,
+    grammar_sides,
+    read_lines,
+    read_pairs,
+    shuffled,
+    write_pairs,
+)
 
 from nmt.corpus.characters import MENDED, TESTS
 from nmt.corpus.check import check
@@ -44,7 +53,8 @@ def repaired(tmp_path_factory: pytest.TempPathFactory) -> Repaired:
     source[50], target[50] = target[50], source[50]
     target[60] = source[60]
     target[70] = SPANISH
-    source[1000], target[1000] = source[5], target[5]
+    source[1000] = source[5]
+    target[1000] = target[5]
     del target[1500]
     repair = fix_sides(folder, source, target)
     pairs = read_pairs(*repair.paths)
@@ -88,7 +98,8 @@ def test_hardly_any_other_pair_is_changed_or_dropped(repaired: Repaired) -> None
 
 
 def test_all_changes_are_listed_and_counted(repaired: Repaired) -> None:
-    assert len(repaired.changes) == repaired.repair.n_changed + repaired.repair.n_dropped
+    repair = repaired.repair
+    assert len(repaired.changes) == repair.n_changed + repair.n_dropped
 
 
 def test_an_exchanged_dev_set_is_written_as_it_should_be(tmp_path: Path) -> None:
@@ -102,7 +113,7 @@ def test_an_exchanged_dev_set_is_written_as_it_should_be(tmp_path: Path) -> None
 
 def test_shuffled_lines_are_dropped(tmp_path: Path) -> None:
     source, target = grammar_sides(2000)
-    target[500:600] = random.Random(1).sample(target[500:600], 100)
+    target[500:600] = shuffled(target[500:600])
     repair = fix_sides(tmp_path, source, target)
     assert abs(repair.n_pairs - 1900) <= 6
 
@@ -159,7 +170,8 @@ def random_corpus(folder: Path, name: str, pairs: list[PairText], train: list[Pa
     rng = random.Random(f"{name}{seed}")
     clean = set(pairs)
     dirtied = list(pairs)
-    for i in rng.sample(range(len(pairs)), len(pairs) // 8):
+    n_dirty = len(pairs) // 8
+    for i in rng.sample(range(len(pairs)), n_dirty):
         pair = rng.choice([pairs[i], rng.choice(pairs), rng.choice(train)])
         dirtied[i] = dirty_pair(pair, rng)
         clean.discard(pairs[i])
@@ -209,7 +221,8 @@ def test_repair_of_random_corpora_loses_and_leaks_nothing(seed: int, tmp_path: P
     cleaned = {repair.files.name: read_pairs(*repair.paths) for repair in repairs}
     held_out = cleaned["dev"] + cleaned["test"]
     assert_disjoint(cleaned["train"], held_out)
-    assert len(cleaned["train"]) == len(set(cleaned["train"])), "a pair of train is written twice"
+    n_distinct = len(set(cleaned["train"]))
+    assert n_distinct == len(cleaned["train"]), "a pair of train is written twice"
     # From dev and test, no clean line is dropped; in train, `check` accuses few of them.
     for name in ("dev", "test"):
         assert originals[name].clean <= set(cleaned[name])
@@ -230,7 +243,9 @@ def test_repair_of_random_corpora_loses_and_leaks_nothing(seed: int, tmp_path: P
 
 def shares_a_side(pair: PairText, held_out: list[PairText]) -> bool:
     source, target = pair
-    return any(source == held_out_source or target == held_out_target for held_out_source, held_out_target in held_out)
+    sources = {source for source, _ in held_out}
+    targets = {target for _, target in held_out}
+    return source in sources or target in targets
 
 
 def assert_disjoint(train: list[PairText], held_out: list[PairText]) -> None:
@@ -245,7 +260,7 @@ def assert_undone(repair: CorpusRepair, changes: list[Change]) -> None:
     for side, name in enumerate(("source", "target")):
         actions = {change[f"{name}_line"]: change["action"] for change in changes}
         expected = []
-        written = repair.paths[side].read_bytes().split(b"\n")[:-1]
+        *written, _ = repair.paths[side].read_bytes().split(b"\n")
         for number, line in enumerate(side_lines(repair.files.sides[side]), 1):
             action = actions.get(number)
             if action is None:

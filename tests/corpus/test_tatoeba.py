@@ -36,4 +36,5 @@ def test_train_shares_no_side_with_the_public_test_set_that_test_is_drawn_from()
     public = [*TEST, ("Satz 100", "a test set's"), ("eines Testsatzes", "SENTENCE 101")]
     parts = split([*DEV, *TRAIN], public, PINS)
     assert parts["test"] == TEST
-    assert set(parts["train"]) == set(TRAIN) - {PAIRS[100], PAIRS[101]}
+    left_out = {PAIRS[100], PAIRS[101]}
+    assert set(parts["train"]) == set(TRAIN) - left_out
