@@ -148,7 +148,7 @@ def planted(clean: list[PairText], tmp_path_factory: pytest.TempPathFactory) -> 
     chosen = rng.sample(long, N_PLANTED * len(PLANTED_KINDS))
     planted = {}
     for kind in PLANTED_KINDS:
-        # Each kind gets lines of its own.
+        # Each kind gets lines of its own, counted from 1.
         lines = sorted(chosen[:N_PLANTED])
         del chosen[:N_PLANTED]
         planted[kind] = {line + 1 for line in lines}
@@ -285,6 +285,7 @@ def test_sides_that_have_nothing_to_do_with_each_other(sides: Sides, tmp_path: P
 
 
 def test_a_dev_set_with_its_sides_exchanged(clean: list[PairText], tmp_path: Path) -> None:
+    # Only dev has the source language in its target file.
     exchanged = [(target, source) for source, target in clean[-300:]]
     train = write_pairs(tmp_path, "train", clean[:-300])
     dev = write_pairs(tmp_path, "dev", exchanged)
@@ -414,6 +415,7 @@ def test_a_corpus_of_one_blank_line(tmp_path: Path) -> None:
 
 def test_utf_16_is_refused(tmp_path: Path) -> None:
     files = write_pairs(tmp_path, "train", [("a", "b")])
+    # Every second byte is 0.
     files.target[0].write_bytes("b\n".encode("utf-16"))
     with pytest.raises(DataError, match="perhaps utf-16"):
         check([files])

@@ -218,6 +218,7 @@ def test_a_file_that_the_server_has_not(mirror: Mirror) -> None:
 
 
 def test_a_server_that_does_not_answer() -> None:
+    # No program listens at port 1.
     assert_not_fetched("http://127.0.0.1:1/f", "Connection refused")
 
 

@@ -35,7 +35,8 @@ def gradients(
 def test_a_prediction_rate_of_zero_is_teacher_forcing_bit_for_bit() -> None:
     model = predicting(dropout=0.3)
     teacher = gradients(model, [ALL], 0.0, TrainSettings(clip_norm=0))
-    never, often = gradients(model, [ALL], 0.0), gradients(model, [ALL], 0.5)
+    never = gradients(model, [ALL], 0.0)
+    often = gradients(model, [ALL], 0.5)
     assert all(map(torch.equal, never, teacher))
     assert not all(map(torch.equal, often, teacher))
 
@@ -60,7 +61,8 @@ def test_the_first_pass_leaves_no_trace() -> None:
 
 def test_a_rank_without_a_sentence_replaces_nothing() -> None:
     idle = ALL.split(6)[5]
-    assert torch.equal(decoder_input(predicting(), idle, 1.0, seed=1), idle.tgt_in)
+    found = decoder_input(predicting(), idle, 1.0, seed=1)
+    assert torch.equal(found, idle.tgt_in)
 
 
 def test_predictions_follow_the_true_tokens() -> None:

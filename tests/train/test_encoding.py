@@ -32,7 +32,8 @@ def config_of(data: dict[str, Any] | None = None, **tokenizer: Any) -> Config:
 
 def train_of(pairs: list[tuple[str, str]]) -> Pairs:
     directory = Path(tempfile.mkdtemp(dir=cache_directory()))
-    n_lines = write_pairs(directory, [Pair(0, *pair) for pair in pairs])
+    numbered = [Pair(0, source, target) for source, target in pairs]
+    n_lines = write_pairs(directory, numbered)
     return Pairs(directory, ranges=[CorpusRange(n_lines, "")])
 
 
@@ -109,7 +110,8 @@ def characters() -> Tokenizers:
 
 def of_lengths(*lengths: tuple[int, int]) -> Pairs:
     """Return pairs of so many characters."""
-    return train_of([("a" * n_source, "b" * n_target) for n_source, n_target in lengths])
+    pairs = [("a" * n_source, "b" * n_target) for n_source, n_target in lengths]
+    return train_of(pairs)
 
 
 def kept_lines(config: Config, train: Pairs, tokenizers: Tokenizers) -> list[int]:
@@ -136,9 +138,10 @@ def test_the_ids_are_those_of_the_kept_pairs(characters: Tokenizers, caplog: pyt
     train = of_lengths((3, 2), (1, 300), (4, 4))
     kept, (source, target) = drop_lengths(config_of(), train, characters)
     assert [pair.line for pair in kept] == [1, 3]
-    for i in range(2):
-        assert source[i] == characters.source.encode(["aaa", "aaaa"][i])
-        assert target[i] == characters.target.encode(["bb", "bbbb"][i])
+    assert source[0] == characters.source.encode("aaa")
+    assert source[1] == characters.source.encode("aaaa")
+    assert target[0] == characters.target.encode("bb")
+    assert target[1] == characters.target.encode("bbbb")
 
 
 def test_where_all_pairs_are_kept_nothing_is_told(characters: Tokenizers, caplog: pytest.LogCaptureFixture) -> None:

@@ -74,7 +74,7 @@ def init_config(facts: Facts, minutes: float | None = None, root: str = "") -> C
     return check_config(yaml.safe_load(text), {}, "test")
 
 
-@pytest.mark.parametrize("n_pairs", [1, 499, 500, 18_000, 10**7])
+@pytest.mark.parametrize("n_pairs", [1, 499, 500, 18_000, 10_000_000])
 @pytest.mark.parametrize("joint", [True, False])
 def test_what_is_left_open_is_what_init_chooses(n_pairs: int, joint: bool) -> None:
     expected = init_config(facts_of(n_pairs, letter_overlap=float(joint)))
@@ -174,7 +174,8 @@ def test_more_pairs_get_larger_models_and_fewer_epochs() -> None:
 
 def test_without_a_time_limit_all_epochs_are_trained() -> None:
     plan = fit_machine(corpus_size(150_000), None, seconds)
-    assert plan.expected_minutes == pytest.approx(plan.n_epochs * plan.epoch_s / 60)
+    minutes = plan.n_epochs * plan.epoch_s / 60
+    assert plan.expected_minutes == pytest.approx(minutes)
 
 
 def test_much_time_gets_twice_the_usual_epochs() -> None:
@@ -225,6 +226,7 @@ def test_two_scripts_get_a_vocabulary_each() -> None:
 
 
 def test_a_vocabulary_holds_all_characters_and_bytes() -> None:
+    # More characters than usual vocabularies have pieces.
     chinese = CorpusSize(18_000, n_words=180_000, n_characters=5_000, joint=False)
     assert fit_machine(chinese, None, seconds).vocab_size > 5_000 + 256
 
@@ -270,7 +272,8 @@ def test_of_several_corpora_that_with_the_longest_translations_counts() -> None:
     """A model of several languages has one limit."""
     short = lengths_of((9, 1), (19, 3))
     long = lengths_of((1, 9), (3, 19))
-    without_pairs = Lengths(np.zeros(0, int), np.zeros(0, int))
+    nothing = np.zeros(0, int)
+    without_pairs = Lengths(nothing, nothing)
     config = fit_limit(config_of(), [short, without_pairs, long], None)
     assert config.decode.max_length_a == 7.5
     # All of them together have as many pieces on both sides.
@@ -306,7 +309,8 @@ def test_the_part_of_a_limit_that_was_not_set_is_fitted() -> None:
 
 def test_the_limit_of_the_model_that_training_starts_from_is_the_least() -> None:
     base = limit_of((1, 80), (10, 90))
-    shorter, longer = limit_of((10, 10), base=base), limit_of((1, 150), base=base)
+    shorter = limit_of((10, 10), base=base)
+    longer = limit_of((1, 150), base=base)
     assert shorter.decode == base.decode
     assert longest(longer, 1) >= 150
 

@@ -97,9 +97,10 @@ def test_the_mean_of_directions_has_all_signatures() -> None:
     assert mean_score(scores) == bleu_of(30, "a, b")
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(5.4, "5 s"), (65, "1 min 05 s"), (3720, "1 h 02 min")])
-def test_clock(seconds: float, text: str) -> None:
-    assert clock(seconds) == text
+def test_clock() -> None:
+    assert clock(5.4) == "5 s"
+    assert clock(65) == "1 min 05 s"
+    assert clock(3720) == "1 h 02 min"
 
 
 def test_cut_dev_lines_are_counted(corpus: Path) -> None:
