@@ -109,8 +109,10 @@ def test_values_that_would_flatten_a_curve_are_cut_off(show: Show, five_run: Fiv
     found["curves"]["tokens_per_s"][0] = 1e9
     # Eight validations as usual, and one that diverges.
     first = found["validations"][0]
-    found["validations"] = [{**first, "step": step, "dev_perplexity": 5.0} for step in range(1, 9)]
-    found["validations"].append({**first, "step": 9, "dev_perplexity": math.exp(100)})
+    perplexities = [5.0] * 8 + [math.exp(100)]
+    found["validations"] = []
+    for step, perplexity in enumerate(perplexities, 1):
+        found["validations"].append({**first, "step": step, "dev_perplexity": perplexity})
     with show(report.as_page([found])) as page:
         titles = texts_of(page, "#charts h3")
         notes = dict(zip(titles, texts_of(page, "#charts output"), strict=True))
@@ -161,7 +163,10 @@ def test_the_page_says_that_ter_is_left_out(show: Show) -> None:
 @each_screen
 def test_the_comparison_is_drawn_and_accessible(show: Show, screen: dict[str, Any]) -> None:
     test_set = EvaluationSet("the five pairs", SOURCE, [TARGET], ScoreSettings())
-    systems = [[*TARGET[:4], "4"], ["I read <b>books</b> yesterday .", *TARGET[1:]], TARGET[::-1]]
+    # One line differs, one has markup, and all are in another order.
+    baseline = [*TARGET[:4], "4"]
+    with_markup = ["I read <b>books</b> yesterday .", *TARGET[1:]]
+    systems = [baseline, with_markup, TARGET[::-1]]
     comparison = compare.compare(["runs/a", "b", "c"], systems, test_set, n_trials=50)
     with show(compare.as_page(comparison), **screen) as page:
         assert sections_of(page) == ["scores", "groups", "lines"]
@@ -191,7 +196,8 @@ def test_the_page_of_a_check_shows_all_findings(show: Show, tmp_path: Path, scre
     files.source[0].write_text("\n".join(source), encoding="utf-8")
     files.target[0].write_text("\n".join(target), encoding="utf-8")
     findings = check([files], ("zh", "en"))
-    with show(pages.page("check", "nmt check", as_plain(findings)), **screen) as page:
+    text = pages.page("check", "nmt check", as_plain(findings))
+    with show(text, **screen) as page:
         assert page.title() == "nmt check"
         assert sections_of(page) == ["overview", "errors", "warnings", "notes", "files"]
         assert count(page, "#finding-table tbody tr") == len(findings.findings)
@@ -206,7 +212,8 @@ def test_the_page_of_a_check_shows_all_findings(show: Show, tmp_path: Path, scre
 
 @pytest.fixture(scope="module")
 def explained(five_run: FiveRun) -> Explanation:
-    return explain(load(five_run.run), SOURCE[0], reference=TARGET[1])
+    translator = load(five_run.run)
+    return explain(translator, SOURCE[0], reference=TARGET[1])
 
 
 @pytest.fixture
@@ -238,7 +245,8 @@ def test_a_piece_shows_its_alternatives(opened: Any) -> None:
 def test_no_head_of_the_overview_is_cut_off(opened: Any, part: str) -> None:
     press(opened, part)
     overview = opened.locator("#overview")
-    assert overview.get_by_role("button").count() == 1 + 2 * 4
+    n_heads = 2 * 4
+    assert overview.get_by_role("button").count() == 1 + n_heads
     assert overview.evaluate("box => box.scrollWidth <= box.clientWidth")
 
 
@@ -362,7 +370,8 @@ def test_each_step_shows_the_cache_grow(opened: Any, explained: Explanation) -> 
 def test_each_step_shows_the_search(opened: Any, explained: Explanation) -> None:
     n_steps = len(explained.translation.tokens)
     for t in range(1, n_steps + 1):
-        live = [node for node in explained.tree if node.position == t and node.status != "pruned"]
+        at_step = [node for node in explained.tree if node.position == t]
+        live = [node for node in at_step if node.status != "pruned"]
         scores = sorted((node.score for node in live), reverse=True)
         best = [f"{score:.3f}" for score in scores[:5]]
         assert texts_of(opened, ".picked td.number") == best
@@ -385,7 +394,8 @@ def test_a_step_does_not_move_if_motion_is_reduced(opened: Any) -> None:
 
 def test_another_piece_shows_how_far_the_search_followed_it(opened: Any, explained: Explanation) -> None:
     best = next(node for node in explained.tree if node.is_best)
-    siblings = {node.token: node for node in explained.tree if node.parent == best.index}
+    after_best = [node for node in explained.tree if node.parent == best.index]
+    siblings = {node.token: node for node in after_best}
     step_forward(opened)
     for i, choice in enumerate(explained.translation.tokens[1].alternatives):
         opened.locator(".choice").nth(i).click()
@@ -440,7 +450,8 @@ def test_boxes_open_by_keyboard(opened: Any, explained: Explanation, key: str) -
     assert sorted(boxes) == sorted(n_figures)
     for box_name, box in boxes.items():
         box.press(key)
-        told = [text.split(" = ")[1] for text in texts_of(opened, "#box h4 code")]
+        sizes = texts_of(opened, "#box h4 code")
+        told = [text.split(" = ")[1] for text in sizes]
         assert told == shapes.get(box_name, [])
         assert count(opened, "#box svg") == n_figures[box_name]
         assert count(opened, "#box pre") > 0
@@ -526,8 +537,10 @@ def check_printed(show: Show, text: str) -> None:
 
 def test_a_report_can_be_printed(show: Show, five_run: FiveRun) -> None:
     config = RunDirectory(five_run.run).read_config()
-    evaluation = evaluated("test", SOURCE, TARGET, [TARGET[0], *SOURCE[1:]], config)
-    check_printed(show, report.as_page([read_report(five_run.run, evaluation)]))
+    translations = [TARGET[0], *SOURCE[1:]]
+    evaluation = evaluated("test", SOURCE, TARGET, translations, config)
+    data = read_report(five_run.run, evaluation)
+    check_printed(show, report.as_page([data]))
 
 
 def test_an_explanation_can_be_printed(show: Show, explained: Explanation) -> None:
@@ -536,7 +549,8 @@ def test_an_explanation_can_be_printed(show: Show, explained: Explanation) -> No
 
 @each_screen
 def test_a_translation_from_right_to_left(show: Show, arabic_run: FiveRun, screen: dict[str, Any]) -> None:
-    explanation = explain(load(arabic_run.run), SOURCE[1], reference=ARABIC[1])
+    translator = load(arabic_run.run)
+    explanation = explain(translator, SOURCE[1], reference=ARABIC[1])
     text = as_page(explanation)
     with show(text, **screen) as page:
         first = page.locator(".token").nth(0).bounding_box()
@@ -598,9 +612,11 @@ def test_each_snapshot_shows_its_attention(growth_page: Any, grown: Growth) -> N
         next_snapshot(growth_page)
 
 
-def extents(points: list[list[float]]) -> list[float]:
+def extents(points: list[list[float]]) -> tuple[float, float]:
     """How far points reach in each dimension."""
-    return [max(side) - min(side) for side in zip(*points, strict=True)]
+    xs = [x for x, _ in points]
+    ys = [y for _, y in points]
+    return max(xs) - min(xs), max(ys) - min(ys)
 
 
 @pytest.mark.parametrize("growth_page", [{}, STILL], indirect=True)
@@ -627,11 +643,12 @@ def kept_since(head: HeadGrowth, steps: list[int]) -> int | None:
 @pytest.mark.parametrize("role", ["Previous piece", "Alignment", "End"])
 def test_heads_are_listed_that_keep_a_role(growth_page: Any, grown: Growth, role: str) -> None:
     press(growth_page, role)
+    role_name = role.split()[0].lower()
     steps = [snapshot.step for snapshot in grown.snapshots]
     expected = []
     for head in grown.heads:
         since = kept_since(head, steps)
-        if head.role == role.split()[0].lower() and since is not None:
+        if head.role == role_name and since is not None:
             head_name = f"{head.part} {head.layer}, head {head.head}"
             share = f"{head.shares[-1]:.2f}"
             expected.append([head_name, str(since), share])

@@ -75,7 +75,8 @@ def test_damaged_lines_and_those_of_validations_are_no_steps(run: RunDirectory) 
     validation = {"kind": "validation", "step": 3, "dev_loss": 1.0, "dev_bleu": 2.0}
     # Only the first line has all figures of a step.
     incomplete = {"kind": "step", "step": 2, "grad_norm": 1.0}
-    run.append_metrics(step(1), incomplete, step(3, loss="x"), validation)
+    damaged = step(3, loss="x")
+    run.append_metrics(step(1), incomplete, damaged, validation)
     curves, validations = read_figures(run)
     assert curves["step"] == [1]
     assert validations == [validation]

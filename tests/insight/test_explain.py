@@ -26,6 +26,7 @@ from nmt.translate.translator import Translator
 
 FRAME = files(pages.__name__).joinpath("frame.html").read_text(encoding="utf-8")
 PLACEHOLDERS = re.findall(r"\{\{\w+\}\}", FRAME)
+LIKE_PLACEHOLDERS = [*PLACEHOLDERS, "{{NOTHING}}", r"\1 {{DATA}}{{SCRIPTS}}"]
 HOSTILE = "</script><!-- <script>alert(1)</script> &amp; \u2028 “我”"
 
 
@@ -181,7 +182,7 @@ def test_text_stays_text_in_the_frame_of_a_notebook(page: str, hostile: Explanat
     assert html.unescape(shown[1]) == page
 
 
-@pytest.mark.parametrize("text", [*PLACEHOLDERS, "{{NOTHING}}", r"\1 {{DATA}}{{SCRIPTS}}"])
+@pytest.mark.parametrize("text", LIKE_PLACEHOLDERS)
 @pytest.mark.parametrize("page_name", pages.SCRIPTS)
 def test_text_that_looks_like_a_placeholder_stays_text(page_name: str, text: str) -> None:
     # The same as for a usual word.
@@ -192,6 +193,7 @@ def test_text_that_looks_like_a_placeholder_stays_text(page_name: str, text: str
 
 
 def test_tensors_are_packed_into_bytes() -> None:
+    # 0 to 1 are levels 0 to 254, -inf is level 255.
     x = torch.tensor([[0.0, 1.0, -torch.inf], [0.25, 0.5, 0.75]])
     found = pages.packed(x)
     assert found["shape"] == [2, 3]
@@ -199,13 +201,14 @@ def test_tensors_are_packed_into_bytes() -> None:
     assert found["high"] == 1.0
     levels = list(base64.b64decode(found["bytes"]))
     assert levels[:3] == [0, 254, 255]
-    assert levels[3:] == pytest.approx([254 * 0.25, 254 * 0.5, 254 * 0.75], abs=0.5)
+    assert levels[3:] == pytest.approx([63.5, 127, 190.5], abs=0.5)
 
 
 def test_equal_values_and_empty_tensors_are_packed() -> None:
     found = pages.packed(torch.ones(2, 2))
     assert base64.b64decode(found["bytes"]) == bytes(4)
-    assert pages.packed(torch.empty(0, 1))["high"] == 0.0
+    empty = pages.packed(torch.empty(0, 1))
+    assert empty["high"] == 0.0
 
 
 def test_json_has_every_field(hostile: Explanation) -> None:

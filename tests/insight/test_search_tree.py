@@ -54,7 +54,7 @@ def test_a_node_has_the_scores_of_its_hypothesis() -> None:
     nodes, _ = tree_of(beam=2, alpha=1.0)
     finished = nodes[2]  # B EOS
     assert finished.token_log_prob == pytest.approx(math.log(0.9))
-    assert finished.log_prob == pytest.approx(math.log(0.4 * 0.9))
+    assert finished.log_prob == pytest.approx(math.log(0.36))
     assert finished.score == pytest.approx(finished.log_prob / 2)
 
 
@@ -67,9 +67,10 @@ def test_the_paths_of_two_hypotheses_are_marked() -> None:
 
 def test_greedy_search_is_a_single_path() -> None:
     nodes, best = tree_of(beam=1)
-    assert [node.token for node in nodes if node.status != "pruned"] == best
+    kept = [node.token for node in nodes if node.status != "pruned"]
+    assert kept == best
     path = [node.position for node in nodes if node.is_best]
-    assert path == list(range(1, len(best) + 1))
+    assert path == [1, 2, 3]
 
 
 def test_a_path_ends_before_the_first_token_that_was_no_candidate() -> None:
