@@ -64,8 +64,9 @@ class Imported:
     def their_translation(self, text: str) -> str:
         """Greedy, by `generate`."""
         ids = self.their_tokenizer(text)["input_ids"]
-        banned = [[int(self.target_rows[token])] for token in (PAD, UNK)]
-        options = {"num_beams": 1, "do_sample": False, "max_new_tokens": len(ids) + 15, "bad_words_ids": banned}
+        banned = self.target_rows[[PAD, UNK]].unsqueeze(1).tolist()
+        limit = len(ids) + 15
+        options = {"num_beams": 1, "do_sample": False, "max_new_tokens": limit, "bad_words_ids": banned}
         (found,) = self.theirs.generate(torch.tensor([ids]), **options)
         decoded: str = self.their_tokenizer.decode(found[1:], skip_special_tokens=True, use_source_tokenizer=False)
         return decoded
@@ -104,14 +105,18 @@ def test_greedy_translations_are_those_of_generate(imported: Imported, line: str
     tokenizer = imported.ours.tokenizers.source
     unknown = tokenizer.unknown(line)
     known = tokenizer.with_known_characters(line)
-    text = "".join(character for character in known if character not in unknown)
+    # Both tokenizers know all characters that are left.
+    characters = [character for character in known if character not in unknown]
+    text = "".join(characters)
     assert imported.our_translation(text) == imported.their_translation(text)
 
 
 def test_a_trained_model_translates_as_before(trained: Imported) -> None:
     assert list(map(trained.our_translation, SOURCE)) == TARGET
     # Also of lines that it has not seen.
-    mixed = [f"{one[:5]}{other[5:]}" for one, other in itertools.pairwise(SOURCE)]
+    mixed = []
+    for line, following in itertools.pairwise(SOURCE):
+        mixed.append(line[:5] + following[5:])
     for text in SOURCE + mixed:
         assert trained.our_translation(text) == trained.their_translation(text)
 
@@ -142,15 +147,17 @@ def test_every_piece_of_the_original_is_kept(imported: Imported) -> None:
     target_file = imported.directory / "target_vocab.json"
     if not target_file.exists():
         target_file = source_file
-    sides = [
-        (source_file, imported.ours.tokenizers.source, imported.source_rows),
-        (target_file, imported.ours.tokenizers.target, imported.target_rows),
-    ]
-    for file, tokenizer, rows in sides:
-        vocabulary = json.loads(file.read_text())
-        pieces = sorted(vocabulary.keys() - {*marian.SPECIAL_PIECES})
-        ids = [vocabulary[piece] for piece in pieces]
-        assert rows[tokenizer.ids(pieces)].tolist() == ids
+    source, target = imported.ours.tokenizers
+    check_pieces(source_file, source, imported.source_rows)
+    check_pieces(target_file, target, imported.target_rows)
+
+
+def check_pieces(file: Path, tokenizer: Tokenizer, rows: torch.Tensor) -> None:
+    """Check that all pieces of a vocabulary have their rows."""
+    vocabulary = json.loads(file.read_text())
+    pieces = sorted(vocabulary.keys() - {*marian.SPECIAL_PIECES})
+    ids = [vocabulary[piece] for piece in pieces]
+    assert rows[tokenizer.ids(pieces)].tolist() == ids
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +192,8 @@ def test_a_target_tag_stands_before_every_line(to_french: Translator) -> None:
 
 
 def test_another_target_tag_can_be_chosen(to_french: Translator) -> None:
-    deu, *tokens = to_french.to("deu").tokenizers.source.encode("Ein Hund.")
+    to_german = to_french.to("deu")
+    deu, *tokens = to_german.tokenizers.source.encode("Ein Hund.")
     source = to_french.tokenizers.source
     assert [deu] == source.ids([">>deu<<"])
     assert tokens == source.encode_untagged("Ein Hund.")
@@ -193,7 +201,8 @@ def test_another_target_tag_can_be_chosen(to_french: Translator) -> None:
 
 def check_parts(source: Tokenizer, text: str, tag: str) -> None:
     """Check that every part of a long line has the tag, and only in front."""
-    parts = Encoding([Unit(1, text)], Tokenizers(source, source), 20, SearchOptions(), " ").requests
+    tokenizers = Tokenizers(source, source)
+    parts = Encoding([Unit(1, text)], tokenizers, 20, SearchOptions(), " ").requests
     assert len(parts) > 3
     for part in parts:
         assert len(part.tokens) <= 20
@@ -276,8 +285,10 @@ def test_the_command_makes_a_run_like_any_other(folder: Path, trained: Imported)
     assert re.search("imported: .*trained", told)
     err_lines(run_nmt("explain", SOURCE[0], "-o", "page.html", cwd=folder))
     # It is not overwritten, and its training data is unknown.
-    one_clear_error(run_nmt("import", trained.directory, "-o", "runs/opus", cwd=folder), 2, "exists already")
-    one_clear_error(run_nmt("train", "runs/opus/config.yaml", cwd=folder), 2)
+    again = run_nmt("import", trained.directory, "-o", "runs/opus", cwd=folder)
+    one_clear_error(again, 2, "exists already")
+    train = run_nmt("train", "runs/opus/config.yaml", cwd=folder)
+    one_clear_error(train, 2)
 
 
 def test_an_import_whose_log_probs_differ_is_refused(
@@ -309,7 +320,8 @@ def test_export_of_an_import_is_the_original_to_transformers(trained: Imported, 
 
 def test_export_of_an_import_translates_with_ctranslate2(trained: Imported, tmp_path: Path) -> None:
     to_ctranslate2(trained.ours, tmp_path / "ct2")
-    assert nmt.load(tmp_path / "ct2").translate(SOURCE, beam=1) == TARGET
+    exported = nmt.load(tmp_path / "ct2")
+    assert exported.translate(SOURCE, beam=1) == TARGET
 
 
 def test_the_limit_and_the_learned_characters_survive_an_export_and_an_import(tmp_path: Path) -> None:
