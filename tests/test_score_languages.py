@@ -13,83 +13,64 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+# `norm` and `asian` of TER's signature
+WORDS = "norm:no|punct:yes|asian:no"
+CHARACTERS = "norm:yes|punct:yes|asian:yes"
+
 
 class Case(NamedTuple):
     """Two translated lines of a language, their references, and the settings that fit its script."""
 
     language: str
-    tokenizer: str
-    ter: str | None  # `norm` and `asian` of TER's signature; None: TER is left out
     hypotheses: list[str]
     references: list[str]
+    tokenizer: str = "13a"
+    ter: str | None = WORDS  # None: TER is left out
 
 
-WORDS, CHARACTERS = "norm:no|punct:yes|asian:no", "norm:yes|punct:yes|asian:yes"
 CASES = [
-    Case(
-        "en",
-        "13a",
-        WORDS,
-        ["The train leaves at nine.", "She's got two dogs."],
-        ["The train leaves at 9.", "She has two dogs."],
-    ),
-    Case(
-        "ru",
-        "13a",
-        WORDS,
-        ["Поезд уходит в девять.", "У неё две собаки."],
-        ["Поезд отходит в девять.", "У неё есть две собаки."],
-    ),
+    Case("en", ["The train leaves at nine.", "She's got two dogs."], ["The train leaves at 9.", "She has two dogs."]),
+    Case("ru", ["Поезд уходит в девять.", "У неё две собаки."], ["Поезд отходит в девять.", "У неё есть две собаки."]),
     Case(
         "hy",
-        "13a",
-        WORDS,
         ["Գնացքը մեկնում է իննին։", "Նա երկու շուն ունի։"],
         ["Գնացքը մեկնում է ժամը իննին։", "Նա ունի երկու շուն։"],
     ),
-    Case(
-        "ar",
-        "13a",
-        WORDS,
-        ["يغادر القطار في التاسعة.", "لديها كلبان."],
-        ["يغادر القطار الساعة التاسعة.", "عندها كلبان."],
-    ),
-    Case("he", "13a", WORDS, ["הרכבת יוצאת בתשע.", "יש לה שני כלבים."], ["הרכבת יוצאת בשעה תשע.", "יש לה שני כלבים!"]),
-    Case("hi", "13a", WORDS, ["रेलगाड़ी नौ बजे छूटती है।", "उसके पास दो कुत्ते हैं।"], ["रेल नौ बजे छूटती है।", "उसके दो कुत्ते हैं।"]),
+    Case("ar", ["يغادر القطار في التاسعة.", "لديها كلبان."], ["يغادر القطار الساعة التاسعة.", "عندها كلبان."]),
+    Case("he", ["הרכבת יוצאת בתשע.", "יש לה שני כלבים."], ["הרכבת יוצאת בשעה תשע.", "יש לה שני כלבים!"]),
+    Case("hi", ["रेलगाड़ी नौ बजे छूटती है।", "उसके पास दो कुत्ते हैं।"], ["रेल नौ बजे छूटती है।", "उसके दो कुत्ते हैं।"]),
     Case(
         "ta",
-        "13a",
-        WORDS,
         ["ரயில் ஒன்பது மணிக்குப் புறப்படும்.", "அவளிடம் இரண்டு நாய்கள் உள்ளன."],
         ["ரயில் 9 மணிக்குப் புறப்படும்.", "அவளிடம் இரண்டு நாய்கள் உண்டு."],
     ),
-    Case("am", "13a", WORDS, ["ባቡሩ በዘጠኝ ሰዓት ይነሳል።", "ሁለት ውሾች አሏት።"], ["ባቡሩ ዘጠኝ ሰዓት ላይ ይነሳል።", "እሷ ሁለት ውሾች አሏት።"]),
+    Case("am", ["ባቡሩ በዘጠኝ ሰዓት ይነሳል።", "ሁለት ውሾች አሏት።"], ["ባቡሩ ዘጠኝ ሰዓት ላይ ይነሳል።", "እሷ ሁለት ውሾች አሏት።"]),
     Case(
         "ko",
-        "char",
-        WORDS,
         ["기차는 아홉 시에 떠납니다.", "그녀는 개가 두 마리 있다."],
         ["기차는 9시에 떠납니다.", "그녀는 개 두 마리를 키운다."],
+        "char",
+        WORDS,
     ),
     Case(
         "zh",
-        "zh",
-        CHARACTERS,
         ["火车九点开。", "她有两只狗，叫Max和Mia。"],
         ["火车在九点出发。", "她有两条狗，叫Max和Mia。"],
+        "zh",
+        CHARACTERS,
     ),
     Case(
         "ja",
-        "char",
-        CHARACTERS,
         ["電車は九時に出ます。", "彼女は犬を二匹飼っている。"],
         ["電車は9時に出発します。", "彼女は犬を2匹飼っています。"],
+        "char",
+        CHARACTERS,
     ),
-    Case("th", "char", None, ["รถไฟออกเก้าโมง", "เธอมีหมาสองตัว"], ["รถไฟออกตอนเก้าโมง", "เธอมีสุนัขสองตัว"]),
-    Case("lo", "char", None, ["ລົດໄຟອອກເກົ້າໂມງ", "ລາວມີໝາສອງໂຕ"], ["ລົດໄຟອອກຕອນເກົ້າໂມງ", "ລາວມີໝາຢູ່ສອງໂຕ"]),
-    Case("km", "char", None, ["រថភ្លើងចេញនៅម៉ោងប្រាំបួន។", "នាងមានឆ្កែពីរ។"], ["រថភ្លើងចេញដំណើរម៉ោងប្រាំបួន។", "នាងមានឆ្កែពីរក្បាល។"]),
-    Case("my", "char", None, ["ရထားကိုးနာရီထွက်တယ်။", "သူမမှာခွေးနှစ်ကောင်ရှိတယ်။"], ["ရထားကကိုးနာရီမှာထွက်တယ်။", "သူမမှာခွေးနှစ်ကောင်ရှိသည်။"]),
-    Case("bo", "char", None, ["མེ་འཁོར་ཆུ་ཚོད་དགུ་པར་འགྲོ།", "མོར་ཁྱི་གཉིས་ཡོད།"], ["མེ་འཁོར་དེ་ཆུ་ཚོད་དགུ་པར་ཐོན།", "མོ་ལ་ཁྱི་གཉིས་ཡོད།"]),
+    Case("th", ["รถไฟออกเก้าโมง", "เธอมีหมาสองตัว"], ["รถไฟออกตอนเก้าโมง", "เธอมีสุนัขสองตัว"], "char", None),
+    Case("lo", ["ລົດໄຟອອກເກົ້າໂມງ", "ລາວມີໝາສອງໂຕ"], ["ລົດໄຟອອກຕອນເກົ້າໂມງ", "ລາວມີໝາຢູ່ສອງໂຕ"], "char", None),
+    Case("km", ["រថភ្លើងចេញនៅម៉ោងប្រាំបួន។", "នាងមានឆ្កែពីរ។"], ["រថភ្លើងចេញដំណើរម៉ោងប្រាំបួន។", "នាងមានឆ្កែពីរក្បាល។"], "char", None),
+    Case("my", ["ရထားကိုးနာရီထွက်တယ်။", "သူမမှာခွေးနှစ်ကောင်ရှိတယ်။"], ["ရထားကကိုးနာရီမှာထွက်တယ်။", "သူမမှာခွေးနှစ်ကောင်ရှိသည်။"], "char", None),
+    Case("bo", ["མེ་འཁོར་ཆུ་ཚོད་དགུ་པར་འགྲོ།", "མོར་ཁྱི་གཉིས་ཡོད།"], ["མེ་འཁོར་དེ་ཆུ་ཚོད་དགུ་པར་ཐོན།", "མོ་ལ་ཁྱི་གཉིས་ཡོད།"], "char", None),
 ]
 
 
@@ -159,6 +140,7 @@ def test_the_script_decides_for_files_without_a_language(case: Case, tmp_path: P
 def test_it_is_said_that_ter_is_left_out(tmp_path: Path) -> None:
     lines = write_lines(tmp_path / "ref.th", ["รถไฟออกตอนเก้าโมง"])
     done = run_nmt("eval", "--hyp", lines, "--ref", lines)
+    # Thai has no spaces between words.
     assert err_lines(done) == ["TER is left out: it counts words, and the references have no spaces between words"]
     assert b"TER" not in done.stdout
     words = run_nmt("eval", "--hyp", lines, "--ref", lines, "--tokenize", "none")
