@@ -206,7 +206,7 @@ def counts_of(pairs: list[Pair]) -> dict[str, Any]:
 def check_corpora(training: dict[str, Pairs], dev: list[Pair], held_out: dict[str, list[Pair]]) -> None:
     """Raise DataError if a training corpus or dev has no pairs, or if both sides of a corpus are the same text.
 
-    `training` and `dev` have the pairs that were kept. `others` are the dev and test corpora as they were read.
+    `training` and `dev` have the pairs that were kept. `held_out` are the dev and test corpora as they were read.
     """
     # The corpora that training uses must have pairs.
     used: dict[str, Pairs | list[Pair]] = {**training, "dev": dev}

@@ -16,8 +16,9 @@ from nmt.corpus.download import download, fetch, mirrored
 from nmt.corpus.tatoeba import pins_of
 from nmt.errors import DownloadError, InputError, OutputError
 from nmt.files import sha256
-from nmt.text.lines import iter_lines, iter_pairs
+from nmt.text.lines import iter_pairs
 
+# One file a part and language.
 PLAIN = Corpus(
     name="small",
     languages=("de", "en"),
@@ -30,7 +31,10 @@ PLAIN = Corpus(
     url="https://example.org/{part}.{language}",
 )
 GZIP = replace(PLAIN, url="https://example.org/{part}.{language}.gz")
-TEXTS = {name: f"{name} line 1\n{name} line 2\n".encode() for name in PLAIN.files(PLAIN.languages)}
+TEXTS = {}
+for name in PLAIN.files(PLAIN.languages):
+    TEXTS[name] = f"{name} line 1\n{name} line 2\n".encode()
+# All pairs in one file, as lines or as two members of an archive.
 LINES = replace(PLAIN, url="https://example.org/deu.txt")
 ZIP = replace(
     PLAIN,
@@ -38,9 +42,9 @@ ZIP = replace(
     members=("x.de", "x.en"),
     test_urls=("https://example.org/t.deu", "https://example.org/t.eng"),
 )
-SOURCE = [f"Satz {n}\n" for n in range(100)]
-TARGET = [f"sentence {n}\n" for n in range(100)]
-PAIRS = [(f"Satz {n}", f"sentence {n}") for n in range(100)]
+SOURCE = [f"Satz {n}" for n in range(100)]
+TARGET = [f"sentence {n}" for n in range(100)]
+PAIRS = list(zip(SOURCE, TARGET, strict=True))
 PARTS = {"train": PAIRS[10:], "dev": PAIRS[:5], "test": PAIRS[5:10]}
 
 
@@ -52,12 +56,13 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
         for name, text in TEXTS.items():
             server.add(PLAIN.url_of(name), text)
             server.add(GZIP.url_of(name), gzip.compress(text))
-        server.add(ZIP.url, archive({"x.de": "".join(SOURCE).encode(), "x.en": "".join(TARGET).encode()}))
-        lines = [f"{target}\t{source}\tCC-BY\n" for source, target in PAIRS]
-        server.add(LINES.url, "".join(lines).encode())
+        sides = {"x.de": joined(SOURCE), "x.en": joined(TARGET)}
+        server.add(ZIP.url, archive(sides))
+        lines = [f"{target}\t{source}\tCC-BY" for source, target in PAIRS]
+        server.add(LINES.url, joined(lines))
         test_source, test_target = ZIP.test_urls
-        server.add(test_source, "".join(SOURCE[5:10]).encode())
-        server.add(test_target, "".join(TARGET[5:10]).encode())
+        server.add(test_source, joined(SOURCE[5:10]))
+        server.add(test_target, joined(TARGET[5:10]))
         yield server
 
 
@@ -66,6 +71,10 @@ def pins(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     digests: dict[str, str] = {}
     monkeypatch.setattr(module, "pinned", lambda _: digests)
     return digests
+
+
+def joined(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def archive(files: dict[str, bytes]) -> bytes:
@@ -77,7 +86,10 @@ def archive(files: dict[str, bytes]) -> bytes:
 
 
 def texts(folder: Path) -> dict[str, bytes]:
-    return {file.name.removesuffix(".gz"): gzip.decompress(file.read_bytes()) for file in folder.glob("*.gz")}
+    content = {}
+    for file in folder.glob("*.gz"):
+        content[file.stem] = gzip.decompress(file.read_bytes())
+    return content
 
 
 def get(corpus: Corpus, folder: Path, mirror: Mirror) -> list[str]:
@@ -137,10 +149,10 @@ def test_if_a_part_of_a_split_is_missing_all_files_are_made_again(mirror: Mirror
 def test_another_version_is_reported_and_kept(mirror: Mirror, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     # One pair of dev is gone, one is new, and two have a blank side.
     pairs = [*PAIRS[1:], ("neu", "new"), ("", "blank"), ("x", " ")]
-    lines = "".join(f"{target}\t{source}\n" for source, target in pairs)
-    mirror.add(LINES.url, f"\ufeff{lines}no tab".encode())
+    lines = [f"{target}\t{source}" for source, target in pairs]
+    mirror.add(LINES.url, "\ufeff".encode() + joined(lines) + b"no tab")
     get(LINES, tmp_path, mirror)
-    assert list(iter_lines([tmp_path / "dev.en.gz"])) == [f"sentence {n}" for n in range(1, 5)]
+    assert pairs_in(tmp_path, "dev") == PAIRS[1:5]
     assert "small: dev has 4 pairs, the recipes were measured with 5" in caplog.text
     assert "small: train has 91 pairs, the recipes were measured with 90" in caplog.text
 
@@ -155,29 +167,36 @@ def assert_refused(corpus: Corpus, folder: Path, mirror: Mirror, message: str) -
     assert not list(folder.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(b"<html>", "Not a gzipped file"), (gzip.compress(b"text" * 99, mtime=0)[:-9], "Compressed file ended")],
-    ids=["no gzip", "cut"],
-)
-def test_damaged_gzip_files(mirror: Mirror, tmp_path: Path, content: bytes, message: str) -> None:
-    mirror.add(GZIP.url_of("train.de"), content)
-    assert_refused(GZIP, tmp_path, mirror, rf"train\.de\.gz is damaged: {message}")
+def test_a_file_that_is_not_gzipped(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.add(GZIP.url_of("train.de"), b"<html>")
+    assert_refused(GZIP, tmp_path, mirror, r"train\.de\.gz is damaged: Not a gzipped file")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"<html>", "zip is damaged: File is not a zip file"),
-        (archive({"x.de": b"a\n"}), r"zip is damaged: .*no item named 'x\.en'"),
-        (ENCRYPTED, "encrypted"),
-        (archive({"x.de": b"a\nb\n", "x.en": b"a\n"}), "small: the two sides have different numbers of lines"),
-    ],
-    ids=["no zip", "incomplete", "encrypted", "unequal sides"],  # archives contain the time
-)
-def test_damaged_archives(mirror: Mirror, tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_gzipped_file_that_is_cut_off(mirror: Mirror, tmp_path: Path) -> None:
+    content = gzip.compress(b"text" * 99)
+    mirror.add(GZIP.url_of("train.de"), content[:-9])
+    assert_refused(GZIP, tmp_path, mirror, r"train\.de\.gz is damaged: Compressed file ended")
+
+
+def test_a_file_that_is_no_archive(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.add(ZIP.url, b"<html>")
+    assert_refused(ZIP, tmp_path, mirror, "zip is damaged: File is not a zip file")
+
+
+def test_an_incomplete_archive(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.add(ZIP.url, archive({"x.de": b"a\n"}))
+    assert_refused(ZIP, tmp_path, mirror, r"zip is damaged: .*no item named 'x\.en'")
+
+
+def test_an_encrypted_archive(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.add(ZIP.url, ENCRYPTED)
+    assert_refused(ZIP, tmp_path, mirror, "encrypted")
+
+
+def test_an_archive_of_sides_of_different_length(mirror: Mirror, tmp_path: Path) -> None:
+    content = archive({"x.de": b"a\nb\n", "x.en": b"a\n"})
     mirror.add(ZIP.url, content)
-    assert_refused(ZIP, tmp_path, mirror, message)
+    assert_refused(ZIP, tmp_path, mirror, "small: the two sides have different numbers of lines")
 
 
 def assert_not_fetched(url: str, reason: str) -> None:
@@ -199,6 +218,7 @@ def test_a_file_that_the_server_has_not(mirror: Mirror) -> None:
 
 
 def test_a_server_that_does_not_answer() -> None:
+    # No program listens at port 1.
     assert_not_fetched("http://127.0.0.1:1/f", "Connection refused")
 
 
@@ -212,7 +232,8 @@ def test_a_directory_that_cannot_be_made(mirror: Mirror, tmp_path: Path) -> None
 def test_the_place_of_a_file_on_a_mirror() -> None:
     url = "https://example.org/a/b.gz"
     assert mirrored(url, "") == url
-    assert mirrored(url, "http://localhost:8000/copy/") == "http://localhost:8000/copy/example.org/a/b.gz"
+    copy = mirrored(url, "http://localhost:8000/copy/")
+    assert copy == "http://localhost:8000/copy/example.org/a/b.gz"
 
 
 @pytest.mark.parametrize("no_mirror", ["localhost:8000", "file:///etc"])

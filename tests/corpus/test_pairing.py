@@ -11,13 +11,12 @@ from conftest import soak
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from parallel_text import PairText, grammar_pairs, grammar_sides, read_pairs, write_sides
+from parallel_text import PairText, fix_sides, grammar_pairs, grammar_sides, read_pairs, write_sides
 
 from nmt.corpus import alignment, bootstrap, findings
 from nmt.corpus.alignment import SWITCH, hash_lines, hash_words
 from nmt.corpus.check import check
 from nmt.corpus.pairing import AROUND, Run, Window, likeliest_runs, place_edge, widened, without_crossings
-from nmt.corpus.repair import fix
 from nmt.errors import DataError
 
 N_TRIALS = soak(3, 60)
@@ -26,68 +25,79 @@ N_TRIALS = soak(3, 60)
 def likelihood(states: np.ndarray, scores: np.ndarray) -> float:
     """The log-likelihood of a sequence of states; the last state pairs a line with none and has the score 0."""
     n_lines = len(scores)
-    with_none = np.concatenate([scores, np.zeros((n_lines, 1))], 1)
+    with_none = np.pad(scores, [(0, 0), (0, 1)])
+    of_states = with_none[range(n_lines), states]
     n_switches = np.count_nonzero(np.diff(states))
-    return float(with_none[range(n_lines), states].sum()) - SWITCH * n_switches
+    return float(of_states.sum()) - SWITCH * n_switches
 
 
-@given(arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 3)), elements=st.floats(-40, 40)))
+SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 3))  # lines, offsets
+SCORES = arrays(np.float64, SHAPES, elements=st.floats(-40, 40))
+
+
+@given(SCORES)
 def test_the_runs_are_the_likeliest_path(scores: np.ndarray) -> None:
     n_lines, n_offsets = scores.shape
     runs = likeliest_runs(scores, 100, range(-1, n_offsets - 1))
     states = np.full(n_lines, n_offsets)
     for run in runs:
-        states[run.start - 100 : run.end - 100] = run.offset + 1
+        start, end = run.start - 100, run.end - 100
+        states[start:end] = run.offset + 1
+    # Compare their states with all others.
     all_states = itertools.product(range(n_offsets + 1), repeat=n_lines)
-    best = max(likelihood(np.array(other), scores) for other in all_states)
+    best = max(likelihood(np.array(path), scores) for path in all_states)
     assert np.isclose(likelihood(states, scores), best)
 
 
 def test_an_edge_is_placed_where_one_state_fits_better() -> None:
-    before, after = np.array([3.0, 3, -4, -4]), np.array([-4.0, -4, 3, 3])
+    before = np.array([3, 3, -4, -4])
+    after = np.array([-4, -4, 3, 3])
     assert place_edge(before, after) == 2
 
 
 def test_an_edge_is_placed_at_an_end_if_one_state_fits_better_throughout() -> None:
-    assert place_edge(np.ones(2), np.zeros(2)) == 2
-    assert place_edge(np.zeros(0), np.zeros(0)) == 0
+    ones, zeros, nothing = np.ones(2), np.zeros(2), np.zeros(0)
+    assert place_edge(ones, zeros) == 2
+    assert place_edge(nothing, nothing) == 0
 
 
-RUNS = st.builds(
-    lambda start, size, offset: Run(start, start + size, offset),
-    st.integers(0, 40),
-    st.integers(1, 20),
-    st.integers(-20, 20),
-)
+RUNS = st.tuples(st.integers(0, 40), st.integers(1, 20), st.integers(-20, 20))  # start, length, offset
 
 
 @given(st.lists(RUNS, max_size=6))
-def test_runs_that_are_kept_do_not_cross(runs: list[Run]) -> None:
-    runs.sort(key=lambda run: (run.start, run.end))
+def test_runs_that_are_kept_do_not_cross(drawn: list[tuple[int, int, int]]) -> None:
+    runs = [Run(start, start + length, offset) for start, length, offset in sorted(drawn)]
     kept = without_crossings(runs)
     for before, after in itertools.pairwise(kept):
         assert before.end <= after.start
         assert before.target_end <= after.target_start
-    assert sum(map(len, kept)) >= max(map(len, runs), default=0)
+    n_kept = sum(map(len, kept))
+    assert n_kept >= max(map(len, runs), default=0)
 
 
 def test_a_window_compares_lines_as_single_pairs_are_compared() -> None:
     # The window begins at source line 40 and has all target lines at offsets of -5 to 2.
     rng = random.Random(1)
-    source = [" ".join(rng.choices("abcdefghijkl", k=rng.randrange(6))) for _ in range(300)]
-    target = [text.upper().translate(str.maketrans("ABCDEF", "UVWXYZ")) for text in source]
+    source, target = [], []
+    for _ in range(300):
+        words = " ".join(rng.choices("abcdefghijkl", k=rng.randrange(6)))
+        source.append(words)
+        target.append(words.translate(str.maketrans("abcdef", "uvwxyz")))
     lexicon = alignment.learn_lexicon(hash_words(source), hash_words(target))
-    window = Window(hash_lines(source[40:60]), hash_lines(target[35:62]), source_start=40, target_start=35)
+    source_lines = hash_lines(source[40:60])
+    target_lines = hash_lines(target[35:62])
+    window = Window(source_lines, target_lines, source_start=40, target_start=35)
     agreement = window.agreement(window.lines, range(-5, 3), lexicon)
-    for i, offset in enumerate(range(-5, 3)):
-        target_words = hash_words(target[40 + offset : 60 + offset])
+    for i in range(8):
+        target_words = hash_words(target[35 + i : 55 + i])
         expected = alignment.agreement(window.source.words, target_words, lexicon)
         np.testing.assert_allclose(agreement[:, i], expected, rtol=1e-5)
 
 
 def test_lines_beyond_a_window_have_no_agreement() -> None:
-    window = Window(hash_lines(["a", "a"]), hash_lines(["a"]), source_start=40, target_start=40)
-    lexicon = alignment.learn_lexicon(window.source.words, window.source.words)
+    source, target = hash_lines(["a", "a"]), hash_lines(["a"])
+    window = Window(source, target, source_start=40, target_start=40)
+    lexicon = alignment.learn_lexicon(source.words, source.words)
     agreement = window.agreement(window.lines, range(-1, 2), lexicon)
     assert np.isnan(agreement).tolist() == [[True, False, True], [False, True, True]]
 
@@ -99,8 +109,10 @@ def test_blocks_are_widened_within_the_file() -> None:
 
 
 def test_blocks_that_touch_when_widened_are_joined() -> None:
-    assert widened([(100, 120), (120 + 2 * AROUND, 490)], 500) == [(100 - AROUND, 500)]
-    assert len(widened([(100, 120), (121 + 2 * AROUND, 490)], 500)) == 2
+    second = 120 + 2 * AROUND
+    assert widened([(100, 120), (second, 490)], 500) == [(100 - AROUND, 500)]
+    blocks = widened([(100, 120), (second + 1, 490)], 500)
+    assert len(blocks) == 2
 
 
 class NumberedText(NamedTuple):
@@ -113,12 +125,13 @@ def break_sides(
 ) -> tuple[list[NumberedText], list[NumberedText]]:
     """Both sides with 1 to 30 lines missing or added at some of 20 positions from 1 % to 99 %."""
     source, target = [], []
-    for number, pair in enumerate(pairs):
-        source.append(NumberedText(number, pair[0]))
-        target.append(NumberedText(number, pair[1]))
-    positions = [0.01 + 0.98 * i / 19 for i in range(20)]
-    for position in sorted(rng.sample(positions, n_breaks), reverse=True):
-        at = int(position * len(pairs))
+    for number, (source_text, target_text) in enumerate(pairs):
+        source.append(NumberedText(number, source_text))
+        target.append(NumberedText(number, target_text))
+    positions = np.linspace(0.01, 0.99, 20) * len(pairs)
+    # From the last to the first, so that the positions that are left stay valid.
+    for position in sorted(rng.sample(list(positions), n_breaks), reverse=True):
+        at = int(position)
         size = rng.randint(1, 30)
         lines = rng.choice([source, target])
         text = lines[at].text
@@ -126,15 +139,16 @@ def break_sides(
             case "missing":
                 del lines[at : at + size]
             case "other lines":
-                others = rng.choices(lines, k=size)
-                lines[at:at] = [NumberedText(-1, other.text) for other in others]
+                for other in rng.choices(lines, k=size):
+                    lines.insert(at, NumberedText(-1, other.text))
             case "blank lines":
                 lines[at:at] = [NumberedText(-1, "")] * size
             case "repeated":
                 lines[at:at] = [NumberedText(-1, text)] * size
             case "line break":
                 middle = len(text) // 2
-                lines[at : at + 1] = [NumberedText(-1, text[:middle]), NumberedText(-1, text[middle:])]
+                lines[at] = NumberedText(-1, text[:middle])
+                lines.insert(at + 1, NumberedText(-1, text[middle:]))
     return source, target
 
 
@@ -142,20 +156,22 @@ def break_sides(
 @pytest.mark.parametrize("seed", range(N_TRIALS))
 def test_lines_are_paired_again(seed: int, has_equal_lengths: bool, tmp_path: Path) -> None:
     pairs = grammar_pairs(1500)
-    source, target = break_sides(pairs, random.Random(seed), n_breaks=1 + seed % 5)
+    n_breaks = 1 + seed % 5
+    source, target = break_sides(pairs, random.Random(seed), n_breaks)
     if has_equal_lengths:
         n = min(len(source), len(target))
         source, target = source[:n], target[:n]
     source_texts = [line.text for line in source]
     target_texts = [line.text for line in target]
-    files = write_sides(tmp_path, "corpus", source_texts, target_texts)
-    (repair,) = fix(check([files]), [files], tmp_path / "fixed")
+    repair = fix_sides(tmp_path, source_texts, target_texts)
     # Hardly any written pair is wrong, and hardly any pair that both files still have is lost.
     written = read_pairs(*repair.paths)
     n_right = sum(pair in pairs for pair in written)
     assert n_right >= 0.99 * len(written)
-    left = {line.number for line in source} & {line.number for line in target} - {-1}
-    recovered = {pairs[number] for number in left} & set(written)
+    in_source = {line.number for line in source}
+    in_target = {line.number for line in target}
+    left = {pairs[number] for number in in_source & in_target - {-1}}
+    recovered = left & set(written)
     assert len(recovered) >= 0.95 * len(left)
 
 
@@ -165,35 +181,58 @@ def test_a_corpus_with_an_early_break_is_not_called_unrelated(tmp_path: Path) ->
     source.insert(60, "男孩们")
     files = write_sides(tmp_path, "corpus", source, target)
     report = check([files])
-    assert report.runs["corpus"] == [Run(0, 60), Run(61, 1501, -1)]
-    assert not {finding.kind.name for finding in report.findings} & {"unrelated", "unchecked", "ratio", "numbers"}
+    first, second = report.runs["corpus"]
+    assert first == Run(0, 60)
+    assert second == Run(61, 1501, -1)
+    faults = {finding.kind.name for finding in report.findings}
+    assert faults.isdisjoint({"unrelated", "unchecked", "ratio", "numbers"})
 
 
 def test_shifted_lines_whose_neighbors_are_alike_are_found(tmp_path: Path) -> None:
     # A lexicon learned from them finds shifted lines usual.
     in_alphabetical_order = sorted(grammar_pairs(1500), key=lambda pair: pair[1])
-    source, target = map(list, zip(*in_alphabetical_order, strict=True))
+    source = [text for text, _ in in_alphabetical_order]
+    target = [text for _, text in in_alphabetical_order]
     del target[300:302]
     target[1400:1400] = ["Something else."] * 2
     files = write_sides(tmp_path, "corpus", source, target)
-    assert check([files]).runs["corpus"] == [Run(0, 300), Run(302, 1402, -2), Run(1402, 1500)]
+    first, second, third = check([files]).runs["corpus"]
+    assert first == Run(0, 300)
+    assert second == Run(302, 1402, -2)
+    assert third == Run(1402, 1500)
 
 
-WHERE_THEY_PART = [
-    ([Run(0, 70), Run(70, 99, 1)], "; they part at about line 71"),
-    ([Run(1, 99, -1)], "; they part at about line 1"),  # a header
-    ([Run(0, 10), Run(50, 99, -40)], "; they part at about line 11"),  # where lines are missing, not after them
-    ([Run(10 * i, 10 * i + 9, -i) for i in range(1, 6)], "; they part at about line 1 and 20 and 30 and 2 more"),
-    ([Run(0, 98)], "; the longer side goes on after the end of the other"),
-    ([Run(0, 40), Run(60, 98)], "; the longer side goes on after the end of the other"),
-    ([Run(0, 60)], ""),
-    ([], ""),
-]
+PARTED_AT = {  # the first line that is shifted; where lines are missing, the first of them
+    71: [Run(0, 70), Run(70, 99, 1)],
+    11: [Run(0, 10), Run(50, 99, -40)],
+    1: [Run(1, 99, -1)],
+}
 
 
-@pytest.mark.parametrize(("runs", "message"), WHERE_THEY_PART)
-def test_where_the_sides_part(runs: list[Run], message: str) -> None:
-    assert findings.where_they_part(runs, n_pairs=98) == message
+@pytest.mark.parametrize("line", PARTED_AT)
+def test_where_the_sides_part(line: int) -> None:
+    message = findings.where_they_part(PARTED_AT[line], n_pairs=98)
+    assert message == f"; they part at about line {line}"
+
+
+def test_of_many_places_where_the_sides_part_three_are_named() -> None:
+    runs = []
+    for offset in range(1, 6):
+        start = 10 * offset
+        runs.append(Run(start, start + 9, -offset))
+    message = findings.where_they_part(runs, n_pairs=98)
+    assert message == "; they part at about line 1 and 20 and 30 and 2 more"
+
+
+def test_the_sides_part_at_the_end_of_the_shorter_one() -> None:
+    runs = [Run(0, 40), Run(60, 98)]
+    message = findings.where_they_part(runs, n_pairs=98)
+    assert message == "; the longer side goes on after the end of the other"
+
+
+@pytest.mark.parametrize("runs", [[], [Run(0, 60)]], ids=["no run", "no run at the end"])
+def test_where_the_sides_part_is_unknown(runs: list[Run]) -> None:
+    assert findings.where_they_part(runs, n_pairs=98) == ""
 
 
 @pytest.mark.parametrize("arrangement", ["shuffled", "sorted by length", "halves exchanged", "two thirds shuffled"])
@@ -209,16 +248,14 @@ def test_unrelated_sides_are_refused(arrangement: str, tmp_path: Path) -> None:
             target = target[600:] + target[:600]
         case "two thirds shuffled":
             target[400:] = rng.sample(target[400:], 800)
-    files = write_sides(tmp_path, "corpus", source, target)
     with pytest.raises(DataError, match=r"nothing is written: .* have no translation in the other file"):
-        fix(check([files]), [files], tmp_path / "fixed")
+        fix_sides(tmp_path, source, target)
     assert not (tmp_path / "fixed").exists()
 
 
 def test_different_numbers_of_lines_that_are_too_few_to_be_paired_are_refused(tmp_path: Path) -> None:
-    files = write_sides(tmp_path, "corpus", ["一", "二", "三"], ["one", "two"])
     with pytest.raises(DataError, match="nothing is written: 2 of 2 lines"):
-        fix(check([files]), [files], tmp_path / "fixed")
+        fix_sides(tmp_path, ["一", "二", "三"], ["one", "two"])
 
 
 def test_a_long_corpus_is_learned_from_windows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -226,4 +263,6 @@ def test_a_long_corpus_is_learned_from_windows(monkeypatch: pytest.MonkeyPatch, 
     source, target = grammar_sides(3000)
     del target[45:50]
     files = write_sides(tmp_path, "corpus", source, target)
-    assert check([files]).runs["corpus"] == [Run(0, 45), Run(50, 3000, -5)]
+    first, second = check([files]).runs["corpus"]
+    assert first == Run(0, 45)
+    assert second == Run(50, 3000, -5)

@@ -19,7 +19,7 @@ def files(tmp_path: Path) -> CorpusFiles:
     packed, plain, target = tmp_path / "a.de.gz", tmp_path / "b.de", tmp_path / "a.en"
     packed.write_bytes(gzip.compress(b"a0\na1\na2\n"))
     plain.write_bytes(BOM + b"b0\r\n\nb2")
-    target.write_bytes(BOM + b"".join(line + b"\n" for line in TARGET))
+    target.write_bytes(BOM + b"\n".join(TARGET) + b"\n")
     return CorpusFiles("train", [packed, plain], [target])
 
 
@@ -27,7 +27,8 @@ def test_lines_are_counted_and_sampled(files: CorpusFiles, monkeypatch: pytest.M
     # At four pairs, every second one is dropped.
     monkeypatch.setattr(reading, "SAMPLE_LIMIT", 2)
     surveyed = survey(files)
-    assert (surveyed.n_source, surveyed.n_target, surveyed.n_pairs) == (6, 8, 6)
+    assert surveyed.n_source == surveyed.n_pairs == 6
+    assert surveyed.n_target == 8
     assert surveyed.source == ["a0", "a2", ""]
     assert surveyed.target == ["t0", "t2", "t4"]
 
@@ -41,7 +42,8 @@ def test_pairs_are_read_in_chunks(files: CorpusFiles, monkeypatch: pytest.Monkey
 
 
 def test_lines_by_number(files: CorpusFiles) -> None:
-    assert lines_at(files.source, [5, 2, 4, 99]) == {2: b"a1", 4: b"b0\r", 5: b""}
+    lines = lines_at(files.source, [5, 2, 4, 99])
+    assert lines == {2: b"a1", 4: b"b0\r", 5: b""}
     assert lines_at(files.source, []) == {}
 
 
@@ -52,6 +54,6 @@ def test_text_is_decoded_as_training_reads_it() -> None:
 
 def test_spans_are_read_in_one_pass(files: CorpusFiles) -> None:
     # They may overlap, be empty, or end after the last line.
-    spans = [(0, 2), (1, 4), (1, 4), (5, 5), (6, 7), (7, 99), (50, 60)]
+    spans = [(0, 2), (1, 4), (1, 4), (5, 5), (7, 99), (50, 60)]
     expected = [TARGET[start:end] for start, end in spans]
     assert list(read_spans(files.target, spans)) == expected

@@ -1,9 +1,7 @@
 """The split of a text: nothing is lost, nothing of dev or test is in train."""
 
 import random
-import re
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +23,10 @@ class Split(NamedTuple):
 def split(folder: Path, pairs: list[PairText]) -> Split:
     files = write_pairs(folder, "all", pairs)
     facts = split_corpus(files.source, files.target, folder / "parts", ("zh", "en"))
-    parts = [read_pairs(folder / f"parts/{part}.zh", folder / f"parts/{part}.en") for part in ("train", "dev", "test")]
+    parts = []
+    for name in ("train", "dev", "test"):
+        part = folder / "parts" / name
+        parts.append(read_pairs(part.with_suffix(".zh"), part.with_suffix(".en")))
     return Split(facts, *parts)
 
 
@@ -39,20 +40,15 @@ def distinct(n: int) -> list[PairText]:
 def test_every_pair_is_in_one_part(tmp_path: Path) -> None:
     pairs = distinct(400)
     facts, train, dev, test = split(tmp_path, pairs)
-    assert (facts.n_train, facts.n_dev, facts.n_test, facts.n_blank, facts.n_leaking) == (320, 40, 40, 0, 0)
+    assert (facts.n_train, facts.n_dev, facts.n_test) == (320, 40, 40)
+    assert facts.n_blank == facts.n_leaking == 0
     assert sorted(train + dev + test) == sorted(pairs)
-
-
-def test_parts_keep_the_order_of_the_text(tmp_path: Path) -> None:
-    pairs = distinct(400)
-    _, *parts = split(tmp_path, pairs)
-    for part in parts:
-        assert part == sorted(part, key=pairs.index)
 
 
 def test_the_words_of_train_are_counted(tmp_path: Path) -> None:
     facts, train, *_ = split(tmp_path, distinct(400))
-    assert facts.n_words == sum(len(target.split()) for _, target in train)
+    words = " ".join(target for _, target in train).split()
+    assert facts.n_words == len(words)
 
 
 def test_sentences_that_differ_only_in_case_punctuation_and_digits_are_the_same() -> None:
@@ -66,13 +62,15 @@ def test_vowel_signs_make_different_sentences_but_vowel_points_may_be_left_out()
     assert key_of("वह पीता है।") != key_of("वह पता है।")
     assert key_of("ကား") != key_of("ကူး")
     assert key_of("น้ำ") != key_of("นำ")
+    # Hebrew and Arabic are written with and without points.
     assert key_of("שָׁלוֹם") == key_of("שלום")
     assert key_of("كَتَبَ") == key_of("كتب")
     assert key_of("वर्ष २०१९ में") == key_of("वर्ष १९९९ में")
 
 
 def test_pairs_that_are_blank_on_a_side_are_left_out(tmp_path: Path) -> None:
-    facts, train, dev, test = split(tmp_path, [*distinct(50), ("", "x"), ("x", " "), ("", "")])
+    blank = [("", "x"), ("x", " "), ("", "")]
+    facts, train, dev, test = split(tmp_path, distinct(50) + blank)
     assert facts.n_blank == 3
     assert len(train + dev + test) == 50
 
@@ -83,12 +81,14 @@ def test_too_few_pairs_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_text_whose_sentences_repeat_too_often_is_refused(tmp_path: Path) -> None:
+    pairs = [(source, "Yes.") for source, _ in distinct(300)]
     with pytest.raises(DataError, match="without repeated sentences, 0 pairs are left for train"):
-        split(tmp_path, [(source, "Yes.") for source, _ in distinct(300)])
+        split(tmp_path, pairs)
 
 
 def test_the_same_text_gives_the_same_split(tmp_path: Path) -> None:
-    assert split(tmp_path, distinct(300)) == split(tmp_path, distinct(300))
+    first = split(tmp_path, distinct(300))
+    assert split(tmp_path, distinct(300)) == first
 
 
 def test_dev_and_test_are_sampled_at_random(tmp_path: Path) -> None:
@@ -104,41 +104,54 @@ def test_dev_and_test_are_sampled_at_random(tmp_path: Path) -> None:
 def test_letters_of_two_scripts_do_not_overlap(tmp_path: Path) -> None:
     # Letters of "Satz" and of the numbers that are spelled in letters.
     greek = str.maketrans("abcdefghijstnezS", "αβγδεζηθικστνεζΣ")
-    pairs = [(f"{source.translate(greek)} T.", target) for source, target in distinct(400)]
+    pairs = []
+    for source, target in distinct(400):
+        pairs.append((f"{source.translate(greek)} T.", target))
     facts = split(tmp_path, pairs).facts
     assert facts.letter_overlap == pytest.approx(0, abs=0.05)
 
 
 def test_letters_of_equal_sides_overlap(tmp_path: Path) -> None:
-    facts = split(tmp_path, [(target, target) for _, target in distinct(400)]).facts
+    pairs = [(target, target) for _, target in distinct(400)]
+    facts = split(tmp_path, pairs).facts
     assert facts.letter_overlap == pytest.approx(1)
 
 
 def near(text: str) -> str:
     """What is left of a sentence without case, punctuation, spaces and digits."""
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    kept = [character for character in folded if unicodedata.category(character)[0] not in "PSZCN"]
-    if kept:
-        return "".join(kept)
-    return "" if any(map(str.isdigit, folded)) else folded
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = unicodedata.normalize("NFKC", folded)
+    letters = ""
+    for character in folded:
+        category = unicodedata.category(character)
+        if category[0] not in "PSZCN":
+            letters += character
+    # Without letters and digits, a text is itself.
+    if letters or any(map(str.isdigit, folded)):
+        return letters
+    return folded
 
 
-VARIATIONS: list[Callable[[str], str]] = [
-    str,
-    str.upper,
-    str.lower,
-    str.title,
-    lambda text: text + "!",
-    lambda text: text + "。",
-    lambda text: text + " …\u3000",
-    lambda text: text.replace(" ", "  "),
-    lambda text: text.replace("1", "7"),
-    lambda text: text.replace("1", "23"),
-    lambda text: text.replace("1", "１"),
-    lambda text: f"„{text}“",
-    lambda text: unicodedata.normalize("NFD", text),
-    lambda text: re.sub("[,.]", " ", text),
-]
+REPLACED = {" ": "  ", "1": "23", "11": "１7", ".": " "}
+
+
+def vary(text: str, rng: random.Random) -> str:
+    """The sentence in another case, with another sign at its end, other spaces, digits or Unicode forms."""
+    match rng.choice(["as it is", "case", "end", "quoted", "replaced", "decomposed"]):
+        case "case":
+            return rng.choice([text.upper(), text.lower(), text.title()])
+        case "end":
+            return text + rng.choice(["!", "。", " …\u3000"])
+        case "quoted":
+            return f"„{text}“"
+        case "replaced":
+            old = rng.choice([*REPLACED])
+            return text.replace(old, REPLACED[old])
+        case "decomposed":
+            return unicodedata.normalize("NFD", text)
+    return text
+
+
 WORDS = ["Straße", "größer", "I", "have", "1", "11", "dogs", "çok", "İyi", "ﬁne", "x-y", "N.", "na\u0308"]
 
 
@@ -153,9 +166,8 @@ def test_no_sentence_of_a_part_is_nearly_in_another(seed: int, tmp_path: Path) -
     # Pairs of random variations of these sentences.
     pairs = []
     for _ in range(rng.randrange(99, 800)):
-        vary_source, vary_target = rng.choices(VARIATIONS, k=2)
         source, target = rng.choices(sentences, k=2)
-        pairs.append((vary_source(source), vary_target(target)))
+        pairs.append((vary(source, rng), vary(target, rng)))
     try:
         _, train, dev, test = split(tmp_path, pairs)
     except DataError as error:  # few sentences repeat too often

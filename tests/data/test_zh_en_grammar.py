@@ -29,38 +29,58 @@ def corpus() -> Corpus:
 
 
 def pairs(corpus: Corpus) -> list[Any]:
-    return [pair for part in corpus.values() for pair in part]
+    return corpus["train"] + corpus["dev"] + corpus["test"]
 
 
 def test_committed_files_are_what_the_program_writes(tmp_path: Path) -> None:
+    # The order of Python's sets must not matter.
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
     program = [DATA / "zh_en_grammar.py", "--seed", SEED, "--out", tmp_path]
-    subprocess.run([sys.executable, *map(str, program)], check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
+    subprocess.run([sys.executable, *map(str, program)], check=True, env=environment)
     assert file_bytes(tmp_path) == file_bytes(DATA / "zh-en")
 
 
 def test_no_sentence_comes_twice_on_either_side(corpus: Corpus) -> None:
     """No duplicates, no leak from train into dev or test, and one English for each Chinese; not that of the demo."""
-    assert {part: len(rows) for part, rows in corpus.items()} == {"train": 5000, "dev": 200, "test": 200}
-    for side in ("zh", "en"):
-        assert len({getattr(pair, side) for pair in [*pairs(corpus), grammar.demo_pair()]}) == 5401
+    all_pairs = [*pairs(corpus), grammar.demo_pair()]
+    sources = {pair.zh for pair in all_pairs}
+    targets = {pair.en for pair in all_pairs}
+    assert len(sources) == len(targets) == 5401
 
 
-def test_dev_and_test_have_new_combinations_of_known_words_characters_and_patterns(corpus: Corpus) -> None:
-    words = Counter(word for pair in corpus["train"] for word in grammar.tokens(pair.en))
-    characters = Counter(character for pair in corpus["train"] for character in pair.zh)
-    patterns = Counter(pair.pattern for pair in corpus["train"])
+def test_each_part_has_its_size(corpus: Corpus) -> None:
+    sizes = {part: len(rows) for part, rows in corpus.items()}
+    assert sizes == {"train": 5000, "dev": 200, "test": 200}
+
+
+def test_dev_and_test_have_known_words_characters_and_patterns(corpus: Corpus) -> None:
+    words: Counter[str] = Counter()
+    characters: Counter[str] = Counter()
+    patterns: Counter[Any] = Counter()
+    for pair in corpus["train"]:
+        words.update(grammar.tokens(pair.en))
+        characters.update(pair.zh)
+        patterns[pair.pattern] += 1
     for pair in corpus["dev"] + corpus["test"]:
         assert min(words[word] for word in grammar.tokens(pair.en)) >= 5
         assert min(characters[character] for character in pair.zh) >= 5
         assert patterns[pair.pattern] >= 20
-    known = {part: {combo for pair in rows for combo in pair.combos} for part, rows in corpus.items()}
-    for part, other in (("dev", "test"), ("test", "dev")):
-        for pair in corpus[part]:
-            assert set(pair.combos) - known["train"] - known[other]
+
+
+@pytest.mark.parametrize(("part", "other"), [("dev", "test"), ("test", "dev")])
+def test_each_sentence_of_dev_and_test_has_a_new_combination(corpus: Corpus, part: str, other: str) -> None:
+    known: set[Any] = set()
+    for pair in corpus["train"] + corpus[other]:
+        known.update(pair.combos)
+    for pair in corpus[part]:
+        assert set(pair.combos) - known
 
 
 def test_the_nearest_training_sentence_and_the_gloss_score_low(corpus: Corpus) -> None:
-    sides = [[getattr(pair, side) for pair in corpus[part]] for part in ("train", "test") for side in ("zh", "en")]
+    sides = []
+    for part in (corpus["train"], corpus["test"]):
+        sides.append([pair.zh for pair in part])
+        sides.append([pair.en for pair in part])
     scores = measure.baselines(*sides)
     assert scores["neighbour"] <= 40
     assert scores["gloss"] <= 40

@@ -11,8 +11,8 @@ from nmt.run.directory import RunDirectory
 
 
 def step(n: int, **figures: Any) -> dict[str, Any]:
-    figures = {"loss": 2.0, "nll": 1.0, "lr": 0.1, "grad_norm": 1.0, "n_tokens": 10, "elapsed_s": float(n), **figures}
-    return {"kind": "step", "step": n, "n_real": 18, "n_positions": 20, **figures}
+    usual = {"loss": 2.0, "nll": 1.0, "lr": 0.1, "grad_norm": 1.0, "n_tokens": 10, "elapsed_s": float(n)}
+    return {"kind": "step", "step": n, "n_real": 18, "n_positions": 20, **usual, **figures}
 
 
 THREE_STEPS = [step(1, loss=4.0, n_tokens=30), step(2, loss=0.0), step(3, elapsed_s=4.0)]
@@ -75,7 +75,8 @@ def test_damaged_lines_and_those_of_validations_are_no_steps(run: RunDirectory) 
     validation = {"kind": "validation", "step": 3, "dev_loss": 1.0, "dev_bleu": 2.0}
     # Only the first line has all figures of a step.
     incomplete = {"kind": "step", "step": 2, "grad_norm": 1.0}
-    run.append_metrics(step(1), incomplete, step(3, loss="x"), validation)
+    damaged = step(3, loss="x")
+    run.append_metrics(step(1), incomplete, damaged, validation)
     curves, validations = read_figures(run)
     assert curves["step"] == [1]
     assert validations == [validation]

@@ -61,7 +61,8 @@ def test_a_head_that_looks_at_its_own_position() -> None:
 def test_a_head_that_looks_at_the_previous_position() -> None:
     head = figures_of(PREVIOUS)
     assert head.entropy == pytest.approx(0, abs=1e-12)
-    assert head.distance == head.previous == pytest.approx((N - 1) / N)
+    share = (N - 1) / N
+    assert head.distance == head.previous == pytest.approx(share)
     assert head.same == pytest.approx(1 / N), "the first position looks at itself"
     assert head.next == head.boundary == 0
 
@@ -87,8 +88,9 @@ def summaries(five_run: FiveRun) -> list[HeadSummary]:
 
 
 def test_a_summary_has_all_heads_in_order(summaries: list[HeadSummary]) -> None:
-    expected = list(product(("encoder", "decoder", "cross"), (1, 2), (1, 2, 3, 4)))
-    assert [(head.part, head.layer, head.head) for head in summaries] == expected
+    places = product(("encoder", "decoder", "cross"), (1, 2), (1, 2, 3, 4))
+    for head, place in zip(summaries, places, strict=True):
+        assert (head.part, head.layer, head.head) == place
 
 
 def test_a_summary_is_the_mean_over_positions(five_run: FiveRun, summaries: list[HeadSummary]) -> None:

@@ -16,7 +16,8 @@ def config(five_run: FiveRun) -> Config:
 
 def test_an_evaluation_has_scores_with_intervals(config: Config) -> None:
     translations = [TARGET[0], "something else .", *TARGET[2:]]
-    bleu, chrf, ter = evaluated("test", SOURCE, TARGET, translations, config)["scores"]
+    evaluation = evaluated("test", SOURCE, TARGET, translations, config)
+    bleu, chrf, ter = evaluation["scores"]
     assert [bleu.name, chrf.name, ter.name] == ["BLEU", "chrF2", "TER"]
     (expected,) = score(translations, [TARGET], ("bleu",))
     assert bleu.value == expected.value

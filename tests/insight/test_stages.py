@@ -18,7 +18,8 @@ from nmt.model.transformer import Transformer
 S, T = 6, 5
 
 
-SIZES = {"B": 1, "S": S, "T": T, "D": 16, "H": 4, "d": 4, "F": 24, "V": V}  # of the models of `make`
+# Of the models of `make`.
+SIZES = {"B": 1, "S": S, "T": T, "D": 16, "H": 4, "d": 4, "F": 24, "V": V}
 NOT_RECURRENT = [choices for choices in FAMILY if choices.get("architecture") != "rnn"]
 each_model = pytest.mark.parametrize("choices", FAMILY, ids=name)
 each_transformer = pytest.mark.parametrize("choices", NOT_RECURRENT, ids=name)
@@ -44,7 +45,8 @@ def test_the_last_stage_is_the_model_s_distribution(choices: dict[str, Any]) -> 
     columns = list(map(int, probabilities.columns or []))
     assert sorted(columns) == list(range(V))
     torch.testing.assert_close(probabilities.values, expected[:, columns])
-    assert torch.equal(logits.values.argmax(1), probabilities.values.argmax(1))
+    most_probable = probabilities.values.argmax(1)
+    assert torch.equal(logits.values.argmax(1), most_probable)
 
 
 @each_model
@@ -72,7 +74,8 @@ def test_scores_weights_and_masks_belong_together(choices: dict[str, Any]) -> No
 @each_transformer
 def test_the_causal_mask_shows_the_past_and_not_the_future(choices: dict[str, Any]) -> None:
     stages, _ = recorded(make(**choices))
-    masks = {stage.axes: stage.values.bool() for stage in stages if stage.name == "Mask"}
+    mask_stages = [stage for stage in stages if stage.name == "Mask"]
+    masks = {stage.axes: stage.values.bool() for stage in mask_stages}
     assert list(masks) == ["SS", "TT", "TS"]
     expected = causal_mask(T)
     window = choices.get("attention_window")
@@ -133,11 +136,15 @@ def test_outputs_are_those_of_the_model(post_norm: Transformer, stages: dict[str
 def test_the_cache_has_the_keys_and_values_of_a_full_pass(choices: dict[str, Any]) -> None:
     model = make(**choices)
     shapes, added = decoder_cache(model, *batch((S, T)))
-    n_kept = choices.get("attention_window", T) + 1  # the token itself, and those of its window
-    assert shapes == [(2, 1, 4, min(t, n_kept), 4) for t in range(1, T + 1)]
+    # The token itself, and those of its window.
+    n_kept = choices.get("attention_window", T) + 1
+    for t, shape in enumerate(shapes, 1):
+        assert shape == (2, 1, 4, min(t, n_kept), 4)
+    assert len(shapes) == T
     keys, values = added
     all_stages, _ = recorded(model)
-    stages = {stage.name: stage.values for stage in all_stages if stage.box == "self-attention"}
+    in_box = [stage for stage in all_stages if stage.box == "self-attention"]
+    stages = {stage.name: stage.values for stage in in_box}
     torch.testing.assert_close(values, stages["Values, head 1"])
     if choices.get("positions") != "rotary":  # the stage has keys before they are rotated
         torch.testing.assert_close(keys, stages["Keys, head 1"])

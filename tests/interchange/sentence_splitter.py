@@ -23,7 +23,8 @@ CLASSES = {  # class -> its characters; MiniSBD replaces all white space by spac
 }
 UNITS = ["<PAD>", "<UNK>", *"".join(CLASSES.values())]  # by their ids
 WINDOW = 5  # positions that the convolution covers: -2 to 2, relative to the character
-WEIGHTS: dict[str, list[float]] = {  # class -> weight of a character of this class at each position of the window
+# Class -> weight of a character of this class at each position of the window.
+WEIGHTS: dict[str, list[float]] = {
     "final": [0, 0, 12, -50, 0],  # ends a sentence if a space is at 1 and text at -2
     "wide": [0, 10.5, 50, -50, 0],
     "closing": [0, 0, 10.5, -50, 0],  # ends a sentence if `wide` is at -1
@@ -53,7 +54,8 @@ def sentence_splitter() -> bytes:
         _entry("lexicon", "null"),
     ]
     # A ModelProto: IR version, producer, graph, opset, metadata.
-    return _message({1: 8, 2: "nmt", 7: _graph(), 8: _message({2: 13}), 14: metadata})
+    opset = _message({2: 13})
+    return _message({1: 8, 2: "nmt", 7: _graph(), 8: opset, 14: metadata})
 
 
 def _graph() -> bytes:
@@ -69,14 +71,14 @@ def _graph() -> bytes:
     add_up = _node("Conv", ["channels", "kernel", "bias"], "sums", pads=[2, 2])  # (B, 3, L)
     channels_last = _node("Transpose", ["sums"], "labels", perm=[0, 2, 1])  # (B, L, 3)
     nodes = [look_up, channels_first, add_up, channels_last]
-    tensors = [
-        _tensor("table", [len(UNITS), N_CLASSES], table),
-        _tensor("kernel", [N_LABELS, N_CLASSES, WINDOW], kernel),
-        _tensor("bias", [N_LABELS], [0.0, NEVER, -THRESHOLD]),
-    ]
-    inputs = [_value("units", INT64, ["B", "L"]), _value("features", FLOAT, ["B", "L", "F"])]
-    outputs = [_value("labels", FLOAT, ["B", "L", N_LABELS])]
-    return _message({1: nodes, 2: "sentences", 5: tensors, 11: inputs, 12: outputs})
+    table_tensor = _tensor("table", [len(UNITS), N_CLASSES], table)
+    kernel_tensor = _tensor("kernel", [N_LABELS, N_CLASSES, WINDOW], kernel)
+    bias_tensor = _tensor("bias", [N_LABELS], [0.0, NEVER, -THRESHOLD])
+    tensors = [table_tensor, kernel_tensor, bias_tensor]
+    units = _value("units", INT64, ["B", "L"])
+    features = _value("features", FLOAT, ["B", "L", "F"])
+    labels = _value("labels", FLOAT, ["B", "L", N_LABELS])
+    return _message({1: nodes, 2: "sentences", 5: tensors, 11: [units, features], 12: [labels]})
 
 
 def classes(unit: str) -> list[float]:

@@ -20,13 +20,13 @@ from nmt.interchange.argos import to_argos
 from nmt.translate.translator import Translator
 
 DIRECTORY = "translate-zh_en-1_0"
-
-
-REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"joint": False}, r"^Argos Translate does not support tokenizer\.joint=false$"),
-    ({"nfkc_source": True}, r"^Argos Translate does not support data\.nfkc_source=true$"),
-    ({"train": (Files(source="a.zh", target="a.txt"),)}, "^langcodes knows no language ''$"),
-    ({"source_lang": "ROMANCE"}, "^langcodes knows no language 'ROMANCE'$"),
+MEMBERS = [
+    "metadata.json",
+    "minisbd/sentences.onnx",
+    "model/config.json",
+    "model/model.bin",
+    "model/shared_vocabulary.json",
+    "sentencepiece.model",
 ]
 
 
@@ -48,21 +48,16 @@ def file(tmp_path: Path) -> Path:
 
 def translator(joint: bool = True, **data: Any) -> Translator:
     """An untrained translator with settings of `data`."""
-    found = fresh_translator(joint, tied_embeddings="all" if joint else "none")
+    tied = "all" if joint else "none"
+    found = fresh_translator(joint, tied_embeddings=tied)
     changed = found.config.data.model_copy(update=data)
-    return Translator(found.engine, found.tokenizers, found.config.model_copy(update={"data": changed}))
+    config = found.config.model_copy(update={"data": changed})
+    return Translator(found.engine, found.tokenizers, config)
 
 
 def test_a_package_is_one_directory(package: Path) -> None:
     with zipfile.ZipFile(package) as archive:
-        assert archive.namelist() == [
-            f"{DIRECTORY}/metadata.json",
-            f"{DIRECTORY}/minisbd/sentences.onnx",
-            f"{DIRECTORY}/model/config.json",
-            f"{DIRECTORY}/model/model.bin",
-            f"{DIRECTORY}/model/shared_vocabulary.json",
-            f"{DIRECTORY}/sentencepiece.model",
-        ]
+        assert archive.namelist() == [f"{DIRECTORY}/{name}" for name in MEMBERS]
         metadata = json.loads(archive.read(f"{DIRECTORY}/metadata.json"))
     assert (metadata["from_code"], metadata["from_name"]) == ("zh", "Chinese")
     assert (metadata["to_code"], metadata["to_name"]) == ("en", "English")
@@ -77,7 +72,8 @@ def test_model_and_tokenizer_of_a_package_translate_the_five(package: Path, tmp_
     pieces = tokenizer.encode(SOURCE, out_type=str)
     # The search of Argos Translate.
     results = engine.translate_batch(pieces, beam_size=4, length_penalty=0.2)
-    assert [tokenizer.decode(result.hypotheses[0]) for result in results] == TARGET
+    found = [tokenizer.decode(result.hypotheses[0]) for result in results]
+    assert found == TARGET
 
 
 def test_languages_get_the_shortest_codes(file: Path) -> None:
@@ -87,10 +83,28 @@ def test_languages_get_the_shortest_codes(file: Path) -> None:
         assert archive.namelist()[0].startswith(f"{DIRECTORY}/")
 
 
-@pytest.mark.parametrize(("choices", "message"), REFUSED)
-def test_what_a_package_cannot_hold_is_refused_by_name(choices: Any, message: str, file: Path) -> None:
-    with pytest.raises(InputError, match=message):
-        to_argos(translator(**choices), file)
+def test_a_tokenizer_of_each_side_is_refused(file: Path) -> None:
+    with pytest.raises(InputError, match=r"^Argos Translate does not support tokenizer\.joint=false$"):
+        to_argos(translator(joint=False), file)
+    assert file_bytes(file.parent) == {}
+
+
+def test_nfkc_is_refused(file: Path) -> None:
+    with pytest.raises(InputError, match=r"^Argos Translate does not support data\.nfkc_source=true$"):
+        to_argos(translator(nfkc_source=True), file)
+    assert file_bytes(file.parent) == {}
+
+
+def test_a_model_without_a_language_is_refused(file: Path) -> None:
+    train = (Files(source="a.zh", target="a.txt"),)
+    with pytest.raises(InputError, match=r"^langcodes knows no language ''$"):
+        to_argos(translator(train=train), file)
+    assert file_bytes(file.parent) == {}
+
+
+def test_a_language_that_has_no_code_is_refused(file: Path) -> None:
+    with pytest.raises(InputError, match=r"^langcodes knows no language 'ROMANCE'$"):
+        to_argos(translator(source_lang="ROMANCE"), file)
     assert file_bytes(file.parent) == {}
 
 
@@ -145,8 +159,11 @@ def test_argos_translate_installs_the_package_and_translates_offline(package: Pa
     if tried.returncode != 0:
         pytest.skip("no argostranslate: install it elsewhere, and set NMT_ARGOS_PYTHON to that Python")
     home = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONUTF8": "1"}
-    text = f"{SOURCE[0]}{SOURCE[1]}\n\n{SOURCE[3]}"
+    # Two sentences, an empty line and a third.
+    first, second, _, third, _ = SOURCE
+    text = f"{first}{second}\n\n{third}"
     command = [python, "-c", IN_ARGOS, str(package)]
     done = subprocess.run(command, input=text, text=True, capture_output=True, env=home, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{TARGET[0]} {TARGET[1]}\n\n{TARGET[3]}"
+    first, second, _, third, _ = TARGET
+    assert done.stdout == f"{first} {second}\n\n{third}"

@@ -18,10 +18,10 @@ from nmt.translate.loading import load
 CHOICES: list[dict[str, Any]] = [
     {"norm": "pre", "activation": "relu", "positions": "sinusoidal"},
     {"norm": "post", "activation": "gelu", "positions": "learned", "d_model": 15, "n_heads": 5, "d_ff": 7},
-    {"positions": "rotary", "norm": "post", "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 3},
+    {"norm": "post", "positions": "rotary", "n_encoder_layers": 2, "n_decoder_layers": 3},
     {"positions": "none", "n_heads": 1, "max_positions": 8, "activation": "silu"},
     {"tied_embeddings": "decoder", "joint": False, "n_encoder_layers": 3, "n_decoder_layers": 1},
-    {"tied_embeddings": "none", "joint": False, "norm": "post"},
+    {"tied_embeddings": "none", "joint": False},
 ]
 
 
@@ -43,9 +43,8 @@ def test_greedy_translations_are_ours(choices: dict[str, Any], out: Path) -> Non
         tokens = torch.randint(4, len(source), (length,), generator=generator)
         sources.append(tokens.tolist())
     pieces = list(map(source.pieces, sources))
-    theirs = engine.translate_batch(
-        pieces, beam_size=1, return_end_token=True, max_decoding_length=7, min_decoding_length=0
-    )
+    limits = {"max_decoding_length": 7, "min_decoding_length": 0}
+    theirs = engine.translate_batch(pieces, beam_size=1, return_end_token=True, **limits)
     options = translator.with_options(beam=1, min_length=0, max_length_a=0.0, max_length_b=8)
     for ours, result in zip(search_with_bans(translator, sources, options), theirs, strict=True):
         found = target.ids(result.hypotheses[0])
@@ -67,7 +66,8 @@ def test_each_quantization_loads_and_leaves_the_model_unchanged(tied: str, tmp_p
         n_bytes[kind] = (out / "model.bin").stat().st_size
     assert n_bytes["int8"] < n_bytes["float16"] == n_bytes["bfloat16"]
     assert n_bytes["float16"] < 0.6 * n_bytes["float32"]
-    torch.testing.assert_close(dict(model.state_dict()), before, rtol=0, atol=0)
+    after = dict(model.state_dict())
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
 
 
 def test_an_export_replaces_another(out: Path) -> None:

@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +34,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:Recommended")  # a warning about
 
 APART = {"share_encoder_decoder_embeddings": False}
 UNTIED = {"tie_word_embeddings": False}
+GELU = {"activation_function": "gelu", "encoder_layers": 1, "decoder_layers": 3}
 TURNED = {"source_spm": spm(ENGLISH + TARGET), "target_spm": spm(GERMAN + SOURCE)}
 SHAPES: dict[str, dict[str, Any]] = {
     "as OPUS-MT": {},
     "output apart": UNTIED,
-    "all apart, gelu": {**APART, **UNTIED, "activation_function": "gelu", "encoder_layers": 1, "decoder_layers": 3},
+    "all apart, gelu": APART | UNTIED | GELU,
     "two vocabularies, start is a piece of the target": {**APART, "separate": True, **TURNED},
     "tags, pieces that the vocabulary lacks": {"tags": (">>fra<<", ">>deu<<"), "without": ("▁the", "er", "。")},
 }
-LONG_LINES = [
-    ("fra", "Ein Hund läuft. " * 6, ">>fra<<"),
-    ("fra", ">>deu<<" + "Hund " * 60, ">>fra<<"),
-    ("", ">>deu<<" + "Hund " * 60, ">>deu<<"),
-]
 LOOKS_TAGGED = [">>fra<<", ">>fra<< the.", " >>fra<<", "a>>fra<< the.", ">>xyz<<", " >>xyz<< the.", "a>>xyz<<"]
 
 
@@ -69,8 +64,9 @@ class Imported:
     def their_translation(self, text: str) -> str:
         """Greedy, by `generate`."""
         ids = self.their_tokenizer(text)["input_ids"]
-        banned = [[int(self.target_rows[token])] for token in (PAD, UNK)]
-        options = {"num_beams": 1, "do_sample": False, "max_new_tokens": len(ids) + 15, "bad_words_ids": banned}
+        banned = self.target_rows[[PAD, UNK]].unsqueeze(1).tolist()
+        limit = len(ids) + 15
+        options = {"num_beams": 1, "do_sample": False, "max_new_tokens": limit, "bad_words_ids": banned}
         (found,) = self.theirs.generate(torch.tensor([ids]), **options)
         decoded: str = self.their_tokenizer.decode(found[1:], skip_special_tokens=True, use_source_tokenizer=False)
         return decoded
@@ -109,14 +105,19 @@ def test_greedy_translations_are_those_of_generate(imported: Imported, line: str
     tokenizer = imported.ours.tokenizers.source
     unknown = tokenizer.unknown(line)
     known = tokenizer.with_known_characters(line)
-    text = "".join(character for character in known if character not in unknown)
+    # Both tokenizers know all characters that are left.
+    characters = [character for character in known if character not in unknown]
+    text = "".join(characters)
     assert imported.our_translation(text) == imported.their_translation(text)
 
 
 def test_a_trained_model_translates_as_before(trained: Imported) -> None:
     assert list(map(trained.our_translation, SOURCE)) == TARGET
-    mixed = [f"{one[:5]}{other[5:]}" for one, other in itertools.pairwise(SOURCE)]
-    for text in [*SOURCE, *mixed]:
+    # Also of lines that it has not seen.
+    mixed = []
+    for line, following in itertools.pairwise(SOURCE):
+        mixed.append(line[:5] + following[5:])
+    for text in SOURCE + mixed:
         assert trained.our_translation(text) == trained.their_translation(text)
 
 
@@ -146,15 +147,17 @@ def test_every_piece_of_the_original_is_kept(imported: Imported) -> None:
     target_file = imported.directory / "target_vocab.json"
     if not target_file.exists():
         target_file = source_file
-    sides = [
-        (source_file, imported.ours.tokenizers.source, imported.source_rows),
-        (target_file, imported.ours.tokenizers.target, imported.target_rows),
-    ]
-    for file, tokenizer, rows in sides:
-        vocabulary = json.loads(file.read_text())
-        pieces = sorted(vocabulary.keys() - {*marian.SPECIAL_PIECES})
-        ids = [vocabulary[piece] for piece in pieces]
-        assert rows[tokenizer.ids(pieces)].tolist() == ids
+    source, target = imported.ours.tokenizers
+    check_pieces(source_file, source, imported.source_rows)
+    check_pieces(target_file, target, imported.target_rows)
+
+
+def check_pieces(file: Path, tokenizer: Tokenizer, rows: torch.Tensor) -> None:
+    """Check that all pieces of a vocabulary have their rows."""
+    vocabulary = json.loads(file.read_text())
+    pieces = sorted(vocabulary.keys() - {*marian.SPECIAL_PIECES})
+    ids = [vocabulary[piece] for piece in pieces]
+    assert rows[tokenizer.ids(pieces)].tolist() == ids
 
 
 @pytest.fixture(scope="module")
@@ -189,22 +192,34 @@ def test_a_target_tag_stands_before_every_line(to_french: Translator) -> None:
 
 
 def test_another_target_tag_can_be_chosen(to_french: Translator) -> None:
-    deu, *tokens = to_french.to("deu").tokenizers.source.encode("Ein Hund.")
+    to_german = to_french.to("deu")
+    deu, *tokens = to_german.tokenizers.source.encode("Ein Hund.")
     source = to_french.tokenizers.source
     assert [deu] == source.ids([">>deu<<"])
     assert tokens == source.encode_untagged("Ein Hund.")
 
 
-@pytest.mark.parametrize(("target_tag", "text", "tag"), LONG_LINES)
-def test_every_part_of_a_long_line_has_the_tag(to_french: Translator, target_tag: str, text: str, tag: str) -> None:
-    source = replace(to_french.tokenizers.source, target_tag=target_tag)
-    parts = Encoding([Unit(1, text)], Tokenizers(source, source), 20, SearchOptions(), " ").requests
+def check_parts(source: Tokenizer, text: str, tag: str) -> None:
+    """Check that every part of a long line has the tag, and only in front."""
+    tokenizers = Tokenizers(source, source)
+    parts = Encoding([Unit(1, text)], tokenizers, 20, SearchOptions(), " ").requests
     assert len(parts) > 3
     for part in parts:
         assert len(part.tokens) <= 20
         first, *others = source.pieces(part.tokens)
         assert first == tag
         assert {">>fra<<", ">>deu<<"}.isdisjoint(others)
+
+
+def test_every_part_of_a_long_line_has_the_target_tag(to_french: Translator) -> None:
+    source = to_french.tokenizers.source
+    check_parts(source, "Ein Hund läuft. " * 6, ">>fra<<")
+    # A tag of the line is text.
+    check_parts(source, ">>deu<<" + "Hund " * 60, ">>fra<<")
+
+
+def test_every_part_of_a_long_line_has_the_tag_of_the_line(to_any: Translator) -> None:
+    check_parts(to_any.tokenizers.source, ">>deu<<" + "Hund " * 60, ">>deu<<")
 
 
 def test_an_import_without_a_target_tag_warns(folder: Path, multilingual: Path) -> None:
@@ -259,9 +274,10 @@ def test_the_command_makes_a_run_like_any_other(folder: Path, trained: Imported)
     # It is translated with, scored, told about and explained.
     source = folder / "new.de"
     target = folder / "new.en"
-    source.write_text("".join(f"{line}\n" for line in SOURCE))
-    target.write_text("".join(f"{line}\n" for line in TARGET))
-    assert out_lines(run_nmt("translate", "--beam", "1", "-i", source, cwd=folder)) == TARGET
+    source.write_text("\n".join(SOURCE))
+    target.write_text("\n".join(TARGET))
+    translated = run_nmt("translate", "--beam", "1", "-i", source, cwd=folder)
+    assert out_lines(translated) == TARGET
     scores = out_lines(run_nmt("eval", "--src", source, "--ref", target, cwd=folder))
     assert scores[0].startswith("BLEU = 100.00")
     told = "\n".join(out_lines(run_nmt("info", cwd=folder)))
@@ -269,8 +285,10 @@ def test_the_command_makes_a_run_like_any_other(folder: Path, trained: Imported)
     assert re.search("imported: .*trained", told)
     err_lines(run_nmt("explain", SOURCE[0], "-o", "page.html", cwd=folder))
     # It is not overwritten, and its training data is unknown.
-    one_clear_error(run_nmt("import", trained.directory, "-o", "runs/opus", cwd=folder), 2, "exists already")
-    one_clear_error(run_nmt("train", "runs/opus/config.yaml", cwd=folder), 2)
+    again = run_nmt("import", trained.directory, "-o", "runs/opus", cwd=folder)
+    one_clear_error(again, 2, "exists already")
+    train = run_nmt("train", "runs/opus/config.yaml", cwd=folder)
+    one_clear_error(train, 2)
 
 
 def test_an_import_whose_log_probs_differ_is_refused(
@@ -302,7 +320,8 @@ def test_export_of_an_import_is_the_original_to_transformers(trained: Imported, 
 
 def test_export_of_an_import_translates_with_ctranslate2(trained: Imported, tmp_path: Path) -> None:
     to_ctranslate2(trained.ours, tmp_path / "ct2")
-    assert nmt.load(tmp_path / "ct2").translate(SOURCE, beam=1) == TARGET
+    exported = nmt.load(tmp_path / "ct2")
+    assert exported.translate(SOURCE, beam=1) == TARGET
 
 
 def test_the_limit_and_the_learned_characters_survive_an_export_and_an_import(tmp_path: Path) -> None:
@@ -316,7 +335,10 @@ def test_the_limit_and_the_learned_characters_survive_an_export_and_an_import(tm
     assert imported.translate(["书€"], beam=1) == translator.translate(["书€"], beam=1)
 
 
-@pytest.mark.parametrize("ours", [None, [], {"learned_characters": 7}, {"learned_characters": "€\ud800"}], ids=str)
+OTHER_SETTINGS: list[Any] = [None, [], {"learned_characters": 7}, {"learned_characters": "€\ud800"}]
+
+
+@pytest.mark.parametrize("ours", OTHER_SETTINGS, ids=str)
 def test_what_others_wrote_in_place_of_our_settings_does_no_harm(tmp_path: Path, ours: object) -> None:
     to_huggingface(random_translator(norm="post"), tmp_path / "hf")
     file = tmp_path / "hf" / "tokenizer_config.json"

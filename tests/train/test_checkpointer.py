@@ -11,8 +11,11 @@ from nmt.errors import ConfigError, ModelError
 from nmt.run.checkpoint import Checkpoint, read_checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory
 
+AT_THE_END = pytest.param({"train__max_steps": 2}, 2, id="at the end")
+AT_A_VALIDATION = pytest.param({"train__average": "none"}, 5, id="at a validation")
 
-@pytest.mark.parametrize(("settings", "step"), [({"train__max_steps": 2}, 2), ({"train__average": "none"}, 5)], ids=str)
+
+@pytest.mark.parametrize(("settings", "step"), [AT_THE_END, AT_A_VALIDATION])
 def test_a_kill_between_the_first_checkpoint_and_the_model_file_loses_nothing(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], step: int
 ) -> None:
@@ -52,7 +55,8 @@ def test_a_model_file_that_was_deleted_is_written_again(
     assert best_of(config) == (max_steps, 6.0)
     assert f"{model_file} lacks the best model" in caplog.text
     # No validation is in the history twice.
-    steps = [figures["step"] for figures in trainer_of(more).progress.history]
+    history = trainer_of(more).progress.history
+    steps = [figures["step"] for figures in history]
     assert len(set(steps)) == len(steps)
 
 

@@ -35,8 +35,10 @@ def gradients(
 def test_a_prediction_rate_of_zero_is_teacher_forcing_bit_for_bit() -> None:
     model = predicting(dropout=0.3)
     teacher = gradients(model, [ALL], 0.0, TrainSettings(clip_norm=0))
-    assert all(map(torch.equal, gradients(model, [ALL], 0.0), teacher))
-    assert not all(map(torch.equal, gradients(model, [ALL], 0.5), teacher))
+    never = gradients(model, [ALL], 0.0)
+    often = gradients(model, [ALL], 0.5)
+    assert all(map(torch.equal, never, teacher))
+    assert not all(map(torch.equal, often, teacher))
 
 
 def test_only_words_are_replaced() -> None:
@@ -59,7 +61,8 @@ def test_the_first_pass_leaves_no_trace() -> None:
 
 def test_a_rank_without_a_sentence_replaces_nothing() -> None:
     idle = ALL.split(6)[5]
-    assert torch.equal(decoder_input(predicting(), idle, 1.0, seed=1), idle.tgt_in)
+    found = decoder_input(predicting(), idle, 1.0, seed=1)
+    assert torch.equal(found, idle.tgt_in)
 
 
 def test_predictions_follow_the_true_tokens() -> None:
@@ -88,12 +91,14 @@ def test_the_rate_is_the_share_of_replaced_words(many: Batch, rate: float) -> No
     every = decoder_input(model, many, 1.0, seed=1)
     some = decoder_input(model, many, rate, seed=1)
     # Some predictions are the true token.
-    share = (some != many.tgt_in).sum() / (every != many.tgt_in).sum()
+    n_replaced = (some != many.tgt_in).sum()
+    share = n_replaced / (every != many.tgt_in).sum()
     assert float(share) == pytest.approx(rate, abs=0.03)
 
 
 def test_another_seed_replaces_other_words(many: Batch) -> None:
-    first, second = decoder_input(predicting(), many, 0.25, seed=1), decoder_input(predicting(), many, 0.25, seed=2)
+    first = decoder_input(predicting(), many, 0.25, seed=1)
+    second = decoder_input(predicting(), many, 0.25, seed=2)
     assert not torch.equal(first, second)
 
 

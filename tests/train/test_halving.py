@@ -10,9 +10,10 @@ from nmt.train.halving import MIN_STEPS, Budget, Candidate, check_candidates, fi
 from nmt.train.progress import ranking
 
 
-@pytest.mark.parametrize(("n", "sizes"), [(1, [1]), (2, [2, 1]), (7, [7, 3, 1]), (16, [16, 8, 4, 2, 1])])
-def test_each_rung_keeps_half_until_one_is_left(n: int, sizes: list[int]) -> None:
-    assert Budget(minutes=1, steps=None).n_survivors(n) == sizes
+@pytest.mark.parametrize("sizes", [[1], [7, 3, 1], [16, 8, 4, 2, 1]], ids=str)
+def test_each_rung_keeps_half_until_one_is_left(sizes: list[int]) -> None:
+    budget = Budget(minutes=1, steps=None)
+    assert budget.n_survivors(sizes[0]) == sizes
 
 
 def test_the_rungs_take_the_time_that_is_given() -> None:
@@ -30,7 +31,8 @@ def test_the_rungs_take_the_time_that_is_given() -> None:
 
 
 def test_steps_that_are_given_are_those_of_the_first_rung() -> None:
-    first, _ = first_rung(Budget(minutes=None, steps=7), [2, 1], step_s=1e6, once_s=1e6)
+    budget = Budget(minutes=None, steps=7)
+    first, _ = first_rung(budget, [2, 1], step_s=1e6, once_s=1e6)
     assert first == 7
 
 
@@ -38,7 +40,8 @@ def test_too_little_time_is_refused_with_the_least_that_works() -> None:
     with pytest.raises(ConfigError, match="1 minutes are too short for 4 candidates") as caught:
         first_rung(Budget(minutes=1, steps=None), [4, 2, 1], step_s=1.0, once_s=30.0)
     assert caught.value.hint == "give at least --minutes 5, or fewer values"
-    first, _ = first_rung(Budget(minutes=5, steps=None), [4, 2, 1], step_s=1.0, once_s=30.0)
+    enough = Budget(minutes=5, steps=None)
+    first, _ = first_rung(enough, [4, 2, 1], step_s=1.0, once_s=30.0)
     assert first >= MIN_STEPS
 
 

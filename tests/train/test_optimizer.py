@@ -42,7 +42,8 @@ def test_singular_values_become_about_1(shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize("shape", [(16, 16), (32, 8), (8, 32)])
 def test_muon_equals_that_of_torch(shape: tuple[int, int]) -> None:
     torch.manual_seed(1)
-    weight, gradients = torch.randn(shape), torch.randn(4, *shape)
+    weight = torch.randn(shape)
+    gradients = torch.randn(4, *shape)
     theirs = nn.Parameter(weight.clone())
     optimizer: Any = torch.optim.Muon([theirs], LR, DECAY, adjust_lr_fn="match_rms_adamw")
     for gradient in gradients:
@@ -55,8 +56,10 @@ def test_muon_equals_that_of_torch(shape: tuple[int, int]) -> None:
 
 def test_stacked_matrices_are_orthogonalized_one_by_one() -> None:
     torch.manual_seed(1)
-    weights, gradients = torch.randn(3, 8, 8), torch.randn(3, 4, 8, 8)  # of three matrices, four steps each
-    one_by_one = [muon_steps(*matrix) for matrix in zip(weights, gradients, strict=True)]
+    # Of three matrices, four steps each.
+    weights = torch.randn(3, 8, 8)
+    gradients = torch.randn(3, 4, 8, 8)
+    one_by_one = [muon_steps(weights[i], gradients[i]) for i in range(3)]
     # All of them as rows of one matrix.
     stacked = gradients.transpose(0, 1).flatten(1, 2)
     found = muon_steps(weights.flatten(0, 1), stacked, n_stacked=3)
@@ -74,6 +77,7 @@ def test_a_matrix_without_a_gradient_stays() -> None:
 
 
 def test_a_gradient_of_zero_moves_nothing() -> None:
+    # Orthogonalizing must not divide by a norm of zero.
     zeros = torch.zeros(4, 4)
     assert torch.equal(muon_steps(zeros, zeros[None]), zeros)
 
@@ -84,7 +88,8 @@ def test_weight_decay_spares_biases_and_norms(name: str) -> None:
     for optimizer in make_optimizers(fresh(), settings):
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                assert group["weight_decay"] == (DECAY if parameter.dim() >= 2 else 0.0)
+                decay = DECAY if parameter.dim() >= 2 else 0.0
+                assert group["weight_decay"] == decay
 
 
 @pytest.mark.parametrize("tied", ["all", "none"])
@@ -96,7 +101,8 @@ def test_muon_has_the_linear_layers_and_adamw_the_rest(tied: str) -> None:
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     # The encoder is frozen: neither has it.
     for name, parameter in trained.items():
-        is_linear = name.startswith("decoder.0.") and name.endswith(".weight") and "norm" not in name
+        is_matrix = name.endswith(".weight") and "norm" not in name
+        is_linear = is_matrix and name.startswith("decoder.0.")
         assert (parameter in by_muon) == is_linear, name
     assert by_muon | parameters_of(adamw) == set(trained.values())
     assert not by_muon & parameters_of(adamw)

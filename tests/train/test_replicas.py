@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from nmt.config import TrainSettings
 from nmt.errors import LostRankError
 from nmt.model.base import Seq2Seq
-from nmt.text.batches import collate
+from nmt.text.batches import Batch, collate
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
 from nmt.train.step import StepOptions, forward_backward, shares_of, train_step
@@ -25,21 +25,28 @@ def make(dropout: float = 0.0) -> Seq2Seq:
     return fresh(dropout=dropout)
 
 
+def batches_of_5(n_batches: int) -> list[Batch]:
+    """Return batches of five pairs, with lines that go on from batch to batch."""
+    return [random_batch(5, first=5 * i) for i in range(n_batches)]
+
+
 @pytest.mark.parametrize("n_replicas", range(1, 7))
 @pytest.mark.parametrize("n_batches", range(1, 5))
 def test_every_pair_is_in_one_share(n_batches: int, n_replicas: int) -> None:
-    batches = [random_batch(5, first=5 * i) for i in range(n_batches)]
-    shares = shares_of(batches, n_replicas)
+    shares = shares_of(batches_of_5(n_batches), n_replicas)
     lines = [part.lines for part in chain(*shares)]
-    assert sorted(chain(*lines)) == [*range(5 * n_batches)]
+    n_pairs = 5 * n_batches
+    assert sorted(chain(*lines)) == list(range(n_pairs))
     # Equally many batches, because ranks wait for each other.
-    assert len({len(share) for share in shares}) == 1
+    n_parts = {len(share) for share in shares}
+    assert len(n_parts) == 1
 
 
 def test_batches_are_not_split_if_there_are_enough() -> None:
-    batches = [random_batch(5, first=5 * i) for i in range(4)]
+    batches = batches_of_5(4)
     first, second = shares_of(batches, 2)
-    assert [*first, *second] == [batches[0], batches[2], batches[1], batches[3]]
+    assert list(first) == batches[::2]
+    assert list(second) == batches[1::2]
 
 
 @pytest.mark.parametrize(("dropout", "is_equal"), [(0.0, True), (0.3, False)])
@@ -62,7 +69,8 @@ def losses(n_replicas: int) -> list[float]:
     for seed in (0, 1, 2, 3, 0):
         if len(found) == 4:
             model.load_state_dict(before)
-        figures = train_step(replicas, optimizers, [random_batch(7)], StepOptions(SETTINGS, 3e-2, seed))
+        options = StepOptions(SETTINGS, 3e-2, seed)
+        figures = train_step(replicas, optimizers, [random_batch(7)], options)
         found.append(figures.loss)
     replicas.close()
     return found

@@ -122,6 +122,7 @@ def test_those_of_a_finished_training_are_pruned(corpus: Path) -> None:
     files = [run.snapshot_file(step) for step in STEPS]
     pruned = prune(run.path, dry_run=True)
     assert pruned.files[-5:] == files
-    assert pruned.n_bytes == sum(file.stat().st_size for file in pruned.files)
+    sizes = [file.stat().st_size for file in pruned.files]
+    assert pruned.n_bytes == sum(sizes)
     prune(run.path)
     assert not run.snapshot_steps()

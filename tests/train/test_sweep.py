@@ -76,7 +76,8 @@ def test_the_better_ones_train_on_and_the_best_wins(expected: list[Standing]) ->
 
 def test_the_figures_of_a_rung_are_the_best_until_its_end(expected: list[Standing]) -> None:
     run = RunDirectory(expected[0].run)
-    first, second = best_figures(run, 3, "loss"), best_figures(run, 6, "loss")
+    first = best_figures(run, 3, "loss")
+    second = best_figures(run, 6, "loss")
     assert expected[0].figures == {3: first, 6: second}
     assert second["dev_nll"] < first["dev_nll"]
     assert run.newest_step() == 6
@@ -101,20 +102,24 @@ def test_killed_it_resumes(corpus: Path, tmp_path: Path, expected: list[Standing
         run_sweep(sweep, candidates(corpus), trainings)
     setattr(trainings, moment, int)
     (sweep / f"sweep.json.tmp.{NO_PROCESS}").write_text("{")  # of the killed process
-    assert figures_of(run_sweep(sweep, candidates(corpus), trainings)) == figures_of(expected)
+    resumed = run_sweep(sweep, candidates(corpus), trainings)
+    assert figures_of(resumed) == figures_of(expected)
     assert not list(sweep.glob("*.tmp.*"))
     # At most one training was done twice; a finished sweep trains no more.
     n_trainings = len(trainings.done)
     assert n_trainings <= 4
-    assert figures_of(run_sweep(sweep, candidates(corpus), trainings)) == figures_of(expected)
+    again = run_sweep(sweep, candidates(corpus), trainings)
+    assert figures_of(again) == figures_of(expected)
     assert len(trainings.done) == n_trainings
 
 
 def test_one_that_diverges_is_left_out(corpus: Path, tmp_path: Path) -> None:
     trainings = Trainings()
     trainings.diverging = 1e-2
-    standings = run_sweep(tmp_path / "sweep", candidates(corpus, "1e-5", "1e-2", "3e-3"), trainings)
-    assert [(standing.number, standing.steps) for standing in standings] == [(3, 6), (1, 3), (2, 3)]
+    three = candidates(corpus, "1e-5", "1e-2", "3e-3")
+    standings = run_sweep(tmp_path / "sweep", three, trainings)
+    assert [standing.number for standing in standings] == [3, 1, 2]
+    assert [standing.steps for standing in standings] == [6, 3, 3]
     assert standings[-1].figures == {3: None}
 
 
@@ -129,6 +134,7 @@ def test_another_sweep_is_refused(corpus: Path, tmp_path: Path) -> None:
     trainings, sweep = Trainings(), tmp_path / "sweep"
     run_sweep(sweep, candidates(corpus, "1e-5"), trainings)
     before = file_bytes(sweep)
+    # Other values, and another budget.
     message = "holds a sweep with another config, other values or another budget"
     with pytest.raises(ConfigError, match=message):
         run_sweep(sweep, candidates(corpus), trainings)
@@ -147,15 +153,14 @@ def test_a_directory_with_other_files_is_refused(corpus: Path, tmp_path: Path, n
     assert file_bytes(tmp_path) == {name: b"dear"}
 
 
-DAMAGE: list[dict[str, Any]] = [
-    {"rungs": 3},
-    {"rungs": ["x"]},
-    {"rungs": [0]},
-    {"results": []},
-    {"results": {"1": 1}},
-    {"results": {"1": {"3": 1}}},
-    {"results": {"1": {"3": {"dev_bleu": 1}}}},
-    {"results": {"1": {"3": {"dev_bleu": [], "dev_nll": 1}}}},
+BAD_RUNGS: list[Any] = [3, ["x"], [0]]
+# By candidate and step.
+BAD_RESULTS: list[Any] = [
+    [],
+    {"1": 1},
+    {"1": {"3": 1}},
+    {"1": {"3": {"dev_bleu": 1}}},
+    {"1": {"3": {"dev_bleu": [], "dev_nll": 1}}},
 ]
 
 
@@ -164,7 +169,8 @@ def test_a_damaged_file_is_refused(corpus: Path, tmp_path: Path) -> None:
     run_sweep(tmp_path, few, trainings)
     file = tmp_path / "sweep.json"
     content = json.loads(file.read_text())
-    damaged = [json.dumps(content | damage) for damage in DAMAGE]
+    damaged = [json.dumps({**content, "rungs": rungs}) for rungs in BAD_RUNGS]
+    damaged += [json.dumps({**content, "results": results}) for results in BAD_RESULTS]
     for text in ("[", "[" * 100_000, "{}", *damaged):
         file.write_text(text)
         with pytest.raises(ModelError, match=r"sweep\.json is damaged"):
@@ -176,5 +182,6 @@ def test_the_rungs_fit_the_time(corpus: Path, tmp_path: Path) -> None:
     trainings.before = lambda _: 1 / 0
     with pytest.raises(ZeroDivisionError):
         run_sweep(tmp_path, candidates(corpus), trainings, Budget(minutes=5, steps=None))
-    first, second = json.loads((tmp_path / "sweep.json").read_text())["rungs"]
+    content = (tmp_path / "sweep.json").read_text()
+    first, second = json.loads(content)["rungs"]
     assert second == 2 * first > 20
