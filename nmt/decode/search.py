@@ -142,11 +142,12 @@ def search(
         elif options.beam > 1:
             state = decoder.select(state, beam_indices)
         tokens = live.tokens[..., -1]
-    n_bests = []
-    for hypotheses in finished:
-        best_first = sorted(hypotheses, key=lambda h: -h.score)  # hypotheses with equal scores stay in order
-        n_bests.append(best_first[: options.n_best])
-    return n_bests
+    return [_best_first(hypotheses, options.n_best) for hypotheses in finished]
+
+
+def _best_first(hypotheses: list[Hypothesis], n_best: int) -> list[Hypothesis]:
+    by_score = sorted(hypotheses, key=lambda h: -h.score)  # hypotheses with equal scores keep their order
+    return by_score[:n_best]
 
 
 def _begin(decoder: IncrementalDecoder[State], src: Tensor, options: SearchOptions) -> tuple[Beams, State]:

@@ -100,7 +100,6 @@ class Explanation:
     source: str
     source_pieces: list[str]  # the last is EOS
     source_tokens: list[int]  # the last is EOS
-    target_pieces: list[str]  # pieces of `translation`; the last is EOS
     options: SearchOptions
     hypotheses: list[Translated]  # the best is first
     greedy: Translated
@@ -116,6 +115,11 @@ class Explanation:
     @property
     def translation(self) -> Translated:
         return self.hypotheses[0]
+
+    @property
+    def target_pieces(self) -> list[str]:
+        """The pieces of the translation, of which the last is EOS."""
+        return [token.piece for token in self.translation.tokens]
 
     def _repr_html_(self) -> str:
         """Show the page of `nmt explain` in a notebook. A frame separates its styles and scripts from the notebook."""
@@ -175,36 +179,29 @@ def explain(
     """
     translator = run if isinstance(run, Translator) else load(run, engine="torch")
     sentence = Sentence(translator, text, options, prefix, check)
-    model = sentence.model
     with torch.inference_mode():
         # 1. Search for the translation with the given options, and by greedy search.
-        hypotheses, steps = sentence.search(sentence.options)
+        hypotheses, greedy, tree = sentence.searches()
         translations = sentence.translations(hypotheses)
         best = hypotheses[0].tokens
-        (greedy,), _ = sentence.search(sentence.options.changed(beam=1, n_best=1, sample=False))
-        tree = search_tree(steps, sentence.options, sentence.tokenizer)
-        tree = with_paths(tree, best, greedy.tokens)
+        tgt_in = sentence.tgt_in(best)
 
         # 2. Record what the model computes for the best hypothesis.
-        tgt_in = sentence.tgt_in(best)
-        description = describe_model(model)
-        stages, attention = record_stages(model, sentence.src, tgt_in, sentence.tokenizer.pieces)
-        cache = decoder_cache(model, sentence.src, tgt_in)
+        stages, attention = record_stages(sentence.model, sentence.src, tgt_in, sentence.tokenizer.pieces)
+        cache = decoder_cache(sentence.model, sentence.src, tgt_in)
         heads = attention_summary(translator, [(text, translations[0].text)])
 
         # 3. Score the reference, with which the translation is compared.
         scored = None if reference is None else sentence.reference(reference, translations[0], greedy)
         greedy_text = sentence.translated(greedy)
         one_pass = sentence.one_pass(len(best))
-        target_pieces = sentence.tokenizer.pieces(best)
         padding_mask = sentence.padding_mask()
         return Explanation(
-            model=description,
-            settings=model.settings,
+            model=sentence.description,
+            settings=sentence.model.settings,
             source=text,
             source_pieces=sentence.source_pieces,
             source_tokens=sentence.source_tokens,
-            target_pieces=target_pieces,
             options=sentence.options,
             hypotheses=translations,
             greedy=greedy_text,
@@ -244,6 +241,7 @@ class Sentence:
     ) -> None:
         self.translator = translator
         self.model = single_model(translator)
+        self.description = describe_model(self.model)
         self.tokenizer = translator.tokenizers.target
         self.options = translator.with_options(**options)
         self.prefix = translator.encode_prefix(prefix)
@@ -286,6 +284,13 @@ class Sentence:
         if not hypotheses:
             raise ModelError("the model's output is not a number", hint="check the loss of its training")
         return hypotheses, steps
+
+    def searches(self) -> tuple[list[Hypothesis], Hypothesis, list[SearchNode]]:
+        """Return the n-best hypotheses, the one of greedy search, and the search tree with the paths to both best."""
+        hypotheses, steps = self.search(self.options)
+        (greedy,), _ = self.search(self.options.changed(beam=1, n_best=1, sample=False))
+        tree = search_tree(steps, self.options, self.tokenizer)
+        return hypotheses, greedy, with_paths(tree, hypotheses[0].tokens, greedy.tokens)
 
     def tgt_in(self, tokens: Sequence[int]) -> Tensor:
         """Return the decoder's input (1, T) for a hypothesis that ends in EOS: BOS, then all tokens except EOS."""

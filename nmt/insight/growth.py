@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,9 +16,10 @@ from torch import Tensor
 from nmt.errors import InputError
 from nmt.insight import pages
 from nmt.insight.curves import read_figures
-from nmt.insight.explain import Sentence, describe_model
+from nmt.insight.explain import Sentence
 from nmt.insight.heads import HeadSummary, attention_summary
 from nmt.run.directory import RunDirectory
+from nmt.text.tokenizer import Tokenizers
 from nmt.translate.loading import load
 from nmt.translate.translator import Translator
 
@@ -90,9 +91,8 @@ def growth(
     target_tokens = sentence.tokens_of(reference)
     curves, validations = read_figures(directory)
     pairs = [(text, reference)]
-    if validations and not languages:  # in a run of several languages, the samples mix all directions
-        samples = validations[-1].get("samples", [])
-        pairs += [(source, target) for source, target, _ in samples]
+    if not languages:  # in a run of several languages, the samples mix all directions
+        pairs += dev_samples(validations)
 
     # 2. Translate and score with each snapshot.
     looks = []
@@ -104,20 +104,16 @@ def growth(
     # 3. Project the embeddings of all snapshots on two components common to all.
     embeddings = torch.stack([snapshot_look.embeddings for snapshot_look in looks])  # (N, P, D)
     positions, explained = principal_components(embeddings)
-    source_words = final.tokenizers.source.pieces(distinct(sentence.source_tokens))
-    target_words = final.tokenizers.target.pieces(distinct(target_tokens))
-    words = [("source", piece) for piece in source_words]
-    words += [("target", piece) for piece in target_words]
+    words = distinct_pieces(final.tokenizers, sentence.source_tokens, target_tokens)
     loss = list(zip(curves["step"], curves["loss"], strict=True))
     figures = [(line["step"], line["dev_loss"], line["dev_bleu"]) for line in validations]
     snapshots = [snapshot_look.snapshot for snapshot_look in looks]
     cross = torch.stack([snapshot_look.cross for snapshot_look in looks])
     heads = heads_along([snapshot_look.heads for snapshot_look in looks])
     reference_pieces = final.tokenizers.target.pieces(target_tokens)
-    description = describe_model(sentence.model)
     return Growth(
         run=str(run),
-        model=description,
+        model=sentence.description,
         source=text,
         reference=reference,
         is_given=is_given,
@@ -133,6 +129,25 @@ def growth(
         loss=loss,
         validations=figures,
     )
+
+
+def dev_samples(validations: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return the sources and references that the last validation logged."""
+    if not validations:
+        return []
+    samples = validations[-1].get("samples", [])
+    return [(source, reference) for source, reference, _ in samples]
+
+
+def distinct_pieces(
+    tokenizers: Tokenizers, source_tokens: Sequence[int], target_tokens: Sequence[int]
+) -> list[tuple[str, str]]:
+    """Return `source` or `target` with each piece of a side, once, in the order of the first occurrences."""
+    source_pieces = tokenizers.source.pieces(distinct(source_tokens))
+    target_pieces = tokenizers.target.pieces(distinct(target_tokens))
+    sides_and_pieces = [("source", piece) for piece in source_pieces]
+    sides_and_pieces += [("target", piece) for piece in target_pieces]
+    return sides_and_pieces
 
 
 def distinct(tokens: Sequence[int]) -> list[int]:

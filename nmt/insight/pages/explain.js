@@ -4,7 +4,8 @@ const data = JSON.parse(byId("data").textContent);
 const best = data.hypotheses[0];
 const attention = Object.fromEntries(Object.entries(data.attention).map(([part, packed]) => [part, new PackedTensor(packed)]));
 const sourcePieces = data.source_pieces;
-const targetPieces = data.target_pieces; // row t of the attention weights belongs to the step that predicts piece t
+// Row t of the attention weights belongs to the step that predicts piece t.
+const targetPieces = best.tokens.map((token) => token.piece);
 const inputPieces = ["<s>", ...targetPieces.slice(0, -1)]; // the decoder's input
 const probability = (token) => Math.exp(token.log_prob);
 
