@@ -15,7 +15,7 @@ from models import n_bytes
 
 from nmt.config import TokenizerSettings
 from nmt.errors import ModelError
-from nmt.text import BOS, EOS, PAD, UNK, characters
+from nmt.text import EOS, UNK, characters
 from nmt.text.characters import MIN_OCCURRENCES
 from nmt.text.tokenizer import SPACE, Tokenizer, Tokenizers
 from nmt.text.tokenizer_training import train_tokenizer
@@ -47,23 +47,33 @@ def unigram(tokenizers: dict[str, Tokenizer]) -> Tokenizer:
     return tokenizers["unigram"]
 
 
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize(("byte_fallback", "vocab_size"), [(True, 320), (False, 60)])
-def test_a_symbol_is_one_piece(kind: str, byte_fallback: bool, vocab_size: int) -> None:
-    settings: dict[str, Any] = {"symbols": "<BT>  a,b", "byte_fallback": byte_fallback, "vocab_size": vocab_size}
-    tokenizer = trained(["<BT> a,b", *LINES], type=kind, **settings)
-    tokens = tokenizer.encode("<BT> the cat sat a,b")
-    pieces = [piece.lstrip(SPACE) for piece in tokenizer.pieces(tokens)]
-    assert pieces.count("<BT>") == pieces.count("a,b") == 1
-    assert tokenizer.decode(tokens) == "<BT> the cat sat a,b"
+of_every_type = pytest.mark.parametrize("kind", TYPES)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in TYPES if kind != "word"])
+def pieces_of(tokenizer: Tokenizer, text: str) -> list[str]:
+    """The pieces of a text, without the space before them."""
+    return [piece.lstrip(SPACE) for piece in tokenizer.pieces(tokenizer.encode(text))]
+
+
+@of_every_type
+@pytest.mark.parametrize("byte_fallback", [True, False])
+def test_a_symbol_is_one_piece(kind: str, byte_fallback: bool) -> None:
+    vocab_size = 320 if byte_fallback else 60
+    lines = ["<BT> a,b", *LINES]
+    tokenizer = trained(lines, type=kind, symbols="<BT>  a,b", byte_fallback=byte_fallback, vocab_size=vocab_size)
+    text = "<BT> the cat sat a,b"
+    pieces = pieces_of(tokenizer, text)
+    assert pieces.count("<BT>") == 1
+    assert pieces.count("a,b") == 1
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "char"])
 def test_a_symbol_is_never_cut_within_a_word(kind: str) -> None:
     tokenizer = trained(["<BT> a,b", *LINES], symbols="<BT>  a,b", type=kind)
-    pieces = tokenizer.pieces(tokenizer.encode("x<BT>the a,b."))
+    pieces = pieces_of(tokenizer, "x<BT>the a,b.")
     assert pieces.count("<BT>") == 1
-    assert [piece.lstrip(SPACE) for piece in pieces].count("a,b") == 1
+    assert pieces.count("a,b") == 1
 
 
 ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=SPACE))  # SPACE is not preserved
@@ -72,14 +82,13 @@ OTHER = ["\u3000", "\u00a0", "e\u0301", "\u200d", "👩‍👩‍👧", "ﬁ", "
 NASTY = st.lists(st.sampled_from(SPECIAL + OTHER)).map("".join)
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@of_every_type
 def test_decode_of_encode_is_the_text(tokenizers: dict[str, Tokenizer], kind: str) -> None:
     tokenizer = tokenizers[kind]
 
-    @hypothesis_settings(max_examples=100, suppress_health_check=[HealthCheck.nested_given])
+    @hypothesis_settings(suppress_health_check=[HealthCheck.nested_given])
     @given(ANY | NASTY)
     @example("")
-    @example("0")
     @example(" the  cat ")
     def round_trip(text: str) -> None:
         assert tokenizer.decode(tokenizer.encode(text)) == text
@@ -87,24 +96,22 @@ def test_decode_of_encode_is_the_text(tokenizers: dict[str, Tokenizer], kind: st
     round_trip()
 
 
-@hypothesis_settings(max_examples=50)
-@given(st.text(st.characters(categories=["Cs", "Ll"]), max_size=5))
-def test_a_lone_surrogate_becomes_a_question_mark(unigram: Tokenizer, text: str) -> None:
-    assert unigram.decode(unigram.encode(text)) == text.encode(errors="replace").decode()
+def test_a_lone_surrogate_becomes_a_question_mark(unigram: Tokenizer) -> None:
+    tokens = unigram.encode("a\ud800b\udfff")
+    assert unigram.decode(tokens) == "a?b?"
 
 
-@hypothesis_settings(max_examples=50)
 @given(st.lists(ANY, max_size=4))
 def test_many_texts_are_encoded_like_each_text(unigram: Tokenizer, texts: list[str]) -> None:
-    assert unigram.encode_all(texts) == [unigram.encode(text) for text in texts]
+    assert unigram.encode_all(texts) == list(map(unigram.encode, texts))
 
 
-@hypothesis_settings(max_examples=100)
 @given(st.data())
 def test_any_ids_can_be_decoded_and_special_ids_are_skipped(unigram: Tokenizer, data: st.DataObject) -> None:
-    ids = data.draw(st.lists(st.integers(0, len(unigram) - 1), max_size=20))
-    assert unigram.decode(ids) == unigram.decode([i for i in ids if i > EOS])
-    assert unigram.decode([PAD, UNK, BOS, EOS]) == ""
+    token_ids = st.integers(0, len(unigram) - 1)
+    ids = data.draw(st.lists(token_ids))
+    plain_ids = [i for i in ids if i > EOS]
+    assert unigram.decode(ids) == unigram.decode(plain_ids)
 
 
 def test_without_byte_fallback_an_unknown_character_is_unk() -> None:
@@ -135,17 +142,18 @@ def test_a_model_with_other_special_ids_is_refused() -> None:
     assert caught.value.hint == "train it with `nmt tokenize`"
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@of_every_type
 @pytest.mark.parametrize("nfkc", [False, True])
-@pytest.mark.parametrize("text", ["a red dog.", "  Ein Hünd 𝄞 x  ", "我喜欢茶 ok", "ｗｉｄｅ ﬁne", ""])
+@pytest.mark.parametrize("text", ["  Ein Hünd 𝄞 x  ", "我喜欢茶 ok", "ｗｉｄｅ ﬁne", ""])
 def test_pieces_of_words(text: str, nfkc: bool, kind: str) -> None:
     tokenizer = trained(["a red dog. Ein Hund", "wide fine 我喜欢"], type=kind, vocab_size=300, nfkc=nfkc)
     spans = [match.span() for match in re.finditer(r"\S+", text)]
     tokens, words_of_tokens = tokenizer.encode_words(text, spans)
     assert tokens == tokenizer.encode(text)
-    for i, (start, end) in enumerate(spans):
-        tokens_of_word = [tokens[t] for t, words in enumerate(words_of_tokens) if words == [i]]
-        word = unicodedata.normalize("NFKC", text[start:end]) if nfkc else text[start:end]
+    if nfkc:
+        text = unicodedata.normalize("NFKC", text)
+    for i, word in enumerate(text.split()):
+        tokens_of_word = [token for token, words in zip(tokens, words_of_tokens, strict=True) if words == [i]]
         assert tokenizer.decode(tokens_of_word).strip() == word
 
 
@@ -194,12 +202,10 @@ def test_characters_that_are_learned_are_known(unigram: Tokenizer) -> None:
 
 READ = {
     "ﬁne": "fine",
-    "the ㎏": "the kg",
     "ｒｅｄ": "ｒｅｄ",  # single letters are replaced without a change of the length, by with_known_characters
     "３": "３",  # "3" is unknown, too
     "cat™": "cat™",  # a sign is not its letters
     "x²": "x²",
-    "א": "א",
     "ﬡ": "ﬡ",  # U+FB21, a wide alef: alef is unknown, too
 }
 
