@@ -21,9 +21,13 @@ def outline(element: Element, text: str) -> str:
 
 def parts(html: str) -> str:
     """What is copied, and the outline of each segment between stars, with bars between the parts."""
-    return "|".join(
-        part if isinstance(part, str) else f"*{outline(part.root, part.text)}*" for part in HTML.parse(html)
-    )
+    shown = []
+    for part in HTML.parse(html):
+        if isinstance(part, Segment):
+            shown.append(f"*{outline(part.root, part.text)}*")
+        else:
+            shown.append(part)
+    return "|".join(shown)
 
 
 # A fragment and below it its parts, as `parts` shows them.
@@ -168,21 +172,22 @@ def test_the_content_of_code_is_copied() -> None:
 
 
 def test_elements_may_be_inside_of_each_other() -> None:
-    html = f"{'<b>' * 99}Hund{'</b>' * 99}"
-    assert [part.text for part in HTML.parse(html) if isinstance(part, Segment)] == ["Hund"]
+    begin, end = "<b>" * 99, "</b>" * 99
+    opened, closed = "<b>[" * 99, "]</b>" * 99
+    assert parts(f"{begin}Hund{end} da") == f"*{opened}Hund{closed} da*"
 
 
 def test_a_segment_of_too_many_elements_inside_of_each_other_is_copied() -> None:
-    hostile = f"{'<b>' * 2000}Hund{'</b>' * 2000}"
+    hostile = "<b>" * 2000 + "Hund" + "</b>" * 2000
     assert parts(f"{hostile}<p>da") == f"{hostile}|<p>|*da*"
 
 
 def test_a_segment_of_too_many_closing_tags_is_copied() -> None:
-    hostile = f"{'</b>' * 2000}Hund"
+    hostile = "</b>" * 2000 + "Hund"
     assert HTML.parse(hostile) == [hostile]
 
 
-@given(st.text(alphabet=st.sampled_from(list("<>/!-&;[]?\"' =ab\n")), max_size=60))
+@given(st.text("<>/!-&;[]?\"' =ab\n", max_size=60))
 def test_any_text_is_parsed(text: str) -> None:
     assert "".join(construct.raw for construct in constructs(text)) == text
     for part in HTML.parse(text):
