@@ -26,7 +26,8 @@ def test_logits_are_those_of_the_formulas(choices: dict[str, Any]) -> None:
             weights = luong_scores(model.look, hidden, memory).softmax(-1)  # (B, T, S)
             both = torch.cat([weights @ memory, hidden], -1)
             hidden = torch.tanh(both @ model.look.output.weight.T)
-        torch.testing.assert_close(model(src, tgt), hidden @ model.projection.weight.T)
+        logits = hidden @ model.projection.weight.T
+        torch.testing.assert_close(model(src, tgt), logits)
 
 
 def directions_joined(state: Any) -> Any:
@@ -41,8 +42,11 @@ def luong_scores(look: Any, hidden: Tensor, memory: Tensor) -> Any:
     if look.scoring == "additive":
         query = hidden @ look.query.weight.T
         key = memory @ look.key.weight.T + look.key.bias
-        return torch.tanh(query[:, :, None] + key[:, None]) @ look.v
+        both = query[:, :, None] + key[:, None]  # (B, T, S, D)
+        return torch.tanh(both) @ look.v
     if look.scoring == "general":
         return hidden @ look.query.weight.T @ memory.mT
     scores = hidden @ memory.mT
-    return scores / math.sqrt(16) if look.scoring == "scaled_dot" else scores
+    if look.scoring == "scaled_dot":
+        scores = scores / math.sqrt(16)
+    return scores
