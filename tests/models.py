@@ -155,8 +155,8 @@ class TableModel:
         n_beams = len(state.prefixes) // len(state.sources)
         sentences = beam_indices // n_beams  # (B', K')
         assert (sentences == sentences[:, :1]).all(), "a row's beams come from one sentence"
-        sources = [state.sources[i] for i in sentences[:, 0].tolist()]
-        prefixes = [state.prefixes[i] for i in beam_indices.flatten().tolist()]
+        sources = [state.sources[i] for i in sentences[:, 0]]
+        prefixes = [state.prefixes[i] for i in beam_indices.flatten()]
         return Rows(sources, prefixes)
 
 
@@ -192,7 +192,11 @@ def gradient(
     optimizers = make_optimizers(model, settings)
     train_step(replicas, optimizers, batches, StepOptions(settings, lr=0.0, seed=1, **options))
     replicas.close()
-    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    gradients = {}
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            gradients[name] = parameter.grad.clone()
+    return gradients
 
 
 # --- translators ------------------------------------------------------------------------------------------
@@ -220,11 +224,13 @@ def random_translator(joint: bool = True, decode: dict[str, Any] | None = None, 
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn(parameter.shape))
         # Make EOS the likeliest piece at a tenth of the positions, by the bias of the last norm.
-        text = torch.randint(EOS + 1, len(translator.tokenizers.source), (20, 6))
+        n_tokens = len(translator.tokenizers.source)
+        text = torch.randint(EOS + 1, n_tokens, (20, 6))
         logits = model(text, text)
-        missing = (logits.amax(-1) - logits[..., EOS]).quantile(0.9)
+        differences = logits.amax(-1) - logits[..., EOS]
         direction = model.projection.weight[EOS]
-        last_norm(model).bias.add_(missing * direction / direction.square().sum())
+        scale = differences.quantile(0.9) / direction.square().sum()
+        last_norm(model).bias.add_(scale * direction)
     return translator
 
 
@@ -270,8 +276,9 @@ class Banned:
 def search_with_bans(translator: Translator, sources: Sequence[list[int]], options: SearchOptions) -> list[Hypothesis]:
     """The best hypothesis for each source, given as token ids, by a search over a `Banned` decoder."""
     model = model_of(translator)
+    src = pad_source(list(sources))
     with torch.inference_mode():
-        n_best_lists = search(Banned(model), pad_source(list(sources)), options, max_length=model.max_length)
+        n_best_lists = search(Banned(model), src, options, max_length=model.max_length)
     return [n_best[0] for n_best in n_best_lists]
 
 
@@ -294,7 +301,8 @@ def small_translator(**data: object) -> Translator:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2.0)
-    return Translator(TorchEngine(model.double().eval()), tokenizers, config)
+    engine = TorchEngine(model.double().eval())
+    return Translator(engine, tokenizers, config)
 
 
 def translator_without_bytes(**choices: Any) -> Translator:
@@ -311,7 +319,8 @@ def write_run(translator: Translator, path: Path) -> RunDirectory:
     tensors = {f"model.{name}": x.float() for name, x in weights.items()}
     run = RunDirectory(path)
     run.create()
-    save_checkpoint(run.model_file, Checkpoint(translator.config, tensors, translator.tokenizers))
+    checkpoint = Checkpoint(translator.config, tensors, translator.tokenizers)
+    save_checkpoint(run.model_file, checkpoint)
     run.write_tokenizers(translator.tokenizers, joint=True)
     return run
 
@@ -370,6 +379,8 @@ def hostile_lines(n: int) -> list[str]:
         n_kinds = rng.randint(1, len(HOSTILE_PARTS))
         kinds = rng.sample(HOSTILE_PARTS, n_kinds)
         n_parts = rng.choice([1, 3, 10, 40, 200])
-        parts = [rng.choice(rng.choice(kinds)) for _ in range(n_parts)]
-        lines.append("".join(parts))
+        line = ""
+        for kind in rng.choices(kinds, k=n_parts):
+            line += rng.choice(kind)
+        lines.append(line)
     return lines

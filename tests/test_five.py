@@ -36,7 +36,8 @@ def five(folder: Path) -> Translator:
 
 @pytest.mark.parametrize("beam", [1, 5])
 def test_five_pairs_are_exact_word_by_word(five: Translator, beam: int) -> None:
-    assert five.translate(lines_of("zh"), beam=beam) == lines_of("en")
+    translations = five.translate(lines_of("zh"), beam=beam)
+    assert translations == lines_of("en")
 
 
 def test_five_pairs_are_wrong_in_one_pass(five: Translator) -> None:
@@ -61,7 +62,8 @@ LEARNED = [*RUNGS[:5], RUNGS[-1], RNNS[0], RNNS[3]]
 
 @pytest.mark.parametrize("choices", LEARNED, ids=name)
 def test_it_learns_the_five_pairs(five_corpus: FiveCorpus, choices: dict[str, Any]) -> None:
-    settings = in_section("model", {**SIZES, **choices}) + in_section("train", TRAIN)
+    settings = in_section("model", SIZES | choices)
+    settings += in_section("train", TRAIN)
     out_lines(run_nmt("train", five_corpus.config, *settings))
     translator = load(five_corpus.run, engine="torch")
     assert translator.translate(SOURCE, beam=1) == TARGET
@@ -100,8 +102,10 @@ def lesson(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
 
 def test_a_head_by_hand_equals_attention(lesson: dict[str, Any]) -> None:
     first_head = 0, 0  # of the first sentence
-    torch.testing.assert_close(lesson["out"], lesson["all_out"][first_head])
-    torch.testing.assert_close(lesson["weights"], lesson["all_weights"][first_head])
+    expected = lesson["all_out"][first_head]
+    torch.testing.assert_close(lesson["out"], expected)
+    expected_weights = lesson["all_weights"][first_head]
+    torch.testing.assert_close(lesson["weights"], expected_weights)
 
 
 def test_the_mask_hides_padding(lesson: dict[str, Any]) -> None:
@@ -113,7 +117,8 @@ def test_the_mask_hides_padding(lesson: dict[str, Any]) -> None:
 def test_the_loop_translates(lesson: dict[str, Any]) -> None:
     references = lesson["references"]
     assert lesson["translator"].translate(lesson["sources"]) == references
-    assert lesson["target_tokenizer"].decode(lesson["tokens"]) == references[0]
+    written = lesson["target_tokenizer"].decode(lesson["tokens"])
+    assert written == references[0]
 
 
 def test_one_pass_does_not_translate(lesson: dict[str, Any]) -> None:

@@ -152,12 +152,12 @@ def test_scores_are_those_of_sacrebleu_with_the_signature(case: Case, tmp_path: 
 
 @every_case
 def test_each_script_has_settings_that_make_sense(case: Case, tmp_path: Path) -> None:
-    bleu, _, *ter = [score["signature"] for score in scores_of(case, tmp_path)]
-    assert f"|tok:{case.tokenizer}|" in bleu
+    bleu, _, *ter = scores_of(case, tmp_path)
+    assert f"|tok:{case.tokenizer}|" in bleu["signature"]
     if case.ter == "none":
         assert ter == []
     else:
-        assert TER_SIGNATURES[case.ter] in ter[0]
+        assert TER_SIGNATURES[case.ter] in ter[0]["signature"]
 
 
 @every_case
@@ -198,6 +198,6 @@ def test_the_command_of_sacrebleu_finds_the_same(language: str, tmp_path: Path) 
     if case.ter == "characters":
         command += ["--ter-normalized", "--ter-asian-support"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
-    expected = {score["name"]: score["score"] for score in json.loads(done.stdout)}
-    for score in scores:
-        assert round(score["value"], 2) == expected[score["name"]]
+    for score, expected in zip(scores, json.loads(done.stdout), strict=False):  # ours may lack TER
+        assert score["name"] == expected["name"]
+        assert round(score["value"], 2) == expected["score"]

@@ -128,7 +128,8 @@ def test_with_temperature_1_each_pair_is_read_once(corpus: Path) -> None:
 @pytest.mark.parametrize("temperature", [2.0, 5.0, 1000.0])
 def test_the_share_of_a_corpus_is_its_size_to_the_power_of_1_over_temperature(corpus: Path, temperature: float) -> None:
     mixed = mixture(corpus, temperature)
-    assert mixed.n_drawn[0] == mixed.sizes[0] == 60, "the first corpus is read once an epoch"
+    assert mixed.sizes[0] == 60
+    assert mixed.n_drawn[0] == 60, "the first corpus is read once an epoch"
     for size, n in zip(mixed.sizes, mixed.n_drawn, strict=True):
         share = (size / 60) ** (1 / temperature)
         assert n == pytest.approx(60 * share, abs=0.5)
@@ -235,7 +236,8 @@ def test_argos_has_no_models_of_several_directions(run: Path) -> None:
 
 
 def test_validation_scores_each_direction(run: Path) -> None:
-    (validation,) = [line for line in RunDirectory(run).read_metrics() if "dev_bleu" in line]
+    metrics = RunDirectory(run).read_metrics()
+    (validation,) = [line for line in metrics if "dev_bleu" in line]
     by_direction = validation["dev_bleu_by_direction"]
     up, back = by_direction.values()
     assert list(by_direction) == DIRECTIONS
@@ -244,11 +246,13 @@ def test_validation_scores_each_direction(run: Path) -> None:
 
 
 def test_eval_shows_each_direction_and_their_mean(run: Path) -> None:
-    *_, head, up, back, mean = [line.split() for line in out_lines(run_in(run, "eval -m . --beam 1"))]
-    assert head == ["direction", "BLEU", "chrF2", "TER"]
-    assert [row[0] for row in (up, back, mean)] == [*DIRECTIONS, "mean"]
-    expected = (float(up[1]) + float(back[1])) / 2
-    assert float(mean[1]) == pytest.approx(expected, abs=0.01)
+    lines = out_lines(run_in(run, "eval -m . --beam 1"))
+    names, *rows = map(str.split, lines[-4:])
+    assert names == ["direction", "BLEU", "chrF2", "TER"]
+    bleu = {row[0]: float(row[1]) for row in rows}
+    assert list(bleu) == [*DIRECTIONS, "mean"]
+    up, back, mean = bleu.values()
+    assert mean == pytest.approx((up + back) / 2, abs=0.01)
 
 
 def test_eval_gives_each_direction_as_json(run: Path) -> None:
@@ -280,5 +284,5 @@ def test_check_examines_the_corpora_of_a_direction(run: Path) -> None:
     done = run_in(run, "check config.yaml -l back --json")
     corpora = json.loads(done.stdout)["corpora"]
     assert [corpus["name"] for corpus in corpora] == ["train", "dev", "test"]
-    expected = [len(LINES[::stride]) for stride in (1, 25, 21)]
-    assert [corpus["n_source"] for corpus in corpora] == expected
+    for corpus, stride in zip(corpora, (1, 25, 21), strict=True):
+        assert corpus["n_source"] == len(LINES[::stride])

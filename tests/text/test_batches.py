@@ -100,9 +100,10 @@ def test_a_batch_is_cut_into_as_few_parts_as_the_limit_allows(pairs: IdPairs, li
     parts = whole(pairs).cut(limit)
     assert rows(parts) == rows([whole(pairs)])
     for part in parts:
-        assert part.n_positions <= limit or len(part.src) == 1
-    allowed = [groups for groups in groupings(pairs) if all(map(fits, groups))]
-    assert len(parts) == min(map(len, allowed))
+        if len(part.src) > 1:
+            assert part.n_positions <= limit
+    n_parts = [len(groups) for groups in groupings(pairs) if all(map(fits, groups))]
+    assert len(parts) == min(n_parts)
 
 
 @given(PAIRS_OF_IDS, st.integers(1, 8))
@@ -142,12 +143,14 @@ def sort_key(lengths: tuple[int, int]) -> tuple[int, int]:
 def test_batches_are_sorted_and_as_full_as_the_budget_allows(lengths: list[tuple[int, int]], budget: int) -> None:
     """A pair over the budget gets its own batch."""
     cut = cut_batches(lengths, budget)
-    indices = range(len(lengths))
-    assert list(chain.from_iterable(cut)) == sorted(indices, key=lambda i: sort_key(lengths[i]))
+    order = list(chain.from_iterable(cut))
+    assert sorted(order) == list(range(len(lengths)))
+    keys = [(sort_key(lengths[i]), i) for i in order]
+    assert keys == sorted(keys)
     n_positions = [1 + max(pair) for pair in lengths]
     for batch in cut:
-        longest = n_positions[batch[-1]]
-        assert longest * len(batch) <= budget or len(batch) == 1
+        if len(batch) > 1:
+            assert n_positions[batch[-1]] * len(batch) <= budget
     for batch, following in pairwise(cut):
         longest = n_positions[following[0]]
         assert longest * (len(batch) + 1) > budget, "the next pair does not fit"
@@ -161,12 +164,12 @@ def costs_of(n: int) -> NDArray[np.int64]:
     return np.random.default_rng(n).permutation(n) + 1000
 
 
-@pytest.mark.parametrize("accumulate", [1, 2, 3])
 @pytest.mark.parametrize("n", [0, 1, 5, 13, 240])
-def test_the_order_of_batches_is_a_permutation(n: int, accumulate: int) -> None:
-    for n_open in range(accumulate):
-        order = shuffle_batches(costs_of(n), accumulate, n_open, seed=1)
-        assert sorted(order) == list(range(n))
+def test_the_order_of_batches_is_a_permutation(n: int) -> None:
+    for accumulate in (1, 2, 3):
+        for n_open in range(accumulate):
+            order = shuffle_batches(costs_of(n), accumulate, n_open, seed=1)
+            assert sorted(order) == list(range(n))
 
 
 @pytest.mark.parametrize("n", [12, 123])
@@ -226,8 +229,8 @@ def pool_pairs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 def plain(batch: Batch) -> list[object]:
     """A batch as lists, which can be compared with ==."""
-    token_ids = [side.tolist() for side in (batch.src, batch.tgt_in, batch.tgt_out)]
-    return [batch.lines, *token_ids]
+    sides = batch.src, batch.tgt_in, batch.tgt_out
+    return [batch.lines, *map(Tensor.tolist, sides)]
 
 
 def epoch_of(data: TrainingData, epoch: int, first: int = 0) -> list[list[object]]:
@@ -235,7 +238,10 @@ def epoch_of(data: TrainingData, epoch: int, first: int = 0) -> list[list[object
 
 
 def lines_of(data: TrainingData, epoch: int) -> list[int]:
-    return list(chain.from_iterable(batch.lines for batch in data.batches(epoch)))
+    lines = []
+    for batch in data.batches(epoch):
+        lines += batch.lines
+    return lines
 
 
 either_mixture = pytest.mark.parametrize("mixture", [None, MIXTURE])
@@ -244,9 +250,12 @@ either_mixture = pytest.mark.parametrize("mixture", [None, MIXTURE])
 def test_an_epoch_has_every_pair_once(make_data: MakeData, tokenizers: Tokenizers, pool_pairs: int) -> None:
     lines = []
     for batch in make_data().batches(0):
-        source = [tokenizers.source.encode(SOURCE[line - 1]) for line in batch.lines]
-        target = [tokenizers.target.encode(TARGET[line - 1]) for line in batch.lines]
-        assert plain(batch) == plain(collate(source, target, batch.lines))
+        source_texts = [SOURCE[line - 1] for line in batch.lines]
+        target_texts = [TARGET[line - 1] for line in batch.lines]
+        source = tokenizers.source.encode_all(source_texts)
+        target = tokenizers.target.encode_all(target_texts)
+        expected = collate(source, target, batch.lines)
+        assert plain(batch) == plain(expected)
         longest = 1 + max(map(len, source + target))
         assert longest * len(source) <= BATCH_TOKENS
         lines += batch.lines

@@ -111,23 +111,24 @@ def test_a_translation_is_in_capitals_as_its_source_is() -> None:
     plain = list(translator.translate_lines(PLAIN, options))
     in_capitals = list(translator.translate_lines(HEADLINES, options))
     assert [translation.source for translation in in_capitals] == HEADLINES
-    for i in range(len(HEADLINES)):
-        expected = [hypothesis.text.upper() for hypothesis in plain[i].hypotheses]
-        assert [hypothesis.text for hypothesis in in_capitals[i].hypotheses] == expected
+    for lower, upper in zip(plain, in_capitals, strict=True):
+        expected = [hypothesis.text.upper() for hypothesis in lower.hypotheses]
+        assert [hypothesis.text for hypothesis in upper.hypotheses] == expected
 
 
 def test_what_is_shown_during_the_search_is_in_capitals_too() -> None:
     def shown(translator: Translator, line: str) -> list[str]:
         texts: list[str] = []
-        found = translator.start([Unit(1, line)], options, 1, lambda so_far: texts.extend(so_far()))
-        found.result()
+        units = [Unit(1, line)]
+        translator.start(units, options, 1, lambda so_far: texts.extend(so_far())).result()
         return texts
 
     translator = small_translator()
     options = translator.with_options(n_best=3)
     plain = shown(translator, PLAIN[0])
     assert plain
-    assert shown(translator, HEADLINES[0]) == [text.upper() for text in plain]
+    expected = [text.upper() for text in plain]
+    assert shown(translator, HEADLINES[0]) == expected
 
 
 def test_a_headline_is_aligned_as_in_lower_case() -> None:
@@ -135,8 +136,9 @@ def test_a_headline_is_aligned_as_in_lower_case() -> None:
 
     def links(lines: list[str]) -> list[object]:
         """How each line is aligned with itself."""
-        texts = map(WordText.split, lines)
-        return [*align(translator.engine, translator.tokenizers, [(text, text) for text in texts])]
+        texts = [WordText.split(line) for line in lines]
+        pairs = list(zip(texts, texts, strict=True))
+        return list(align(translator.engine, translator.tokenizers, pairs))
 
     assert links(PLAIN) == links(HEADLINES)
 
@@ -157,5 +159,6 @@ def test_white_space_that_the_model_does_not_know_is_read_as_a_space(space: str)
 
 
 def test_white_space_that_the_model_knows_stays() -> None:
-    tokenizer = tokenizer_of([line.replace("Hund ", "Hund\u00a0") for line in GERMAN])
+    lines = [line.replace("Hund ", "Hund\u00a0") for line in GERMAN]
+    tokenizer = tokenizer_of(lines)
     assert tokenizer.with_known_characters("a\u00a0b\tÉ") == "a\u00a0b E"

@@ -4,6 +4,7 @@ import re
 import time
 
 import pytest
+from conftest import rows_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,8 +17,8 @@ SPAN_ONLY = patterns_of([])
 def marked(text: str, *extra: str) -> str:
     """The text with brackets around its spans, with patterns of the user."""
     for start, end in reversed(spans_of(text, patterns_of(extra))):
-        before, span, after = text[:start], text[start:end], text[end:]
-        text = f"{before}⟪{span}⟫{after}"
+        span = text[start:end]
+        text = f"{text[:start]}⟪{span}⟫{text[end:]}"
     return text
 
 
@@ -34,9 +35,10 @@ gut ⟪😀⟫, ⟪👩\u200d👧⟫ ⟪🇩🇪⟫ ⟪1\ufe0f\u20e3⟫
 """
 
 
-@pytest.mark.parametrize("expected", WITH_SPANS.strip().split("\n"))
+@pytest.mark.parametrize("expected", rows_of(WITH_SPANS))
 def test_the_spans_of_a_text(expected: str) -> None:
-    assert marked(re.sub("[⟪⟫]", "", expected)) == expected
+    text = re.sub("[⟪⟫]", "", expected)
+    assert marked(text) == expected
 
 
 def test_spans_are_found_in_linear_time() -> None:
@@ -75,6 +77,7 @@ def test_spaces_around_an_inserted_span(text: str) -> None:
 # --- symbols in training pairs ----------------------------------------------------------------------------
 
 SYMBOL = re.compile("⟦.⟧")
+WITH_SPACE = re.compile(r"⟦.⟧ (?=\w|⟦)| ⟦.⟧")  # a symbol and the space that was put beside it
 
 
 def test_symbols_stand_for_what_both_sides_have_in_some_pairs() -> None:
@@ -112,9 +115,10 @@ def test_symbols_are_put_at_the_ends_and_around_words_with_their_translations() 
         old = f"Was war {n}?", f"What was war, {n + 1}?"
         source, target = with_symbols(*old, [was_and_war])
         symbols = SYMBOL.findall(source)
-        assert SYMBOL.findall(target) == symbols == sorted(set(symbols))
-        without = [re.sub(r"⟦.⟧ (?=\w|⟦)| ⟦.⟧", "", text) for text in (source, target)]
-        assert without == list(old)
+        assert SYMBOL.findall(target) == symbols
+        assert symbols == sorted(set(symbols))
+        assert WITH_SPACE.sub("", source) == old[0]
+        assert WITH_SPACE.sub("", target) == old[1]
         n_changed += bool(symbols)
         n_before_words += "⟧ war" in source and "⟧ was" in target
     assert 90 < n_changed < 150
@@ -164,7 +168,8 @@ def test_look_alikes_of_symbols_are_masked_as_long_as_there_are_symbols() -> Non
 
 
 def test_a_number_within_a_placeholder_that_was_taken_out_is_no_mark() -> None:
-    assert Masked.of("%s1 ist 1", SPAN_ONLY, []).settled("1 is 1") == ("1 is 1", [0])
+    mask = Masked.of("%s1 ist 1", SPAN_ONLY, [])
+    assert mask.settled("1 is 1") == ("1 is 1", [0])
 
 
 MASKED = {"{a} {b} Hund {c}.": "Hund.", "Ein {a} {b} Hund mit 3 ({c}) 😀": "Ein Hund mit 3 ()", "{a}: 3": ""}
@@ -172,7 +177,8 @@ MASKED = {"{a} {b} Hund {c}.": "Hund.", "Ein {a} {b} Hund mit 3 ({c}) 😀": "Ei
 
 @pytest.mark.parametrize("text", MASKED)
 def test_without_symbols_all_but_numbers_are_taken_out(text: str) -> None:
-    assert Masked.of(text, SPAN_ONLY, []).text == MASKED[text]
+    mask = Masked.of(text, SPAN_ONLY, [])
+    assert mask.text == MASKED[text]
 
 
 def test_of_many_spans_numbers_stay_in_the_text() -> None:

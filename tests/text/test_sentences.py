@@ -1,6 +1,7 @@
 """Where sentences end, and where a mark is that of an abbreviation."""
 
 import pytest
+from conftest import rows_of
 
 from nmt.text.sentences import sentence_spans
 
@@ -29,7 +30,7 @@ That was in 1995.| Now it rains.
 """
 
 
-@pytest.mark.parametrize("text", SPLIT.strip().split("\n"))
+@pytest.mark.parametrize("text", rows_of(SPLIT))
 def test_a_sentence_ends_at_a_mark_and_white_space(text: str) -> None:
     expected = [sentence.strip() for sentence in text.split("|")]
     assert sentences(text.replace("|", "")) == expected
@@ -47,7 +48,7 @@ a.b! c.D e?f
 """
 
 
-@pytest.mark.parametrize("text", [*WHOLE.strip().split("\n"), "", " "])
+@pytest.mark.parametrize("text", [*rows_of(WHOLE), "", " "])
 def test_one_sentence(text: str) -> None:
     assert sentences(text) == [text]
 

@@ -48,7 +48,7 @@ def other(model: bytes) -> Tokenizer:
     return Tokenizer(with_vocabulary(model, [*SPECIAL, "日本", *pieces]))
 
 
-@pytest.mark.parametrize("text", [*LINES[:2], "the 日本 cat", "x日本", "</s>", ""])
+@pytest.mark.parametrize("text", ["ein Hund läuft", "the 日本 cat", "x日本", "</s>", ""])
 def test_tokens_are_numbers_of_the_vocabulary(other: Tokenizer, text: str) -> None:
     processor = sentencepiece.SentencePieceProcessor(model_proto=other.model)
     tokens = other.encode(text)
@@ -94,7 +94,7 @@ def test_a_tag_is_at_the_start() -> None:
 DAMAGED = [b"", b"[", b'["a", "a"]', b'["a", 1]', b"{}", b"\xff", b"[" * 100_000, b'["\\ud800"]']
 
 
-@pytest.mark.parametrize("content", DAMAGED, ids=range(len(DAMAGED)))
+@pytest.mark.parametrize("content", DAMAGED, ids=len)
 def test_a_damaged_vocabulary_is_refused(model: bytes, content: bytes) -> None:
     key = with_vocabulary(b"", []).removesuffix(b"\x02[]")  # without the number of bytes and the content
     stored = key + varint(len(content)) + content

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from conftest import rows_of
 
 from nmt.text import words
 from nmt.text.words import WordText
@@ -33,7 +34,7 @@ FINAL_MARKS          你好⟨。⟩
 """
 
 
-@pytest.mark.parametrize("example", EXAMPLES.strip().split("\n"), ids=lambda example: example.split()[0])
+@pytest.mark.parametrize("example", rows_of(EXAMPLES), ids=lambda example: example.split()[0])
 def test_what_a_pattern_matches(example: str) -> None:
     name = example.split()[0]
     expected = example[21:]
