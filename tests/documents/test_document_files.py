@@ -61,10 +61,13 @@ SENTENCES = {
 }
 
 
+DATE = (2020, 2, 2, 2, 2, 2)
+
+
 def zip_file(path: Path, members: dict[str, str]) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
         for name, text in members.items():
-            info = zipfile.ZipInfo(name, date_time=(2020, 2, 2, 2, 2, 2))
+            info = zipfile.ZipInfo(name, DATE)
             archive.writestr(info, text, zipfile.ZIP_DEFLATED)
     return path
 
@@ -92,7 +95,8 @@ def contents(path: Path) -> list[object]:
 def test_texts_are_translated_and_all_else_stays(tmp_path: Path, name: str) -> None:
     source = sample(tmp_path / name, name)
     new, back = tmp_path / f"new.{name}", tmp_path / f"back.{name}"
-    assert echo_file(source, new, str.swapcase, column="Text") == SENTENCES[name]
+    sentences = echo_file(source, new, str.swapcase, column="Text")
+    assert sentences == SENTENCES[name]
     assert contents(new) != contents(source)
     echo_file(new, back, str.swapcase, column="Text")
     assert contents(back) == contents(source)
@@ -149,7 +153,8 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE, ids=list(HOSTILE.values()))
 def test_a_hostile_member_is_refused(tmp_path: Path, text: str) -> None:
-    assert HOSTILE[text] in refusal(zip_file(tmp_path / "a.docx", {DOCUMENT: text}))
+    path = zip_file(tmp_path / "a.docx", {DOCUMENT: text})
+    assert HOSTILE[text] in refusal(path)
 
 
 def test_a_file_that_is_large_unpacked_is_refused(tmp_path: Path) -> None:
@@ -267,11 +272,15 @@ def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: p
 # --- sentences --------------------------------------------------------------------------------------------
 
 
+def unwatched(translations: Any, _: object) -> Any:
+    return translations
+
+
 def translate(translator: Translator, text: str, output: Path, **arguments: Any) -> str:
     """Translate a text file, and return what is written."""
     source = output.with_name("source.txt")
     source.write_text(text)
-    documents.translate_file(translator, source, output, watch=lambda translations, _: translations, **arguments)
+    documents.translate_file(translator, source, output, watch=unwatched, **arguments)
     return output.read_text()
 
 
@@ -284,7 +293,8 @@ def test_a_translation_memory_is_written(translator: Translator, tmp_path: Path)
     source = f"<{SOURCE[1]}"
     memory = translate(translator, source, tmp_path / "a.tmx", bilingual=True)
     segments = ElementTree.fromstring(memory).iter("seg")
-    assert [segment.text for segment in segments] == [source, translator.translate([source])[0]]
+    expected = [source, *translator.translate([source])]
+    assert [segment.text for segment in segments] == expected
     assert 'srclang="zh"' in memory
 
 
@@ -296,5 +306,6 @@ def test_samples_and_messages_of_plain_text_are_those_of_its_lines(
     options = translator.with_options(sample=True, beam=1, max_length_b=8)
     written = translate(translator, "\n".join([*lines, too_long]), tmp_path / "b.txt", options=options)
     assert "line 6 has " in caplog.text
-    expected = [translation.text for translation in translator.translate_lines(lines, options)]
+    translations = translator.translate_lines(lines, options)
+    expected = [translation.text for translation in translations]
     assert written.split("\n")[:-1] == expected

@@ -1,6 +1,7 @@
 """HTML as parts: what is copied, what is translated as a whole, and its elements."""
 
 import pytest
+from conftest import rows_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,11 +13,13 @@ def outline(element: Element, text: str) -> str:
     """An element as `opening[content with its children]closing`."""
     cursor, content = element.start, ""
     for child in element.children:
-        content += text[cursor : child.start] + outline(child, text)
+        content += text[cursor : child.start]
+        content += outline(child, text)
         cursor = child.end
     content += text[cursor : element.end]
-    has_tags = element.opening or element.closing
-    return f"{element.opening}[{content}]{element.closing}" if has_tags else content
+    if element.opening or element.closing:
+        return f"{element.opening}[{content}]{element.closing}"
+    return content
 
 
 def parts(html: str) -> str:
@@ -131,7 +134,7 @@ Ende<b><br>Neu</b>
 
 
 def cases(text: str) -> list[list[str]]:
-    return [case.split("\n") for case in text.strip("\n").split("\n\n")]
+    return [case.split("\n") for case in rows_of(text, "\n\n")]
 
 
 @pytest.mark.parametrize(("html", "expected"), cases(BLOCKS))
@@ -172,9 +175,9 @@ def test_the_content_of_code_is_copied() -> None:
 
 
 def test_elements_may_be_inside_of_each_other() -> None:
-    begin, end = "<b>" * 99, "</b>" * 99
-    opened, closed = "<b>[" * 99, "]</b>" * 99
-    assert parts(f"{begin}Hund{end} da") == f"*{opened}Hund{closed} da*"
+    html = "<b>" * 99 + "Hund" + "</b>" * 99
+    shown = "<b>[" * 99 + "Hund" + "]</b>" * 99
+    assert parts(f"{html} da") == f"*{shown} da*"
 
 
 def test_a_segment_of_too_many_elements_inside_of_each_other_is_copied() -> None:
@@ -189,7 +192,8 @@ def test_a_segment_of_too_many_closing_tags_is_copied() -> None:
 
 @given(st.text("<>/!-&;[]?\"' =ab\n", max_size=60))
 def test_any_text_is_parsed(text: str) -> None:
-    assert "".join(construct.raw for construct in constructs(text)) == text
+    raw = [construct.raw for construct in constructs(text)]
+    assert "".join(raw) == text
     for part in HTML.parse(text):
         if isinstance(part, Segment):
             assert part.text == part.text.strip(" ")

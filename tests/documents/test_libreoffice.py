@@ -64,7 +64,8 @@ def shown(file: Path, kind: str, folder: Path) -> list[str]:
     page = converted(file, kind, folder).read_text("utf-8-sig")
     _, _, text = page.rpartition("<office:body>")  # a text file has no head
     paragraphs = re.findall("<text:p.*?</text:p>", text) or text.split("\n")
-    return [unescape(re.sub("<[^>]*>", "", paragraph)) for paragraph in paragraphs]
+    texts = [re.sub("<[^>]*>", "", paragraph) for paragraph in paragraphs]
+    return list(map(unescape, texts))
 
 
 CONTENTS = {"page.html": PAGE, "deck.fodp": DECK, "table.csv": TABLE}

@@ -103,9 +103,8 @@ def test_a_paragraph_of_powerpoint() -> None:
     assert translated(source) == f"<a:p><a:pPr/>{run.format('EIN X')}{rest}"
 
 
-WORDS = st.sampled_from(["ein ", "Hund ", " ", "a. B ", "&amp; ", "7 "])
-RUNS = WORDS.map("[{}]".format) | WORDS.map("[*{}]".format)
-ITEMS = RUNS | st.sampled_from([IMAGE, NOTE, TAB, BREAK, MARK, MARK_END, PAGE, "<w:r/>"])
+RUNS = ["[ein ]", "[*Hund ]", "[ ]", "[* ]", "[a. B ]", "[*a. B ]", "[&amp; ]", "[7 ]", "[*7 ]"]
+ITEMS = st.sampled_from([*RUNS, IMAGE, NOTE, TAB, BREAK, MARK, MARK_END, PAGE, "<w:r/>"])
 IN_LINKS = st.lists(ITEMS, max_size=3).map("".join)
 CONTENTS = st.lists(ITEMS | IN_LINKS.map(LINK.format)).map("".join)
 
@@ -121,7 +120,7 @@ def test_all_that_is_no_text_is_written_once_whatever_the_translation(content: s
     source = root(p(content))
     written = echoed(source, PARAGRAPHS, lambda _: translation)
     assert tags(written) == tags(source)
-    page = p(PAGE).removeprefix("<w:p>").removesuffix("</w:p>")
+    page = PAGE.replace("[3]", r("3"))
     assert written.count(page) == content.count(PAGE)
 
 
@@ -129,8 +128,8 @@ def test_a_paragraph_of_many_formats_takes_linear_time() -> None:
     content = ""
     for n in range(6000):
         content += r(f"{n} a", f'<w:rPr><w:sz w:val="{n}"/></w:rPr>')
-    parts = PARAGRAPHS.parse(root(p(content)))
-    (segment,) = [part for part in parts if isinstance(part, Segment)]
+    source = root(p(content))
+    (segment,) = [part for part in PARAGRAPHS.parse(source) if isinstance(part, Segment)]
     start_s = time.process_time()
     assert content in segment.finish(content)
     assert time.process_time() - start_s < 0.5

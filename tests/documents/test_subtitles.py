@@ -1,6 +1,7 @@
 """Subtitles: only the texts of cues change, and their lines are as many as they were."""
 
 import pytest
+from conftest import rows_of
 from echo import echoed
 
 from nmt.documents.subtitles import SRT, VTT
@@ -39,12 +40,17 @@ A < B & C
 """
 
 
-@pytest.mark.parametrize("case", CUES.strip().split("\n\n"))
+def file_with(text: str, end: str) -> str:
+    """A file with a cue of some text, and another."""
+    return f"\ufeff1|{TIME}|{text}||2|{TIME} X1:40|...|".replace("|", end)
+
+
+@pytest.mark.parametrize("case", rows_of(CUES, "\n\n"))
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_the_text_of_a_cue(case: str, end: str) -> None:
-    text, expected = (f"\ufeff1|{TIME}|{line}||2|{TIME} X1:40|...|" for line in case.split("\n"))
-    written = echoed(text.replace("|", end), SRT)
-    assert written == expected.replace("|", end)
+    text, expected = case.split("\n")
+    written = echoed(file_with(text, end), SRT)
+    assert written == file_with(expected, end)
 
 
 def test_cues_of_webvtt() -> None:
@@ -63,8 +69,8 @@ def test_lines_of_unspaced_text_are_one_sentence() -> None:
 
 def test_a_wide_line_becomes_two() -> None:
     wide = " ".join(["word"] * 12)
-    _, first, second = echoed(f"{TIME}\n我们\n", SRT, lambda _: wide).splitlines()
-    assert len(first) == len(second) == 29
+    written = echoed(f"{TIME}\n我们\n", SRT, lambda _: wide)
+    assert list(map(len, written.split("\n"))) == [len(TIME), 29, 29, 0]
 
 
 def test_a_line_may_be_as_wide_as_the_source() -> None:

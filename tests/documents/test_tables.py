@@ -7,6 +7,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from conftest import rows_of
 from echo import echoed
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,7 +46,7 @@ STRINGS = r"""
 """
 
 
-@pytest.mark.parametrize("case", STRINGS.strip().split("\n\n"))
+@pytest.mark.parametrize("case", rows_of(STRINGS, "\n\n"))
 def test_strings_of_json(case: str) -> None:
     source, expected = case.split("\n")
     assert echoed(f"\ufeff{source}\r\n", JSON) == f"\ufeff{expected}\r\n"
@@ -60,8 +61,10 @@ def shape(tree: Any) -> Any:
     if isinstance(tree, dict):
         return {key: shape(value) for key, value in tree.items()}
     if isinstance(tree, list):
-        return [shape(value) for value in tree]
-    return str if isinstance(tree, str) else tree
+        return list(map(shape, tree))
+    if isinstance(tree, str):
+        return str
+    return tree
 
 
 @given(TREES)
@@ -221,7 +224,7 @@ msgstr[1] "x"
 
 
 def entries(text: str) -> list[str]:
-    return [f"{entry}\n" for entry in text.strip("\n").split("\n\n")]
+    return [f"{entry}\n" for entry in rows_of(text, "\n\n")]
 
 
 def before_and_after(entry: str) -> tuple[str, str]:

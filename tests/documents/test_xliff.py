@@ -1,6 +1,7 @@
 """XLIFF: each unit without a finished target gets one; all else stays."""
 
 import pytest
+from conftest import rows_of
 from echo import echoed
 
 from nmt.documents.xliff import XLIFF
@@ -32,12 +33,13 @@ def unit_of(source: str, target: str) -> str:
     return f"<trans-unit><source>{source}</source><seg-source/>{target}<note/></trans-unit>"
 
 
-@pytest.mark.parametrize("case", SOURCES.strip().split("\n\n"))
+@pytest.mark.parametrize("case", rows_of(SOURCES, "\n\n"))
 def test_a_missing_target_follows_its_source(case: str) -> None:
     source, target = case.split("\n")  # a bar is a line break
     unit = unit_of(source, "").replace("|", "\n")
     expected = unit_of(source, f"<target>{target}</target>").replace("|", "\n")
-    assert echoed(file_of(unit), XLIFF) == file_of(expected)
+    written = echoed(file_of(unit), XLIFF)
+    assert written == file_of(expected)
 
 
 # What becomes of a target.
