@@ -70,7 +70,10 @@ def words_of_page(html: str) -> list[str]:
     return TAG.sub("", html).split()
 
 
-@pytest.mark.parametrize("page", sorted(ROOT.glob("nmt/*/README.md")), ids=lambda page: page.parent.name)
+PAGES = sorted(ROOT.glob("nmt/*/README.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
 def test_pages_of_this_project_stay_as_they_are_if_the_words_do(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     before = markdown_it().render(text)

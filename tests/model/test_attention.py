@@ -35,10 +35,11 @@ def test_scaled_dot_product_attention_is_the_formula_in_numpy(n_keys: int) -> No
     query = rng.normal(size=(2, 3, 8))
     key = rng.normal(size=(2, n_keys, 8))
     value = rng.normal(size=(2, n_keys, 6))
-    scores = query @ key.transpose(0, 2, 1) / math.sqrt(8)
-    exponentials = np.exp(scores)
+    products = query @ key.transpose(0, 2, 1)
+    exponentials = np.exp(products / math.sqrt(8))
     expected = exponentials / exponentials.sum(2, keepdims=True)
-    out, weights = attend(torch.tensor(query), torch.tensor(key), torch.tensor(value))
+    tensors = torch.tensor(query), torch.tensor(key), torch.tensor(value)
+    out, weights = attend(*tensors)
     np.testing.assert_allclose(weights, expected, atol=1e-12)
     np.testing.assert_allclose(out, expected @ value, atol=1e-12)
 
@@ -69,17 +70,17 @@ def test_additive_scores_are_v_tanh_of_query_plus_key() -> None:
     query, key, v = torch.rand(3, 4)
     expected = torch.tanh(query + key) @ v
     scores = additive_scores(query[None], key[None], v)
-    torch.testing.assert_close(scores, expected[None, None])
+    torch.testing.assert_close(scores[0, 0], expected)
 
 
 @pytest.mark.parametrize("attention", ["dot", "additive"])
 def test_other_attention_is_its_formula_in_each_head(attention: str) -> None:
     layer = SelfAttention(ModelSettings(d_model=16, n_heads=4, attention=attention)).double()
     x = sentences(5)[:1]
-    query_key_value = layer.query_key_value(x)[0].view(5, 3, 4, 4)  # (T, 3, H, D/H)
+    projected = layer.query_key_value(x).view(5, 3, 4, 4)  # (T, 3, H, D/H)
     heads = []
     for head in range(4):
-        query, key, value = query_key_value[:, :, head].unbind(1)
+        query, key, value = projected[:, :, head].unbind(1)
         scores = query @ key.T
         if layer.v is not None:
             scores = additive_scores(query, key, layer.v[head])
@@ -125,10 +126,10 @@ def test_rotary_positions_turn_pairs_by_the_papers_angles(position: int, i: int)
     """Equation 15 of Su et al. 2021, in complex numbers."""
     x = torch.linspace(-2, 3, 8)
     rotated = rotate(x, rotary_positions(50, 8)[position])
-    pairs = torch.view_as_complex(x.view(4, 2))
-    expected = pairs[i].item() * cmath.exp(1j * angle_of(position, i))
-    rotated_pairs = torch.view_as_complex(rotated.view(4, 2))
-    assert rotated_pairs[i].item() == pytest.approx(expected, abs=1e-5)
+    before = complex(*x.view(4, 2)[i])
+    after = complex(*rotated.view(4, 2)[i])
+    turn = cmath.exp(1j * angle_of(position, i))
+    assert after == pytest.approx(before * turn, abs=1e-5)
 
 
 def test_dropout_drops_its_share_and_keeps_the_mean() -> None:

@@ -33,8 +33,9 @@ def test_logits_are_those_of_the_formulas(choices: dict[str, Any]) -> None:
 def directions_joined(state: Any) -> Any:
     """Join the states of both directions, (2, B, D/2), of an LSTM (two tensors) or a GRU (one)."""
     if isinstance(state, tuple):
-        return tuple(directions_joined(x) for x in state)
-    return torch.cat([state[:1], state[1:]], -1)
+        return tuple(map(directions_joined, state))
+    forward, backward = state
+    return torch.cat([forward, backward], -1)[None]
 
 
 def luong_scores(look: Any, hidden: Tensor, memory: Tensor) -> Any:

@@ -86,7 +86,8 @@ def copy(ours: nn.Module, theirs: nn.Module) -> None:
 
 def copy_attention(ours: SelfAttention | CrossAttention, theirs: nn.MultiheadAttention) -> None:
     projections = [ours.query_key_value] if isinstance(ours, SelfAttention) else [ours.query, ours.key_value]
-    weights, biases = zip(*map(nn.Module.parameters, projections), strict=True)
+    weights: list[Tensor] = [linear.weight for linear in projections]
+    biases: list[Tensor] = [linear.bias for linear in projections]
     theirs.in_proj_weight.copy_(torch.cat(weights))
     theirs.in_proj_bias.copy_(torch.cat(biases))
     copy(ours.output, theirs.out_proj)
@@ -112,7 +113,7 @@ def test_a_target_token_outside_the_window_cannot_change_a_logit(n_layers: int) 
     model = transformer(attention_window=1, n_decoder_layers=n_layers)
     src, tgt = batch((5, 9))
     changed = tgt.clone()
-    changed[0, 3] += 1
+    changed[:, 3] += 1
     before, after = model(src, tgt), model(src, changed)
     reached = range(3, 3 + n_layers + 1)  # none before the token
     assert changed_positions(before, after) == list(reached)
@@ -127,8 +128,9 @@ def changed_positions(before: Tensor, after: Tensor) -> list[int]:
 
 def test_attention_weights_outside_the_window_are_zero() -> None:
     weights = transformer(attention_window=2).attention(*batch((9, 8)))
-    assert not weights.encoder[..., ~window_mask(9, 2)].any()
-    assert not weights.decoder[..., ~window_mask(8, 2)].any()
+    outside_source, outside_target = ~window_mask(9, 2), ~window_mask(8, 2)
+    assert not weights.encoder[..., outside_source].any()
+    assert not weights.decoder[..., outside_target].any()
     assert (weights.cross > 0).all(), "cross-attention is not truncated"
 
 
@@ -137,7 +139,8 @@ def test_a_window_as_wide_as_the_sentences_changes_nothing(positions: str) -> No
     src, tgt = batch((12, 10), (8, 9))
     wide = make(attention_window=12, positions=positions)
     full = make(positions=positions)
-    torch.testing.assert_close(wide(src, tgt), full(src, tgt))
+    expected = full(src, tgt)
+    torch.testing.assert_close(wide(src, tgt), expected)
 
 
 # --- bf16 matmuls on a CPU, whose number of rows is rounded up

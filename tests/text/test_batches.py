@@ -65,9 +65,13 @@ def n_padded(group: IdPairs) -> int:
     return len(group) * (n_source + n_target)
 
 
+def length_of_pair(pair: tuple[list[int], list[int]]) -> int:
+    return max(map(len, pair))
+
+
 def groupings(pairs: IdPairs) -> Iterator[list[IdPairs]]:
     """Yield all ways to split the sorted pairs into batches."""
-    ordered = sorted(pairs, key=lambda pair: max(map(len, pair)))
+    ordered = sorted(pairs, key=length_of_pair)
     for n_cuts in range(len(ordered)):
         for cuts in combinations(range(1, len(ordered)), n_cuts):
             bounds = pairwise([0, *cuts, len(ordered)])
@@ -175,8 +179,10 @@ def test_the_order_of_batches_is_a_permutation(n: int) -> None:
 @pytest.mark.parametrize("n", [12, 123])
 def test_the_order_of_batches_is_a_function_of_the_seed(n: int) -> None:
     order = shuffle_batches(costs_of(n), accumulate=2, n_open=1, seed=1)
-    assert shuffle_batches(costs_of(n), accumulate=2, n_open=1, seed=1) == order
-    assert shuffle_batches(costs_of(n), accumulate=2, n_open=1, seed=2) != order
+    again = shuffle_batches(costs_of(n), accumulate=2, n_open=1, seed=1)
+    other = shuffle_batches(costs_of(n), accumulate=2, n_open=1, seed=2)
+    assert again == order
+    assert other != order
 
 
 @pytest.mark.parametrize("n_open", [0, 1])
@@ -193,8 +199,8 @@ def test_every_part_of_an_epoch_has_steps_of_all_costs() -> None:
     order = np.array(shuffle_batches(costs, accumulate=1, n_open=0, seed=1))
     n = 3 * batches.N_COST_GROUPS + 1  # contains a whole twentieth of the epoch, with a step of each group
     for start in range(len(order) - n):
-        groups = np.sort(order[start : start + n]) / 20
-        assert np.diff(groups).max() < 2.5, "no large range of costs is absent"
+        part = np.sort(order[start : start + n])
+        assert np.diff(part / 20).max() < 2.5, "no large range of costs is absent"
 
 
 # --- an epoch ---------------------------------------------------------------------------------------------
@@ -204,7 +210,8 @@ MakeData = Callable[..., TrainingData]
 
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
-    model = train_tokenizer([*SOURCE, *TARGET], TokenizerSettings(vocab_size=330)).model
+    settings = TokenizerSettings(vocab_size=330)
+    model = train_tokenizer(SOURCE + TARGET, settings).model
     return Tokenizers.from_models(model, model, nfkc_source=False)
 
 
@@ -308,7 +315,8 @@ def test_the_first_batches_of_a_pool_complete_the_step_before(
     assert len(epoch) == sum(n_batches)
     assert set(n_opens) == {0, 1, 2}
     for i, n_open in enumerate(n_opens):
-        assert (sum(n_batches[:i]) + n_open) % 3 == 0
+        n_before = sum(n_batches[:i])
+        assert (n_before + n_open) % 3 == 0
 
 
 def test_an_epoch_of_a_mixture_goes_on_with_other_pairs(make_data: MakeData, pool_pairs: int) -> None:

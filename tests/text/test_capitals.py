@@ -76,8 +76,10 @@ def test_other_lines_stay(text: str) -> None:
 
 def test_no_line_of_a_corpus_is_a_headline() -> None:
     # Most of the longer lines are recognized after they were written as headlines.
-    lines = list(islice(iter_lines([DATA / "train.en"]), 4000))
-    tokenizer = Tokenizer(train_tokenizer(lines, TokenizerSettings(vocab_size=1000)).model)
+    all_lines = iter_lines([DATA / "train.en"])
+    lines = list(islice(all_lines, 4000))
+    settings = TokenizerSettings(vocab_size=1000)
+    tokenizer = Tokenizer(train_tokenizer(lines, settings).model)
     n_headlines = n_found = 0
     for line in lines:
         assert in_sentence_case(line, tokenizer) == (line, str)
@@ -108,12 +110,12 @@ def test_a_translation_is_in_capitals_as_its_source_is() -> None:
     # Each hypothesis of a headline is that of the same line in lower case.
     translator = small_translator()
     options = translator.with_options(n_best=3)
-    plain = list(translator.translate_lines(PLAIN, options))
+    plain = translator.translate_lines(PLAIN, options)
     in_capitals = list(translator.translate_lines(HEADLINES, options))
     assert [translation.source for translation in in_capitals] == HEADLINES
     for lower, upper in zip(plain, in_capitals, strict=True):
-        expected = [hypothesis.text.upper() for hypothesis in lower.hypotheses]
-        assert [hypothesis.text for hypothesis in upper.hypotheses] == expected
+        for hypothesis, in_capital in zip(lower.hypotheses, upper.hypotheses, strict=True):
+            assert in_capital.text == hypothesis.text.upper()
 
 
 def test_what_is_shown_during_the_search_is_in_capitals_too() -> None:

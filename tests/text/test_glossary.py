@@ -51,7 +51,8 @@ WITH_TERMS = {
 @pytest.mark.parametrize("name", WITH_TERMS)
 def test_terms_of_a_text(name: str) -> None:
     text = re.sub("[⟨⟩]", "", WITH_TERMS[name])
-    terms = find_terms(text, {term: f"translated {term}" for term in TERMS})
+    glossary = {term: f"translated {term}" for term in TERMS}
+    terms = find_terms(text, glossary)
     for (start, end), translation in reversed(terms):
         term = text[start:end]
         assert translation.lower() == f"translated {term}".lower()
@@ -86,7 +87,8 @@ def test_in_scripts_without_spaces_no_space_is_before_a_term() -> None:
 
 
 def test_the_translations_of_terms_are_written_behind_them() -> None:
-    assert annotated("我 Hund.", [((0, 1), "I"), ((2, 6), "狗")]) == "我⟦=⟧ I⟦/⟧ Hund⟦=⟧狗⟦/⟧."
+    translations = [((0, 1), "I"), ((2, 6), "狗")]
+    assert annotated("我 Hund.", translations) == "我⟦=⟧ I⟦/⟧ Hund⟦=⟧狗⟦/⟧."
 
 
 # --- training pairs ---------------------------------------------------------------------------------------
@@ -128,8 +130,9 @@ def test_a_share_of_the_pairs_has_terms_some_of_them_exchanged() -> None:
     terms = []
     for pair in PAIRS:
         source, _ = with_terms(pair)
-        n_terms[len(terms_of(source))] += 1
-        terms += terms_of(source)
+        terms_of_pair = terms_of(source)
+        n_terms[len(terms_of_pair)] += 1
+        terms += terms_of_pair
     assert set(n_terms) == set(range(MAX_TERMS + 1))
     share_without = n_terms[0] / len(PAIRS)
     assert share_without == pytest.approx(1 - ANNOTATED, abs=0.1)

@@ -18,7 +18,8 @@ BOM = b"\xef\xbb\xbf"
 
 
 def decoded(content: bytes, *, strict: bool = False) -> list[str]:
-    return list(decode_lines(io.BytesIO(content), "it", strict=strict))
+    stream = io.BytesIO(content)
+    return list(decode_lines(stream, "it", strict=strict))
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -45,7 +46,8 @@ def test_lines_joined_by_line_feeds_are_read_back(lines: list[str], end: str) ->
 @given(st.lists(LINE), LINE.filter(bool))
 def test_the_end_of_the_last_line_may_be_missing(lines: list[str], last: str) -> None:
     lines = [*lines, last]
-    assert decoded("\n".join(lines).encode()) == lines
+    content = "\n".join(lines)
+    assert decoded(content.encode()) == lines
 
 
 def test_one_carriage_return_is_dropped() -> None:

@@ -16,7 +16,8 @@ SPAN_ONLY = patterns_of([])
 
 def marked(text: str, *extra: str) -> str:
     """The text with brackets around its spans, with patterns of the user."""
-    for start, end in reversed(spans_of(text, patterns_of(extra))):
+    spans = spans_of(text, patterns_of(extra))
+    for start, end in reversed(spans):
         span = text[start:end]
         text = f"{text[:start]}⟪{span}⟫{text[end:]}"
     return text
@@ -133,7 +134,8 @@ WRITTEN = [*SYMBOLS, "dog", "。", ".", "12", "x-1"]
 
 
 def texts_of(parts: list[str]) -> st.SearchStrategy[str]:
-    return st.lists(st.sampled_from(parts), max_size=14).map(" ".join)
+    some_parts = st.lists(st.sampled_from(parts), max_size=14)
+    return some_parts.map(" ".join)
 
 
 @given(texts_of(PARTS + WORDS), texts_of(WRITTEN), st.sampled_from([SYMBOLS, []]))

@@ -79,7 +79,8 @@ def test_a_symbol_is_never_cut_within_a_word(kind: str) -> None:
 ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=SPACE))  # SPACE is not preserved
 SPECIAL = ["<s>", "</s>", "<unk>", "<pad>", "<0x41>", " ", "  ", "\t", "\n", "\r", "\0", "\ufeff", "\u2585"]
 OTHER = ["\u3000", "\u00a0", "e\u0301", "\u200d", "👩‍👩‍👧", "ﬁ", "ａ", "，", "中", "Häuser", "the cat"]
-NASTY = st.lists(st.sampled_from(SPECIAL + OTHER)).map("".join)
+NASTY_PARTS = st.sampled_from(SPECIAL + OTHER)
+NASTY = st.lists(NASTY_PARTS).map("".join)
 
 
 @of_every_type
@@ -98,7 +99,8 @@ def test_a_lone_surrogate_becomes_a_question_mark(unigram: Tokenizer) -> None:
 
 @given(st.lists(ANY, max_size=4))
 def test_many_texts_are_encoded_like_each_text(unigram: Tokenizer, texts: list[str]) -> None:
-    assert unigram.encode_all(texts) == list(map(unigram.encode, texts))
+    expected = [unigram.encode(text) for text in texts]
+    assert unigram.encode_all(texts) == expected
 
 
 @given(st.data())
@@ -163,7 +165,8 @@ def test_tokens_may_be_in_no_word(unigram: Tokenizer) -> None:
 
 def learned(tokenizer: Tokenizer, text: str) -> str:
     """The characters that a tokenizer's model learns in bytes from a text."""
-    return tokenizer.learned_in_bytes(np.array(tokenizer.encode(text)))
+    tokens = np.array(tokenizer.encode(text))
+    return tokenizer.learned_in_bytes(tokens)
 
 
 def test_a_frequent_character_without_a_piece_is_learned_in_bytes(unigram: Tokenizer) -> None:
@@ -185,7 +188,8 @@ def test_characters_of_symbols_are_not_learned() -> None:
 
 
 def test_without_byte_fallback_nothing_is_learned_in_bytes() -> None:
-    assert learned(trained(byte_fallback=False), "ə" * 99) == ""
+    tokenizer = trained(byte_fallback=False)
+    assert learned(tokenizer, "ə" * 99) == ""
 
 
 def test_characters_that_are_learned_are_known(unigram: Tokenizer) -> None:

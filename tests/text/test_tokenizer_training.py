@@ -92,7 +92,8 @@ def test_text_that_sentencepiece_refuses_is_an_error() -> None:
 def line_of(n_bytes: int, letter: str) -> str:
     """A line of some length with words, and then a letter."""
     words = "é cat " * (MAX_TRAINER_BYTES // 7)  # 7 bytes each
-    return words + letter * (n_bytes - len(words.encode()))
+    n_words_bytes = len(words.encode())
+    return words + letter * (n_bytes - n_words_bytes)
 
 
 def test_lines_too_long_for_the_trainer_are_left_out_and_listed() -> None:
@@ -112,7 +113,8 @@ def test_a_text_of_lines_that_are_too_long_is_refused() -> None:
 
 @pytest.mark.parametrize("line", ["nul \0 in it", "tab\there", "sign \u2581 too", "x\u2028y\x85z\ufeff", "\u2585"])
 def test_odd_characters_in_the_training_text_are_accepted(line: str) -> None:
-    tokenizer = Tokenizer(train([*LINES, line], vocab_size=340).model)
+    trained = train([*LINES, line], vocab_size=340)
+    tokenizer = Tokenizer(trained.model)
     tokens = tokenizer.encode(line)
     assert tokenizer.decode(tokens) == line.replace(SPACE, " ")
 

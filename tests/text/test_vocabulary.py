@@ -24,7 +24,8 @@ def model() -> bytes:
 
 
 # More than 128 pieces, so that the length of the vocabulary takes two bytes.
-PIECES = st.lists(st.text(st.characters(exclude_categories=["Cs"])), unique=True, max_size=300)
+CHARACTERS = st.characters(exclude_categories=["Cs"])
+PIECES = st.lists(st.text(CHARACTERS), unique=True, max_size=300)
 
 
 @hypothesis_settings(max_examples=30)
@@ -63,7 +64,8 @@ def test_tokens_are_numbers_of_the_vocabulary(other: Tokenizer, text: str) -> No
 
 
 def test_many_texts_are_encoded_like_each_text(other: Tokenizer) -> None:
-    assert other.encode_all(LINES) == list(map(other.encode, LINES))
+    expected = [other.encode(line) for line in LINES]
+    assert other.encode_all(LINES) == expected
 
 
 def test_tokens_of_a_vocabulary_are_decoded(model: bytes, other: Tokenizer) -> None:
