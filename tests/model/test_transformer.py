@@ -122,8 +122,8 @@ def test_a_target_token_outside_the_window_cannot_change_a_logit(n_layers: int) 
 def changed_positions(before: Tensor, after: Tensor) -> list[int]:
     """Return the positions of a sentence at which (1, T, D) differs at all."""
     differs = (before != after).any(-1)[0]
-    positions: list[int] = differs.nonzero().flatten().tolist()
-    return positions
+    positions = differs.nonzero().flatten()
+    return list(map(int, positions))
 
 
 def test_attention_weights_outside_the_window_are_zero() -> None:

@@ -218,7 +218,8 @@ def tokenizers() -> Tokenizers:
 @pytest.fixture(scope="module")
 def make_data(folder: Path, tokenizers: Tokenizers) -> MakeData:
     """A function that returns the training data of `SOURCE` and `TARGET`."""
-    write_pairs(folder, list(map(Pair, LINES, SOURCE, TARGET)))
+    pairs = list(map(Pair, LINES, SOURCE, TARGET))
+    write_pairs(folder, pairs)
     source = RaggedArray.from_lists(tokenizers.source.encode_all(SOURCE))
     target = RaggedArray.from_lists(tokenizers.target.encode_all(TARGET))
 
