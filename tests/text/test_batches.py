@@ -48,7 +48,7 @@ def test_a_batch_knows_its_size() -> None:
     batch = collate([[5], [6, 7]], [[8, 9, 4], []], lines=[1, 2])
     assert batch.n_source_tokens == 5
     assert batch.n_target_tokens == 5
-    assert batch.n_positions == 2 * 3 + 2 * 4
+    assert batch.n_positions == 14  # two rows of 3 and of 4
 
 
 def whole(pairs: IdPairs) -> Batch:
@@ -196,7 +196,8 @@ def test_the_batches_of_a_step_cost_alike(n_open: int) -> None:
 
 def test_every_part_of_an_epoch_has_steps_of_all_costs() -> None:
     costs = np.arange(20 * batches.N_COST_GROUPS)  # 20 per group
-    order = np.array(shuffle_batches(costs, accumulate=1, n_open=0, seed=1))
+    shuffled = shuffle_batches(costs, accumulate=1, n_open=0, seed=1)
+    order = np.array(shuffled)
     n = 3 * batches.N_COST_GROUPS + 1  # contains a whole twentieth of the epoch, with a step of each group
     for start in range(len(order) - n):
         part = np.sort(order[start : start + n])

@@ -109,7 +109,8 @@ def test_a_bom_is_dropped_in_each_of_several_files_compressed_or_not(tmp_path: P
 
 COMPRESSED = gzip.compress(b"some text that is long enough to be cut and flipped\n" * 9, mtime=0)
 CUT = COMPRESSED[:-12]
-FLIPPED = COMPRESSED[:-8] + bytes(4) + COMPRESSED[-4:]
+LENGTH = COMPRESSED[-4:]  # of the text; before it is its checksum
+FLIPPED = COMPRESSED[:-8] + bytes(4) + LENGTH
 
 
 REASONS = {"Compressed file ended": CUT, "CRC check failed": FLIPPED, "Not a gzipped file": b"text\n"}
@@ -173,8 +174,9 @@ def test_sides_of_other_lengths_are_refused(tmp_path: Path, monkeypatch: pytest.
     source, target = OTHER_LENGTHS[reason]
     Path("a").write_bytes(source)
     Path("b").write_bytes(target)
+    pairs = iter_pairs([Path("a")], [Path("b")])
     with pytest.raises(DataError, match=f"^{reason}$"):
-        list(iter_pairs([Path("a")], [Path("b")]))
+        list(pairs)
 
 
 # --- single lines -----------------------------------------------------------------------------------------

@@ -32,7 +32,8 @@ That was in 1995.| Now it rains.
 
 @pytest.mark.parametrize("text", rows_of(SPLIT))
 def test_a_sentence_ends_at_a_mark_and_white_space(text: str) -> None:
-    expected = [sentence.strip() for sentence in text.split("|")]
+    parts = text.split("|")
+    expected = [part.strip() for part in parts]
     assert sentences(text.replace("|", "")) == expected
 
 
@@ -57,4 +58,5 @@ def test_one_sentence(text: str) -> None:
 def test_a_long_text_takes_linear_time(pattern: str) -> None:
     text = pattern * 50_000
     joined = "".join(sentences(text))
-    assert joined.replace(" ", "") == text.replace(" ", "")
+    without_spaces = text.replace(" ", "")
+    assert joined.replace(" ", "") == without_spaces

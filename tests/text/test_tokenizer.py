@@ -105,7 +105,8 @@ def test_many_texts_are_encoded_like_each_text(unigram: Tokenizer, texts: list[s
 
 @given(st.data())
 def test_any_ids_can_be_decoded_and_special_ids_are_skipped(unigram: Tokenizer, data: st.DataObject) -> None:
-    token_ids = st.integers(0, len(unigram) - 1)
+    last_id = len(unigram) - 1
+    token_ids = st.integers(0, last_id)
     ids = data.draw(st.lists(token_ids))
     plain_ids = [i for i in ids if i > EOS]
     assert unigram.decode(ids) == unigram.decode(plain_ids)
@@ -170,8 +171,9 @@ def learned(tokenizer: Tokenizer, text: str) -> str:
 
 
 def test_a_frequent_character_without_a_piece_is_learned_in_bytes(unigram: Tokenizer) -> None:
-    text = "the ə cat ₪" * MIN_OCCURRENCES + " ж" * (MIN_OCCURRENCES - 1)
-    assert learned(unigram, text) == "ə₪"
+    frequent = "the ə cat ₪" * MIN_OCCURRENCES
+    rare = " ж" * (MIN_OCCURRENCES - 1)
+    assert learned(unigram, frequent + rare) == "ə₪"
 
 
 @pytest.mark.parametrize("part", [1, 2, 3, 1000])

@@ -45,7 +45,8 @@ def other(model: bytes) -> Tokenizer:
     own = Tokenizer(model)
     lacking = own.encode("cat")[-1]
     last_first = range(len(own) - 1, EOS, -1)
-    pieces = own.pieces(i for i in last_first if i != lacking)
+    token_ids = [i for i in last_first if i != lacking]
+    pieces = own.pieces(token_ids)
     return Tokenizer(with_vocabulary(model, [*SPECIAL, "日本", *pieces]))
 
 
@@ -54,7 +55,8 @@ def test_tokens_are_numbers_of_the_vocabulary(other: Tokenizer, text: str) -> No
     processor = sentencepiece.SentencePieceProcessor(model_proto=other.model)
     tokens = other.encode(text)
     # SentencePiece cuts the text; what is not in the vocabulary is unknown.
-    vocabulary = other.pieces(range(EOS + 1, len(other)))
+    plain_ids = range(EOS + 1, len(other))
+    vocabulary = other.pieces(plain_ids)
     pieces = processor.encode(text, out_type=str)
     known = [piece if piece in vocabulary else "<unk>" for piece in pieces]
     assert other.pieces(tokens) == known
