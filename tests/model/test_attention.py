@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch.testing import assert_close
 
 from nmt.config import ModelSettings
 from nmt.model.attention import (
@@ -51,7 +52,7 @@ def test_fused_and_written_out_self_attention_are_the_same(options: dict[str, ob
     with torch.no_grad():
         fused = layer(sentences(5), **options)
         written_out = layer(sentences(5), **options, weights=weights)
-    torch.testing.assert_close(written_out, fused)
+    assert_close(written_out, fused)
     assert weights[0].shape == (3, 4, 5, 5)
 
 
@@ -62,7 +63,7 @@ def test_fused_and_written_out_cross_attention_are_the_same() -> None:
         cross_kv = layer.keys_values(sentences(5))
         fused = layer(sentences(4), cross_kv, MASK)
         written_out = layer(sentences(4), cross_kv, MASK, weights)
-    torch.testing.assert_close(written_out, fused)
+    assert_close(written_out, fused)
     assert weights[0].shape == (3, 4, 4, 5)
 
 
@@ -70,7 +71,7 @@ def test_additive_scores_are_v_tanh_of_query_plus_key() -> None:
     query, key, v = torch.rand(3, 4)
     expected = torch.tanh(query + key) @ v
     scores = additive_scores(query[None], key[None], v)
-    torch.testing.assert_close(scores[0, 0], expected)
+    assert_close(scores[0, 0], expected)
 
 
 @pytest.mark.parametrize("attention", ["dot", "additive"])
@@ -86,7 +87,7 @@ def test_other_attention_is_its_formula_in_each_head(attention: str) -> None:
             scores = additive_scores(query, key, layer.v[head])
         heads.append(scores.softmax(-1) @ value)
     expected = layer.output(torch.cat(heads, 1))
-    torch.testing.assert_close(layer(x)[0], expected)
+    assert_close(layer(x)[0], expected)
 
 
 def test_a_window_holds_the_positions_that_are_at_most_n_away() -> None:
@@ -149,11 +150,13 @@ def test_dropout_scales_what_it_keeps() -> None:
 def test_dropout_that_is_off_changes_nothing() -> None:
     x = torch.rand(10, 9)
     assert torch.equal(Dropout(0.0)(x), x)
-    assert torch.equal(Dropout(0.3).eval()(x), x)
+    in_eval_mode = Dropout(0.3).eval()
+    assert torch.equal(in_eval_mode(x), x)
 
 
 def test_dropout_drops_each_of_the_eight_bytes_of_a_word_alike() -> None:
     torch.manual_seed(6)
-    dropped = Dropout(0.5)(torch.ones(80_000)) == 0
-    shares = dropped.view(-1, 8).float().mean(0)
+    y = Dropout(0.5)(torch.ones(80_000))
+    dropped = (y == 0).view(-1, 8)
+    shares = dropped.float().mean(0)
     assert shares.tolist() == pytest.approx([0.5] * 8, abs=0.02)

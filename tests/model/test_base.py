@@ -6,6 +6,7 @@ from typing import Any, get_args
 import pytest
 import torch
 from models import FAMILY, RNNS, RUNGS, TRANSFORMERS, V, batch, fresh, make, name
+from torch.testing import assert_close
 
 from nmt.config.schema import ModelPart
 from nmt.model.base import Seq2Seq
@@ -64,7 +65,7 @@ def test_a_cached_step_equals_the_full_forward_pass(choices: dict[str, Any]) -> 
         state = decoder.start(src)
         for t, tokens in enumerate(tgt.T):
             logits, state = decoder.step(tokens[:, None], state)
-            torch.testing.assert_close(logits[:, 0], full[:, t])
+            assert_close(logits[:, 0], full[:, t])
 
 
 def test_reordered_beams_and_finished_sentences_keep_the_cache_of_the_others(model: Seq2Seq) -> None:
@@ -84,7 +85,7 @@ def test_reordered_beams_and_finished_sentences_keep_the_cache_of_the_others(mod
             prefixes = read.flatten(0, 1)
             full = model(src.repeat_interleave(n_beams, 0), prefixes)
             expected = full[:, -1].view_as(logits)
-            torch.testing.assert_close(logits, expected)
+            assert_close(logits, expected)
             # 2. Choose parents, as search does, and drop finished sentences.
             n_new_beams = 3 if t < 12 else 1
             parents = torch.randint(n_beams, (n_sentences, n_new_beams), generator=generator)
@@ -104,7 +105,8 @@ def test_a_future_target_token_cannot_change_a_logit_at_all(model: Seq2Seq, t: i
     src, tgt = batch((7, 8))
     changed = tgt.clone()
     changed[:, t:] = torch.where(tgt[:, t:] == 5, 6, 5)  # other tokens
-    before, after = model(src, tgt), model(src, changed)
+    before = model(src, tgt)
+    after = model(src, changed)
     assert torch.equal(after[:, :t], before[:, :t])
 
 
@@ -127,20 +129,21 @@ def test_a_sentence_alone_is_the_same_as_in_a_batch(model: Seq2Seq) -> None:
     for row, (s, t) in enumerate(lengths):
         source, target = src[row, :s], tgt[row, :t]
         alone = model(source[None], target[None])
-        torch.testing.assert_close(alone[0], together[row, :t])
+        assert_close(alone[0], together[row, :t])
 
 
 def test_projecting_real_positions_alone_gives_their_logits(model: Seq2Seq) -> None:
     src, tgt = batch((7, 5), (4, 9))
     is_token = tgt != PAD
     logits = model(src, tgt)
-    torch.testing.assert_close(model(src, tgt, is_token), logits[is_token])
+    projected = model(src, tgt, is_token)
+    assert_close(projected, logits[is_token])
 
 
 def test_attention_weights_of_a_sentence_without_padding_sum_to_one(model: Seq2Seq) -> None:
     for weights in model.attention(*batch((7, 5))):
         sums = weights.sum(-1)
-        torch.testing.assert_close(sums, torch.ones_like(sums))
+        assert_close(sums, torch.ones_like(sums))
 
 
 def test_attention_weights_of_padding_and_of_the_future_are_zero(model: Seq2Seq) -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from models import RNNS, batch, make, name
 from torch import Tensor
+from torch.testing import assert_close
 
 from nmt.model.recurrent import RecurrentModel
 
@@ -27,7 +28,7 @@ def test_logits_are_those_of_the_formulas(choices: dict[str, Any]) -> None:
             both = torch.cat([weights @ memory, hidden], -1)
             hidden = torch.tanh(both @ model.look.output.weight.T)
         logits = hidden @ model.projection.weight.T
-        torch.testing.assert_close(model(src, tgt), logits)
+        assert_close(model(src, tgt), logits)
 
 
 def directions_joined(state: Any) -> Any:

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from models import batch, make
 from torch import Tensor, nn
+from torch.testing import assert_close
 
 from nmt.model.attention import CrossAttention, SelfAttention, window_mask
 from nmt.model.kernels import Linear
@@ -44,7 +45,7 @@ def test_equals_torchs_transformer_with_the_same_weights(norm: str, activation: 
     logits = hidden @ ours.projection.weight.T
     is_token = tgt != PAD
     our_logits = ours(src, tgt)
-    torch.testing.assert_close(our_logits[is_token], logits[is_token])
+    assert_close(our_logits[is_token], logits[is_token])
 
 
 def torchs_transformer(norm: str, activation: str) -> Any:
@@ -114,7 +115,8 @@ def test_a_target_token_outside_the_window_cannot_change_a_logit(n_layers: int) 
     src, tgt = batch((5, 9))
     changed = tgt.clone()
     changed[:, 3] += 1
-    before, after = model(src, tgt), model(src, changed)
+    before = model(src, tgt)
+    after = model(src, changed)
     reached = range(3, 3 + n_layers + 1)  # none before the token
     assert changed_positions(before, after) == list(reached)
 
@@ -127,8 +129,10 @@ def changed_positions(before: Tensor, after: Tensor) -> list[int]:
 
 
 def test_attention_weights_outside_the_window_are_zero() -> None:
-    weights = transformer(attention_window=2).attention(*batch((9, 8)))
-    outside_source, outside_target = ~window_mask(9, 2), ~window_mask(8, 2)
+    model = transformer(attention_window=2)
+    weights = model.attention(*batch((9, 8)))
+    outside_source = ~window_mask(9, 2)
+    outside_target = ~window_mask(8, 2)
     assert not weights.encoder[..., outside_source].any()
     assert not weights.decoder[..., outside_target].any()
     assert (weights.cross > 0).all(), "cross-attention is not truncated"
@@ -140,7 +144,7 @@ def test_a_window_as_wide_as_the_sentences_changes_nothing(positions: str) -> No
     wide = make(attention_window=12, positions=positions)
     full = make(positions=positions)
     expected = full(src, tgt)
-    torch.testing.assert_close(wide(src, tgt), expected)
+    assert_close(wide(src, tgt), expected)
 
 
 # --- bf16 matmuls on a CPU, whose number of rows is rounded up
@@ -170,7 +174,7 @@ def test_rounding_changes_no_result_and_no_gradient(n: int) -> None:
     expected = torch.autograd.grad(plain.square().sum(), parameters)
     for actual, reference in zip((rounded, *gradients), (plain, *expected), strict=True):
         scale = reference.abs().max().item()
-        torch.testing.assert_close(actual, reference, rtol=0.02, atol=0.02 * scale)
+        assert_close(actual, reference, rtol=0.02, atol=0.02 * scale)
 
 
 def test_a_matmul_without_rows_has_none() -> None:
