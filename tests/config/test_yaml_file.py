@@ -201,7 +201,7 @@ def test_an_argument_without_key_and_value_is_refused(folder: Path, override: st
     assert "key=value" in caught.value.hint
 
 
-@pytest.mark.parametrize("value", ["[1, 2", "*x", "\x00", "9" * 5000])
+@pytest.mark.parametrize("value", ["[1, 2", "*x", "\x00", "!!float x", "9" * 5000, "[" * 1500])
 def test_an_override_that_is_not_yaml_is_refused(folder: Path, value: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(folder, MINIMAL, f"run={value}")

@@ -23,6 +23,7 @@ def test_a_file_has_pairs_comments_and_blank_lines(tmp_path: Path) -> None:
 
 BAD_FILES = {
     "a\tb\nHund hound\n": r"terms\.tsv, line 2, is no pair of terms: 'Hund hound'$",
+    "a\tb\tc\n": r"terms\.tsv, line 1, is no pair of terms",
     "\n\ta\n": r"terms\.tsv, line 2, is no pair of terms",  # no source
     "a\tb\n\na\tc\n": r"terms\.tsv, line 3, translates 'a' again$",
     "a " * 21 + "\tb\n": r"terms\.tsv, line 1, is no pair of terms",  # too many words

@@ -154,6 +154,7 @@ def test_each_span_is_once_in_a_translation_or_missing(text: str, translation: s
 # What becomes of a translation of "⟦1⟧ b ⟦2⟧ 3", and the indices of the spans that it lacks.
 SETTLED: dict[str, tuple[str, list[int]]] = {
     "x ⟦2⟧ ⟦2⟧ ⟦3⟧ 3 3.": ("x ⟦2⟧ ⟦1⟧ 3.", []),  # the second ⟦2⟧ takes the place of ⟦1⟧
+    "x ⟦1⟧ ⟦1⟧ ⟦2⟧3.": ("x ⟦1⟧ ⟦2⟧3.", []),
     "x ⟦2⟧ y.": ("x ⟦2⟧ y.", [0, 2]),
 }
 
