@@ -15,9 +15,16 @@ OTHER_CORPORA = (  # settings that a config has only if the corpus is given
 )
 
 
+def cases(table: str) -> list[list[str]]:
+    """The rows of a table: what a test is given, an arrow, and what it expects."""
+    return [row.split(" → ") for row in table.strip().split("\n")]
+
+
 def write(folder: Path, content: str | bytes) -> Path:
     path = folder / "demo.yaml"
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    if isinstance(content, str):
+        content = content.encode()
+    path.write_bytes(content)
     return path
 
 

@@ -121,9 +121,9 @@ def run_nmt(
     with contextlib.ExitStack() as stack:
         place = cwd or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if env or stdout != subprocess.PIPE:
-            options: dict[str, Any] = {"cwd": place, "env": environment(env), "timeout": PATIENCE_S, "check": False}
             streams: dict[str, Any] = {"input": input or b"", "stdout": stdout, "stderr": subprocess.PIPE}
-            return subprocess.run([*NMT, *words], **options, **streams)
+            limits: dict[str, Any] = {"timeout": PATIENCE_S, "check": False}
+            return subprocess.run([*NMT, *words], cwd=place, env=environment(env), **streams, **limits)
         stdin, out, err = (stack.enter_context(tempfile.NamedTemporaryFile()) for _ in range(3))
         stdin.write(input or b"")
         stdin.seek(0)
@@ -246,13 +246,20 @@ def one_clear_error(done: Done, exit_code: int, *fragments: str, n_errors: int =
     lines = stderr.splitlines()
     errors = [line for line in lines if line.startswith("nmt: error: ")]
     assert len(errors) == n_errors, stderr
-    fitting = [line for line in errors if all(fragment in line for fragment in fragments)]
+    fitting = errors
+    for fragment in fragments:
+        fitting = [line for line in fitting if fragment in line]
     assert fitting, stderr
     # The hint.
     hints = [line for line in lines if line.startswith("hint: ")]
     assert len(hints) == 1, stderr
     assert hints[0] != "hint: "
     return stderr
+
+
+def rows_of(table: str, separator: str = "\n") -> list[str]:
+    """The rows of a table of cases."""
+    return table.strip(separator).split(separator)
 
 
 def refused(folder: Path, command: str, message: str) -> str:
@@ -262,13 +269,21 @@ def refused(folder: Path, command: str, message: str) -> str:
 
 def imported_modules(done: Done) -> set[str]:
     """Return the modules that a command with PYTHONPROFILEIMPORTTIME has imported."""
-    return {line.rpartition("|")[2].strip() for line in err_lines(done)}
+    modules = set()
+    for line in err_lines(done):
+        _, _, module = line.rpartition("|")
+        modules.add(module.strip())
+    return modules
 
 
 def file_bytes(directory: Path) -> dict[str, bytes]:
     """Return the content of all files below a directory, by their relative paths."""
-    files = [path for path in directory.rglob("*") if path.is_file()]
-    return {str(file.relative_to(directory)): file.read_bytes() for file in files}
+    contents = {}
+    for path in directory.rglob("*"):
+        if path.is_file():
+            name = str(path.relative_to(directory))
+            contents[name] = path.read_bytes()
+    return contents
 
 
 def model_of(translator: "Translator") -> "Seq2Seq":
@@ -338,7 +353,9 @@ def opened_page(browser: Any, url: str, *may_load: str, ignored: str | None = No
         yield page
     finally:
         context.close()
-    assert [problem for problem in problems if ignored is None or ignored not in problem] == []
+    if ignored is not None:
+        problems = [problem for problem in problems if ignored not in problem]
+    assert problems == []
 
 
 def opened_text(browser: Any, folder: Path, text: str, **options: Any) -> contextlib.AbstractContextManager[Any]:
@@ -392,8 +409,8 @@ class FiveRun(FiveCorpus):
 def write_five(home: Path, language: str = "en", targets: Sequence[str] = TARGET) -> FiveCorpus:
     """Write the five pairs and the config of a run that learns them in seconds."""
     source_file, target_file = home / "train.zh", home / f"train.{language}"
-    atomic_write(source_file, "".join(f"{line}\n" for line in SOURCE))
-    atomic_write(target_file, "".join(f"{line}\n" for line in targets))
+    for file, lines in ((source_file, SOURCE), (target_file, targets)):
+        atomic_write(file, "\n".join(lines) + "\n")
     config = home / "five.yaml"
     atomic_write(
         config,
@@ -474,5 +491,6 @@ def kept(run: FiveRun) -> Iterator[FiveRun]:
     after = files()
     before.pop("runs/five/scores.jsonl", None)
     after.pop("runs/five/scores.jsonl", None)
-    changed = [name for name in before | after if before.get(name) != after.get(name)]
+    assert before.keys() == after.keys()
+    changed = [name for name in before if before[name] != after[name]]
     assert changed == []

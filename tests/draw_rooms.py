@@ -31,8 +31,10 @@ def draw(package: str = "nmt") -> str:
     nodes, arrows = [], []
     for room in ordered:
         slash = "/" if room in packages else ""
-        nodes.append(f'    {node_id(room)}["{room.rpartition(".")[2]}{slash}"]')
-        arrows += [f"    {node_id(room)} --> {node_id(other)}" for other in sorted(reduced[room])]
+        _, _, name = room.rpartition(".")
+        nodes.append(f'    {node_id(room)}["{name}{slash}"]')
+        for imported_room in sorted(reduced[room]):
+            arrows.append(f"    {node_id(room)} --> {node_id(imported_room)}")
     return "\n".join(["```mermaid", "flowchart TD", *nodes, *arrows, "```"])
 
 
@@ -42,5 +44,6 @@ def node_id(room: str) -> str:
 
 if __name__ == "__main__":
     page = MAP.read_text(encoding="utf-8")
-    before, rest = page.split(BEGIN)
-    MAP.write_text(f"{before}{BEGIN}\n{draw()}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    MAP.write_text(f"{before}{BEGIN}\n{draw()}\n{END}{after}", encoding="utf-8")

@@ -3,6 +3,7 @@
 import functools
 import json
 import random
+import string
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,31 +40,33 @@ SIZES = {"d_model": 16, "d_ff": 24, "n_heads": 4, "n_encoder_layers": 2, "n_deco
 Choices = dict[str, Any]  # of settings of the model
 
 
-def transformer(norm: str, activation: str, positions: str, tied: str) -> Choices:
-    return {"norm": norm, "activation": activation, "positions": positions, "tied_embeddings": tied}
+def choices_of(table: str, **common: str) -> list[Choices]:
+    """The settings of each row of a table, whose first row has their names."""
+    names, *rows = [row.split() for row in table.strip().split("\n")]
+    return [{**common, **dict(zip(names, row, strict=True))} for row in rows]
 
 
-def rnn(cell: str, attention: str, tied: str) -> Choices:
-    return {"architecture": "rnn", "cell": cell, "attention": attention, "tied_embeddings": tied}
-
-
-TRANSFORMERS = [  # every two values of different settings occur together
-    transformer("pre", "relu", "sinusoidal", "all"),
-    transformer("post", "gelu", "sinusoidal", "decoder"),
-    transformer("pre", "gelu", "sinusoidal", "none"),
-    transformer("post", "gelu", "learned", "all"),
-    transformer("pre", "relu", "learned", "decoder"),
-    transformer("post", "relu", "learned", "none"),
-]
-RNNS = [
-    rnn("lstm", "none", "all"),
-    rnn("gru", "none", "decoder"),
-    rnn("gru", "dot", "all"),
-    rnn("lstm", "additive", "none"),
-    rnn("lstm", "general", "all"),
-    rnn("gru", "additive", "decoder"),
-    rnn("gru", "scaled_dot", "all"),
-]
+# Every two values of different settings occur together.
+TRANSFORMERS = choices_of("""
+norm activation positions  tied_embeddings
+pre  relu       sinusoidal all
+post gelu       sinusoidal decoder
+pre  gelu       sinusoidal none
+post gelu       learned    all
+pre  relu       learned    decoder
+post relu       learned    none
+""")
+RNN_TABLE = """
+cell attention  tied_embeddings
+lstm none       all
+gru  none       decoder
+gru  dot        all
+lstm additive   none
+lstm general    all
+gru  additive   decoder
+gru  scaled_dot all
+"""
+RNNS = choices_of(RNN_TABLE, architecture="rnn")
 RUNGS: list[Choices] = [
     {"attention": "additive"},
     {"attention": "dot"},
@@ -106,21 +109,22 @@ def batch(*lengths: tuple[int, int], seed: int = 2) -> tuple[Tensor, Tensor]:
     src = torch.full((len(lengths), max(source_lengths)), PAD)
     tgt = torch.full((len(lengths), max(target_lengths)), PAD)
     for row, (s, t) in enumerate(lengths):
-        src[row, : s - 1] = torch.randint(4, V, (s - 1,), generator=generator)
+        src[row, :s] = torch.randint(4, V, (s,), generator=generator)
         src[row, s - 1] = EOS
-        tgt[row, 1:t] = torch.randint(4, V, (t - 1,), generator=generator)
+        tgt[row, :t] = torch.randint(4, V, (t,), generator=generator)
         tgt[row, 0] = BOS
     return src, tgt
 
 
-Table = Callable[[tuple[int, ...], tuple[int, ...]], Sequence[float]]  # (source, prefix) to V probabilities
+Tokens = tuple[int, ...]
+Table = Callable[[Tokens, Tokens], Sequence[float]]  # (source, prefix) to V probabilities
 
 
 class Rows(NamedTuple):
     """The state of a `TableModel`: the sources, and the tokens that each beam has read so far."""
 
-    sources: list[tuple[int, ...]]  # B
-    prefixes: list[tuple[int, ...]]  # B*K, BOS first
+    sources: list[Tokens]  # B
+    prefixes: list[Tokens]  # B*K, BOS first
 
 
 class TableModel:
@@ -130,7 +134,10 @@ class TableModel:
         self.table = table
 
     def start(self, src: Tensor) -> Rows:
-        sources = [tuple(row[row != PAD].tolist()) for row in src]
+        sources = []
+        for row in src:
+            without_padding = row[row != PAD]
+            sources.append(tuple(without_padding.tolist()))
         return Rows(sources, [()] * len(sources))
 
     def step(self, ids: Tensor, state: Rows) -> tuple[Tensor, Rows]:
@@ -148,29 +155,33 @@ class TableModel:
         n_beams = len(state.prefixes) // len(state.sources)
         sentences = beam_indices // n_beams  # (B', K')
         assert (sentences == sentences[:, :1]).all(), "a row's beams come from one sentence"
-        sources = [state.sources[i] for i in sentences[:, 0].tolist()]
-        prefixes = [state.prefixes[i] for i in beam_indices.flatten().tolist()]
+        sources = [state.sources[i] for i in sentences[:, 0]]
+        prefixes = [state.prefixes[i] for i in beam_indices.flatten()]
         return Rows(sources, prefixes)
 
 
 # --- training steps --------------------------------------------------------------------------------------
 
-PAIRS = [([5, 6, 7], [8, 9, 10]), ([10], [11, 12, 13, 14, 15]), ([5, 9, 5, 9, 5], [6]), ([], [7, 7, 7, 7])]
+SOURCES = [[5, 6, 7], [10], [5, 9, 5, 9, 5], []]
+TARGETS = [[8, 9, 10], [11, 12, 13, 14, 15], [6], [7, 7, 7, 7]]
 
 
 def batch_of(*numbers: int) -> Batch:
-    """A batch of some of the `PAIRS`."""
-    sources = [PAIRS[i][0] for i in numbers]
-    targets = [PAIRS[i][1] for i in numbers]
+    """A batch of some pairs of `SOURCES` and `TARGETS`."""
+    sources = [SOURCES[i] for i in numbers]
+    targets = [TARGETS[i] for i in numbers]
     return collate(sources, targets, list(numbers))
 
 
 def random_batch(n_pairs: int, first: int = 0, seed: int = 1) -> Batch:
     """A batch of random pairs, which are numbered from `first` on."""
     draw = torch.Generator().manual_seed(seed)
-    lengths = torch.randint(1, 9, (2 * n_pairs,), generator=draw).tolist()
-    sides = [torch.randint(4, V, (length,), generator=draw).tolist() for length in lengths]
-    return collate(sides[:n_pairs], sides[n_pairs:], range(first, first + n_pairs))
+    sides = []
+    for length in torch.randint(1, 9, (2 * n_pairs,), generator=draw):
+        token_ids = torch.randint(4, V, (int(length),), generator=draw)
+        sides.append(token_ids.tolist())
+    lines = range(first, first + n_pairs)
+    return collate(sides[:n_pairs], sides[n_pairs:], lines)
 
 
 def gradient(
@@ -178,9 +189,14 @@ def gradient(
 ) -> dict[str, Tensor]:
     """The gradient of a step with learning rate 0, shared by n replicas, by parameter name."""
     replicas = Replicas(model.train(), n)
-    train_step(replicas, make_optimizers(model, settings), batches, StepOptions(settings, lr=0.0, seed=1, **options))
+    optimizers = make_optimizers(model, settings)
+    train_step(replicas, optimizers, batches, StepOptions(settings, lr=0.0, seed=1, **options))
     replicas.close()
-    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    gradients = {}
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            gradients[name] = parameter.grad.clone()
+    return gradients
 
 
 # --- translators ------------------------------------------------------------------------------------------
@@ -208,18 +224,22 @@ def random_translator(joint: bool = True, decode: dict[str, Any] | None = None, 
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn(parameter.shape))
         # Make EOS the likeliest piece at a tenth of the positions, by the bias of the last norm.
-        text = torch.randint(EOS + 1, len(translator.tokenizers.source), (20, 6))
+        n_tokens = len(translator.tokenizers.source)
+        text = torch.randint(EOS + 1, n_tokens, (20, 6))
         logits = model(text, text)
-        missing = (logits.amax(-1) - logits[..., EOS]).quantile(0.9)
+        differences = logits.amax(-1) - logits[..., EOS]
         direction = model.projection.weight[EOS]
-        last_norm(model).bias.add_(missing * direction / direction.square().sum())
+        scale = differences.quantile(0.9) / direction.square().sum()
+        last_norm(model).bias.add_(scale * direction)
     return translator
 
 
 def last_norm(model: Transformer) -> nn.LayerNorm:
     """Return the norm before the projection, which belongs to the last layer if norms come after sub-layers."""
-    last_layer = list(model.decoder)[-1]
-    norm = model.decoder_norm if model.settings.norm == "pre" else last_layer.feed_forward_residual.norm
+    norm = model.decoder_norm
+    if model.settings.norm == "post":
+        *_, last_layer = model.decoder
+        norm = last_layer.feed_forward_residual.norm
     assert isinstance(norm, nn.LayerNorm)
     return norm
 
@@ -227,7 +247,8 @@ def last_norm(model: Transformer) -> nn.LayerNorm:
 def fresh_translator(joint: bool = True, decode: dict[str, Any] | None = None, **choices: Any) -> Translator:
     """A translator with initial weights."""
     sizes = {"d_model": 32, "d_ff": 48, "n_encoder_layers": 2, "n_decoder_layers": 2, "max_positions": 64}
-    tree: dict[str, Any] = {"run": "runs/x", "tokenizer": {"joint": joint}, "model": {**sizes, **choices}}
+    tree: dict[str, Any] = {"run": "runs/x", "tokenizer": {"joint": joint}}
+    tree["model"] = {**sizes, **choices}
     tree["data"] = {"train": {"source": "a.zh", "target": "a.en"}, "max_length": 7}
     tree["decode"] = {"max_length_b": 5, **(decode or {})}
     config = Config.model_validate(tree)
@@ -235,7 +256,8 @@ def fresh_translator(joint: bool = True, decode: dict[str, Any] | None = None, *
     source_model = shared if joint else of_five(tuple(SOURCE), 300)
     tokenizers = Tokenizers.from_models(source_model, shared, nfkc_source=False)
     torch.manual_seed(1)
-    return Translator(TorchEngine(new_model(config, tokenizers).eval()), tokenizers, config)
+    model = new_model(config, tokenizers).eval()
+    return Translator(TorchEngine(model), tokenizers, config)
 
 
 class Banned:
@@ -254,8 +276,9 @@ class Banned:
 def search_with_bans(translator: Translator, sources: Sequence[list[int]], options: SearchOptions) -> list[Hypothesis]:
     """The best hypothesis for each source, given as token ids, by a search over a `Banned` decoder."""
     model = model_of(translator)
+    src = pad_source(list(sources))
     with torch.inference_mode():
-        n_best_lists = search(Banned(model), pad_source(list(sources)), options, max_length=model.max_length)
+        n_best_lists = search(Banned(model), src, options, max_length=model.max_length)
     return [n_best[0] for n_best in n_best_lists]
 
 
@@ -278,7 +301,8 @@ def small_translator(**data: object) -> Translator:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2.0)
-    return Translator(TorchEngine(model.double().eval()), tokenizers, config)
+    engine = TorchEngine(model.double().eval())
+    return Translator(engine, tokenizers, config)
 
 
 def translator_without_bytes(**choices: Any) -> Translator:
@@ -295,7 +319,8 @@ def write_run(translator: Translator, path: Path) -> RunDirectory:
     tensors = {f"model.{name}": x.float() for name, x in weights.items()}
     run = RunDirectory(path)
     run.create()
-    save_checkpoint(run.model_file, Checkpoint(translator.config, tensors, translator.tokenizers))
+    checkpoint = Checkpoint(translator.config, tensors, translator.tokenizers)
+    save_checkpoint(run.model_file, checkpoint)
     run.write_tokenizers(translator.tokenizers, joint=True)
     return run
 
@@ -331,15 +356,15 @@ def n_bytes(tokenizer: Tokenizer, text: str) -> int:
 CONTROLS = "".join(map(chr, range(0x20)))
 INVISIBLE = "\x7f\x85\xa0\u2028\u200b\u200d\ufeff\u202e"
 # Characters and words that hostile lines are made of, by kind.
-HOSTILE_PARTS = [
-    list(map(chr, range(0x20, 0x7F))),
-    list(CONTROLS + INVISIBLE),
-    [" ", "  ", "\u2581", "\u3000", "\t"],
+HOSTILE_PARTS: list[Sequence[str]] = [
+    string.ascii_letters + string.digits + string.punctuation,
+    CONTROLS + INVISIBLE,
+    " \u2581\u3000\t",
     ["<s>", "</s>", "<pad>", "<unk>", "<0x41>", "<0xE2>", ">>", "<<", ">>de<<", "<mask>", "<eop>", "▁the"],
-    list("我昨天买了一本书。学校"),
-    list("اشتريت كتابا"),
-    list("Ünïcödé ﬁ ① Å"),
-    ["👩‍👩‍👧", "🇩🇪", "e\u0301", "가", "\U0010fffd", "\ud7ff", "\ue000", "\ufffe", "\U000e0001"],
+    "我昨天买了一本书。学校",
+    "اشتريت كتابا",
+    "Ünïcödé ﬁ ① Å",
+    ["👩\u200d👩\u200d👧", "🇩🇪", "é", "가", "\U0010fffd", "\ud7ff", "\ue000", "\ufffe", "\U000e0001"],
     ["the ", "a book ", "school ", "I ", "tea "],
 ]
 HOSTILE_LINES = ["", " ", "\u2581", "  two  spaces ", "\0", "</s>", "a </s> b"]
@@ -354,6 +379,8 @@ def hostile_lines(n: int) -> list[str]:
         n_kinds = rng.randint(1, len(HOSTILE_PARTS))
         kinds = rng.sample(HOSTILE_PARTS, n_kinds)
         n_parts = rng.choice([1, 3, 10, 40, 200])
-        parts = [rng.choice(rng.choice(kinds)) for _ in range(n_parts)]
-        lines.append("".join(parts))
+        line = ""
+        for kind in rng.choices(kinds, k=n_parts):
+            line += rng.choice(kind)
+        lines.append(line)
     return lines

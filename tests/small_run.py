@@ -31,18 +31,22 @@ def write_small_corpus(home: Path) -> Path:
     sources, targets = [], []
     for subject, time, verb in itertools.product(SUBJECTS, TIMES, VERBS):
         sources.append(f"{subject}{time}{verb}。")
-        targets.append(f"{SUBJECTS[subject]} {VERBS[verb]} {TIMES[time]}.")
+        words = SUBJECTS[subject], VERBS[verb], TIMES[time]
+        targets.append(" ".join(words) + ".")
     write_lines(home / "train.zh", sources)
     write_lines(home / "train.en", targets)
     write_lines(home / "dev.zh", sources[::7])
     write_lines(home / "dev.en", targets[::7])
-    write_lines(home / "more.zh", [f"昨天{line}" for line in sources[:25]])
-    write_lines(home / "more.en", [f"Yesterday {line}" for line in targets[:25]])
+    # Lines for `MIX`, which no line above equals.
+    yesterday = [f"昨天{line}" for line in sources]
+    write_lines(home / "more.zh", yesterday[:25])
+    translated = [f"Yesterday {line}" for line in targets]
+    write_lines(home / "more.en", translated[:25])
     return home
 
 
 def write_lines(file: Path, lines: Sequence[str]) -> None:
-    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    file.write_text("\n".join(lines), encoding="utf-8")
 
 
 def corpus_of(name: str, source: str, target: str) -> dict[str, str]:
@@ -50,11 +54,12 @@ def corpus_of(name: str, source: str, target: str) -> dict[str, str]:
     return {"source": f"{name}.{source}", "target": f"{name}.{target}", "languages": f"{source}-{target}"}
 
 
-SEVERAL: dict[str, Any] = {  # a model of both directions, as arguments of `config_of`
-    "data__train": [corpus_of("train", "zh", "en"), corpus_of("train", "en", "zh"), corpus_of("more", "en", "zh")],
-    "data__dev": [corpus_of("dev", "zh", "en"), corpus_of("dev", "en", "zh")],
-    "data__temperature": 3.0,
-}
+# A model of both directions, as arguments of `config_of`.
+SEVERAL: dict[str, Any] = {"data__temperature": 3.0}
+TO_ENGLISH, TO_CHINESE = ("zh", "en"), ("en", "zh")
+SEVERAL["data__train"] = [corpus_of("train", *TO_ENGLISH), corpus_of("train", *TO_CHINESE)]
+SEVERAL["data__train"] += [corpus_of("more", *TO_CHINESE)]
+SEVERAL["data__dev"] = [corpus_of("dev", *TO_ENGLISH), corpus_of("dev", *TO_CHINESE)]
 MIX = {"more": {"source": "more.zh", "target": "more.en", "weight": 0.3}}  # value of data__mix
 
 
@@ -62,7 +67,8 @@ def config_of(corpus: Path, run: str = "run", **changes: Any) -> Config:
     """A small model with dropout and several batches an epoch; `changes` are such as `train__lr=1e-3` or `seed=2`."""
     train = {"source": "train.zh", "target": "train.en"}
     dev = {"source": "dev.zh", "target": "dev.en"}
-    tree: dict[str, Any] = {"run": str(corpus / run), "tokenizer": {"vocab_size": 340}, "model": SIZES, "train": TRAIN}
+    tree: dict[str, Any] = {"model": SIZES, "train": TRAIN, "tokenizer": {"vocab_size": 340}}
+    tree["run"] = str(corpus / run)
     tree["data"] = {"root": str(corpus), "train": train, "dev": dev, "max_length": 60}
     for key, value in changes.items():
         section, _, name = key.partition("__")

@@ -136,7 +136,10 @@ def test_two_ranks_have_the_losses_of_one_process(tmp_path: Path) -> None:
 def started_ranks(*calls: tuple[object, ...]) -> list[Any]:
     """Start a process for each call, a function and its arguments; the first is rank 0."""
     port = free_port()
-    ranks = [FORKS.Process(target=as_rank, args=(torchruns(rank, port), *call)) for rank, call in enumerate(calls)]
+    ranks = []
+    for number, call in enumerate(calls):
+        arguments = torchruns(number, port), *call
+        ranks.append(FORKS.Process(target=as_rank, args=arguments))
     for process in ranks:
         process.start()
     return ranks
@@ -175,7 +178,11 @@ def test_a_lost_rank_is_one_clear_error(five_corpus: FiveCorpus) -> None:
 
 def wait_for_step(path: Path, step: int) -> None:
     metrics = RunDirectory(path)
-    wait_until(lambda: any(line["step"] >= step for line in metrics.read_metrics()))
+
+    def is_reached() -> bool:
+        return any(line["step"] >= step for line in metrics.read_metrics())
+
+    wait_until(is_reached)
 
 
 def children(pid: int) -> list[int]:

@@ -70,7 +70,10 @@ def test_after_a_late_failure_the_old_content_is_there(file: Path, call: str) ->
     assert file_bytes(file.parent) == {"it": OLD}
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), gzip.BadGzipFile("no gzip"), OSError(2, "none", "/a")])
+ERRORS = [KeyboardInterrupt(), gzip.BadGzipFile("no gzip"), OSError(2, "none", "/a")]
+
+
+@pytest.mark.parametrize("error", ERRORS)
 def test_after_an_error_in_the_block_the_old_content_is_there(file: Path, error: BaseException) -> None:
     """The error is raised unchanged: `nmt translate -i damaged.gz -o out` must not blame `out`."""
     with pytest.raises(type(error)) as caught, atomic_writer(file):
@@ -154,7 +157,9 @@ def test_only_files_are_opened(tmp_path: Path, read: Callable[[Path], Any]) -> N
 
 
 def test_the_hash_of_a_file_is_that_of_its_content(file: Path) -> None:
-    assert files.hash_file(file) == files.sha256(OLD) == hashlib.sha256(OLD).hexdigest()
+    expected = hashlib.sha256(OLD).hexdigest()
+    assert files.hash_file(file) == expected
+    assert files.sha256(OLD) == expected
 
 
 def test_no_more_than_the_given_bytes_are_read(file: Path) -> None:
@@ -262,7 +267,9 @@ def test_a_cache_entry_is_made_once(cache: Path) -> None:
 
 
 def test_entries_of_other_kinds_and_origins_are_others(cache: Path) -> None:
-    paths = {cached("kind", [1, "a"], fill), cached("kind", [2, "a"], fill), cached("other", [1, "a"], fill)}
+    paths = {cached("kind", [1, "a"], fill)}
+    paths.add(cached("kind", [2, "a"], fill))
+    paths.add(cached("other", [1, "a"], fill))
     assert len(paths) == 3
 
 
@@ -304,7 +311,7 @@ def test_what_others_have_put_into_the_cache_is_kept(cache: Path) -> None:
 
 
 def test_least_recently_used_entries_over_the_limit_are_removed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = [used_before(days, number) for number, days in enumerate((0.9, 2, 3, 4))]
+    entries = list(map(used_before, (0.9, 2, 3, 4), range(4)))
     monkeypatch.setattr(files, "MAX_CACHE_BYTES", 3 * len(NEW))  # the new entry and two others
     cached("kind", 9, fill)
     assert [entry.exists() for entry in entries] == [True, True, False, False]

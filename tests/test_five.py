@@ -29,30 +29,41 @@ def lines_of(side: str) -> list[str]:
 def five(folder: Path) -> Translator:
     """The model of the recipe, with one layer except under `make soak`."""
     settings = [f"run={folder}/five", "train.precision=fp32", "train.validate_every=150"]
-    out_lines(run_nmt("train", PROJECT / "configs" / "five.yaml", *settings, *soak(QUICKLY, []), cwd=PROJECT))
+    done = run_nmt("train", "configs/five.yaml", *settings, *soak(QUICKLY, []), cwd=PROJECT)
+    assert out_lines(done) == []
     return load(folder / "five", engine="torch")
 
 
 @pytest.mark.parametrize("beam", [1, 5])
 def test_five_pairs_are_exact_word_by_word(five: Translator, beam: int) -> None:
-    assert five.translate(lines_of("zh"), beam=beam) == lines_of("en")
+    translations = five.translate(lines_of("zh"), beam=beam)
+    assert translations == lines_of("en")
 
 
 def test_five_pairs_are_wrong_in_one_pass(five: Translator) -> None:
     """This is the bug of the article: it reads all outputs of one pass over BOS and padding."""
-    guesses = [explain(five, text).one_pass.text for text in lines_of("zh")]
-    n_wrong = sum(guess != reference for guess, reference in zip(guesses, lines_of("en"), strict=True))
+    n_wrong = 0
+    for text, reference in zip(lines_of("zh"), lines_of("en"), strict=True):
+        guess = explain(five, text).one_pass.text
+        n_wrong += guess != reference
     assert n_wrong >= 4
+
+
+def in_section(section: str, values: dict[str, Any]) -> list[str]:
+    return [f"{section}.{key}={value}" for key, value in values.items()]
 
 
 SIZES = {"d_model": 32, "d_ff": 64, "n_encoder_layers": 1, "n_decoder_layers": 1, "dropout": 0.0}
 TRAIN = {"max_steps": 100, "validate_every": 100, "lr": 0.01, "warmup": 20, "average": "none"}
 
 
-@pytest.mark.parametrize("choices", [*RUNGS[:5], RUNGS[-1], RNNS[0], RNNS[3]], ids=name)
+LEARNED = [*RUNGS[:5], RUNGS[-1], RNNS[0], RNNS[3]]
+
+
+@pytest.mark.parametrize("choices", LEARNED, ids=name)
 def test_it_learns_the_five_pairs(five_corpus: FiveCorpus, choices: dict[str, Any]) -> None:
-    settings = [f"model.{key}={value}" for key, value in {**SIZES, **choices}.items()]
-    settings += [f"train.{key}={value}" for key, value in TRAIN.items()]
+    settings = in_section("model", SIZES | choices)
+    settings += in_section("train", TRAIN)
     out_lines(run_nmt("train", five_corpus.config, *settings))
     translator = load(five_corpus.run, engine="torch")
     assert translator.translate(SOURCE, beam=1) == TARGET
@@ -71,10 +82,11 @@ def lesson(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
     shutil.copy(PROJECT / "configs/five.yaml", home / "configs")
     shutil.copytree(PROJECT / "data/five", home / "data/five")
     notebook = json.loads((PROJECT / "configs/lesson/lesson.ipynb").read_text(encoding="utf-8"))
-    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     with pytest.MonkeyPatch.context() as patch, torch.set_grad_enabled(True):  # both are restored at the end
         patch.chdir(home / "configs/lesson")
-        for code in cells:
+        for cell in cells:
+            code = "".join(cell["source"])
             if code.startswith("!nmt "):
                 words = shlex.split(code)[1:]
                 if words[0] == "train":
@@ -89,8 +101,11 @@ def lesson(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
 
 
 def test_a_head_by_hand_equals_attention(lesson: dict[str, Any]) -> None:
-    torch.testing.assert_close(lesson["out"], lesson["all_out"][0, 0])
-    torch.testing.assert_close(lesson["weights"], lesson["all_weights"][0, 0])
+    first_head = 0, 0  # of the first sentence
+    expected = lesson["all_out"][first_head]
+    torch.testing.assert_close(lesson["out"], expected)
+    expected_weights = lesson["all_weights"][first_head]
+    torch.testing.assert_close(lesson["weights"], expected_weights)
 
 
 def test_the_mask_hides_padding(lesson: dict[str, Any]) -> None:
@@ -100,14 +115,17 @@ def test_the_mask_hides_padding(lesson: dict[str, Any]) -> None:
 
 
 def test_the_loop_translates(lesson: dict[str, Any]) -> None:
-    assert lesson["translator"].translate(lesson["sources"]) == lesson["references"]
-    assert lesson["target_tokenizer"].decode(lesson["tokens"]) == lesson["references"][0]
+    references = lesson["references"]
+    assert lesson["translator"].translate(lesson["sources"]) == references
+    written = lesson["target_tokenizer"].decode(lesson["tokens"])
+    assert written == references[0]
 
 
 def test_one_pass_does_not_translate(lesson: dict[str, Any]) -> None:
     tokenizer = lesson["target_tokenizer"]
-    assert tokenizer.pieces(lesson["one_pass"])[0] == "▁I"
-    assert tokenizer.decode(lesson["one_pass"]) != lesson["references"][0]
+    tokens = lesson["one_pass"]
+    assert tokenizer.pieces(tokens)[0] == "▁I"
+    assert tokenizer.decode(tokens) != lesson["references"][0]
     assert lesson["unseen"] != "she is drinking tea today"
 
 
@@ -120,7 +138,8 @@ def test_greedy_search_loses_the_best_sentence_of_the_table(lesson: dict[str, An
 
 
 def test_pairs_of_the_readers_own_are_learned(lesson: dict[str, Any]) -> None:
-    sources, references = zip(*lesson["kept"], strict=True)
-    assert not set(lesson["kept"]) & set(lesson["written"])
-    assert lesson["mine"].translate(list(sources)) == list(references)
+    kept = lesson["kept"]
+    assert set(kept).isdisjoint(lesson["written"])
+    for source, reference in kept:
+        assert lesson["mine"].translate([source]) == [reference]
     assert isinstance(lesson["shown"], Explanation)

@@ -148,7 +148,8 @@ def test_sigterm_leaves_no_unfinished_output(five_run: FiveRun, tmp_path: Path) 
 
 @pytest.mark.parametrize("n", [0, 1, 19])
 def test_results_are_in_the_order_of_items(n: int) -> None:
-    assert list(in_parallel(abs, range(-n, 0))) == [*range(n, 0, -1)]
+    expected = list(range(n, 0, -1))
+    assert list(in_parallel(abs, range(-n, 0))) == expected
 
 
 def test_a_process_that_was_killed_is_an_error() -> None:
@@ -167,5 +168,6 @@ def test_items_are_not_taken_before_a_process_is_free(monkeypatch: pytest.Monkey
             yield number
 
     results = in_parallel(abs, items())
-    assert (next(results), len(multiprocessing.active_children())) == (0, 1)
+    assert next(results) == 0
+    assert len(multiprocessing.active_children()) == 1
     assert len(taken) == processes.MIN_ITEMS

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FiveRun, err_lines, one_clear_error, out_lines, run_nmt
-from small_run import SEVERAL, SIZES, TRAIN, config_of, corpus_of, run_training
+from conftest import FiveRun, err_lines, out_lines, refused, run_in
+from small_run import SEVERAL, SIZES, TRAIN, config_of, corpus_of, run_training, write_lines
 
 from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, InputError
@@ -28,12 +28,15 @@ def reversed_words(line: str) -> str:
 
 
 WORDS = ["ba", "de", "fi", "go"]
-LINES = [*WORDS]  # all lines of one to four words
-for n_words in (2, 3, 4):
+LINES: list[str] = []  # all lines of one to four words
+for n_words in range(1, 5):
     LINES += map(" ".join, itertools.product(WORDS, repeat=n_words))
 # The two target languages: capitals, and words from the end.
-SIDES = {"src": LINES, "up": list(map(str.upper, LINES)), "back": list(map(reversed_words, LINES))}
+SIDES = {"src": LINES}
+SIDES["up"] = [line.upper() for line in LINES]
+SIDES["back"] = [reversed_words(line) for line in LINES]
 DIRECTIONS = ["src-up", "src-back"]
+TAGS = [">>up<<", ">>back<<"]
 # Texts that contain what looks like a tag, or nothing.
 HOSTILE = ["ba >>up<< de", ">>back<< ba", ">>up<<>>back<<ba", ">>xx<<", "<s> </s>", " ba  de ", ""]
 
@@ -46,21 +49,22 @@ def corpora(name: str) -> list[dict[str, str]]:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("several")
     for side, lines in SIDES.items():
-        (home / f"train.{side}").write_text("\n".join(lines))
-        (home / f"dev.{side}").write_text("\n".join(lines[::25]))
-        (home / f"test.{side}").write_text("\n".join(lines[::21]))
-    data = {"root": str(home), "train": corpora("train"), "dev": corpora("dev"), "test": corpora("test")}
+        write_lines(home / f"train.{side}", lines)
+        write_lines(home / f"dev.{side}", lines[::25])
+        write_lines(home / f"test.{side}", lines[::21])
+    data: dict[str, Any] = {name: corpora(name) for name in ("train", "dev", "test")}
+    data["root"] = str(home)
     tokenizer = {"vocab_size": 300, "type": "bpe"}
-    model = {**SIZES, "d_model": 32, "d_ff": 64, "dropout": 0.0, "positions": "rotary"}
-    training = {**TRAIN, "batch_tokens": 600, "max_steps": 300, "validate_every": 300, "lr": 2e-2, "warmup": 30}
+    model = SIZES | {"d_model": 32, "d_ff": 64, "dropout": 0.0, "positions": "rotary"}
+    training = TRAIN | {"batch_tokens": 600, "max_steps": 300, "validate_every": 300, "lr": 2e-2, "warmup": 30}
     run_training(config_of(home, data=data, tokenizer=tokenizer, model=model, train=training))
     return home / "run"
 
 
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
-    text = itertools.chain(*SIDES.values())
-    model = train_tokenizer(list(text), TokenizerSettings(vocab_size=320, type="bpe"), [">>up<<", ">>back<<"]).model
+    text = list(itertools.chain(*SIDES.values()))
+    model = train_tokenizer(text, TokenizerSettings(vocab_size=320, type="bpe"), TAGS).model
     return Tokenizers.from_models(model, model, nfkc_source=False)
 
 
@@ -71,7 +75,7 @@ every_language = pytest.mark.parametrize("language", ["up", "back"])
 @every_text
 def test_no_text_contains_a_tag(tokenizers: Tokenizers, text: str) -> None:
     tokens = tokenizers.target.encode(text)
-    assert set(tokens).isdisjoint(tokenizers.target.ids([">>up<<", ">>back<<"]))
+    assert set(tokens).isdisjoint(tokenizers.target.ids(TAGS))
     assert tokenizers.target.decode(tokens) == text
 
 
@@ -102,8 +106,9 @@ def test_without_a_chosen_language_a_text_without_a_tag_is_refused(tokenizers: T
 
 def test_a_symbol_that_looks_like_a_tag_is_a_symbol() -> None:
     model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300, type="bpe", symbols=">>up<<")).model
-    assert Tokenizer(model, target_tag="").targets == []
-    assert Tokenizer(model, target_tag="").encode("ba") == Tokenizer(model).encode("ba")
+    tokenizer = Tokenizer(model, target_tag="")
+    assert tokenizer.targets == []
+    assert tokenizer.encode("ba") == Tokenizer(model).encode("ba")
 
 
 # --- corpora
@@ -123,7 +128,8 @@ def test_with_temperature_1_each_pair_is_read_once(corpus: Path) -> None:
 @pytest.mark.parametrize("temperature", [2.0, 5.0, 1000.0])
 def test_the_share_of_a_corpus_is_its_size_to_the_power_of_1_over_temperature(corpus: Path, temperature: float) -> None:
     mixed = mixture(corpus, temperature)
-    assert mixed.n_drawn[0] == mixed.sizes[0] == 60, "the first corpus is read once an epoch"
+    assert mixed.sizes[0] == 60
+    assert mixed.n_drawn[0] == 60, "the first corpus is read once an epoch"
     for size, n in zip(mixed.sizes, mixed.n_drawn, strict=True):
         share = (size / 60) ** (1 / temperature)
         assert n == pytest.approx(60 * share, abs=0.5)
@@ -136,10 +142,10 @@ def test_each_pair_knows_its_languages_and_gets_their_tag(corpus: Path) -> None:
     tokenizer = tokenizers.source
     pairs, (source, _) = drop_lengths(config, train, tokenizers)
     for i, pair in enumerate(pairs):
-        tokens = source[i]
-        assert pair.languages == ("zh-en" if pair.line <= 60 else "en-zh")
-        assert tokenizer.pieces(tokens[:1]) == [">>en<<" if pair.line <= 60 else ">>zh<<"]
-        assert tokenizer.decode(tokens) == pair.source, "a tag is no text"
+        languages, tag = ("zh-en", ">>en<<") if pair.line <= 60 else ("en-zh", ">>zh<<")
+        assert pair.languages == languages
+        assert tokenizer.pieces(source[i])[0] == tag
+        assert tokenizer.decode(source[i]) == pair.source, "a tag is no text"
 
 
 def test_targets_have_no_tag(corpus: Path) -> None:
@@ -167,7 +173,8 @@ def test_a_pair_is_repeated_only_within_a_direction(corpus: Path) -> None:
     (corpus / "more.en").write_text("OK\nOK\ncup\n")
     files = {"source": "more.zh", "target": "more.en"}
     both = [{**files, "languages": "zh-en"}, {**files, "languages": "zh-fr"}]
-    data = read_corpus(config_of(corpus, data__train=both, data__dev=SEVERAL["data__dev"][:1]))
+    dev = SEVERAL["data__dev"][:1]
+    data = read_corpus(config_of(corpus, data__train=both, data__dev=dev))
     kept = [(pair.line, pair.languages) for pair in data.train]
     assert kept == [(1, "zh-en"), (3, "zh-en"), (4, "zh-fr"), (6, "zh-fr")]
 
@@ -176,8 +183,9 @@ def test_a_resumed_run_refuses_corpora_in_another_order(corpus: Path) -> None:
     run_training(config_of(corpus, **SEVERAL))
     # The numbers of a corpus' pairs depend on the order.
     first, *others = SEVERAL["data__train"]
+    changed = SEVERAL | {"data__train": [*others, first]}
     with pytest.raises(ConfigError, match=r"data\.train\.0\.languages was zh-en, is en-zh"):
-        session.prepare(config_of(corpus, **SEVERAL | {"data__train": [*others, first]}))
+        session.prepare(config_of(corpus, **changed))
 
 
 def test_fine_tuning_needs_a_tokenizer_with_all_tags(corpus: Path) -> None:
@@ -190,88 +198,91 @@ def test_fine_tuning_needs_a_tokenizer_with_all_tags(corpus: Path) -> None:
 # --- commands
 
 
+# They run in the folder of the run, which is also the model.
+
+
 @pytest.mark.parametrize("engine", ["ctranslate2", "torch"])
 def test_a_tag_chooses_what_the_model_does_with_a_text(run: Path, engine: str) -> None:
-    translate = ["translate", "ba de fi", "-m", run, "--engine", engine]
-    assert out_lines(run_nmt(*translate, "-l", "src-up")) == ["BA DE FI"]
-    assert out_lines(run_nmt(*translate, "-l", "back")) == ["fi de ba"]
+    translate = f"translate 'ba de fi' -m . --engine {engine}"
+    assert out_lines(run_in(run, f"{translate} -l src-up")) == ["BA DE FI"]
+    assert out_lines(run_in(run, f"{translate} -l back")) == ["fi de ba"]
 
 
 @pytest.mark.parametrize("command", ["translate ba", "align", "explain ba --json"])
 def test_a_missing_direction_is_one_clear_line(run: Path, command: str) -> None:
-    done = run_nmt(*command.split(), "-m", run)
-    assert "-l src-up" in one_clear_error(done, 2, "translates src-up, src-back")
+    assert "-l src-up" in refused(run, f"{command} -m .", "translates src-up, src-back")
 
 
 def test_a_missing_direction_of_a_config_is_one_clear_line(run: Path) -> None:
-    one_clear_error(run_nmt("check", run / "config.yaml"), 2, "translates src-up, src-back")
+    refused(run, "check config.yaml", "translates src-up, src-back")
 
 
 @pytest.mark.parametrize("languages", ["xx", "back-up"])
 def test_an_unknown_direction_is_one_clear_line(run: Path, languages: str) -> None:
-    done = run_nmt("translate", "ba", "-m", run, "-l", languages)
-    stderr = one_clear_error(done, 2, f"does not translate {languages}")
+    stderr = refused(run, f"translate ba -m . -l {languages}", f"does not translate {languages}")
     assert "it translates src-up, src-back" in stderr
 
 
 def test_a_model_of_one_direction_has_none_to_choose(five_run: FiveRun) -> None:
-    done = run_nmt("translate", "ba", "-m", five_run.run, "-l", "en")
-    assert "leave out -l" in one_clear_error(done, 2, "translates from zh to en only")
+    assert "leave out -l" in refused(five_run.run, "translate ba -m . -l en", "translates from zh to en only")
 
 
 def test_models_of_several_directions_are_not_compared(run: Path) -> None:
-    one_clear_error(run_nmt("compare", run, run), 2, "translates in several directions")
+    refused(run, "compare . .", "translates in several directions")
 
 
 def test_argos_has_no_models_of_several_directions(run: Path) -> None:
-    one_clear_error(run_nmt("export", "-m", run, "--to", "argos", "-o", "x.argosmodel"), 2, "Argos Translate has no")
+    refused(run, "export -m . --to argos -o x.argosmodel", "Argos Translate has no")
 
 
 def test_validation_scores_each_direction(run: Path) -> None:
-    (validation,) = [line for line in RunDirectory(run).read_metrics() if "dev_bleu" in line]
+    metrics = RunDirectory(run).read_metrics()
+    (validation,) = [line for line in metrics if "dev_bleu" in line]
     by_direction = validation["dev_bleu_by_direction"]
+    up, back = by_direction.values()
     assert list(by_direction) == DIRECTIONS
-    assert min(by_direction.values()) > 90
-    assert validation["dev_bleu"] == pytest.approx(sum(by_direction.values()) / 2)
+    assert min(up, back) > 90
+    assert validation["dev_bleu"] == pytest.approx((up + back) / 2)
 
 
 def test_eval_shows_each_direction_and_their_mean(run: Path) -> None:
-    lines = out_lines(run_nmt("eval", "-m", run, "--beam", 1))
-    names, *rows = [line.split() for line in lines[-4:]]
+    lines = out_lines(run_in(run, "eval -m . --beam 1"))
+    names, *rows = map(str.split, lines[-4:])
     assert names == ["direction", "BLEU", "chrF2", "TER"]
     bleu = {row[0]: float(row[1]) for row in rows}
     assert list(bleu) == [*DIRECTIONS, "mean"]
-    mean = (bleu["src-up"] + bleu["src-back"]) / 2
-    assert bleu["mean"] == pytest.approx(mean, abs=0.01)
+    up, back, mean = bleu.values()
+    assert mean == pytest.approx((up + back) / 2, abs=0.01)
 
 
 def test_eval_gives_each_direction_as_json(run: Path) -> None:
-    (line,) = out_lines(run_nmt("eval", "-m", run, "--json"))
+    (line,) = out_lines(run_in(run, "eval -m . --json"))
     assert list(json.loads(line)["directions"]) == DIRECTIONS
 
 
 def test_eval_scores_a_chosen_direction(run: Path) -> None:
-    (line,) = out_lines(run_nmt("eval", "-m", run, "--json", "-l", "back"))
-    assert json.loads(line)["n_lines"] == len(LINES[::21])
+    (line,) = out_lines(run_in(run, "eval -m . --json -l back"))
+    scores = json.loads(line)
+    assert scores["n_lines"] == len(LINES[::21])
 
 
 def test_info_names_the_languages(run: Path) -> None:
-    assert "languages: [src-up, src-back]" in out_lines(run_nmt("info", run / "model.safetensors"))
+    assert "languages: [src-up, src-back]" in out_lines(run_in(run, "info model.safetensors"))
 
 
 def test_an_export_of_all_languages_lets_the_user_choose(run: Path, tmp_path: Path) -> None:
-    err_lines(run_nmt("export", "-m", run, "--to", "ctranslate2", "-o", tmp_path / "all"))
-    assert out_lines(run_nmt("translate", "ba de", "-m", tmp_path / "all", "-l", "up")) == ["BA DE"]
+    err_lines(run_in(run, f"export -m . --to ctranslate2 -o {tmp_path}/all"))
+    assert out_lines(run_in(tmp_path, "translate 'ba de' -m all -l up")) == ["BA DE"]
 
 
 def test_an_export_of_one_language_leaves_nothing_to_choose(run: Path, tmp_path: Path) -> None:
-    err_lines(run_nmt("export", "-m", run, "--to", "ctranslate2", "-o", tmp_path / "one", "-l", "src-back"))
-    assert out_lines(run_nmt("translate", "ba de", "-m", tmp_path / "one")) == ["de ba"]
+    err_lines(run_in(run, f"export -m . --to ctranslate2 -o {tmp_path}/one -l src-back"))
+    assert out_lines(run_in(tmp_path, "translate 'ba de' -m one")) == ["de ba"]
 
 
 def test_check_examines_the_corpora_of_a_direction(run: Path) -> None:
-    done = run_nmt("check", run / "config.yaml", "-l", "back", "--json")
-    train, dev, test = json.loads(done.stdout)["corpora"]
-    assert (train["name"], train["n_source"]) == ("train", len(LINES))
-    assert (dev["name"], dev["n_source"]) == ("dev", len(LINES[::25]))
-    assert (test["name"], test["n_source"]) == ("test", len(LINES[::21]))
+    done = run_in(run, "check config.yaml -l back --json")
+    corpora = json.loads(done.stdout)["corpora"]
+    assert [corpus["name"] for corpus in corpora] == ["train", "dev", "test"]
+    for corpus, stride in zip(corpora, (1, 25, 21), strict=True):
+        assert corpus["n_source"] == len(LINES[::stride])

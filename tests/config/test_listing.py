@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from configs import MINIMAL, OTHER_CORPORA, load
+from configs import MINIMAL, OTHER_CORPORA, cases, load
 from nmt.config import Data, data_root, language, settings
 
 
@@ -20,34 +20,44 @@ def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[str]:
 
 def test_the_listing_has_every_setting_with_type_and_help(folder: Path) -> None:
     config = load(folder, MINIMAL, *OTHER_CORPORA)
-    rows = list(settings())
-    assert [setting.key for setting in rows] == list(leaves(config.model_dump()))
-    for setting in rows:
+    keys = []
+    for setting in settings():
         assert all(setting), setting.key
+        keys.append(setting.key)
+    assert keys == list(leaves(config.model_dump()))
 
 
 def test_the_listed_defaults_are_the_defaults(folder: Path) -> None:
-    defaults = [f"{key}={default}" for key, _, default, _ in settings() if default not in ("required", "-")]
+    defaults = []
+    for setting in settings():
+        if setting.default not in ("required", "-"):
+            defaults.append(f"{setting.key}={setting.default}")
     assert len(defaults) > 30
     assert load(folder, MINIMAL, *defaults) == load(folder, MINIMAL)
 
 
-LANGUAGES = [
-    # source, target, data.source_lang, both languages
-    ("train.zh", "train.en", "", ("zh", "en")),
-    ("train.cmn.gz", "train.eng.gz", "", ("cmn", "eng")),
-    ("x/train.zh", "train.en", "de", ("de", "en")),
-    ("train.txt", "train", "", ("", "")),
-    ("train.source", "train.e", "", ("", "")),
-    ("zh", "train.zh.txt", "", ("", "")),
-]
+# The files of both sides, and their languages.
+LANGUAGES = """
+train.zh train.en → zh en
+train.cmn.gz train.eng.gz → cmn eng
+x/train.txt train.en → ? en
+train.source train.e → ? ?
+zh train.zh.txt → ? ?
+"""
 
 
-@pytest.mark.parametrize(("source", "target", "source_lang", "expected"), LANGUAGES)
-def test_a_language_is_set_or_the_suffix(source: str, target: str, source_lang: str, expected: tuple[str, str]) -> None:
-    files = {"source": [source, "other.xx"], "target": target}
-    data = Data.model_validate({"train": files, "source_lang": source_lang})
-    assert (language(data, "source"), language(data, "target")) == expected
+@pytest.mark.parametrize(("files", "expected"), cases(LANGUAGES))
+def test_a_language_is_the_suffix_of_the_first_file(files: str, expected: str) -> None:
+    source, target = files.split()
+    data = Data.model_validate({"train": {"source": [source, "other.xx"], "target": target}})
+    languages = [language(data, side) or "?" for side in ("source", "target")]
+    assert " ".join(languages) == expected
+
+
+def test_a_language_may_be_set() -> None:
+    data = Data.model_validate({"train": {"source": "x/train.zh", "target": "train.en"}, "source_lang": "de"})
+    assert language(data, "source") == "de"
+    assert language(data, "target") == "en"
 
 
 @pytest.fixture

@@ -16,10 +16,8 @@ from nmt.documents.files import MEMBERS
 
 TEXT = "<h1>Ein Mann</h1><p>Ein <b>Mann</b> mit <i>rotem Hut</i>.</p><ul><li>Zwei <a href='http://a.b'>Kinder</a></li></ul>"
 PAGE = f"<html><body>{TEXT}<table><tr><td>Ein Kind</td><td>Eine Frau</td></tr></table></body></html>"
-NAMESPACES = " ".join(
-    f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{schema}:1.0"'
-    for name, schema in {"office": "office", "text": "text", "draw": "drawing"}.items()
-)
+SCHEMA = "urn:oasis:names:tc:opendocument:xmlns"
+NAMESPACES = f'xmlns:office="{SCHEMA}:office:1.0" xmlns:text="{SCHEMA}:text:1.0" xmlns:draw="{SCHEMA}:drawing:1.0"'
 DECK = f"""<?xml version="1.0" encoding="UTF-8"?>
 <office:document {NAMESPACES} office:version="1.2" office:mimetype="application/vnd.oasis.opendocument.presentation">
 <office:body><office:presentation><draw:page><draw:frame><draw:text-box><text:p>Ein Mann</text:p>
@@ -33,10 +31,20 @@ pytestmark = pytest.mark.skipif(not shutil.which("soffice"), reason="LibreOffice
 
 
 def converted(file: Path, kind: str, folder: Path) -> Path:
-    profile = f"-env:UserInstallation={(folder / 'profile').as_uri()}"
-    command = ["soffice", profile, "--headless", "--convert-to", kind, "--outdir", str(folder), str(file)]
+    profile = folder / "profile"
+    command = [
+        "soffice",
+        f"-env:UserInstallation={profile.as_uri()}",
+        "--headless",
+        "--convert-to",
+        kind,
+        "--outdir",
+        str(folder),
+        str(file),
+    ]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
-    return folder / f"{file.stem}.{kind.partition(':')[0]}"
+    suffix, _, _filter = kind.partition(":")
+    return folder / f"{file.stem}.{suffix}"
 
 
 def structure(file: Path) -> dict[str, object]:
@@ -46,38 +54,42 @@ def structure(file: Path) -> dict[str, object]:
         for name in archive.namelist():
             found[name] = archive.read(name)
             if MEMBERS.fullmatch(name):
-                tree = ElementTree.fromstring(archive.read(name))
-                found[name] = [(element.tag, element.attrib | SPACE) for element in tree.iter()]
+                elements = ElementTree.fromstring(archive.read(name)).iter()
+                found[name] = [(element.tag, element.attrib | SPACE) for element in elements]
     return found
 
 
 def shown(file: Path, kind: str, folder: Path) -> list[str]:
     """The lines, paragraphs or cells that LibreOffice reads."""
-    text = converted(file, kind, folder).read_text("utf-8-sig").rpartition("<office:body>")[2]
+    page = converted(file, kind, folder).read_text("utf-8-sig")
+    _, _, text = page.rpartition("<office:body>")  # a text file has no head
     paragraphs = re.findall("<text:p.*?</text:p>", text) or text.split("\n")
-    return [unescape(re.sub("<[^>]*>", "", paragraph)) for paragraph in paragraphs]
+    texts = [re.sub("<[^>]*>", "", paragraph) for paragraph in paragraphs]
+    return list(map(unescape, texts))
+
+
+CONTENTS = {"page.html": PAGE, "deck.fodp": DECK, "table.csv": TABLE}
 
 
 class Case(NamedTuple):
     name: str
-    content: str
     kind: str  # of the document that LibreOffice makes of it
     flat: str  # kind of a file that shows what is in this document
     others: list[str]  # sentences after `FIRST`
 
 
 CASES = [
-    Case("page.html", PAGE, "docx:MS Word 2007 XML", "txt:Text", OTHERS),
-    Case("page.html", PAGE, "html", "txt:Text", OTHERS),
-    Case("deck.fodp", DECK, "pptx", "fodp", []),
-    Case("table.csv", TABLE, "csv", "fods", ['Zwei, "Kinder"']),
+    Case("page.html", "docx:MS Word 2007 XML", "txt:Text", OTHERS),
+    Case("page.html", "html", "txt:Text", OTHERS),
+    Case("deck.fodp", "pptx", "fodp", []),
+    Case("table.csv", "csv", "fods", ['Zwei, "Kinder"']),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.kind)
 def test_text_is_translated_and_structure_stays(tmp_path: Path, case: Case) -> None:
     written = tmp_path / case.name
-    written.write_text(case.content, encoding="utf-8")
+    written.write_text(CONTENTS[case.name], encoding="utf-8")
     file = converted(written, case.kind, tmp_path / "old")
     new = tmp_path / f"new{file.suffix}"
     column = "TEXT" if case.kind == "csv" else ""
@@ -86,4 +98,5 @@ def test_text_is_translated_and_structure_stays(tmp_path: Path, case: Case) -> N
         assert structure(new) == structure(file)
     before = shown(file, case.flat, tmp_path / "before")
     after = shown(new, case.flat, tmp_path / "after")
-    assert after == [text.upper() for text in before] != before
+    assert after != before
+    assert after == list(map(str.upper, before))

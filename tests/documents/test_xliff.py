@@ -1,6 +1,7 @@
 """XLIFF: each unit without a finished target gets one; all else stays."""
 
 import pytest
+from conftest import rows_of
 from echo import echoed
 
 from nmt.documents.xliff import XLIFF
@@ -32,25 +33,29 @@ def unit_of(source: str, target: str) -> str:
     return f"<trans-unit><source>{source}</source><seg-source/>{target}<note/></trans-unit>"
 
 
-@pytest.mark.parametrize("case", SOURCES.strip().split("\n\n"))
+@pytest.mark.parametrize("case", rows_of(SOURCES, "\n\n"))
 def test_a_missing_target_follows_its_source(case: str) -> None:
-    source, target = (text.replace("|", "\n") for text in case.split("\n"))
-    expected = unit_of(source, f"<target>{target}</target>")
-    assert echoed(file_of(unit_of(source, "")), XLIFF) == file_of(expected)
+    source, target = case.split("\n")  # a bar is a line break
+    unit = unit_of(source, "").replace("|", "\n")
+    expected = unit_of(source, f"<target>{target}</target>").replace("|", "\n")
+    written = echoed(file_of(unit), XLIFF)
+    assert written == file_of(expected)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("<target id='1'/>", "<target id='1'>A</target>"),
-        ("<target state='new'>b</target>", "<target state='new'>A</target>"),
-        ("<target>b</target>", "<target>b</target>"),
-    ],
-)
+# What becomes of a target.
+TARGETS = {
+    "<target id='1'/>": "<target id='1'>A</target>",
+    "<target state='new'>b</target>": "<target state='new'>A</target>",
+    "<target>b</target>": "<target>b</target>",
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("version", ["1.2", "2.0"])
-def test_a_target_is_written_if_it_is_empty_or_new(old: str, new: str, version: str) -> None:
-    expected = file_of(unit_of("a", new), version)
-    assert echoed(file_of(unit_of("a", old), version), XLIFF) == expected
+def test_a_target_is_written_if_it_is_empty_or_new(target: str, version: str) -> None:
+    source = file_of(unit_of("a", target), version)
+    expected = unit_of("a", TARGETS[target])
+    assert echoed(source, XLIFF) == file_of(expected, version)
 
 
 def test_a_segment_with_a_prefix_gets_a_target_with_this_prefix() -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from models import RNNS, batch, make, name
 from torch import Tensor
+from torch.testing import assert_close
 
 from nmt.model.recurrent import RecurrentModel
 
@@ -26,14 +27,16 @@ def test_logits_are_those_of_the_formulas(choices: dict[str, Any]) -> None:
             weights = luong_scores(model.look, hidden, memory).softmax(-1)  # (B, T, S)
             both = torch.cat([weights @ memory, hidden], -1)
             hidden = torch.tanh(both @ model.look.output.weight.T)
-        torch.testing.assert_close(model(src, tgt), hidden @ model.projection.weight.T)
+        logits = hidden @ model.projection.weight.T
+        assert_close(model(src, tgt), logits)
 
 
 def directions_joined(state: Any) -> Any:
     """Join the states of both directions, (2, B, D/2), of an LSTM (two tensors) or a GRU (one)."""
     if isinstance(state, tuple):
-        return tuple(directions_joined(x) for x in state)
-    return torch.cat([state[:1], state[1:]], -1)
+        return tuple(map(directions_joined, state))
+    forward, backward = state
+    return torch.cat([forward, backward], -1)[None]
 
 
 def luong_scores(look: Any, hidden: Tensor, memory: Tensor) -> Any:
@@ -41,8 +44,11 @@ def luong_scores(look: Any, hidden: Tensor, memory: Tensor) -> Any:
     if look.scoring == "additive":
         query = hidden @ look.query.weight.T
         key = memory @ look.key.weight.T + look.key.bias
-        return torch.tanh(query[:, :, None] + key[:, None]) @ look.v
+        both = query[:, :, None] + key[:, None]  # (B, T, S, D)
+        return torch.tanh(both) @ look.v
     if look.scoring == "general":
         return hidden @ look.query.weight.T @ memory.mT
     scores = hidden @ memory.mT
-    return scores / math.sqrt(16) if look.scoring == "scaled_dot" else scores
+    if look.scoring == "scaled_dot":
+        scores = scores / math.sqrt(16)
+    return scores

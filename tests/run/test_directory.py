@@ -5,7 +5,6 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -31,7 +30,8 @@ def config_of(*, joint: bool = True, nfkc: bool = False) -> Config:
 
 @pytest.fixture(scope="module")
 def models() -> list[bytes]:
-    return [train_tokenizer(lines, config_of().tokenizer).model for lines in (LINES, LINES[1:])]
+    settings = config_of().tokenizer
+    return [train_tokenizer(lines, settings).model for lines in (LINES, LINES[1:])]
 
 
 @pytest.fixture
@@ -213,17 +213,20 @@ def test_a_damaged_manifest_is_an_error(run: RunDirectory, content: str) -> None
 
 
 def test_a_joint_tokenizer_is_one_file(run: RunDirectory, models: list[bytes]) -> None:
-    run.write_tokenizers(Tokenizers.from_models(models[0], models[0], nfkc_source=True), joint=True)
-    assert file_bytes(run.path) == {"tokenizer.model": models[0]}
+    model, _ = models
+    run.write_tokenizers(Tokenizers.from_models(model, model, nfkc_source=True), joint=True)
+    assert file_bytes(run.path) == {"tokenizer.model": model}
     tokenizers = run.read_tokenizers(config_of(nfkc=True))
     assert tokenizers is not None
     assert tokenizers.joint
-    assert (tokenizers.source.nfkc, tokenizers.target.nfkc) == (True, False)
+    assert tokenizers.source.nfkc
+    assert not tokenizers.target.nfkc
 
 
 def test_two_tokenizers_are_two_files(run: RunDirectory, models: list[bytes]) -> None:
-    run.write_tokenizers(Tokenizers.from_models(models[0], models[1], nfkc_source=False), joint=False)
-    assert file_bytes(run.path) == {"tokenizer.src.model": models[0], "tokenizer.tgt.model": models[1]}
+    source, target = models
+    run.write_tokenizers(Tokenizers.from_models(source, target, nfkc_source=False), joint=False)
+    assert file_bytes(run.path) == {"tokenizer.src.model": source, "tokenizer.tgt.model": target}
     tokenizers = run.read_tokenizers(config_of(joint=False))
     assert tokenizers is not None
     assert not tokenizers.joint
@@ -239,11 +242,12 @@ def test_a_run_with_one_of_two_tokenizers_has_none(run: RunDirectory, models: li
     assert run.read_tokenizers(config_of(joint=False)) is None
 
 
-@pytest.mark.parametrize(("joint", "name"), [(True, "tokenizer.model"), (False, "tokenizer.tgt.model")])
-def test_a_damaged_tokenizer_is_an_error(run: RunDirectory, models: list[bytes], joint: bool, name: str) -> None:
-    run.write_tokenizers(Tokenizers.from_models(models[0], models[0], nfkc_source=False), joint)
-    damaged = run.path / name
-    damaged.write_bytes(models[0][:-5])
+@pytest.mark.parametrize("joint", [True, False])
+def test_a_damaged_tokenizer_is_an_error(run: RunDirectory, models: list[bytes], joint: bool) -> None:
+    model, _ = models
+    run.write_tokenizers(Tokenizers.from_models(model, model, nfkc_source=False), joint)
+    damaged = run.path / ("tokenizer.model" if joint else "tokenizer.tgt.model")
+    damaged.write_bytes(model[:-5])
     with pytest.raises(ModelError) as caught:
         run.read_tokenizers(config_of(joint=joint))
     assert str(caught.value) == f"{damaged}: the tokenizer is damaged or not in the format of sentencepiece"
@@ -301,9 +305,10 @@ def test_a_run_without_metrics_has_none(run: RunDirectory) -> None:
 
 
 def test_metrics_are_read_back_as_written(run: RunDirectory) -> None:
-    lines: list[dict[str, Any]] = [{"step": 1, "text": "\u2028\x85"}, {"step": 2, "loss": 2.0}]
-    run.append_metrics(*lines)
-    assert run.read_metrics() == lines
+    first: dict[str, Any] = {"step": 1, "text": "\u2028\x85"}
+    second: dict[str, Any] = {"step": 2, "loss": 2.0}
+    run.append_metrics(first, second)
+    assert run.read_metrics() == [first, second]
 
 
 def test_the_line_that_is_being_written_is_not_read(run: RunDirectory) -> None:
@@ -321,7 +326,10 @@ def test_metrics_are_cut_after_a_step(run: RunDirectory) -> None:
     assert run.read_metrics() == [{"step": 1}, {"step": 2}]
 
 
-@pytest.mark.parametrize("last", ["[1]\n", '{"step": "x"}\n', "[" * 100_000 + "\n", '{"step": 2, "l'])
+INVALID_LINES = ["[1]\n", '{"step": "x"}\n', "[" * 100_000 + "\n", '{"step": 2, "l']
+
+
+@pytest.mark.parametrize("last", INVALID_LINES, ids=len)
 def test_invalid_and_incomplete_lines_are_ignored_and_removed(run: RunDirectory, last: str) -> None:
     run.append_metrics({"step": 1})
     with run.metrics_file.open("a") as file:
@@ -334,20 +342,15 @@ def test_invalid_and_incomplete_lines_are_ignored_and_removed(run: RunDirectory,
 # --- hashes
 
 
-@pytest.fixture
-def hash_of_contents(tmp_path: Path) -> Callable[..., str]:
-    def hash_of(*contents: str) -> str:
-        paths = [tmp_path / str(number) for number in range(len(contents))]
-        for path, content in zip(paths, contents, strict=True):
-            path.write_text(content)
-        return hash_files(paths)
-
-    return hash_of
-
-
-def test_the_hash_of_files_depends_on_content_order_and_boundaries(hash_of_contents: Callable[..., str]) -> None:
-    pairs = [("1\n2\n", "3\n"), ("3\n", "1\n2\n"), ("1\n", "2\n3\n"), ("1\n2\n3\n", "")]
-    assert len({hash_of_contents(*contents) for contents in pairs}) == len(pairs)
+def test_the_hash_of_files_depends_on_content_order_and_boundaries(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    hashes = set()
+    for parts in ("1\n2\n|3\n", "3\n|1\n2\n", "1\n|2\n3\n", "1\n2\n3\n|"):
+        before, after = parts.split("|")
+        first.write_text(before)
+        second.write_text(after)
+        hashes.add(hash_files([first, second]))
+    assert len(hashes) == 4
 
 
 def test_the_hash_of_files_does_not_depend_on_their_names(tmp_path: Path) -> None:

@@ -1,14 +1,13 @@
 """Batches stay within the budget, an epoch has every pair once, and its order is a function of seed and epoch."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, pairwise, product
+from itertools import chain, combinations, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
@@ -23,13 +22,12 @@ from nmt.text.tokenizer import Tokenizers
 from nmt.text.tokenizer_training import train_tokenizer
 
 LINES = range(1, 61)
-SOURCE = ["the cat sat on the mat " * (1 + n % 5) + str(n) for n in LINES]
-TARGET = ["die Katze saß da " * (1 + n % 3) + str(n) for n in LINES]
+SOURCE = [f"{n}" + " the cat sat on the mat" * (1 + n % 5) for n in LINES]
+TARGET = [f"{n}" + " die Katze saß da" * (1 + n % 3) for n in LINES]
 BATCH_TOKENS = 200
 SMALL_POOL = 17  # pairs
 # Corpora of 20, 30 and 10 pairs. An epoch has all 20, 10 of the 30, and all 10, which each epoch repeats.
 MIXTURE = Mixture([20, 30, 10], [0.25, 0.25])
-FIRST, SECOND, THIRD = range(1, 21), range(21, 51), range(51, 61)
 
 IdPairs = list[tuple[list[int], list[int]]]
 IDS = st.lists(st.integers(EOS + 1, 99), max_size=6)
@@ -39,18 +37,18 @@ PAIRS_OF_IDS = st.lists(st.tuples(IDS, IDS), min_size=1, max_size=6)
 
 
 def test_collate_adds_special_ids_and_padding() -> None:
-    batch = collate([[5], [6, 7], []], [[8, 9], [], [4]], lines=[1, 2, 5])
-    assert batch.src.tolist() == [[5, EOS, PAD], [6, 7, EOS], [EOS, PAD, PAD]]
-    assert batch.tgt_in.tolist() == [[BOS, 8, 9], [BOS, PAD, PAD], [BOS, 4, PAD]]
-    assert batch.tgt_out.tolist() == [[8, 9, EOS], [EOS, PAD, PAD], [4, EOS, PAD]]
-    assert batch.lines == [1, 2, 5]
+    batch = collate([[5], [6, 7]], [[8, 9], []], lines=[1, 5])
+    assert batch.src.tolist() == [[5, EOS, PAD], [6, 7, EOS]]
+    assert batch.tgt_in.tolist() == [[BOS, 8, 9], [BOS, PAD, PAD]]
+    assert batch.tgt_out.tolist() == [[8, 9, EOS], [EOS, PAD, PAD]]
+    assert batch.lines == [1, 5]
 
 
 def test_a_batch_knows_its_size() -> None:
     batch = collate([[5], [6, 7]], [[8, 9, 4], []], lines=[1, 2])
     assert batch.n_source_tokens == 5
     assert batch.n_target_tokens == 5
-    assert batch.n_positions == 2 * 3 + 2 * 4
+    assert batch.n_positions == 14  # two rows of 3 and of 4
 
 
 def whole(pairs: IdPairs) -> Batch:
@@ -61,18 +59,27 @@ def whole(pairs: IdPairs) -> Batch:
 
 def n_padded(group: IdPairs) -> int:
     """Source plus target positions of a batch of these pairs, with special ids and padding."""
-    n_source = 1 + max(len(source) for source, _ in group)
-    n_target = 1 + max(len(target) for _, target in group)
+    sources, targets = zip(*group, strict=True)
+    n_source = 1 + max(map(len, sources))
+    n_target = 1 + max(map(len, targets))
     return len(group) * (n_source + n_target)
+
+
+def length_of_pair(pair: tuple[list[int], list[int]]) -> int:
+    return max(map(len, pair))
 
 
 def groupings(pairs: IdPairs) -> Iterator[list[IdPairs]]:
     """Yield all ways to split the sorted pairs into batches."""
-    ordered = sorted(pairs, key=lambda pair: max(map(len, pair)))
-    for cuts in product([False, True], repeat=len(ordered) - 1):
-        inner = [i for i, is_cut in enumerate(cuts, 1) if is_cut]
-        bounds = [0, *inner, len(ordered)]
-        yield [ordered[start:end] for start, end in pairwise(bounds)]
+    ordered = sorted(pairs, key=length_of_pair)
+    for n_cuts in range(len(ordered)):
+        for cuts in combinations(range(1, len(ordered)), n_cuts):
+            bounds = pairwise([0, *cuts, len(ordered)])
+            yield [ordered[start:end] for start, end in bounds]
+
+
+def largest(parts: Sequence[Batch]) -> int:
+    return max(part.n_positions for part in parts)
 
 
 def without_padding(ids: Tensor) -> list[int]:
@@ -83,12 +90,12 @@ def rows(parts: Sequence[Batch]) -> dict[int, object]:
     """The token ids of each pair without padding, by its line."""
     found: dict[int, object] = {}
     for part in parts:
-        for line, src, tgt_in, tgt_out in zip(part.lines, part.src, part.tgt_in, part.tgt_out, strict=False):
-            found[line] = without_padding(src), without_padding(tgt_in), without_padding(tgt_out)
+        for i, line in enumerate(part.lines):  # a pair without a loss has no line
+            sides = part.src[i], part.tgt_in[i], part.tgt_out[i]
+            found[line] = list(map(without_padding, sides))
     return found
 
 
-@hypothesis_settings(max_examples=100)
 @given(PAIRS_OF_IDS, st.integers(1, 100))
 def test_a_batch_is_cut_into_as_few_parts_as_the_limit_allows(pairs: IdPairs, limit: int) -> None:
     def fits(group: IdPairs) -> bool:
@@ -96,11 +103,13 @@ def test_a_batch_is_cut_into_as_few_parts_as_the_limit_allows(pairs: IdPairs, li
 
     parts = whole(pairs).cut(limit)
     assert rows(parts) == rows([whole(pairs)])
-    assert all(part.n_positions <= limit or len(part.src) == 1 for part in parts)
-    assert len(parts) == min(len(groups) for groups in groupings(pairs) if all(map(fits, groups)))
+    for part in parts:
+        if len(part.src) > 1:
+            assert part.n_positions <= limit
+    n_parts = [len(groups) for groups in groupings(pairs) if all(map(fits, groups))]
+    assert len(parts) == min(n_parts)
 
 
-@hypothesis_settings(max_examples=100)
 @given(PAIRS_OF_IDS, st.integers(1, 8))
 def test_the_largest_part_of_a_batch_is_as_small_as_possible(pairs: IdPairs, n: int) -> None:
     """If fewer parts suffice, the others are a pair without a loss."""
@@ -108,16 +117,22 @@ def test_the_largest_part_of_a_batch_is_as_small_as_possible(pairs: IdPairs, n: 
     parts = batch.split(n)
     assert rows(parts) == rows([batch])
     assert len(parts) == n
-    fewest = next(limit for limit in range(batch.n_positions + 1) if len(batch.cut(limit)) <= n)
-    largest = max(part.n_positions for part in parts if part.lines)
-    assert largest == max(part.n_positions for part in batch.cut(fewest))
+    # The least limit at which cutting the batch gives at most n parts.
+    limit = 0
+    while len(batch.cut(limit)) > n:
+        limit += 1
+    with_pairs = [part for part in parts if part.lines]
+    assert largest(with_pairs) == largest(batch.cut(limit))
     for part in parts:
-        assert part.lines or (len(part.src), part.n_target_tokens) == (1, 0)
+        if not part.lines:
+            assert len(part.src) == 1
+            assert part.n_target_tokens == 0
 
 
 # --- which pairs are a batch ------------------------------------------------------------------------------
 
-LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60)
+LENGTH = st.integers(0, 30)
+LENGTHS = st.lists(st.tuples(LENGTH, LENGTH), max_size=60)  # of source and target
 
 
 def sort_key(lengths: tuple[int, int]) -> tuple[int, int]:
@@ -128,18 +143,21 @@ def sort_key(lengths: tuple[int, int]) -> tuple[int, int]:
     return longest, source - target if is_odd else target - source
 
 
-@hypothesis_settings(max_examples=100)
 @given(LENGTHS, st.integers(8, 300))
 def test_batches_are_sorted_and_as_full_as_the_budget_allows(lengths: list[tuple[int, int]], budget: int) -> None:
     """A pair over the budget gets its own batch."""
     cut = cut_batches(lengths, budget)
-    order = sorted(range(len(lengths)), key=lambda i: sort_key(lengths[i]))
-    assert list(chain.from_iterable(cut)) == order
-    for batch, following in pairwise([*cut, []]):
-        longest = 1 + max(max(lengths[i]) for i in batch)
-        assert longest * len(batch) <= budget or len(batch) == 1
-        if following:  # the next pair does not fit
-            assert (1 + max(lengths[following[0]])) * (len(batch) + 1) > budget
+    order = list(chain.from_iterable(cut))
+    assert sorted(order) == list(range(len(lengths)))
+    keys = [(sort_key(lengths[i]), i) for i in order]
+    assert keys == sorted(keys)
+    n_positions = [1 + max(pair) for pair in lengths]
+    for batch in cut:
+        if len(batch) > 1:
+            assert n_positions[batch[-1]] * len(batch) <= budget
+    for batch, following in pairwise(cut):
+        longest = n_positions[following[0]]
+        assert longest * (len(batch) + 1) > budget, "the next pair does not fit"
 
 
 # --- their order ------------------------------------------------------------------------------------------
@@ -150,31 +168,40 @@ def costs_of(n: int) -> NDArray[np.int64]:
     return np.random.default_rng(n).permutation(n) + 1000
 
 
-@pytest.mark.parametrize("accumulate", [1, 2, 3])
-@pytest.mark.parametrize("n", [0, 1, 5, 12, 13, 123, 240])
-def test_the_order_of_batches_is_a_permutation_determined_by_the_seed(n: int, accumulate: int) -> None:
-    for n_open in range(accumulate):
-        order = shuffle_batches(costs_of(n), accumulate, n_open, seed=1)
-        assert sorted(order) == list(range(n))
-        assert shuffle_batches(costs_of(n), accumulate, n_open, seed=1) == order
-        assert n < 12 or shuffle_batches(costs_of(n), accumulate, n_open, seed=2) != order
+@pytest.mark.parametrize("n", [0, 1, 5, 13, 240])
+def test_the_order_of_batches_is_a_permutation(n: int) -> None:
+    for accumulate in (1, 2, 3):
+        for n_open in range(accumulate):
+            order = shuffle_batches(costs_of(n), accumulate, n_open, seed=1)
+            assert sorted(order) == list(range(n))
+
+
+@pytest.mark.parametrize("n", [12, 123])
+def test_the_order_of_batches_is_a_function_of_the_seed(n: int) -> None:
+    order = shuffle_batches(costs_of(n), accumulate=2, n_open=1, seed=1)
+    again = shuffle_batches(costs_of(n), accumulate=2, n_open=1, seed=1)
+    other = shuffle_batches(costs_of(n), accumulate=2, n_open=1, seed=2)
+    assert again == order
+    assert other != order
 
 
 @pytest.mark.parametrize("n_open", [0, 1])
 def test_the_batches_of_a_step_cost_alike(n_open: int) -> None:
     costs = costs_of(241)
     order = shuffle_batches(costs, accumulate=2, n_open=n_open, seed=1)
-    in_order = costs[order][n_open : n_open + 240].reshape(120, 2)  # from 1000 to 1240
-    assert np.abs(in_order[:, 0] - in_order[:, 1]).max() <= 2 * batches.N_COST_GROUPS
+    whole_steps = order[n_open:][:240]
+    of_steps = costs[whole_steps].reshape(120, 2)  # from 1000 to 1240
+    assert np.ptp(of_steps, axis=1).max() <= 2 * batches.N_COST_GROUPS
 
 
 def test_every_part_of_an_epoch_has_steps_of_all_costs() -> None:
     costs = np.arange(20 * batches.N_COST_GROUPS)  # 20 per group
-    order = np.array(shuffle_batches(costs, accumulate=1, n_open=0, seed=1))
+    shuffled = shuffle_batches(costs, accumulate=1, n_open=0, seed=1)
+    order = np.array(shuffled)
     n = 3 * batches.N_COST_GROUPS + 1  # contains a whole twentieth of the epoch, with a step of each group
     for start in range(len(order) - n):
-        groups = np.sort(order[start : start + n]) / 20
-        assert np.diff(groups).max() < 2.5, "no large range of costs is absent"
+        part = np.sort(order[start : start + n])
+        assert np.diff(part / 20).max() < 2.5, "no large range of costs is absent"
 
 
 # --- an epoch ---------------------------------------------------------------------------------------------
@@ -184,14 +211,16 @@ MakeData = Callable[..., TrainingData]
 
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
-    model = train_tokenizer([*SOURCE, *TARGET], TokenizerSettings(vocab_size=330)).model
+    settings = TokenizerSettings(vocab_size=330)
+    model = train_tokenizer(SOURCE + TARGET, settings).model
     return Tokenizers.from_models(model, model, nfkc_source=False)
 
 
 @pytest.fixture(scope="module")
 def make_data(folder: Path, tokenizers: Tokenizers) -> MakeData:
     """A function that returns the training data of `SOURCE` and `TARGET`."""
-    write_pairs(folder, list(map(Pair, LINES, SOURCE, TARGET)))
+    pairs = list(map(Pair, LINES, SOURCE, TARGET))
+    write_pairs(folder, pairs)
     source = RaggedArray.from_lists(tokenizers.source.encode_all(SOURCE))
     target = RaggedArray.from_lists(tokenizers.target.encode_all(TARGET))
 
@@ -207,32 +236,42 @@ def pool_pairs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     return int(request.param)
 
 
-def plain(batch: Batch) -> tuple[object, ...]:
+def plain(batch: Batch) -> list[object]:
     """A batch as lists, which can be compared with ==."""
-    return batch.lines, batch.src.tolist(), batch.tgt_in.tolist(), batch.tgt_out.tolist()
+    sides = batch.src, batch.tgt_in, batch.tgt_out
+    return [batch.lines, *map(Tensor.tolist, sides)]
 
 
-def epoch_of(data: TrainingData, epoch: int, first: int = 0) -> list[tuple[object, ...]]:
+def epoch_of(data: TrainingData, epoch: int, first: int = 0) -> list[list[object]]:
     return [plain(batch) for batch in data.batches(epoch, first)]
 
 
 def lines_of(data: TrainingData, epoch: int) -> list[int]:
-    return [line for batch in data.batches(epoch) for line in batch.lines]
+    lines = []
+    for batch in data.batches(epoch):
+        lines += batch.lines
+    return lines
+
+
+either_mixture = pytest.mark.parametrize("mixture", [None, MIXTURE])
 
 
 def test_an_epoch_has_every_pair_once(make_data: MakeData, tokenizers: Tokenizers, pool_pairs: int) -> None:
     lines = []
     for batch in make_data().batches(0):
-        source = tokenizers.source.encode_all([SOURCE[line - 1] for line in batch.lines])
-        target = tokenizers.target.encode_all([TARGET[line - 1] for line in batch.lines])
-        assert plain(batch) == plain(collate(source, target, batch.lines))
+        source_texts = [SOURCE[line - 1] for line in batch.lines]
+        target_texts = [TARGET[line - 1] for line in batch.lines]
+        source = tokenizers.source.encode_all(source_texts)
+        target = tokenizers.target.encode_all(target_texts)
+        expected = collate(source, target, batch.lines)
+        assert plain(batch) == plain(expected)
         longest = 1 + max(map(len, source + target))
         assert longest * len(source) <= BATCH_TOKENS
         lines += batch.lines
     assert sorted(lines) == list(LINES)
 
 
-@pytest.mark.parametrize("mixture", [None, MIXTURE])
+@either_mixture
 def test_the_order_is_a_function_of_seed_and_epoch(
     make_data: MakeData, pool_pairs: int, mixture: Mixture | None
 ) -> None:
@@ -243,20 +282,22 @@ def test_the_order_is_a_function_of_seed_and_epoch(
     assert epoch_of(make_data(mixture=mixture, seed=2), 1) != second
 
 
-@pytest.mark.parametrize("mixture", [None, MIXTURE])
+@either_mixture
 def test_an_epoch_goes_on_from_any_batch(make_data: MakeData, pool_pairs: int, mixture: Mixture | None) -> None:
     # As after a stop: the first batches are skipped.
     data = make_data(mixture=mixture)
     expected = epoch_of(data, 1)
-    for first in (1, 5, len(expected) - 1, len(expected), len(expected) + 3):
+    n = len(expected)
+    for first in (1, 5, n - 1, n, n + 3):
         assert epoch_of(data, 1, first) == expected[first:]
 
 
-@pytest.mark.parametrize("mixture", [None, MIXTURE])
+@either_mixture
 def test_the_batches_of_an_epoch_are_estimated(make_data: MakeData, pool_pairs: int, mixture: Mixture | None) -> None:
     data = make_data(mixture=mixture)
     error = 0.3 if pool_pairs == SMALL_POOL else 0
-    assert data.n_batches == pytest.approx(len(epoch_of(data, 0)), rel=error)
+    n_batches = len(epoch_of(data, 0))
+    assert data.n_batches == pytest.approx(n_batches, rel=error)
 
 
 def test_the_first_batches_of_a_pool_complete_the_step_before(
@@ -272,19 +313,21 @@ def test_the_first_batches_of_a_pool_complete_the_step_before(
 
     monkeypatch.setattr(batches, "POOL_PAIRS", SMALL_POOL)
     monkeypatch.setattr(batches, "shuffle_batches", spy)
-    assert len(list(make_data(accumulate=3).batches(0))) == sum(n_batches)
+    epoch = epoch_of(make_data(accumulate=3), 0)
+    assert len(epoch) == sum(n_batches)
     assert set(n_opens) == {0, 1, 2}
     for i, n_open in enumerate(n_opens):
-        assert (sum(n_batches[:i]) + n_open) % 3 == 0
+        n_before = sum(n_batches[:i])
+        assert (n_before + n_open) % 3 == 0
 
 
 def test_an_epoch_of_a_mixture_goes_on_with_other_pairs(make_data: MakeData, pool_pairs: int) -> None:
     data = make_data(mixture=MIXTURE)
     assert data.n_epoch_pairs == 40
-    of_second = []
+    lines_of_second = []
     for epoch in range(3):
         lines = sorted(lines_of(data, epoch))
-        assert lines[:20] == list(FIRST)
-        assert lines[30:] == list(THIRD)
-        of_second += lines[20:30]
-    assert sorted(of_second) == list(SECOND)
+        assert lines[:20] == list(LINES[:20])
+        assert lines[30:] == list(LINES[50:])
+        lines_of_second += lines[20:30]
+    assert sorted(lines_of_second) == list(LINES[20:50])

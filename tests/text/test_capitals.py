@@ -43,7 +43,6 @@ def german() -> Tokenizer:
 
 
 IN_CAPITALS = {
-    GUITAR.upper(): GUITAR,
     SHIRT.upper(): SHIRT,
     "DER HUND? DAS KIND: „DER HUT!“": "Der Hund? Das Kind: „der Hut!“",
     "DER HUT DES HuNDES UND DAS KIND": "Der Hut des Hundes und das Kind",
@@ -76,19 +75,31 @@ def test_other_lines_stay(text: str) -> None:
 
 
 def test_no_line_of_a_corpus_is_a_headline() -> None:
-    lines = list(islice(iter_lines([DATA / "train.en"]), 4000))
-    tokenizer = Tokenizer(train_tokenizer(lines, TokenizerSettings(vocab_size=1000)).model)
-    assert [line for line in lines if in_sentence_case(line, tokenizer) != (line, str)] == []
-    headlines = [in_title_case(line) for line in lines if len(line.split()) > 7]
-    n_found = sum(in_sentence_case(headline, tokenizer)[1] is in_title_case for headline in headlines)
-    assert n_found > 0.9 * len(headlines)
+    # Most of the longer lines are recognized after they were written as headlines.
+    all_lines = iter_lines([DATA / "train.en"])
+    lines = list(islice(all_lines, 4000))
+    settings = TokenizerSettings(vocab_size=1000)
+    tokenizer = Tokenizer(train_tokenizer(lines, settings).model)
+    n_headlines = n_found = 0
+    for line in lines:
+        assert in_sentence_case(line, tokenizer) == (line, str)
+        if len(line.split()) > 7:
+            _, style = in_sentence_case(in_title_case(line), tokenizer)
+            n_headlines += 1
+            n_found += style is in_title_case
+    assert n_found > 0.9 * n_headlines
+
+
+def without_dots(text: str) -> str:
+    """The text in capitals. İ becomes I, because the lower case of both is i."""
+    return text.upper().replace("İ", "I")
 
 
 @given(st.text(alphabet="aßéИиΣσςİıÀǆﬁ我 -'.⟦1⟧\tTITLE") | st.text())
 def test_characters_stay_in_their_places(text: str) -> None:
     new, style = in_sentence_case(text, german())
     assert len(new) == len(text)
-    assert new.upper().replace("İ", "I") == text.upper().replace("İ", "I")
+    assert without_dots(new) == without_dots(text)
     style(text)  # no text is an error
 
 
@@ -99,32 +110,39 @@ def test_a_translation_is_in_capitals_as_its_source_is() -> None:
     # Each hypothesis of a headline is that of the same line in lower case.
     translator = small_translator()
     options = translator.with_options(n_best=3)
-    plain = list(translator.translate_lines(PLAIN, options))
+    plain = translator.translate_lines(PLAIN, options)
     in_capitals = list(translator.translate_lines(HEADLINES, options))
     assert [translation.source for translation in in_capitals] == HEADLINES
-    for i in range(len(HEADLINES)):
-        expected = [hypothesis.text.upper() for hypothesis in plain[i].hypotheses]
-        assert [hypothesis.text for hypothesis in in_capitals[i].hypotheses] == expected
+    for lower, upper in zip(plain, in_capitals, strict=True):
+        for hypothesis, in_capital in zip(lower.hypotheses, upper.hypotheses, strict=True):
+            assert in_capital.text == hypothesis.text.upper()
 
 
 def test_what_is_shown_during_the_search_is_in_capitals_too() -> None:
     def shown(translator: Translator, line: str) -> list[str]:
         texts: list[str] = []
-        translator.start([Unit(1, line)], options, 1, lambda texts_so_far: texts.extend(texts_so_far())).result()
+        units = [Unit(1, line)]
+        translator.start(units, options, 1, lambda so_far: texts.extend(so_far())).result()
         return texts
 
     translator = small_translator()
     options = translator.with_options(n_best=3)
     plain = shown(translator, PLAIN[0])
-    assert shown(translator, HEADLINES[0]) == [text.upper() for text in plain] != plain
+    assert plain
+    expected = [text.upper() for text in plain]
+    assert shown(translator, HEADLINES[0]) == expected
 
 
 def test_a_headline_is_aligned_as_in_lower_case() -> None:
-    plain = [(WordText.split(line), WordText.split(line)) for line in PLAIN]
-    headlines = [(WordText.split(line), WordText.split(line)) for line in HEADLINES]
     translator = small_translator()
-    engine, tokenizers = translator.engine, translator.tokenizers
-    assert list(align(engine, tokenizers, plain)) == list(align(engine, tokenizers, headlines))
+
+    def links(lines: list[str]) -> list[object]:
+        """How each line is aligned with itself."""
+        texts = [WordText.split(line) for line in lines]
+        pairs = list(zip(texts, texts, strict=True))
+        return list(align(translator.engine, translator.tokenizers, pairs))
+
+    assert links(PLAIN) == links(HEADLINES)
 
 
 def test_placeholders_in_headlines_stay() -> None:
@@ -138,9 +156,11 @@ def test_placeholders_in_headlines_stay() -> None:
 def test_white_space_that_the_model_does_not_know_is_read_as_a_space(space: str) -> None:
     """Models spell it in bytes; a translation would be lost."""
     translator = small_translator()
-    assert translator.translate([PLAIN[0].replace(" ", space)]) == translator.translate([PLAIN[0]])
+    text = PLAIN[0].replace(" ", space)
+    assert translator.translate([text]) == translator.translate(PLAIN[:1])
 
 
 def test_white_space_that_the_model_knows_stays() -> None:
-    tokenizer = tokenizer_of([line.replace("Hund ", "Hund\u00a0") for line in GERMAN])
+    lines = [line.replace("Hund ", "Hund\u00a0") for line in GERMAN]
+    tokenizer = tokenizer_of(lines)
     assert tokenizer.with_known_characters("a\u00a0b\tÉ") == "a\u00a0b E"

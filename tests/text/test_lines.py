@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from nmt.errors import DataError
@@ -19,33 +18,36 @@ BOM = b"\xef\xbb\xbf"
 
 
 def decoded(content: bytes, *, strict: bool = False) -> list[str]:
-    return list(decode_lines(io.BytesIO(content), "it", strict=strict))
+    stream = io.BytesIO(content)
+    return list(decode_lines(stream, "it", strict=strict))
 
 
 def write(path: Path, content: bytes) -> Path:
     """Write a file, compressed if its name says so."""
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    if path.suffix == ".gz":
+        content = gzip.compress(content)
+    path.write_bytes(content)
     return path
 
 
 # --- one stream -------------------------------------------------------------------------------------------
 
 ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=8)
-LINE = ANY.filter(lambda text: not text.endswith("\r") and not text.startswith("\ufeff"))
+LINE = ANY.filter(lambda text: text == text.rstrip("\r").lstrip("\ufeff"))
 
 
-@hypothesis_settings(max_examples=100)
 @given(st.lists(LINE), st.sampled_from(["\n", "\r\n"]))
 def test_lines_joined_by_line_feeds_are_read_back(lines: list[str], end: str) -> None:
     """Also with other characters at which str.splitlines splits."""
-    content = "".join(line + end for line in lines)
+    content = end.join([*lines, ""])
     assert decoded(content.encode()) == lines
 
 
-@hypothesis_settings(max_examples=100)
 @given(st.lists(LINE), LINE.filter(bool))
 def test_the_end_of_the_last_line_may_be_missing(lines: list[str], last: str) -> None:
-    assert decoded("\n".join([*lines, last]).encode()) == [*lines, last]
+    lines = [*lines, last]
+    content = "\n".join(lines)
+    assert decoded(content.encode()) == lines
 
 
 def test_one_carriage_return_is_dropped() -> None:
@@ -53,7 +55,8 @@ def test_one_carriage_return_is_dropped() -> None:
 
 
 def test_one_bom_of_the_first_line_is_dropped() -> None:
-    assert decoded(BOM + b"a\n" + BOM + b"b\n") == ["a", "\ufeffb"]
+    content = "\ufeffa\n\ufeffb\n".encode()
+    assert decoded(content) == ["a", "\ufeffb"]
     assert decoded(BOM + BOM + b"a") == ["\ufeffa"]
 
 
@@ -63,7 +66,8 @@ def test_other_separators_stay() -> None:
 
 
 def test_bad_utf_8_is_replaced_and_reported(caplog: pytest.LogCaptureFixture) -> None:
-    assert decoded("fine\nüber die\nläuft".encode("latin1")) == ["fine", "\ufffdber die", "l\ufffduft"]
+    content = "fine\nüber die\nläuft".encode("latin1")
+    assert decoded(content) == ["fine", "\ufffdber die", "l\ufffduft"]
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert record.getMessage() == (
@@ -72,7 +76,7 @@ def test_bad_utf_8_is_replaced_and_reported(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_a_few_of_many_bad_lines_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    decoded("über\n".encode("latin1") * 3379 + "café\n".encode() * 2)
+    decoded(b"\xfcber\n" * 3379 + b"fine\n" * 2)
     (message,) = caplog.messages
     named = "line 1 at byte 1, line 2 at byte 1, line 3 at byte 1, …"
     assert message.startswith(f"it is not UTF-8 in 3,379 of 3,381 lines ({named})")
@@ -96,23 +100,26 @@ def test_a_corpus_in_utf_16_is_refused_even_if_few_lines_are_bad() -> None:
 
 
 def test_a_bom_is_dropped_in_each_of_several_files_compressed_or_not(tmp_path: Path) -> None:
-    paths = [write(tmp_path / name, BOM + b"a\r\n\nno end") for name in ("a", "b.gz", "c")]
-    assert list(iter_lines(paths)) == ["a", "", "no end"] * 3
+    plain, compressed = tmp_path / "a", tmp_path / "b.gz"
+    for path in (plain, compressed):
+        write(path, BOM + b"a\r\n\nno end")
+    lines = iter_lines([plain, compressed, plain])
+    assert list(lines) == ["a", "", "no end"] * 3
 
 
 COMPRESSED = gzip.compress(b"some text that is long enough to be cut and flipped\n" * 9, mtime=0)
 CUT = COMPRESSED[:-12]
-FLIPPED = COMPRESSED[:-8] + bytes(4) + COMPRESSED[-4:]
+LENGTH = COMPRESSED[-4:]  # of the text; before it is its checksum
+FLIPPED = COMPRESSED[:-8] + bytes(4) + LENGTH
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [(CUT, "Compressed file ended"), (FLIPPED, "CRC check failed"), (b"text\n", "Not a gzipped file")],
-    ids=["cut", "flipped", "plain"],
-)
-def test_a_damaged_gz_file_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
+REASONS = {"Compressed file ended": CUT, "CRC check failed": FLIPPED, "Not a gzipped file": b"text\n"}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_damaged_gz_file_is_refused(tmp_path: Path, reason: str) -> None:
     path = tmp_path / "train.en.gz"
-    path.write_bytes(content)
+    path.write_bytes(REASONS[reason])
     with pytest.raises(DataError, match=f"cannot read {path}: {reason}"):
         list(iter_lines([path]))
 
@@ -134,7 +141,8 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
 
 def test_a_decompression_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_LINE_BYTES", 1_000)
-    bomb = write(tmp_path / "zeros.gz", b"fine\n" + bytes(1_001))
+    content = b"fine\n" + bytes(1_001)
+    bomb = write(tmp_path / "zeros.gz", content)
     assert refusal(bomb) == f"{bomb}, line 2: over 1,000 bytes"
 
 
@@ -144,26 +152,31 @@ def test_an_endless_device_is_refused() -> None:
 
 
 def test_line_numbers_of_pairs_count_over_all_files(tmp_path: Path) -> None:
-    source = [write(tmp_path / "a.de", b"eins\nzwei\n"), write(tmp_path / "b.de.gz", b"drei")]
-    target = [write(tmp_path / "all.en", b"one\n\nthree\n")]
-    assert list(iter_pairs(source, target)) == [Pair(1, "eins", "one"), Pair(2, "zwei", ""), Pair(3, "drei", "three")]
+    first = write(tmp_path / "a.de", b"eins\nzwei\n")
+    second = write(tmp_path / "b.de.gz", b"drei")
+    target = write(tmp_path / "all.en", b"one\n\nthree\n")
+    pairs = iter_pairs([first, second], [target])
+    assert next(pairs) == Pair(1, "eins", "one")
+    assert next(pairs) == Pair(2, "zwei", "")
+    assert list(pairs) == [Pair(3, "drei", "three")]
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "reason"),
-    [
-        (b"a\nb\nc\n", b"x\n", "a has 3 lines but b has 1"),
-        (b"a\n", b"x\ny\n", "a has 1 lines but b has 2"),
-        (b"", b"", "a is empty"),
-    ],
-)
-def test_sides_of_other_lengths_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: bytes, target: bytes, reason: str
-) -> None:
+OTHER_LENGTHS = {
+    "a has 3 lines but b has 1": (b"a\nb\nc\n", b"x\n"),
+    "a has 1 lines but b has 2": (b"a\n", b"x\ny\n"),
+    "a is empty": (b"", b""),
+}
+
+
+@pytest.mark.parametrize("reason", OTHER_LENGTHS)
+def test_sides_of_other_lengths_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     monkeypatch.chdir(tmp_path)
-    sides = write(Path("a"), source), write(Path("b"), target)
+    source, target = OTHER_LENGTHS[reason]
+    Path("a").write_bytes(source)
+    Path("b").write_bytes(target)
+    pairs = iter_pairs([Path("a")], [Path("b")])
     with pytest.raises(DataError, match=f"^{reason}$"):
-        list(iter_pairs([sides[0]], [sides[1]]))
+        list(pairs)
 
 
 # --- single lines -----------------------------------------------------------------------------------------
@@ -171,7 +184,6 @@ def test_sides_of_other_lengths_are_refused(
 BLANK = st.text(st.sampled_from("\0\ufeff \t\r\v\f\u3000\u00a0\u2028\x85\x1c"), max_size=4)
 
 
-@hypothesis_settings(max_examples=50)
 @given(BLANK, st.sampled_from("a。0中\u2581\u200b\u0301"), BLANK)
 def test_a_line_is_blank_if_it_has_only_white_space_nul_and_bom(left: str, character: str, right: str) -> None:
     assert is_blank(left + right)
@@ -180,6 +192,11 @@ def test_a_line_is_blank_if_it_has_only_white_space_nul_and_bom(left: str, chara
 
 def test_one_line_replaces_line_ends_and_nothing_else() -> None:
     assert one_line("a\r\nb\tc\u2028d\n") == "a  b\tc\u2028d "
+
+
+def next_line(items: Iterator[str | Pause]) -> str:
+    """The next item that is no pause."""
+    return next(item for item in items if isinstance(item, str))
 
 
 def test_a_slow_stream_has_pauses_and_its_errors_are_raised() -> None:
@@ -192,15 +209,15 @@ def test_a_slow_stream_has_pauses_and_its_errors_are_raised() -> None:
         raise DataError("torn")
 
     items = with_pauses(slow(), after_s=0.01)
-    assert next(item for item in items if isinstance(item, str)) == "a"
+    assert next_line(items) == "a"
     assert isinstance(next(items), Pause)
     go_on.set()
-    assert next(item for item in items if isinstance(item, str)) == "b"
+    assert next_line(items) == "b"
     with pytest.raises(DataError, match="torn"):
         list(items)
 
 
-N_LINES = {b"": 0, b"a": 1, b"a\n": 1, b"a\n\nb": 3, b"\n" * 2**21: 2**21}
+N_LINES = {b"": 0, b"a": 1, b"a\n": 1, b"a\n\nb": 3, b"\n" * 2_000_000: 2_000_000}
 
 
 @pytest.mark.parametrize("content", N_LINES, ids=len)

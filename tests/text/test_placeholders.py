@@ -4,6 +4,7 @@ import re
 import time
 
 import pytest
+from conftest import rows_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,32 +16,36 @@ SPAN_ONLY = patterns_of([])
 
 def marked(text: str, *extra: str) -> str:
     """The text with brackets around its spans, with patterns of the user."""
-    for start, end in reversed(spans_of(text, patterns_of(extra))):
-        text = f"{text[:start]}⟪{text[start:end]}⟫{text[end:]}"
+    spans = spans_of(text, patterns_of(extra))
+    for start, end in reversed(spans):
+        span = text[start:end]
+        text = f"{text[:start]}⟪{span}⟫{text[end:]}"
     return text
 
 
-@pytest.mark.parametrize(
-    "expected",
-    [
-        "Klick ⟪{name}⟫, ⟪{0}⟫ und ⟪{{ x }}⟫: ⟪${x}⟫",
-        "⟪%s⟫ ⟪%1$d⟫ ⟪%(n)s⟫ ⟪%.2f⟫ ⟪%@⟫ ⟪100⟫% sicher ⟪100⟫%ig",
-        'ein ⟪<x id="1"/>⟫ ⟪<b>⟫Wort⟪</b>⟫ ⟪1⟫ < ⟪2⟫ > ⟪0⟫',
-        "bei ⟪https://a.de/b?x=1⟫, ⟪a.b@c.de⟫.",
-        "访问⟪https://example.com⟫吧,⟪3⟫个",
-        "⟪12:30⟫ ⟪1.000,5⟫ am ⟪3⟫. Mai ⟪5-6⟫",
-        "A4 v1.2 3.5x 1970s 1st x_1",
-        "gut ⟪😀⟫, ⟪👩\u200d👧⟫ ⟪🇩🇪⟫ ⟪1\ufe0f\u20e3⟫",
-        "⟪{a}%s⟫ ⟪{b}😀⟫ ⟪⟦1⟧⟫",
-    ],
-)
+WITH_SPANS = """
+Klick ⟪{name}⟫, ⟪{0}⟫ und ⟪{{ x }}⟫: ⟪${x}⟫
+⟪%s⟫ ⟪%1$d⟫ ⟪%(n)s⟫ ⟪%.2f⟫ ⟪%@⟫ ⟪100⟫% sicher ⟪100⟫%ig
+ein ⟪<x id="1"/>⟫ ⟪<b>⟫Wort⟪</b>⟫ ⟪1⟫ < ⟪2⟫ > ⟪0⟫
+bei ⟪https://a.de/b?x=1⟫, ⟪a.b@c.de⟫.
+访问⟪https://example.com⟫吧,⟪3⟫个
+⟪12:30⟫ ⟪1.000,5⟫ am ⟪3⟫. Mai ⟪5-6⟫
+A4 v1.2 3.5x 1970s 1st x_1
+gut ⟪😀⟫, ⟪👩\u200d👧⟫ ⟪🇩🇪⟫ ⟪1\ufe0f\u20e3⟫
+⟪{a}%s⟫ ⟪{b}😀⟫ ⟪⟦1⟧⟫
+"""
+
+
+@pytest.mark.parametrize("expected", rows_of(WITH_SPANS))
 def test_the_spans_of_a_text(expected: str) -> None:
-    assert marked(re.sub("[⟪⟫]", "", expected)) == expected
+    text = re.sub("[⟪⟫]", "", expected)
+    assert marked(text) == expected
 
 
 def test_spans_are_found_in_linear_time() -> None:
-    text = "x" * 50_000 + "." * 50_000 + "<a " * 9_000 + "{" * 9_000
-    assert marked(text) == text
+    for part in ("x", ".", "<a ", "{"):
+        text = part * 50_000
+        assert marked(text) == text
 
 
 def test_regular_expressions_of_the_user_come_first() -> None:
@@ -66,12 +71,14 @@ INSERTED = {
 @pytest.mark.parametrize("text", INSERTED)
 def test_spaces_around_an_inserted_span(text: str) -> None:
     position = text.index("|")
-    assert inserted(text.replace("|", ""), position, "{x}") == INSERTED[text]
+    without_bar = text.replace("|", "")
+    assert inserted(without_bar, position, "{x}") == INSERTED[text]
 
 
 # --- symbols in training pairs ----------------------------------------------------------------------------
 
 SYMBOL = re.compile("⟦.⟧")
+WITH_SPACE = re.compile(r"⟦.⟧ (?=\w|⟦)| ⟦.⟧")  # a symbol and the space that was put beside it
 
 
 def test_symbols_stand_for_what_both_sides_have_in_some_pairs() -> None:
@@ -80,7 +87,8 @@ def test_symbols_stand_for_what_both_sides_have_in_some_pairs() -> None:
     for n in range(400):
         source, target = with_symbols(f"Tom hat {n} rote Hunde aus Köln.", f"From Köln, Tom has {n} red dogs.", [])
         symbols = SYMBOL.findall(source)
-        if source.startswith("⟦") and str(n) not in SYMBOL.sub("", source):
+        # Either all that both sides have is replaced, or symbols are inserted.
+        if SYMBOL.sub("", source) == " hat  rote Hunde aus .":
             n_equal += 1
             used.update(symbols)
             assert symbols == sorted(symbols)
@@ -108,9 +116,10 @@ def test_symbols_are_put_at_the_ends_and_around_words_with_their_translations() 
         old = f"Was war {n}?", f"What was war, {n + 1}?"
         source, target = with_symbols(*old, [was_and_war])
         symbols = SYMBOL.findall(source)
-        assert SYMBOL.findall(target) == symbols == sorted(set(symbols))
-        without = [re.sub(r"⟦.⟧ (?=\w|⟦)| ⟦.⟧", "", text) for text in (source, target)]
-        assert without == list(old)
+        assert SYMBOL.findall(target) == symbols
+        assert symbols == sorted(set(symbols))
+        assert WITH_SPACE.sub("", source) == old[0]
+        assert WITH_SPACE.sub("", target) == old[1]
         n_changed += bool(symbols)
         n_before_words += "⟧ war" in source and "⟧ was" in target
     assert 90 < n_changed < 150
@@ -120,19 +129,26 @@ def test_symbols_are_put_at_the_ends_and_around_words_with_their_translations() 
 # --- masked texts -----------------------------------------------------------------------------------------
 
 PARTS = ["{name}", "%1$d", '<x id="1"/>', "https://a.de/b", "a@b.de", "12", "3,5", "😀", "⟦2⟧"]
-TEXTS = st.lists(st.sampled_from([*PARTS, "Hund", "我", "。", ", ", "a b"]), max_size=14).map(" ".join)
-WRITTEN = st.lists(st.sampled_from([*SYMBOLS, "dog", "。", ".", "12", "x-1"]), max_size=12).map(" ".join)
+WORDS = ["Hund", "我", "。", ", ", "a b"]
+WRITTEN = [*SYMBOLS, "dog", "。", ".", "12", "x-1"]
 
 
-@given(TEXTS, WRITTEN, st.sampled_from([SYMBOLS, []]))
+def texts_of(parts: list[str]) -> st.SearchStrategy[str]:
+    some_parts = st.lists(st.sampled_from(parts), max_size=14)
+    return some_parts.map(" ".join)
+
+
+@given(texts_of(PARTS + WORDS), texts_of(WRITTEN), st.sampled_from([SYMBOLS, []]))
 def test_each_span_is_once_in_a_translation_or_missing(text: str, translation: str, symbols: list[str]) -> None:
     mask = Masked.of(text, SPAN_ONLY, symbols)
     settled, missing = mask.settled(translation)
     written = settled.split()
     lacking = [mask.marks[i] for i in missing]
     for mark in {*SYMBOLS, *mask.marks} - {""}:
-        assert written.count(mark) + lacking.count(mark) == mask.marks.count(mark)
-    assert lacking.count("") == mask.marks.count("")
+        n_settled = written.count(mark) + lacking.count(mark)
+        assert n_settled == mask.marks.count(mark)
+    n_unmarked = mask.marks.count("")
+    assert lacking.count("") == n_unmarked
 
 
 # What becomes of a translation of "⟦1⟧ b ⟦2⟧ 3", and the indices of the spans that it lacks.
@@ -151,11 +167,13 @@ def test_what_becomes_of_spans_that_are_doubled_or_invented(translation: str) ->
 
 
 def test_look_alikes_of_symbols_are_masked_as_long_as_there_are_symbols() -> None:
-    assert Masked.of("a ⟦2⟧ " * 7, SPAN_ONLY, SYMBOLS).marks == [*SYMBOLS, ""]
+    mask = Masked.of("a ⟦2⟧ " * 7, SPAN_ONLY, SYMBOLS)
+    assert mask.marks == [*SYMBOLS, ""]
 
 
 def test_a_number_within_a_placeholder_that_was_taken_out_is_no_mark() -> None:
-    assert Masked.of("%s1 ist 1", SPAN_ONLY, []).settled("1 is 1") == ("1 is 1", [0])
+    mask = Masked.of("%s1 ist 1", SPAN_ONLY, [])
+    assert mask.settled("1 is 1") == ("1 is 1", [0])
 
 
 MASKED = {"{a} {b} Hund {c}.": "Hund.", "Ein {a} {b} Hund mit 3 ({c}) 😀": "Ein Hund mit 3 ()", "{a}: 3": ""}
@@ -163,7 +181,8 @@ MASKED = {"{a} {b} Hund {c}.": "Hund.", "Ein {a} {b} Hund mit 3 ({c}) 😀": "Ei
 
 @pytest.mark.parametrize("text", MASKED)
 def test_without_symbols_all_but_numbers_are_taken_out(text: str) -> None:
-    assert Masked.of(text, SPAN_ONLY, []).text == MASKED[text]
+    mask = Masked.of(text, SPAN_ONLY, [])
+    assert mask.text == MASKED[text]
 
 
 def test_of_many_spans_numbers_stay_in_the_text() -> None:
@@ -177,7 +196,9 @@ def test_a_number_that_the_model_does_not_know_is_taken_out() -> None:
 
 
 def test_many_spans_are_masked_in_linear_time() -> None:
-    text = "".join(f"{chr(0x4E00 + n)}a 1 ↯ " for n in range(10_000))
+    code_points = range(0x4E00, 0x4E00 + 10_000)
+    characters = map(chr, code_points)
+    text = "a 1 ↯ ".join(characters)
     unknown = set(text) - set("a 1")
     start_s = time.process_time()
     Masked.of(text, SPAN_ONLY, SYMBOLS, unknown)

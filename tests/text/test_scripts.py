@@ -10,10 +10,12 @@ def test_letters_of_most_scripts_are_spaced(letter: str) -> None:
     assert count_scripts([letter]) == {"spaced": 1}
 
 
-@pytest.mark.parametrize(
-    ("letters", "script"), [("กກកကཀ", "unspaced"), ("中々𠮷", "Han"), ("あアーｱ", "kana"), ("한ㄱ", "Hangul")]
-)
-def test_letters_have_a_script(letters: str, script: Script) -> None:
+LETTERS: dict[Script, str] = {"unspaced": "กກកကཀ", "Han": "中々𠮷", "kana": "あアーｱ", "Hangul": "한ㄱ"}
+
+
+@pytest.mark.parametrize("script", LETTERS)
+def test_letters_have_a_script(script: Script) -> None:
+    letters = LETTERS[script]
     assert count_scripts([letters]) == {script: len(letters)}
 
 

@@ -8,14 +8,13 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import sentencepiece
-from hypothesis import HealthCheck, example, given
-from hypothesis import settings as hypothesis_settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from models import n_bytes
 
 from nmt.config import TokenizerSettings
 from nmt.errors import ModelError
-from nmt.text import BOS, EOS, PAD, UNK, characters
+from nmt.text import EOS, UNK, characters
 from nmt.text.characters import MIN_OCCURRENCES
 from nmt.text.tokenizer import SPACE, Tokenizer, Tokenizers
 from nmt.text.tokenizer_training import train_tokenizer
@@ -47,71 +46,78 @@ def unigram(tokenizers: dict[str, Tokenizer]) -> Tokenizer:
     return tokenizers["unigram"]
 
 
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize(("byte_fallback", "vocab_size"), [(True, 320), (False, 60)])
-def test_a_symbol_is_one_piece(kind: str, byte_fallback: bool, vocab_size: int) -> None:
-    settings: dict[str, Any] = {"symbols": "<BT>  a,b", "byte_fallback": byte_fallback, "vocab_size": vocab_size}
-    tokenizer = trained(["<BT> a,b", *LINES], type=kind, **settings)
-    tokens = tokenizer.encode("<BT> the cat sat a,b")
-    pieces = [piece.lstrip(SPACE) for piece in tokenizer.pieces(tokens)]
-    assert pieces.count("<BT>") == pieces.count("a,b") == 1
-    assert tokenizer.decode(tokens) == "<BT> the cat sat a,b"
+of_every_type = pytest.mark.parametrize("kind", TYPES)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in TYPES if kind != "word"])
+def pieces_of(tokenizer: Tokenizer, text: str) -> list[str]:
+    """The pieces of a text, without the space before them."""
+    pieces = tokenizer.pieces(tokenizer.encode(text))
+    return [piece.lstrip(SPACE) for piece in pieces]
+
+
+@of_every_type
+@pytest.mark.parametrize("byte_fallback", [True, False])
+def test_a_symbol_is_one_piece(kind: str, byte_fallback: bool) -> None:
+    vocab_size = 320 if byte_fallback else 60
+    lines = ["<BT> a,b", *LINES]
+    tokenizer = trained(lines, type=kind, symbols="<BT>  a,b", byte_fallback=byte_fallback, vocab_size=vocab_size)
+    text = "<BT> the cat sat a,b"
+    pieces = pieces_of(tokenizer, text)
+    assert pieces.count("<BT>") == 1
+    assert pieces.count("a,b") == 1
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "char"])
 def test_a_symbol_is_never_cut_within_a_word(kind: str) -> None:
     tokenizer = trained(["<BT> a,b", *LINES], symbols="<BT>  a,b", type=kind)
-    pieces = tokenizer.pieces(tokenizer.encode("x<BT>the a,b."))
+    pieces = pieces_of(tokenizer, "x<BT>the a,b.")
     assert pieces.count("<BT>") == 1
-    assert [piece.lstrip(SPACE) for piece in pieces].count("a,b") == 1
+    assert pieces.count("a,b") == 1
 
 
 ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=SPACE))  # SPACE is not preserved
 SPECIAL = ["<s>", "</s>", "<unk>", "<pad>", "<0x41>", " ", "  ", "\t", "\n", "\r", "\0", "\ufeff", "\u2585"]
 OTHER = ["\u3000", "\u00a0", "e\u0301", "\u200d", "👩‍👩‍👧", "ﬁ", "ａ", "，", "中", "Häuser", "the cat"]
-NASTY = st.lists(st.sampled_from(SPECIAL + OTHER)).map("".join)
+NASTY_PARTS = st.sampled_from(SPECIAL + OTHER)
+NASTY = st.lists(NASTY_PARTS).map("".join)
 
 
-@pytest.mark.parametrize("kind", TYPES)
-def test_decode_of_encode_is_the_text(tokenizers: dict[str, Tokenizer], kind: str) -> None:
+@of_every_type
+@given(text=ANY | NASTY)
+@example(text="")
+@example(text=" the  cat ")
+def test_decode_of_encode_is_the_text(tokenizers: dict[str, Tokenizer], kind: str, text: str) -> None:
     tokenizer = tokenizers[kind]
-
-    @hypothesis_settings(max_examples=100, suppress_health_check=[HealthCheck.nested_given])
-    @given(ANY | NASTY)
-    @example("")
-    @example("0")
-    @example(" the  cat ")
-    def round_trip(text: str) -> None:
-        assert tokenizer.decode(tokenizer.encode(text)) == text
-
-    round_trip()
+    assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-@hypothesis_settings(max_examples=50)
-@given(st.text(st.characters(categories=["Cs", "Ll"]), max_size=5))
-def test_a_lone_surrogate_becomes_a_question_mark(unigram: Tokenizer, text: str) -> None:
-    assert unigram.decode(unigram.encode(text)) == text.encode(errors="replace").decode()
+def test_a_lone_surrogate_becomes_a_question_mark(unigram: Tokenizer) -> None:
+    tokens = unigram.encode("a\ud800b\udfff")
+    assert unigram.decode(tokens) == "a?b?"
 
 
-@hypothesis_settings(max_examples=50)
 @given(st.lists(ANY, max_size=4))
 def test_many_texts_are_encoded_like_each_text(unigram: Tokenizer, texts: list[str]) -> None:
-    assert unigram.encode_all(texts) == [unigram.encode(text) for text in texts]
+    expected = [unigram.encode(text) for text in texts]
+    assert unigram.encode_all(texts) == expected
 
 
-@hypothesis_settings(max_examples=100)
 @given(st.data())
 def test_any_ids_can_be_decoded_and_special_ids_are_skipped(unigram: Tokenizer, data: st.DataObject) -> None:
-    ids = data.draw(st.lists(st.integers(0, len(unigram) - 1), max_size=20))
-    assert unigram.decode(ids) == unigram.decode([i for i in ids if i > EOS])
-    assert unigram.decode([PAD, UNK, BOS, EOS]) == ""
+    last_id = len(unigram) - 1
+    token_ids = st.integers(0, last_id)
+    ids = data.draw(st.lists(token_ids))
+    plain_ids = [i for i in ids if i > EOS]
+    assert unigram.decode(ids) == unigram.decode(plain_ids)
 
 
 def test_without_byte_fallback_an_unknown_character_is_unk() -> None:
     tokenizer = trained(byte_fallback=False)
     assert UNK in tokenizer.encode("a龘")
     assert n_bytes(tokenizer, "a龘") == 0
-    assert tokenizer.decode(tokenizer.encode("the 龘 cat")).split() == ["the", "cat"]
+    written = tokenizer.decode(tokenizer.encode("the 龘 cat"))
+    assert written.split() == ["the", "cat"]
 
 
 def test_nfkc_is_applied_to_the_source_only(unigram: Tokenizer) -> None:
@@ -135,17 +141,18 @@ def test_a_model_with_other_special_ids_is_refused() -> None:
     assert caught.value.hint == "train it with `nmt tokenize`"
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@of_every_type
 @pytest.mark.parametrize("nfkc", [False, True])
-@pytest.mark.parametrize("text", ["a red dog.", "  Ein Hünd 𝄞 x  ", "我喜欢茶 ok", "ｗｉｄｅ ﬁne", ""])
+@pytest.mark.parametrize("text", ["  Ein Hünd 𝄞 x  ", "我喜欢茶 ok", "ｗｉｄｅ ﬁne", ""])
 def test_pieces_of_words(text: str, nfkc: bool, kind: str) -> None:
     tokenizer = trained(["a red dog. Ein Hund", "wide fine 我喜欢"], type=kind, vocab_size=300, nfkc=nfkc)
     spans = [match.span() for match in re.finditer(r"\S+", text)]
     tokens, words_of_tokens = tokenizer.encode_words(text, spans)
     assert tokens == tokenizer.encode(text)
-    for i, (start, end) in enumerate(spans):
-        tokens_of_word = [tokens[t] for t, words in enumerate(words_of_tokens) if words == [i]]
-        word = unicodedata.normalize("NFKC", text[start:end]) if nfkc else text[start:end]
+    if nfkc:
+        text = unicodedata.normalize("NFKC", text)
+    for i, word in enumerate(text.split()):
+        tokens_of_word = [token for token, words in zip(tokens, words_of_tokens, strict=True) if words == [i]]
         assert tokenizer.decode(tokens_of_word).strip() == word
 
 
@@ -159,12 +166,14 @@ def test_tokens_may_be_in_no_word(unigram: Tokenizer) -> None:
 
 def learned(tokenizer: Tokenizer, text: str) -> str:
     """The characters that a tokenizer's model learns in bytes from a text."""
-    return tokenizer.learned_in_bytes(np.array(tokenizer.encode(text)))
+    tokens = np.array(tokenizer.encode(text))
+    return tokenizer.learned_in_bytes(tokens)
 
 
 def test_a_frequent_character_without_a_piece_is_learned_in_bytes(unigram: Tokenizer) -> None:
-    text = "the ə cat ₪" * MIN_OCCURRENCES + " ж" * (MIN_OCCURRENCES - 1)
-    assert learned(unigram, text) == "ə₪"
+    frequent = "the ə cat ₪" * MIN_OCCURRENCES
+    rare = " ж" * (MIN_OCCURRENCES - 1)
+    assert learned(unigram, frequent + rare) == "ə₪"
 
 
 @pytest.mark.parametrize("part", [1, 2, 3, 1000])
@@ -181,7 +190,8 @@ def test_characters_of_symbols_are_not_learned() -> None:
 
 
 def test_without_byte_fallback_nothing_is_learned_in_bytes() -> None:
-    assert learned(trained(byte_fallback=False), "ə" * 99) == ""
+    tokenizer = trained(byte_fallback=False)
+    assert learned(tokenizer, "ə" * 99) == ""
 
 
 def test_characters_that_are_learned_are_known(unigram: Tokenizer) -> None:
@@ -194,12 +204,10 @@ def test_characters_that_are_learned_are_known(unigram: Tokenizer) -> None:
 
 READ = {
     "ﬁne": "fine",
-    "the ㎏": "the kg",
     "ｒｅｄ": "ｒｅｄ",  # single letters are replaced without a change of the length, by with_known_characters
     "３": "３",  # "3" is unknown, too
     "cat™": "cat™",  # a sign is not its letters
     "x²": "x²",
-    "א": "א",
     "ﬡ": "ﬡ",  # U+FB21, a wide alef: alef is unknown, too
 }
 
@@ -210,9 +218,10 @@ def test_what_stands_for_known_characters_is_replaced_by_them(unigram: Tokenizer
 
 
 def test_what_nfkc_makes_a_learned_character_is_known(unigram: Tokenizer) -> None:
-    assert Tokenizer(unigram.model, nfkc=True, learned="ア").unknown("ｱ") == set()
-    assert Tokenizer(unigram.model, nfkc=True, learned="").unknown("ｱ") == {"ｱ"}
+    tokenizer = Tokenizer(unigram.model, nfkc=True, learned="ア")
+    assert tokenizer.unknown("ｱｲ") == {"ｲ"}
 
 
 def test_a_learned_ligature_stays(unigram: Tokenizer) -> None:
-    assert Tokenizer(unigram.model, learned="ﬁ").with_compatible("ﬁne ﬂy") == "ﬁne fly"
+    tokenizer = Tokenizer(unigram.model, learned="ﬁ")
+    assert tokenizer.with_compatible("ﬁne ﬂy") == "ﬁne fly"
