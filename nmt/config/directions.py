@@ -11,8 +11,9 @@ def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
     """Return the direction that a user means by `languages`: de-en or en. Empty if there is nothing to choose.
 
     `targets` are the target languages of the model; empty if it has only one direction. Training must have had the
-    source language and the target language of the direction, but not necessarily together. Raises ConfigError if it had
-    not, if a choice is missing, or if a model of one direction is given a choice.
+    source language and the target language of the direction, but not necessarily together. Raises ConfigError if
+    training has not had both, if `languages` is empty although the model has several target languages, or if it is not
+    empty although the model has only one direction.
     """
     known = data.directions
     if not languages:
@@ -37,7 +38,7 @@ def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
     if target not in targets or (source and known and source not in sources):
         hint = f"it translates {', '.join(known or targets):.200}"
         raise ConfigError(f"the model does not translate {languages}", hint=hint)
-    # A target language means the only direction into it. If there are several, it alone is enough: the model recognizes
-    # the source language.
+    # A target language means the only direction into it. If there are several directions into it, none is chosen: the
+    # target language is enough for the model.
     fitting = [direction for direction in known if is_meant(direction, languages)]
     return fitting[0] if len(fitting) == 1 else languages

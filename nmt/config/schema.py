@@ -133,7 +133,7 @@ class Data(Section):
     nfkc_source: bool = Field(False, description="normalize the source side with NFKC (the target never is)")
     placeholders: bool = Field(False, description="learn to keep numbers, URLs, {name} and the like as they are")
     glossary: bool = Field(False, description="learn to translate terms as nmt translate --glossary says")
-    # A setting that the program makes in the config of one direction.
+    # The program sets this value in the config of one direction.
     target_tag: str = Field("", description="the only target language of a model of several: fra for >>fra<<")
 
     @property
@@ -249,7 +249,7 @@ class ModelSettings(Section):
 
     @model_validator(mode="after")
     def check_architecture(self) -> Self:
-        # 1. The architecture supports the values of all settings.
+        # 1. The architecture must support the values of all settings.
         for key, supported in SUPPORTED[self.architecture].items():
             value = getattr(self, key)
             if value not in supported:
@@ -261,11 +261,11 @@ class ModelSettings(Section):
             got = f"{self.n_decoder_layers} and {self.n_encoder_layers}"
             raise ValueError(f"architecture rnn needs n_decoder_layers = n_encoder_layers, got {got}")
 
-        # 3. All heads have the same width.
+        # 3. All heads must have the same width.
         if self.architecture == "transformer" and self.d_model % self.n_heads:
             raise ValueError(f"d_model ({self.d_model}) is not divisible by n_heads ({self.n_heads})")
 
-        # 4. Positions are encoded in pairs of numbers. Both directions of an rnn (always "sinusoidal") share the width.
+        # 4. Encodings consist of pairs of numbers. An rnn, which is always "sinusoidal", splits the width in half.
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"architecture rnn and sinusoidal positions need an even d_model, got {self.d_model}")
         width = self.d_model // self.n_heads
@@ -277,7 +277,7 @@ class ModelSettings(Section):
 class TrainSettings(Section):
     """Batches, the optimizer and its schedule, validation, and the limits of training."""
 
-    # Batches. With accumulate, a step has the gradient of one large batch.
+    # Batches. With accumulate, the gradients of several batches are added up to the gradient of one large batch.
     batch_tokens: int = Field(4096, ge=8, le=LARGEST, description="(longest side + 1) x pairs per micro-batch [fitted]")
     accumulate: int = Field(1, ge=1, le=10_000, description="micro-batches per optimizer step")
     # The learning rate.
@@ -375,7 +375,7 @@ class Config(Section):
         # 1. An embedding matrix for both sides needs one vocabulary for both sides.
         if self.model.tied_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError("model.tied_embeddings=all needs tokenizer.joint=true; use decoder or none")
-        # 2. The longest pair fits into the model and into a batch.
+        # 2. The longest pair must fit into the model and into a batch.
         longest = self.data.max_length
         positions = self.model.max_positions
         if longest >= positions:  # EOS also needs a position
@@ -387,7 +387,7 @@ class Config(Section):
 
 
 def only_corpus(corpora: tuple[Files, ...], languages: str) -> tuple[Files, ...]:
-    """Return the first corpus that a user means by `languages`; () if that is no corpus, or if directions differ."""
+    """Return the first corpus that `languages` means, in a tuple; () if it means no corpus, or several directions."""
     meant = [files for files in corpora if is_meant(files.languages, languages)]
     directions = {files.languages for files in meant}
     return tuple(meant[:1]) if len(directions) == 1 else ()

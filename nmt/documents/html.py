@@ -118,7 +118,7 @@ class Parser:
         self.root = Element("", "", 0, 0)
         self.open = [self.root]  # the root and all open elements; the last one is the innermost
         self.depth = 0  # the deepest nesting of elements so far
-        # While an element is copied as a whole, the name of this element, once for each open element with this name.
+        # While an element is copied as a whole, this list has its name, once for each open element with this name.
         self.kept: list[str] = []
 
     @property
@@ -148,7 +148,7 @@ class Parser:
             self.mark(raw, kind, name)
 
     def write(self, raw: str, text: str) -> None:
-        """Add text to the segment. `raw` is the same text as the source writes it."""
+        """Add text to the segment. `raw` is what the source writes for this text."""
         self.raw += raw
         text = WHITE_SPACE.sub(" ", text)
         # Browsers show white space as one space, even if there are tags in between, so drop a repeated space.
@@ -237,12 +237,12 @@ class Parser:
         between_segments.get()()
 
     def add_segment(self) -> None:
-        """Add the segment with stripped text to the parts, between a part before it and a part after it to copy."""
+        """Add the segment, with stripped text, to the parts. A copied part is added before it and after it."""
         # 1. End the elements that are still open.
         for element in self.open:
             element.end = len(self.text)
 
-        # 2. If the text of an element ends in a space and children without text follow, move the space before them.
+        # 2. If an element's text ends in a space, and children without text follow, the first child gets the space.
         for parent in (self.root, *descendants(self.root)):
             is_spaced = parent.start < parent.end and self.text[parent.end - 1] == " "
             at_end = [child for child in parent.children if child.start == parent.end]

@@ -43,7 +43,7 @@ def markdown_it() -> Any:
 def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
     """Wrap an inline rule of markdown-it-py so that it sets `map` of its tokens to their spans in the block.
 
-    The span of `link_close` is that of `](…)`.
+    The span of a `link_close` token covers `](…)`.
     """
 
     def run(state: Any, silent: bool) -> bool:
@@ -111,10 +111,10 @@ def parts_of_block(tokens: Sequence[Any], content: str, finish: Callable[[str], 
     """Return the parts of a block.
 
     Templates and formulas are part of the text to translate, but stay unchanged. Footnote marks, checkboxes and images
-    are no part of it.
+    are not part of the text: they are copied beside it.
     """
     parser = Parser(finish)
-    n_read = 0  # index of the next token to read
+    n_read = 0  # tokens before this index have been read
     html_end = 0  # the end of the last HTML tag
     for i, token in enumerate(tokens):
         start, end = token.map or (0, 0)

@@ -20,8 +20,8 @@ class Element:
     start: int  # the start of the content in the plain text, in characters
     end: int  # the end of the content
     children: list["Element"] = field(default_factory=list)
-    verbatim: str | None = None  # written instead of the translated content, for example code; None: no such text
-    name: str = ""  # the name that opening and closing tag share; empty if no closing tag belongs to the element
+    verbatim: str | None = None  # text to write instead of the translated content, such as code, or None
+    name: str = ""  # the name in both tags; empty if the element has no closing tag
 
 
 @dataclass

@@ -78,7 +78,7 @@ def text_of_runs(raw: str) -> str:
 def parse_ooxml(text: str, *, of_boxes: bool) -> list[Part]:
     """Return the parts of a document. Its segments are the paragraphs in text boxes if `of_boxes`, else all others.
 
-    A text box is a node inside of a paragraph. So its paragraphs are those inside of another paragraph.
+    Text boxes are inside of paragraphs. So a paragraph is in a text box if another paragraph is around it.
     """
     parts: list[Part] = []
 
@@ -138,7 +138,7 @@ class Paragraph(Parser):
     def switch(self, style: RunStyle, new: RunStyle, base: RunStyle) -> RunStyle:
         """Write the tags that change the style of the text from `style` to `new`, and return the new style.
 
-        A style other than `base` has an element: its tags begin and end here.
+        Text in a style other than `base` is an element. The tags of this element are written.
         """
         if new == style:
             return style
@@ -180,7 +180,7 @@ class Paragraph(Parser):
         self.parts[n_parts:] = [segment]
 
     def written(self, before: str, after: str, text: str) -> str:
-        """Return runs in the base style with a text, which may have tags, and what is copied around it.
+        """Return XML that consists of runs in the base style: `before`, `text` with its tags, and `after`.
 
         Empty runs are left out. They arise where an element begins or ends at an edge of the text.
         """

@@ -24,7 +24,7 @@ UNSPACED_BREAK = re.compile(rf"(?<={UNSPACED_CHARACTER})\n(?={UNSPACED_CHARACTER
 # and white space before the word or character belong to the unit.
 UNBROKEN = re.compile(rf"\s*(?:<[^<>]*>)*(?:{UNSPACED_CHARACTER}[^\w\s<&]*|(?:[^\s<{UNSPACED_SCRIPTS}]|</[^<>]*>)+|<|)")
 ANY_TAG = re.compile("<[^<>]*>")
-MAX_LINE = 42  # maximum width of a line in characters, as for broadcasters, unless the cue's source has a wider one
+MAX_LINE = 42  # broadcasters' maximum width of a line in characters; a cue with a wider line in the source may keep it
 
 
 def parse_subtitles(text: str) -> list[Part]:
@@ -48,7 +48,7 @@ def parts_of_cue(text: str) -> list[Part]:
         if parts:
             parts.append(line_end)
         start = POSITION_AND_DASH.match(lines)[0]  # type: ignore[index]
-        # Join the lines with spaces, but between characters of unspaced scripts without a space.
+        # Join the lines with spaces, except between two characters of unspaced scripts.
         joined = UNSPACED_BREAK.sub("", lines[len(start) :]).replace("\n", " ")
         widths = [len(ANY_TAG.sub("", line)) for line in lines.split("\n")]
         finish = partial(broken, n_lines=len(widths), width=max(MAX_LINE, *widths), line_end=line_end)

@@ -191,7 +191,7 @@ def parse_po(text: str) -> list[Part]:
 
 
 def check_charset(header: str) -> None:
-    """Raise ValueError if the header of a PO file names another encoding than UTF-8, or ASCII, which is part of it."""
+    """Raise ValueError if the header of a PO file names an encoding that is neither UTF-8 nor ASCII."""
     charset = PO_CHARSET.search(header)
     # Templates have the word CHARSET in place of an encoding.
     if charset and charset[1].lower() not in ("utf-8", "utf8", "ascii", "us-ascii", "charset"):

@@ -124,7 +124,7 @@ class MultiHeadAttention(nn.Module):
         if not self.scaled:
             d_head = query.size(-1)
             query = query * math.sqrt(d_head)  # cancels the division by sqrt(d) in equation 1
-        # 1. Use a fused kernel where it is faster. It returns no weights and has no additive scores.
+        # 1. Use a fused kernel where it is faster. It cannot return weights, and cannot compute additive scores.
         if weights is None and self.v is None and kernels.prefers_fused(query):
             p = self.dropout.p if self.training else 0.0
             heads = F.scaled_dot_product_attention(query, key, value, mask, p, is_causal=causal)

@@ -15,7 +15,7 @@ from nmt.config import ModelSettings
 from nmt.errors import ConfigError
 from nmt.model.kernels import Dropout, Linear
 
-PART_OF = {  # the model part, as in train.freeze, of each first component of parameter names
+PART_OF = {  # maps the first component of a parameter's name to the model part, as train.freeze names it
     "source_embedding": "embeddings",
     "target_embedding": "embeddings",
     "source_positions": "embeddings",

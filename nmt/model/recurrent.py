@@ -55,7 +55,7 @@ class RecurrentLayer(nn.Module):
                 forget_gate.fill_(1.0)
 
     def forward(self, x: Sequence, state: Tensor | None = None) -> tuple[Sequence, Tensor]:
-        """Run the layer over x, which is (B, T, D) or packed, from an initial state (G, B, D). None means zeros.
+        """Run the layer over x, which is (B, T, D) or packed. `state` (G, B, D) is its initial state; None means zeros.
 
         Returns the output, which has the shape of x, and the final state (G, B, D). In a bidirectional layer, both
         directions are concatenated.
@@ -132,7 +132,8 @@ class RecurrentModel(Seq2Seq):
         decoder = [RecurrentLayer(settings) for _ in range(settings.n_decoder_layers)]
         self.encoder = cast(Iterable[RecurrentLayer], nn.ModuleList(encoder))
         self.decoder = cast(Iterable[RecurrentLayer], nn.ModuleList(decoder))
-        self.look = None if settings.attention == "none" else GlobalAttention(settings)  # model files have this name
+        # Model files contain the name "look".
+        self.look = None if settings.attention == "none" else GlobalAttention(settings)
         self.reset_parameters()
 
     def start(self, src: Tensor) -> RecurrentState:

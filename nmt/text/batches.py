@@ -1,8 +1,8 @@
 """Padded batches of token ids: how pairs are grouped, get special ids, and are ordered in an epoch.
 
-An epoch is a random order of pairs, split into pools. Only one pool is in memory at a time: its pairs are
-sorted by length and grouped into batches, and the batches are shuffled. The order depends only on the seed, the epoch
-and the number of the pool, so training resumes without saved state. This module does not depend on models.
+An epoch is a random order of pairs, split into pools. Only one pool is in memory at a time: its pairs are sorted by
+length and grouped into batches, and the batches are shuffled. The order depends only on the seed, the epoch and the
+number of the pool, so training resumes without saved state. This module does not depend on models.
 """
 
 import functools
@@ -84,9 +84,9 @@ class Batch:
         return parts
 
     def cut(self, max_positions: int) -> list["Batch"]:
-        """Split into as few batches of at most `max_positions` positions as possible, with pairs sorted by length.
+        """Sort the pairs by length, and split them into as few batches of at most `max_positions` as possible.
 
-        A pair over this limit gets its own batch. A batch within the limit is returned as it is.
+        A pair over this limit gets its own batch. If the whole batch is within the limit, it is returned unchanged.
         """
         if self.n_positions <= max_positions:
             return [self]
@@ -127,7 +127,7 @@ def pad(sequences: Sequence[Sequence[int]]) -> Tensor:
 
 
 def pad_source(sequences: Sequence[Sequence[int]]) -> Tensor:
-    """Append EOS to each source and pad: the encoder's input, an int64 tensor of shape (B, S)."""
+    """Append EOS to each sequence, and pad. Returns the encoder's input, an int64 tensor of shape (B, S)."""
     return pad([[*ids, EOS] for ids in sequences])
 
 
@@ -214,7 +214,7 @@ class TrainingData:
         for number, pool in enumerate(self._pools(epoch)):
             lengths = pool.target.lengths
             costs = np.array([lengths[batch].sum() for batch in pool.batches])
-            n_open = -n_before % self.accumulate  # batches that complete the last step of the previous pool
+            n_open = -n_before % self.accumulate  # number of batches that complete the last step of the previous pool
             order = shuffle_batches(costs, self.accumulate, n_open, seed_of(self.seed, epoch, number))
             for i in order[first:]:
                 batch = pool.batches[i]
@@ -237,7 +237,7 @@ class TrainingData:
 
 
 def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed: int) -> list[int]:
-    """Shuffle the batches of a pool so that the batches of each optimizer step have similar costs. Returns indices.
+    """Shuffle the batches of a pool so that the batches of each optimizer step have similar costs. Returns their order.
 
     `costs` has the number of target tokens of each batch. Similar costs save time, because all ranks wait for the rank
     with the most expensive micro-batch. Short and long sentences have different gradients, so every part of the pool

@@ -16,7 +16,8 @@ from nmt.text.tokenizer import Tokenizer
 from nmt.text.words import CASED_WORD, SENTENCE_START
 
 CAPITALS = 0.9  # minimum share of capitals among the letters of a headline in CAPITALS, 0-1
-EVIDENCE = 3  # minimum number of words whose usual case is lower case; one less if all words begin with a capital
+# Minimum number of words in a title whose usual case is lower case. It is one less if all words begin with a capital.
+EVIDENCE = 3
 SHORT_IN_TITLE = 3  # maximum length, in letters, of a word that may be in lower case in a title
 HEADLINE_WORD = re.compile(CASED_WORD)
 BEFORE_SENTENCE = re.compile(SENTENCE_START)
@@ -57,7 +58,7 @@ def in_sentence_case(source: str, tokenizer: Tokenizer) -> tuple[str, Style]:
 
 
 def is_title(words: list[str], tokenizer: Tokenizer) -> bool:
-    """Return whether a text with these words is in Title Case: several words have a capital that is not usual."""
+    """Return whether a text with these words is in Title Case, see `EVIDENCE`."""
     long_words = [word for word in words if len(word) > SHORT_IN_TITLE]
     if not words or any(word[0].islower() for word in long_words):
         return False

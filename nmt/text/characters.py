@@ -77,7 +77,7 @@ class KnownCharacters:
 
     def find_form(self, character: str) -> str:
         """Return the character itself if the model can read it, else a known letter or space in its place, else ""."""
-        # 1. The model can read a character whose normal form is known, or which SentencePiece splits into pieces.
+        # 1. The model can read the character if its normalized form is known, or if it is split into known pieces.
         if self.characters.issuperset(self.normalize(character)):
             return character
         if not any(NO_PIECE.fullmatch(piece) for piece in self.segment(character)):

@@ -27,7 +27,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # an odd number, so different factors gi
 
 @dataclass(frozen=True, eq=False)
 class RaggedArray:
-    """An array whose rows differ in length: row i is values[starts[i] : ends[i]]. The parts are often memory-mapped."""
+    """An array whose rows differ in length: row i is values[starts[i] : ends[i]]. All arrays may be memory-mapped."""
 
     values: NDArray[Any]
     starts: NDArray[np.int64]  # (n,)
@@ -119,7 +119,10 @@ class CorpusRange(NamedTuple):
 
 
 class Pairs:
-    """The pairs that `write_pairs` has written into a directory. A file of line numbers, `lines`, can select some."""
+    """The pairs that `write_pairs` has written into a directory.
+
+    If `lines`, a file of line numbers, is given, only the pairs on these lines.
+    """
 
     def __init__(self, directory: Path, lines: Path | None = None, *, ranges: Sequence[CorpusRange] = ()) -> None:
         self.directory = directory

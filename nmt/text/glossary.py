@@ -3,8 +3,8 @@
     Ein Hund rennt.  ->  Ein Hund⟦=⟧ hound⟦/⟧ rennt.
 
 A model that was trained with `data.glossary` reads sources with such annotations (Dinu et al. 2019, "Training neural
-machine translation to apply terminology constraints"). For other models, the torch engine constrains the search to the
-target terms: see `nmt.decode.constraints`.
+machine translation to apply terminology constraints"). With any model, the torch engine can force the target terms into
+its translations: see `nmt.decode.constraints`.
 """
 
 import logging
@@ -108,7 +108,7 @@ def annotated(text: str, terms: Sequence[tuple[Span, str]]) -> str:
 
 @dataclass(order=True)
 class LinkedTerm:
-    """A source term and its translation in a training pair, as the start and end of both."""
+    """A source term and its translation in a training pair, given by their positions."""
 
     source_start: int
     source_end: int

@@ -42,7 +42,10 @@ class Pair:
 
     @property
     def tagged_source(self) -> str:
-        """The source as a model reads it: if the corpus has several directions, with the tag of the target language."""
+        """The source as a model reads it.
+
+        If the corpus has several directions, the source begins with the tag of the target language.
+        """
         if not self.languages:
             return self.source
         _, _, target_language = self.languages.partition("-")
@@ -52,8 +55,8 @@ class Pair:
 def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) -> Iterator[str]:
     """Decode the lines of a stream, which end in `\\n`; the last line may lack it.
 
-    If some lines are not valid UTF-8, logs a warning after the last line. If `strict` is true, as for corpora, raises
-    DataError instead if the stream is UTF-16, or if over 1 % of its lines are bad.
+    If some lines are not valid UTF-8, logs a warning after the last line. If `strict` is true, as it is for corpora,
+    raises DataError instead, if the stream is UTF-16 or over 1 % of its lines are bad.
     """
     n_lines = n_bad = 0
     is_utf16 = False

@@ -19,8 +19,8 @@ Digests = NDArray[np.uint64]
 def shuffled(index: Numbers, n: int, seed: int) -> Numbers:
     """Return the entries at `index` of a pseudo-random permutation of the numbers 0 to n - 1.
 
-    The permutation is not stored: a Feistel network permutes all numbers of 2k bits. A result that is not less than n
-    is permuted again until it is (cycle walking, Black & Rogaway 2002). numpy's permutation is not used, because it may
+    The permutation is not stored: a Feistel network permutes all numbers of 2k bits. A result of n or more is permuted
+    again until it is less than n (cycle walking, Black & Rogaway 2002). numpy's permutation is not used, because it may
     change between versions of numpy, and a resumed run must keep its order of pairs and its dev pairs.
     """
     n_bits = (n - 1).bit_length()
@@ -54,8 +54,8 @@ class Mixture:
 
     With N = sizes[0] / (1 - sum of the shares), an epoch has round(share * N) pairs of each other corpus, at least one.
     Such a corpus is read in a random order, and the next epoch continues where the last one has stopped. After all of
-    its pairs have been read, the corpus is read again in a new order. So at any time, no pair has been read more than
-    once more often than another pair of the same corpus.
+    its pairs have been read, the corpus is read again in a new order. So at any time, each pair of the corpus has been
+    read n or n + 1 times.
     """
 
     sizes: Sequence[int]  # number of pairs of each corpus; the corpora are concatenated
@@ -74,11 +74,11 @@ class Mixture:
         return sum(self.n_drawn)
 
     def pairs(self, entries: Numbers, epoch: int, seed: int) -> Numbers:
-        """Return the index of the pair at each of some positions in an epoch, before the epoch is shuffled.
+        """Return the index of the pair at each position in `entries`, before the epoch is shuffled.
 
-        `entries` are these positions: numbers from 0 to `n_pairs` - 1.
+        Positions in an epoch are numbers from 0 to `n_pairs` - 1.
         """
-        indices = entries.copy()  # in the first corpus, a position is the index of its pair
+        indices = entries.copy()  # in the first corpus, the index of a pair is its position
         first_pair = first_entry = self.sizes[0]  # the first index and the first position of the corpus in the loop
         for number, n_in_epoch in enumerate(self.n_drawn[1:]):
             size = self.sizes[number + 1]

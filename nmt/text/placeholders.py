@@ -22,7 +22,7 @@ N_SYMBOLS = 6
 SYMBOLS = [f"⟦{n}⟧" for n in range(1, N_SYMBOLS + 1)]
 # Probability that symbols replace equal spans in a training pair, and that symbols are inserted into another pair.
 REPLACED, INSERTED = 0.5, 0.3
-# Maximum number of letters in a short word: one such as "was" is often a different word in the other language.
+# Maximum number of letters in a short word. A short word, such as "was", is often another word in the other language.
 SHORT_WORD = 4
 
 _IN_URL = r"a-zA-Z0-9\u00c0-\u052f\-._~:/?#@!$&'*+,;=%"
@@ -47,7 +47,7 @@ MARK = re.compile(rf"(\s?)(⟦[1-6]⟧|{_NUMBER})")
 NO_SPACE = re.compile(r"[\s.,;:!?)…]|\Z")
 FINAL = re.compile(FINAL_MARKS)
 IN_WORD = re.compile(WORD_CHARACTER)
-# A span that is inserted after such a character, or before such a text, needs a space there.
+# An inserted span gets a space after a character that SPACE_AFTER matches, and before a text that SPACE_BEFORE matches.
 SPACE_AFTER = re.compile(rf"[^\s(\[{{«„“'\"¿¡{UNSPACED_SCRIPTS}]")
 SPACE_BEFORE = re.compile(rf"{WORD_CHARACTER}|[⟦{{<$%{_EMOJI}]")
 
@@ -66,7 +66,10 @@ def patterns_of(extra: Iterable[str]) -> Patterns:
 
 
 def spans_of(text: str, patterns: Patterns) -> list[Span]:
-    """Return the spans that match a pattern, in ascending order. Of overlapping spans, the first pattern's is taken."""
+    """Return the spans that match a pattern, in ascending order.
+
+    If matches of two patterns overlap, the match of the first pattern is taken.
+    """
     spans = []
     is_taken = bytearray(len(text))  # 1 for each character that is in a span, else 0
     for pattern in patterns:
@@ -81,7 +84,7 @@ def spans_of(text: str, patterns: Patterns) -> list[Span]:
 def inserted(text: str, position: int, span: str, touches_left: bool = False, touches_right: bool = False) -> str:
     """Insert a span into a text at a position between words, with spaces around the span where the script has them.
 
-    There is no space on a side on which the span touches its neighbor.
+    If `touches_left` or `touches_right` is true, there is no space on this side.
     """
     before, after = text[:position], text[position:]
     if not touches_left and SPACE_AFTER.match(before[-1:]):
@@ -92,7 +95,7 @@ def inserted(text: str, position: int, span: str, touches_left: bool = False, to
 
 
 def with_symbols(source: str, target: str, links: Iterable[tuple[Span, Span]]) -> tuple[str, str]:
-    """Replace spans that both sides of a training pair have by symbols, in some pairs. Returns the new sides.
+    """Replace spans that occur on both sides of a training pair by symbols, in some pairs. Returns the new sides.
 
     The random choices depend only on the pair. Because few texts have placeholders, words that are equal on both sides,
     such as names, are replaced, too. Some of the other pairs get symbols at their beginning, at their end, and around
@@ -186,8 +189,8 @@ class Masked:
 
         If there are too few symbols, numbers for which `is_known` is true stay. All other spans are removed, because a
         model garbles text that it has never seen, and the words around it. Unknown characters outside of words are
-        always removed. If nothing but such spans has letters or digits, the masked text is empty, because there is
-        nothing to translate.
+        always removed. If there are no letters or digits outside of the spans, the masked text is empty, because there
+        is nothing to translate.
         """
         kept = find_kept(text, patterns, unknown)
         # Without words outside of the spans, there is nothing to translate.
@@ -207,7 +210,7 @@ class Masked:
 
         An invented or repeated symbol is replaced by a missing symbol; if no symbol is missing, it is removed.
         """
-        # Count how often the translation has to write each mark: once per span, and a number as often as the source.
+        # Count how often the translation has to write each mark: once per span, or as often as the source.
         marks = self.marks
         written = {mark for _, mark in MARK.findall(translation)}
         missing = [mark for mark in marks if mark in SYMBOLS and mark not in written]

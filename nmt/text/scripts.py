@@ -25,10 +25,10 @@ LANGUAGES: dict[Script, list[str]] = {
     "Hangul": ["ko", "kor"],
     "unspaced": ["th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bur", "bo", "bod", "tib", "dz", "dzo"],
 }
-# Minimum shares of letters, 0-1.
-MAJORITY = 0.5  # of letters in unspaced scripts or Hangul, if the language is unknown or written with spaces
-SOME = 0.05  # of the same letters, if the language has such a script: the other letters may be foreign names
-KANA = 0.1  # of kana among these letters, if a text in Han is Japanese, not Chinese
+# Shares of letters, 0-1.
+MAJORITY = 0.5  # minimum share of unspaced scripts and Hangul in a text that is not "spaced", whatever its language
+SOME = 0.05  # the same minimum if the language has such a script; all other letters may be foreign names
+KANA = 0.1  # a text in Han is Japanese if more than this share of these letters is kana
 
 
 def main_script(language: str, lines: Iterable[str]) -> Script:

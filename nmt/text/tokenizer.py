@@ -24,7 +24,7 @@ from nmt.text.vocabulary import TAG, split_tag, tag_of, vocabulary_of
 from nmt.text.words import WORD_CHARACTER
 
 SPACE = "\u2581"  # SentencePiece's sign for a space
-MAX_MODEL_BYTES = 100_000_000  # five times the size of a model with a million pieces, the largest `vocab_size`
+MAX_MODEL_BYTES = 100_000_000  # maximum size of a model; one with the maximum of a million pieces has a fifth of it
 
 
 @dataclass
@@ -42,7 +42,8 @@ class Tokenizer:
     model: bytes = field(repr=False)  # serialized SentencePiece model; ours have PAD 0, UNK 1, BOS 2, EOS 3
     _: KW_ONLY
     nfkc: bool = False  # whether to apply NFKC before encoding; only for the source side
-    target_tag: str | None = None  # the language of all texts' tag: fra; empty: texts have their own; None: no tags
+    # The target language of all texts, such as fra; empty if each text has its own tag; None if the model has no tags.
+    target_tag: str | None = None
     learned: str | None = field(default=None, compare=False)  # see `learned_in_bytes`; None for imported models
 
     def __post_init__(self) -> None:
@@ -209,7 +210,7 @@ class Tokenizer:
         return self.pieces(self.encode_untagged(text))
 
     def _normalized(self, text: str) -> str:
-        """Return a text in the form that SentencePiece gets: without lone surrogates, and with `nfkc` in NFKC."""
+        """Return a text in the form that SentencePiece reads: without lone surrogates, and in NFKC if `nfkc` is set."""
         text = text.encode(errors="replace").decode()  # a lone surrogate cannot be encoded in UTF-8
         return unicodedata.normalize("NFKC", text) if self.nfkc else text
 

@@ -81,7 +81,7 @@ def as_our_error(error: RuntimeError, settings: TokenizerSettings) -> NmtError:
     required = re.search(r"smaller than required_chars.*?\d+ vs (\d+)", str(error), re.DOTALL)
     if required:
         least = int(required[1])
-    elif "(vocab_size) >= (0)" in str(error):  # from the char and word trainers, which name no number
+    elif "(vocab_size) >= (0)" in str(error):  # the char and word trainers name no number
         n_bytes = 256 if settings.byte_fallback else 0
         least = EOS + 1 + n_bytes
     else:

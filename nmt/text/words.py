@@ -27,7 +27,7 @@ ONE_CHARACTER_WORDS = (
 )
 
 # Marks that belong to the letter before them, although `\w` does not match them.
-VOWEL_SIGNS = "\u0900-\u0963\u0966-\u0dff\u0f71-\u0f84\u0f90-\u0fbc"  # Indic and Tibetan, with letters
+VOWEL_SIGNS = "\u0900-\u0963\u0966-\u0dff\u0f71-\u0f84\u0f90-\u0fbc"  # Indic signs and letters, Tibetan signs
 COMBINING_MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670"
 COMBINING_MARKS += "\u0900-\u0dff\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
 
@@ -51,7 +51,7 @@ MARKED_WORD = (
     rf"{UNSPACED_CHARACTER}[{COMBINING_MARKS}]*|(?:{MARKED_CHARACTER})+(?:['’](?:{MARKED_CHARACTER})+)*|[^\w\s]"
 )
 WORD_EDGE = rf"(?<!{WORD_CHARACTER})(?<![{COMBINING_MARKS}])|(?!{MARKED_CHARACTER})"  # a position outside of words
-# A word of word alignment. Khmer, Lao, Burmese and Tibetan are split at spaces, vowel signs and syllable marks,
+# A word as word alignment sees it. Khmer, Lao, Burmese and Tibetan are split at spaces, vowel signs and syllable marks,
 # because these parts show better than single characters whether two sentences are translations of each other.
 COMPARED_WORD = (
     rf"[{ONE_CHARACTER_WORDS}]|[^\W_{ONE_CHARACTER_WORDS}]+(?:[{VOWEL_SIGNS}]+[^\W_{ONE_CHARACTER_WORDS}]*)*"
@@ -109,10 +109,10 @@ def bare_span(text: str, span: Span) -> Span:
 
 
 def likeness(source: WordText, target: WordText) -> NDArray[np.float32]:
-    """Return how similarly each source word and each target word are spelled, as names, numbers and cognates are.
+    """Return how similar the spelling of each source word and each target word is: (source words, target words), 0-1.
 
-    The likeness is the Dice coefficient of the pairs of neighboring letters (compare Melamed 1999), a number from 0 to
-    1. Returns an array of shape (source words, target words).
+    Names, numbers and cognates are spelled alike. The likeness is the Dice coefficient of the pairs of neighboring
+    letters (compare Melamed 1999).
     """
     target_pairs = [letter_pairs(word) for word in target.bare_words]
     rows = []
