@@ -1,7 +1,7 @@
 """Tables of strings in CSV, JSON and PO: each line of a string is a paragraph, which may contain tags.
 
-Everything but the translated strings is copied. The libraries csv, json, polib and translate-toolkit do not write these
-files, because they would write the whole file anew, with other line breaks and escapes.
+Everything but the translated strings is copied. The libraries csv, json, polib and translate-toolkit are not used
+to write, because they would write the whole file anew, with other line breaks and escapes.
 """
 
 import json
@@ -82,7 +82,7 @@ def parse_csv(text: str, column: str, title: object = "") -> list[Part]:
         if not names:
             names = [match["value"].strip('"') for match in row]
             index = column_index(names, column, title)
-            if column in names:  # if not, the first row has no names, and is translated like the others
+            if column in names:  # otherwise, the first row has no names, and is translated
                 continue
         if len(row) != len(names):
             raise ValueError(f"line {line_number(text, row[0].start())} has {len(row)} fields instead of {len(names)}")

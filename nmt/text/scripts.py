@@ -25,10 +25,10 @@ LANGUAGES: dict[Script, list[str]] = {
     "Hangul": ["ko", "kor"],
     "unspaced": ["th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bur", "bo", "bod", "tib", "dz", "dzo"],
 }
-# Shares of letters, 0-1.
-MAJORITY = 0.5  # minimum share of unspaced scripts and Hangul in a text that is not "spaced", whatever its language
-SOME = 0.05  # the same minimum if the language has such a script; all other letters may be foreign names
-KANA = 0.1  # a text in Han is Japanese if more than this share of these letters is kana
+# A text is not "spaced" if at least this share of its letters, 0-1, is in unspaced scripts or Hangul.
+MAJORITY = 0.5  # the share if the language is written with spaces or unknown
+SOME = 0.05  # the share if the language has such a script; all other letters may be foreign names
+KANA = 0.1  # a text in Han is Japanese if more than this share of the letters in these scripts is kana
 
 
 def main_script(language: str, lines: Iterable[str]) -> Script:
