@@ -1,4 +1,4 @@
-"""The settings of a run: schema, config files, listing."""
+"""The settings of a run: their schema, config files, and the list of all settings."""
 
 from nmt.config.directions import chosen_direction
 from nmt.config.listing import (

@@ -1,4 +1,4 @@
-"""Which direction of a model of several languages a user means."""
+"""The choice of a direction in a model of several languages."""
 
 from collections.abc import Sequence
 
@@ -8,34 +8,37 @@ from nmt.errors import ConfigError
 
 
 def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
-    """Return the direction that a user means by `de-en` or `en`; empty if there is nothing to choose.
+    """Return the direction that a user means by `languages`: de-en or en. Empty if there is nothing to choose.
 
-    `targets` are the target languages of the model, empty if it has one direction. Training must have had both
-    languages of a direction, not the direction itself. Raises ConfigError otherwise, or if no direction is meant.
+    `targets` are the target languages of the model; empty if it has only one direction. Training must have had the
+    source language and the target language of the direction, but not necessarily together. Raises ConfigError if
+    training has not had both, if `languages` is empty although the model has several target languages, or if it is not
+    empty although the model has only one direction.
     """
     known = data.directions
     if not languages:
-        # An imported model without known directions reads the tags in the text.
+        # For an imported model without known directions, tags in the text choose the target language.
         if not targets or not known:
             return ""
-        # A model of several languages that was fine-tuned in one direction.
+        # A model of several languages may have been fine-tuned in one direction.
         if len(known) == 1:
             return known[0]
         if len(targets) > 1:
             raise ConfigError(f"the model translates {', '.join(known)}", hint=f"choose one, for example -l {known[0]}")
         languages = targets[0]
     elif not targets:
-        # A model of one direction has no tags.
+        # A model of one direction has no tags, so nothing can be chosen.
         source, target = language(data, "source"), language(data, "target")
         message = f"the model translates from {source or '?'} to {target or '?'} only"
         raise ConfigError(message, hint="leave out -l")
 
-    # Is it one that training had, or could have had?
+    # Check that training had the target language and, if it is given, the source language.
     source, _, target = languages.rpartition("-")
     sources = {direction.partition("-")[0] for direction in known}
     if target not in targets or (source and known and source not in sources):
         hint = f"it translates {', '.join(known or targets):.200}"
         raise ConfigError(f"the model does not translate {languages}", hint=hint)
-    # A target language means its only direction; of several, the model finds the source language by itself.
+    # A target language means the only direction into it. If there are several directions into it, none is chosen: the
+    # target language is enough for the model.
     fitting = [direction for direction in known if is_meant(direction, languages)]
     return fitting[0] if len(fitting) == 1 else languages

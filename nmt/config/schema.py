@@ -7,11 +7,11 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 from pydantic.functional_validators import AfterValidator, BeforeValidator, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # limits of file systems; MAX_PATH leaves room for suffixes
+MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # file systems' limits for a name (bytes) and a path (leaves room for suffixes)
 LANGUAGE = re.compile(r"([a-zA-Z]{2,8}|x-[a-zA-Z0-9]{1,8})([-_][a-zA-Z0-9]{1,8})*")
-CODE = "[a-zA-Z]{2,8}(_[a-zA-Z0-9]{1,8})*"  # a language code without dashes: directions have one between two codes
-LARGEST = 10**9  # upper bound of counts that have no tighter one
-# The values of these keys that each architecture supports. Others are refused: they would have no effect.
+CODE = "[a-zA-Z]{2,8}(_[a-zA-Z0-9]{1,8})*"  # a language code without dashes, which separate the codes of a direction
+LARGEST = 10**9  # upper bound of counts for which there is no smaller upper bound
+# For some keys, the values that each architecture supports. Other values are refused, as they are not implemented.
 SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
     "transformer": {"cell": ("lstm",), "attention": ("scaled_dot", "dot", "additive")},
     "rnn": {"norm": ("pre",), "positions": ("sinusoidal",), "padding_mask": (True,), "attention_window": (None,)},
@@ -19,7 +19,7 @@ SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
 
 
 class Section(BaseModel):
-    """Base class of all sections: frozen, refuses unknown keys, validates defaults."""
+    """The base class of all sections. Sections are immutable, refuse unknown keys, and validate their defaults."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
@@ -28,7 +28,7 @@ class Section(BaseModel):
     def refuse_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse true and false where a number is expected; pydantic would convert true to 1."""
         kind = cls.model_fields[str(info.field_name)].annotation
-        kinds = {kind, *get_args(kind)}  # of a union, its parts
+        kinds = {kind, *get_args(kind)}  # the type, and the types in a union
         if isinstance(value, bool) and kinds & {int, float}:
             raise PydanticCustomError("number_type", "Input should be a number")
         return value
@@ -36,10 +36,10 @@ class Section(BaseModel):
 
 def check_path(text: str) -> str:
     """Refuse a path that no file system accepts, so that the error names the setting."""
-    # Python's file functions raise ValueError for these.
+    # For these characters, Python's file functions raise ValueError.
     if re.search("[\0\ud800-\udfff]", text):
         raise PydanticCustomError("path", "Input should be a path without NUL and lone surrogates")
-    longest_name = max(len(name.encode()) for name in text.split("/"))  # systems limit names by bytes
+    longest_name = max(len(name.encode()) for name in text.split("/"))  # file systems count bytes
     if len(text) > MAX_PATH or longest_name > MAX_NAME_BYTES:
         raise PydanticCustomError("path", "Input should be a shorter path")
     return text
@@ -68,7 +68,7 @@ def target_of(direction: str) -> str:
 
 
 def is_meant(direction: str, languages: str) -> bool:
-    """Return whether a user means the direction de-en by `de-en` or `en`."""
+    """Return whether a user means a direction by `languages`: both de-en and en mean the direction de-en."""
     return f"-{direction}".endswith(f"-{languages}")
 
 
@@ -96,7 +96,7 @@ class MixedFiles(Files):
 
 
 def as_corpora(value: Any) -> Any:
-    """Return a corpus as a list of one, and None as an empty list."""
+    """Convert a single corpus to a list, and None to an empty list."""
     if value is None:
         return ()
     return value if isinstance(value, list | tuple) else (value,)
@@ -107,7 +107,7 @@ CorpusName = Annotated[str, Field(pattern=r"^[\w-]{1,50}$")]
 
 
 class Data(Section):
-    """The corpora, and what is done with their pairs."""
+    """The corpora, and how their pairs are filtered and prepared."""
 
     # Corpora.
     train: Corpora = Field(description="the training corpus, or a list of corpora in several languages")
@@ -119,7 +119,7 @@ class Data(Section):
     # Languages.
     source_lang: Language = Field("", description="language code; default: the suffix of the file name")
     target_lang: Language = Field("", description="language code, selects BLEU's tokenizer; default: the file's suffix")
-    # Pairs that are dropped.
+    # The filters, which drop pairs.
     max_length: int = Field(200, ge=1, le=100_000, description="drop training pairs with a longer side, pieces")
     max_ratio: float = Field(
         9.0,
@@ -129,17 +129,17 @@ class Data(Section):
     drop_blank: bool = Field(True, description="drop pairs with a blank side")
     drop_duplicates: bool = Field(True, description="drop pairs that repeat an earlier pair")
     allow_bad_utf8: bool = Field(False, description="accept files with over 1 % bad UTF-8 lines; bytes become U+FFFD")
-    # What is done with the text of the others.
+    # The preparation of the remaining pairs.
     nfkc_source: bool = Field(False, description="normalize the source side with NFKC (the target never is)")
     placeholders: bool = Field(False, description="learn to keep numbers, URLs, {name} and the like as they are")
     glossary: bool = Field(False, description="learn to translate terms as nmt translate --glossary says")
-    # Set by the program: the config of one direction has it.
+    # The program sets this value in the config of one direction.
     target_tag: str = Field("", description="the only target language of a model of several: fra for >>fra<<")
 
     @property
     def directions(self) -> list[str]:
-        """The directions of the training corpora, such as de-en, in their order; empty if there is only one."""
-        # The config of one direction, whose corpora keep their languages.
+        """The directions of the training corpora, such as de-en, in order; empty if the corpora have no languages."""
+        # In the config of one direction, the corpora keep their languages, but the direction is already chosen.
         if self.target_tag:
             return []
         languages = [files.languages for files in self.train if files.languages]
@@ -147,13 +147,13 @@ class Data(Section):
 
     @property
     def targets(self) -> list[str]:
-        """The target languages of `directions`, in their order."""
+        """The target languages of `directions`, in the same order."""
         targets = [target_of(direction) for direction in self.directions]
         return list(dict.fromkeys(targets))
 
     @field_serializer("train", "dev", "test", mode="wrap")
     def dump_corpora(self, corpora: tuple[Files, ...], dump: SerializerFunctionWrapHandler) -> Any:
-        """Dump a single corpus without languages as a mapping, as users write it, and no corpus as null."""
+        """Dump a single corpus without languages as a mapping, as users write it, and an empty list as null."""
         if not corpora:
             return None
         dumped = dump(corpora)
@@ -169,14 +169,14 @@ class Data(Section):
 
     @model_validator(mode="after")
     def check_lists(self) -> Self:
-        """Check that corpora have languages if train is a list of several, and none if there is one direction."""
+        """Check that all corpora have languages if train is a list, and that dev and test have the form of train."""
         is_list = len(self.train) != 1 or bool(self.directions)
         if is_list and (self.mix or self.target_tag):
             raise ValueError("mix and target_tag do not go with a list of corpora in train")
         if not is_list and self.temperature != 1:
             raise ValueError("temperature needs a list of corpora in train")
         if is_list:
-            # A test set is optional; dev is not, because it cannot be held out of several corpora.
+            # A test set is optional. A dev set is required, because none can be held out from several corpora.
             self._check_languages("train", self.train)
             self._check_languages("dev", self.dev)
             if self.test:
@@ -186,7 +186,7 @@ class Data(Section):
         return self
 
     def _check_same_form(self, name: str, corpora: tuple[Files, ...], is_list: bool) -> None:
-        """Check that a list of corpora has each direction once, and that there is one corpus if there is no list."""
+        """Check that dev or test has the form of train: a list with each direction once, or at most one corpus."""
         directions = [files.languages for files in corpora]
         if is_list and len(set(directions)) < len(directions):
             raise ValueError(f"{name} has a direction twice: list all of its files in one corpus")
@@ -196,7 +196,7 @@ class Data(Section):
             raise ValueError(f"{name} must be a corpus, as train is")
 
     def _check_languages(self, name: str, corpora: tuple[Files, ...]) -> None:
-        """Check that all corpora have a direction, into a language that train has."""
+        """Check that all corpora have a direction, and that train has a corpus into the same language."""
         directions = [files.languages for files in corpora]
         if not directions or "" in directions:
             raise ValueError(f"{name} needs corpora that have languages, such as de-en")
@@ -215,7 +215,7 @@ class TokenizerSettings(Section):
 
 
 class ModelSettings(Section):
-    """The model: a Transformer, or a recurrent encoder-decoder, which ignores heads, feed-forward layers and norms."""
+    """The model. A recurrent model ignores `n_heads`, `d_ff`, `activation` and `activation_dropout`."""
 
     # Sizes.
     architecture: Literal["transformer", "rnn"] = Field("transformer", description="rnn: recurrent encoder-decoder")
@@ -224,7 +224,7 @@ class ModelSettings(Section):
     d_ff: int = Field(1024, ge=4, le=65_536, description="width of the feed-forward layers [fitted]")
     n_encoder_layers: int = Field(3, ge=1, le=100, description="encoder layers [fitted]")
     n_decoder_layers: int = Field(3, ge=1, le=100, description="decoder layers [fitted]")
-    # Dropout, each kind at another place.
+    # The dropout rates at different places.
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and the output of every sub-layer [fitted]")
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights (slow on a CPU)")
     activation_dropout: float = Field(0.0, ge=0, lt=1, description="inside the feed-forward layers")
@@ -249,23 +249,23 @@ class ModelSettings(Section):
 
     @model_validator(mode="after")
     def check_architecture(self) -> Self:
-        # 1. Settings that have no effect on this architecture keep their defaults.
+        # 1. The architecture must support the values of all settings.
         for key, supported in SUPPORTED[self.architecture].items():
             value = getattr(self, key)
             if value not in supported:
                 values = " or ".join("null" if choice is None else plain(choice) for choice in supported)
                 raise ValueError(f"architecture {self.architecture} supports {key} {values}, not {plain(value)}")
 
-        # 2. A recurrent encoder gives its last states to the decoder, layer by layer.
+        # 2. In an rnn, the final state of each encoder layer initializes the decoder layer of the same number.
         if self.architecture == "rnn" and self.n_encoder_layers != self.n_decoder_layers:
             got = f"{self.n_decoder_layers} and {self.n_encoder_layers}"
             raise ValueError(f"architecture rnn needs n_decoder_layers = n_encoder_layers, got {got}")
 
-        # 3. Each head has an equal part of the width.
+        # 3. All heads must have the same width.
         if self.architecture == "transformer" and self.d_model % self.n_heads:
             raise ValueError(f"d_model ({self.d_model}) is not divisible by n_heads ({self.n_heads})")
 
-        # 4. Encodings are made of pairs of numbers, and so are the states of both directions of an rnn (see SUPPORTED).
+        # 4. Encodings consist of pairs of numbers. An rnn, which is always "sinusoidal", splits the width in half.
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"architecture rnn and sinusoidal positions need an even d_model, got {self.d_model}")
         width = self.d_model // self.n_heads
@@ -277,7 +277,7 @@ class ModelSettings(Section):
 class TrainSettings(Section):
     """Batches, the optimizer and its schedule, validation, and the limits of training."""
 
-    # Batches. With accumulate, the gradient of a step is that of one large batch.
+    # Batches. With accumulate, the gradients of several batches are added up to the gradient of one large batch.
     batch_tokens: int = Field(4096, ge=8, le=LARGEST, description="(longest side + 1) x pairs per micro-batch [fitted]")
     accumulate: int = Field(1, ge=1, le=10_000, description="micro-batches per optimizer step")
     # The learning rate.
@@ -298,7 +298,7 @@ class TrainSettings(Section):
     sampling_rate: float = Field(0.25, ge=0, le=1, description="scheduled sampling: final rate, rises linearly from 0")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matmuls; weights stay fp32")
     deterministic: bool = Field(False, description="bit-identical weights on a GPU too, slower; CPUs always give them")
-    # The end of training: the first limit that is reached.
+    # The limits of training, which ends when it reaches the first of them.
     max_steps: int | None = Field(None, ge=1, le=LARGEST, description="stop after so many steps in total")
     max_epochs: int | None = Field(None, ge=1, le=LARGEST, description="stop after so many epochs in total [fitted]")
     max_minutes: float | None = Field(None, gt=0, description="stop after so many minutes of training in total")
@@ -311,7 +311,7 @@ class TrainSettings(Section):
     snapshots: int = Field(
         0, ge=0, le=1000, description="bf16 copies of the model as it grows, for nmt explain --growth"
     )
-    # The weights that are kept, and those that training starts from.
+    # The weights that training keeps, and the weights that it starts from.
     average: Literal["none", "ema"] = Field("ema", description="of weights: ema is a moving one, used by validations")
     ema_decay: float = Field(0.999, gt=0, lt=1, description="decay of the moving average per step")
     init_from: PathText = Field(
@@ -335,7 +335,7 @@ class SearchSettings(Section):
 
 
 class DecodeSettings(SearchSettings):
-    """The search, and what runs it."""
+    """Settings of the search and of the engine that runs it."""
 
     engine: Literal["auto", "torch", "ctranslate2"] = Field(
         "auto", description="auto is ctranslate2 on a CPU if it can hold the model, else torch"
@@ -356,14 +356,14 @@ class Config(Section):
     decode: DecodeSettings = DecodeSettings()
 
     def direction(self, languages: str) -> Self:
-        """Return the config of one direction, de-en, or of all into one language, en, with its corpora.
+        """Return the config, with its corpora, of one direction (de-en) or of all directions into one language (en).
 
-        For a direction without training pairs, train is another corpus.
+        If no training corpus has this direction, `data.train` is another training corpus.
         """
         source, _, target = languages.rpartition("-")
         changes: dict[str, Any] = {"source_lang": source, "target_lang": target, "target_tag": target}
-        changes["temperature"] = 1.0  # nothing is mixed any more
-        # The config needs a training corpus, even if training has none of this direction.
+        changes["temperature"] = 1.0  # there is only one training corpus
+        # A config must have a training corpus, even if none has this direction.
         without_languages = self.data.train[0].model_copy(update={"languages": ""})
         changes["train"] = only_corpus(self.data.train, languages) or (without_languages,)
         changes["dev"] = only_corpus(self.data.dev, languages)
@@ -372,13 +372,13 @@ class Config(Section):
 
     @model_validator(mode="after")
     def check_sections_agree(self) -> Self:
-        # 1. One matrix for both sides needs one vocabulary.
+        # 1. An embedding matrix for both sides needs one vocabulary for both sides.
         if self.model.tied_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError("model.tied_embeddings=all needs tokenizer.joint=true; use decoder or none")
-        # 2. The longest pair fits into the model and into a batch.
+        # 2. The longest pair must fit into the model and into a batch.
         longest = self.data.max_length
         positions = self.model.max_positions
-        if longest >= positions:  # EOS needs a position, too
+        if longest >= positions:  # EOS also needs a position
             raise ValueError(f"data.max_length ({longest}) must be less than model.max_positions ({positions})")
         tokens = self.train.batch_tokens
         if longest + 1 > tokens:
@@ -387,14 +387,14 @@ class Config(Section):
 
 
 def only_corpus(corpora: tuple[Files, ...], languages: str) -> tuple[Files, ...]:
-    """Return the first corpus that a user means by `languages`; none if there are several directions, or no corpus."""
+    """Return the first corpus that `languages` means, in a tuple; () if it means no corpus, or several directions."""
     meant = [files for files in corpora if is_meant(files.languages, languages)]
     directions = {files.languages for files in meant}
     return tuple(meant[:1]) if len(directions) == 1 else ()
 
 
 def plain(value: object) -> str:
-    """Return a value as YAML spells it; `-` for None, empty text and an empty list."""
+    """Return a value as YAML spells it. Return `-` for None, an empty string and an empty list."""
     if value is None or value in ("", ()):
         return "-"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""Config files: YAML 1.2, `key=value` overrides, and errors that list all faults by line."""
+"""Config files: YAML 1.2, `key=value` overrides, and errors that list all faults with their lines."""
 
 import difflib
 import re
@@ -14,17 +14,20 @@ from nmt.config.listing import settings
 from nmt.config.schema import Config
 from nmt.errors import ConfigError, ModelError, os_errors_as
 
-MAX_CONFIG_BYTES = 100_000  # a larger config is a mistake or an attack
-MAX_FAULTS = 20  # that a message lists
+MAX_CONFIG_BYTES = 100_000  # maximum size of a config file; a larger one is a mistake or an attack
+MAX_FAULTS = 20  # maximum number of faults that a message lists
 COMMAND_LINE = "command line"
 KeyPath = tuple[str, ...]
-Origins = dict[KeyPath, str]  # where each key is set: "demo.yaml:12", or `COMMAND_LINE`
-# Settings that are gone, with the value that changes nothing: model files and runs contain them.
+Origins = dict[KeyPath, str]  # the place where each key is set: "demo.yaml:12", or `COMMAND_LINE`
+# Settings that no longer exist, each with the value that had no effect. Old model files and runs still contain them.
 GONE = {("data", "context"): 0, ("decode", "length_penalty"): "average"}
 
 
 class CoreLoader(yaml.SafeLoader):
-    """Loads YAML 1.2's core schema: `3e-4` is a number, `no` a string. No aliases, whose nesting multiplies nodes."""
+    """A loader of YAML 1.2's core schema, in which `3e-4` is a number and `no` is a string.
+
+    Aliases are refused, because a small file with nested aliases can have a huge number of nodes.
+    """
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -33,20 +36,20 @@ class CoreLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Does nothing: YAML 1.1's merge keys are not in YAML 1.2."""
+        """Do nothing, because YAML 1.2 has no merge keys, which YAML 1.1 has."""
 
 
 class CoreDumper(yaml.SafeDumper):
-    """Quotes every string that a YAML 1.1 or YAML 1.2 parser would not read as a string."""
+    """A dumper that quotes every string that a YAML 1.1 or YAML 1.2 parser would not read as a string."""
 
 
 def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Quote text with characters that are not printable."""
+    """Represent a string. A string with characters that are not printable is quoted."""
     style = None if text.isprintable() else '"'
     return dumper.represent_scalar(f"{TAG}str", text, style)
 
 
-# The core schema: the plain scalars of each type, and the characters that they begin with.
+# The core schema: for each type, a pattern of its plain scalars, and the characters with which they can begin.
 TAG = "tag:yaml.org,2002:"
 SCALARS: dict[str, tuple[str, list[str]]] = {
     "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
@@ -54,27 +57,30 @@ SCALARS: dict[str, tuple[str, list[str]]] = {
     "int": (r"[-+]?[0-9]+", list("-+0123456789")),
     "float": (r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
 }
-CoreLoader.yaml_implicit_resolvers = {}  # those of YAML 1.1
+CoreLoader.yaml_implicit_resolvers = {}  # remove the resolvers of YAML 1.1
 for name, (pattern, first_characters) in SCALARS.items():
     whole = re.compile(f"^(?:{pattern})$")
     CoreLoader.add_implicit_resolver(TAG + name, whole, first_characters)
     CoreDumper.add_implicit_resolver(TAG + name, whole, first_characters)
-# PyYAML's own constructors read 1_000 and 1:30, too.
+# PyYAML's own constructors would also read 1_000 and 1:30 as numbers.
 CoreLoader.add_constructor(f"{TAG}float", lambda _, node: float(node.value))
 CoreLoader.add_constructor(f"{TAG}int", lambda _, node: int(node.value))
 CoreDumper.add_representer(str, represent_text)
-# PyYAML's exceptions for invalid content. It raises the last three if a value does not fit its tag: `!!bool maybe`.
+# PyYAML's exceptions for invalid content. The last three occur if a value does not fit its tag, as in `!!bool maybe`.
 YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError, KeyError, AttributeError, TypeError)
-SHORT = reprlib.Repr()  # limits the depth, too
+SHORT = reprlib.Repr()  # limits the length and the nesting of a value in a message
 SHORT.maxstring = SHORT.maxother = SHORT.maxlong = 200
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a config file, apply `key=value` overrides, and validate. Raises ConfigError with one line per fault."""
+    """Read a config file, apply `key=value` overrides, and validate the config.
+
+    Raises ConfigError with one line per fault.
+    """
     tree, origins = read_yaml(path)
     for override in overrides:
         keys, value = parse_override(override)
-        # Find the section, or make it.
+        # Find the section of the key, or create it.
         section = tree
         for parent in keys[:-1]:
             if not isinstance(section.get(parent), dict):
@@ -86,8 +92,8 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def parse_override(override: str) -> tuple[KeyPath, Any]:
-    """Return the key and the value of `key=value`. Raises ConfigError."""
-    # The value may contain "=", too.
+    """Split `key=value` into the path of the key and the parsed value. Raises ConfigError if it is invalid."""
+    # Split at the first "=", because the value may contain others.
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise ConfigError(f"'{override}' is not a setting", hint="write key=value, for example train.lr=3e-4")
@@ -99,53 +105,56 @@ def parse_override(override: str) -> tuple[KeyPath, Any]:
 
 
 def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
-    """Return the mapping in a YAML file, and the file and line of every key."""
+    """Read a YAML file. Returns its mapping, and the file and line of every key.
+
+    Raises ConfigError if the file cannot be read, is too large, or is invalid.
+    """
     with os_errors_as(ConfigError, f"read {path}", hint="give the path of a config file"), path.open("rb") as file:
         content = file.read(MAX_CONFIG_BYTES + 1)
-    if len(content) > MAX_CONFIG_BYTES:  # one byte more was asked for
+    if len(content) > MAX_CONFIG_BYTES:  # the file has at least one byte too many
         raise ConfigError(f"{path} has over {MAX_CONFIG_BYTES:,} bytes, too many for a config", hint="check the path")
     origins: Origins = {}
     tree: Any = {}
     try:
-        # 1. The nodes know their lines.
+        # 1. Parse the file to nodes, which have line numbers, and collect the lines of all keys.
         loader = CoreLoader(content.decode("utf-8-sig"))
         node = loader.get_single_node()
         for key, line in keys_of(node, ()):
             if key in origins:
                 raise ConfigError(f"{path}:{line}: duplicate key '{'.'.join(key)}'", hint="delete one of them")
             origins[key] = f"{path}:{line}"
-        # 2. The values of the nodes; an empty file has none.
+        # 2. Convert the nodes to values. An empty file has no node.
         if node is not None:
             tree = loader.construct_document(node)
     except YAML_ERRORS as error:
         message = f"{yaml_place(path, error)}: not valid YAML: {yaml_problem(error)}"
         raise ConfigError(message, hint="check indentation, colons and quotes") from error
-    # 3. Sections and settings.
+    # 3. Check that the file is a mapping.
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}: a config must be a mapping of keys to values", hint="see `nmt config`")
     return tree, origins
 
 
 def yaml_place(path: Path, error: Exception) -> str:
-    """Return the file and, if PyYAML knows it, the line of an error."""
+    """Return the file of an error, and its line if PyYAML knows the line."""
     mark = getattr(error, "problem_mark", None)  # lines count from 0
     return f"{path}:{mark.line + 1}" if mark else str(path)
 
 
 def yaml_problem(error: Exception) -> str:
-    """Return what is wrong, in one line."""
+    """Return PyYAML's description of an error, in one line."""
     problem = getattr(error, "problem", None) or str(error)
     return problem.partition("\n")[0][:200]
 
 
 def keys_of(node: yaml.Node | None, prefix: KeyPath) -> Iterator[tuple[KeyPath, int]]:
-    """Yield every key below a YAML node, with its line; the items of a list are numbered."""
+    """Yield the path and the line of every key below a YAML node. The items of a list have numbers as keys."""
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
             yield from keys_of(item, (*prefix, str(number)))
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            # A key that is a list or a mapping.
+            # Refuse a key that is a list or a mapping.
             if not isinstance(key, yaml.ScalarNode):
                 raise yaml.MarkedYAMLError(problem="found unhashable key", problem_mark=key.start_mark)
             path = (*prefix, str(key.value))
@@ -156,7 +165,7 @@ def keys_of(node: yaml.Node | None, prefix: KeyPath) -> Iterator[tuple[KeyPath, 
 def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config:
     """Validate a tree of settings. Raises ConfigError with one line per fault.
 
-    `name` is that of the tree, for faults whose origin is not known.
+    `name` is the name of the tree. A message gives this name if it does not know the origin of a fault.
     """
     if isinstance(tree, Mapping):
         tree = without_gone(tree, name)
@@ -172,11 +181,11 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
 
 
 def without_gone(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the settings without those that are gone. Raises ModelError if one of them has a value with an effect."""
-    kept = dict(tree)  # the caller's stays as it is
+    """Return the settings without the keys in `GONE`. Raises ModelError if one of these has a value with an effect."""
+    kept = dict(tree)  # a copy, so that the caller's tree stays unchanged
     for (section, key), without_effect in GONE.items():
         settings_of_section = kept.get(section)
-        # The schema reports a section that is no mapping.
+        # A section that is no mapping stays: the schema will report it.
         if not isinstance(settings_of_section, dict) or key not in settings_of_section:
             continue
         remaining = dict(settings_of_section)
@@ -189,14 +198,14 @@ def without_gone(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def describe_with_origin(fault: Mapping[str, Any], tree: Any, origins: Origins, name: str) -> str:
-    """Describe one of pydantic's errors in one line: file and line, key, what is wrong."""
+    """Describe one of pydantic's errors in one line: its file and line, the key, and what is wrong."""
     path = written_path(fault["loc"], tree)
-    # 1. Where it is: the origin of the key, or of the nearest section around it.
+    # 1. Find the origin of the key, or of the nearest section around it.
     origin = name
     for n in range(1, len(path) + 1):
         origin = origins.get(path[:n], origin)
 
-    # 2. What is wrong with the key.
+    # 2. Describe what is wrong with a single key.
     key = ".".join(path)[:100]
     if fault["type"] == "extra_forbidden":
         return f"{origin}: unknown key '{key}'{suggestion(key)}"
@@ -206,7 +215,7 @@ def describe_with_origin(fault: Mapping[str, Any], tree: Any, origins: Origins, 
     if fault["type"] != "value_error":
         return f"{origin}: '{key}': {message}"
 
-    # 3. The fault is about several keys of this section: name the command line if it sets one of them.
+    # 3. The fault is about several keys of this section. If the command line sets one of them, it is the origin.
     words = re.findall(r"\w+", message)
     for other, other_origin in origins.items():
         is_inside = other[: len(path)] == path
@@ -216,10 +225,13 @@ def describe_with_origin(fault: Mapping[str, Any], tree: Any, origins: Origins, 
 
 
 def written_path(location: Sequence[str | int], tree: Any) -> KeyPath:
-    """Return the place of a fault in the tree that the user wrote, where a single corpus or path is no list."""
+    """Return the path of a fault in the tree that the user wrote.
+
+    The path of the schema can differ, because the schema converts a single corpus or file name to a list.
+    """
     path = []
     for part in location:
-        # The schema sees a list where the user wrote its only item: that index is left out.
+        # Leave out the index if the user wrote a single item instead of a list.
         is_list = isinstance(tree, list | tuple)
         is_key = isinstance(tree, Mapping) and part in tree
         if isinstance(part, int) and not is_list and not is_key:
@@ -232,19 +244,19 @@ def written_path(location: Sequence[str | int], tree: Any) -> KeyPath:
 
 def suggestion(key: str) -> str:
     """Return a hint for an unknown key: the known key with the same last part, else the most similar one."""
-    # 1. A key with the same last part.
+    # 1. Search for keys with the same last part.
     keys = [setting.key for setting in settings()]
     leaf = key.rpartition(".")[2]
     similar = [name for name in keys if name.endswith(f".{leaf}")]
     if not similar:
-        # 2. A key or section that is spelled alike.
+        # 2. Search for a key or section with a similar spelling.
         sections = {name.rpartition(".")[0] for name in keys}
         similar = difflib.get_close_matches(key, keys + sorted(sections), n=1, cutoff=0.5)
     return f" (did you mean '{similar[0]}'?)" if similar else ""
 
 
 def described(fault: Mapping[str, Any]) -> str:
-    """Return the message of one of pydantic's errors, with the value: `input should be less than 1, got 2`."""
+    """Return the message of one of pydantic's errors with the value, as in `input should be less than 1, got 2`."""
     # pydantic begins the messages of our validators with "Value error, ", and all others with a capital letter.
     text = str(fault["msg"]).removeprefix("Value error, ")
     message = text[:1].lower() + text[1:]
@@ -254,7 +266,10 @@ def described(fault: Mapping[str, Any]) -> str:
 
 
 def dump_config(config: Config, *, only_set: bool = False) -> str:
-    """Return the config as YAML, with all keys or only those set by the user. Loading it returns the same config."""
-    # In the order of the schema, which is that of `nmt config`.
+    """Return the config as YAML, with all keys or only the keys that the user has set.
+
+    Loading this YAML returns the same config.
+    """
+    # Keep the order of the schema, as `nmt config` does.
     tree = config.model_dump(mode="json", exclude_unset=only_set)
     return yaml.dump(tree, Dumper=CoreDumper, sort_keys=False, allow_unicode=True)

@@ -1,4 +1,4 @@
-"""Files of documents: the format of each suffix, and the texts inside of a ZIP archive."""
+"""Files of documents: the format of each suffix, and the members of ZIP archives."""
 
 import contextlib
 import re
@@ -18,22 +18,25 @@ from nmt.documents.xliff import XLIFF
 from nmt.errors import InputError
 from nmt.files import check_deflated
 
-# The members that have paragraphs. Comments and the layouts of slides are not the document's text.
+# The names of archive members that contain paragraphs. Comments and slide layouts are not translated.
 MEMBERS = re.compile(
     r"word/(document\d*|header\d*|footer\d*|footnotes|endnotes)\.xml|ppt/(slides/slide|notesSlides/notesSlide)\d+\.xml"
     r"|(word|ppt)/(diagrams/(data|drawing)|charts/chart)\d+\.xml"
 )
-# Limits of a document, of its texts, and of the members of an archive.
+# Maximum size of a document and of its texts, in bytes, and maximum number of archive members.
 MAX_FILE_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 20_000_000, 10_000
-UNPACKED = 25  # all members together may have so many times the bytes of texts
-OFFICE_97 = b"\xd0\xcf\x11\xe0"  # how files of Office 97 begin, and encrypted files
-# What parsers and zipfile raise for damaged documents.
+UNPACKED = 25  # maximum size of all unpacked members together, as a multiple of the limit for texts
+OFFICE_97 = b"\xd0\xcf\x11\xe0"  # the first bytes of files of Office 97 and of encrypted Office files
+# The exceptions that parsers and zipfile raise for damaged documents.
 DAMAGES = (zipfile.BadZipFile, zlib.error, struct.error, OverflowError, ValueError, EOFError, OSError, RuntimeError)
 
 
 @contextlib.contextmanager
 def damages(title: object, name: str = "") -> Iterator[None]:
-    """Convert errors that a damaged document, or its member `name`, causes in a block, to InputError."""
+    """Convert the errors that a damaged document causes in a `with` block to InputError.
+
+    `title` names the document, and `name` the member of the archive, if there is one.
+    """
     try:
         yield
     except DAMAGES as error:
@@ -42,7 +45,7 @@ def damages(title: object, name: str = "") -> Iterator[None]:
 
 
 def decoded(title: object, name: str, content: bytes) -> str:
-    """Return the text of a document, or of its member `name`. Raises InputError if it is not UTF-8."""
+    """Decode the content of a document, or of its member `name`. Raises InputError if it is not UTF-8."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -52,24 +55,27 @@ def decoded(title: object, name: str, content: bytes) -> str:
 
 
 def unzipped(content: bytes, max_bytes: int) -> tuple[list[zipfile.ZipInfo], dict[str, bytes]]:
-    """Return the members of a file. Raises one of `DAMAGES` if it cannot be read or is too large."""
+    """Return the members of a ZIP file: their descriptions, and the content of each name.
+
+    Raises one of `DAMAGES` if the file cannot be read, or if its members are too large or too many.
+    """
     if content.startswith(OFFICE_97):
         raise ValueError("it has a password, or the format of Office 97")
     with zipfile.ZipFile(BytesIO(content)) as archive:
-        # The sizes that the archive claims are checked before it is unpacked, and limit what is read.
+        # Check the sizes that the archive claims before unpacking it. No more than these sizes is read afterwards.
         infos = archive.infolist()
         if len(infos) > MAX_MEMBERS or sum(info.file_size for info in infos) > max_bytes:
             raise ValueError(f"it has over {max_bytes:,} bytes unpacked, or {MAX_MEMBERS:,} members")
         check_deflated(archive)
         members = {info.filename: archive.open(info).read(info.file_size) for info in infos}
-    # Of two members of one name, programs may read either.
+    # If two members have the same name, one program may read the first and another the second, so this is an error.
     if len(members) < len(infos) or not any(map(MEMBERS.fullmatch, members)):
         raise ValueError("it has no text of Word or PowerPoint, or two texts of one name")
     return infos, members
 
 
 def zipped(infos: list[zipfile.ZipInfo], members: dict[str, bytes]) -> bytes:
-    """Return a zip file whose members have the old names, times and order."""
+    """Return a ZIP file with these members. Their names, times and order are those of `infos`."""
     file = BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for info in infos:
@@ -78,16 +84,17 @@ def zipped(infos: list[zipfile.ZipInfo], members: dict[str, bytes]) -> bytes:
 
 
 def parse_lines(text: str) -> list[Part]:
-    """Return the parts of plain text; each line is a paragraph."""
+    """Return the parts of a plain text, in which each line is a paragraph."""
     parser = Parser()
-    # Line ends are items, too, and are copied: they have no letters.
+    # The list contains lines and line ends. The parser copies line ends, because they have no letters.
     for line in re.split(r"(\A\ufeff|\r?\n)", text):
         parser.write(line, line)
         parser.finish()
     return parser.parts
 
 
-# The formats of a suffix are applied one after the other: a paragraph of Word may contain a box with paragraphs.
+# The formats of each suffix, which are applied one after the other. Word and PowerPoint need two, because a paragraph
+# may contain a text box with paragraphs.
 OOXML = [BOXES, PARAGRAPHS]
 FORMATS = {
     ".docx": OOXML,

@@ -1,8 +1,8 @@
-"""HTML and XML fragments as segments of text with inline elements; see `markup`.
+"""A parser of HTML and XML fragments, which returns segments of text with inline elements; see `markup`.
 
-Tags, comments and everything between two segments are copied as they are written. Block tags and declarations separate
-segments. The content of scripts, styles and the like is not translated; inside of a sentence, neither is that of
-`<code>` and of elements with `translate="no"`.
+Tags, comments and everything between two segments are copied unchanged. Block tags and declarations separate segments.
+The content of scripts, styles and similar elements is copied, not translated. The same is true for the content of
+`<code>` and of elements with `translate="no"`, which can be inside of a sentence.
 """
 
 import re
@@ -22,9 +22,9 @@ title tr track ul video
 """
 _VOID = "area base br col embed hr img input link meta param source track wbr"
 BLOCK, VOID = frozenset(_BLOCK.split()), frozenset(_VOID.split())
-COPIED = frozenset(["math", "pre", "script", "style", "svg", "template", "textarea"])  # block elements, copied whole
+COPIED = frozenset(["math", "pre", "script", "style", "svg", "template", "textarea"])  # blocks copied as a whole
 CODE = frozenset(["code", "kbd", "samp", "var"])
-RAW = frozenset(["script", "style", "textarea"])  # their content is no markup
+RAW = frozenset(["script", "style", "textarea"])  # elements whose content contains no tags
 CONSTRUCT = re.compile(
     r"""(?P<comment> <!--.*?(?:-->|\Z) | <!\[[^>]*+> | <\?(?!xml\b)[^>]*+> )
     | (?P<declaration> <[!?][^>]*+> )
@@ -35,39 +35,39 @@ CONSTRUCT = re.compile(
 TAG_NAME = re.compile(r"</?([^\s/>]+)")
 NOT_TRANSLATED = re.compile(r"""(?i)\s(?:translate\s*=\s*["']?no\b|class\s*=\s*(?:"[^"]*|'[^']*|)\bnotranslate\b)""")
 MAX_DEPTH = 100
-SPACES = " \t\r\n\f"  # what HTML shows as one space
+SPACES = " \t\r\n\f"  # white space of HTML, which browsers show as one space
 WHITE_SPACE = re.compile(f"[{SPACES}]+")
 
 
 class Kind(Enum):
-    """The kind of a construct; the first four are tags."""
+    """The kind of a construct. The first four kinds are tags."""
 
     START = "start"
     END = "end"
-    EMPTY = "empty"  # an element without content
-    VERBATIM = "verbatim"  # the start of an element whose content is copied
-    # These are named as the groups of `CONSTRUCT`.
+    EMPTY = "empty"  # the tag of an element without content
+    VERBATIM = "verbatim"  # the start tag of an element whose content is copied
+    # The values of the other kinds are the names of groups in `CONSTRUCT`.
     COMMENT = "comment"
     DECLARATION = "declaration"
     TEXT = "text"
 
 
 class Construct(NamedTuple):
-    """A tag, a comment, a declaration or the text between two of them."""
+    """A tag, a comment, a declaration, or a text between two of these."""
 
-    raw: str  # as written
+    raw: str  # the construct as the source writes it
     kind: Kind
-    name: str = ""  # of a tag
+    name: str = ""  # the name of a tag in lower case, else empty
 
 
 def constructs(text: str) -> Iterator[Construct]:
-    """Yield the constructs of a text, which cover it without gaps."""
+    """Yield the constructs of a text. Together they are the whole text."""
     cursor = 0
-    # No tag or comment begins after this position. Without this check, a text of many "<" would take quadratic time.
+    # No tag or comment begins after this position. Without this limit, a text of many "<" would take quadratic time.
     last_end = max(text.rfind(">"), text.rfind("<!--"))
     while cursor <= last_end:
         match = CONSTRUCT.match(text, cursor)
-        assert match  # any character is text, at least
+        assert match  # the last alternative, text, matches any character
         construct = classified(match)
         yield construct
         cursor = match.end()
@@ -84,7 +84,7 @@ def constructs(text: str) -> Iterator[Construct]:
 
 
 def classified(match: re.Match[str]) -> Construct:
-    """Return the construct of a match of `CONSTRUCT`."""
+    """Return the construct that a match of `CONSTRUCT` has found."""
     raw = match[0]
     if match.lastgroup != "tag":
         return Construct(raw, Kind(match.lastgroup))
@@ -101,7 +101,10 @@ def classified(match: re.Match[str]) -> Construct:
 
 
 class Parser:
-    """Builds the parts of a fragment from its constructs; `finish_segment` is applied to each translation."""
+    """A builder of the parts of a fragment, which reads constructs one by one.
+
+    `finish_segment` is applied to the translation of each segment.
+    """
 
     def __init__(self, finish_segment: Callable[[str], str] = str) -> None:
         self.finish_segment = finish_segment
@@ -109,13 +112,14 @@ class Parser:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a segment."""
-        self.raw = ""  # as the source writes the segment
-        self.text = ""  # without tags
+        """Begin a new segment."""
+        self.raw = ""  # the segment as the source writes it
+        self.text = ""  # the text of the segment without tags
         self.root = Element("", "", 0, 0)
-        self.open = [self.root]  # the root and the elements that are open, the innermost last
-        self.depth = 0  # how deeply elements are nested
-        self.kept: list[str] = []  # names of the open elements whose content is copied, the outermost first
+        self.open = [self.root]  # the root and all open elements; the last one is the innermost
+        self.depth = 0  # the deepest nesting of elements so far
+        # While an element is copied as a whole, this list has its name, once for each open element with this name.
+        self.kept: list[str] = []
 
     @property
     def innermost(self) -> Element:
@@ -124,13 +128,13 @@ class Parser:
 
     @property
     def last_child(self) -> Element | None:
-        """The last element inside of the innermost one."""
+        """The last child of the innermost open element, or None."""
         children = self.innermost.children
         return children[-1] if children else None
 
     def read(self, raw: str, kind: Kind, name: str = "") -> None:
         """Read the next construct."""
-        if self.kept:  # inside of an element that is copied whole
+        if self.kept:  # the construct is inside of an element that is copied as a whole
             self.keep(raw, kind, name)
         elif name in COPIED or name in BLOCK or kind is Kind.DECLARATION:
             self.finish()  # blocks separate segments
@@ -144,26 +148,26 @@ class Parser:
             self.mark(raw, kind, name)
 
     def write(self, raw: str, text: str) -> None:
-        """Add text to the segment; `raw` is how the source writes it."""
+        """Add text to the segment. `raw` is what the source writes for this text."""
         self.raw += raw
         text = WHITE_SPACE.sub(" ", text)
-        # White space is shown as one space, even if there are tags in between.
+        # Browsers show white space as one space, even if there are tags in between, so drop a repeated space.
         if text.startswith(" ") and (not self.text or self.text.endswith(" ")):
             text = text[1:]
             last = self.last_child
-            # An element without text, such as an image, has the space on both sides.
+            # An element without text, such as an image, keeps spaces on both sides.
             if last and last.start == len(self.text):
                 last.closing += " "
         self.text += text
 
     def copy(self, raw: str, text: str = "") -> None:
-        """Add a construct that is copied; `text` takes its place in the sentence that is translated."""
+        """Add a construct that is copied. In the text to translate, `text` stands for it."""
         start = len(self.text)
         self.write(raw, text)
         end = len(self.text)
         last = self.last_child
         if last and last.verbatim is not None and last.end == start:
-            # One element for both: a target word belongs to one element only.
+            # Extend the copied element before this one, because a target word can belong to only one element.
             last.closing += raw
             last.end = end
             return
@@ -171,18 +175,18 @@ class Parser:
         self.innermost.children.append(element)
 
     def keep(self, raw: str, kind: Kind, name: str = "") -> None:
-        """Copy a construct inside of an element whose content is copied."""
-        if name == self.kept[0]:  # elements of one name may be inside of each other
+        """Copy a construct that is inside of an element whose content is copied."""
+        if name == self.kept[0]:  # elements with the same name may be nested
             if kind is Kind.END:
                 self.kept.pop()
             elif kind is not Kind.EMPTY:
                 self.kept.append(name)
         element = self.innermost
-        if element.verbatim is None:  # in a block, which is outside of segments
+        if element.verbatim is None:  # the copied element is a block, so it is outside of segments
             self.parts.append(raw)
             return
         self.raw += raw
-        if not self.kept:  # this is the closing tag of the element
+        if not self.kept:  # this construct is the closing tag of the copied element
             self.close(name, raw)
             return
         element.verbatim += raw
@@ -194,7 +198,7 @@ class Parser:
         if kind is Kind.END:
             self.close(name, raw)
             return
-        # Comments and empty elements have no content; the others get their end when they are closed.
+        # Comments and empty elements end where they begin. `close` sets the end of other elements.
         position = len(self.text)
         element = Element(raw, "", position, position)
         self.innermost.children.append(element)
@@ -207,24 +211,24 @@ class Parser:
             self.kept = [name]
 
     def close(self, name: str, raw: str) -> None:
-        """Close the innermost element of this name, and the elements that are open inside of it."""
-        if self.depth > MAX_DEPTH:  # `finish` copies the segment, so nothing reads its elements
+        """Close the innermost open element with this name, and all open elements inside of it."""
+        if self.depth > MAX_DEPTH:  # `finish` will copy the segment, so its elements do not matter
             return
         end = len(self.text)
         if all(element.name != name for element in self.open):
-            # The element began before this segment: all that its parent has so far is inside of it.
+            # The element began before this segment, so it contains everything in the innermost open element so far.
             parent = self.innermost
             self.depth += 1
             parent.children = [Element("", raw, parent.start, end, parent.children)]
             return
-        while self.innermost.name != name:  # a closing tag is missing
+        while self.innermost.name != name:  # the closing tag of the innermost element is missing
             self.open.pop().end = end
         element = self.open.pop()
         element.end = end
         element.closing = raw
 
     def finish(self) -> None:
-        """End the segment. If it has no letters, or too many elements inside of each other, it is copied."""
+        """End the segment. A segment without letters, or with too deeply nested elements, is copied."""
         if re.search(LETTER, self.text) and self.depth <= MAX_DEPTH:
             self.add_segment()
         else:
@@ -233,12 +237,12 @@ class Parser:
         between_segments.get()()
 
     def add_segment(self) -> None:
-        """Add the segment to the parts, with its text stripped, between two parts that are copied."""
-        # 1. Elements that are still open end here.
+        """Add the segment, with stripped text, to the parts. A copied part is added before it and after it."""
+        # 1. End the elements that are still open.
         for element in self.open:
             element.end = len(self.text)
 
-        # 2. The space at the end of an element goes before the elements without text that follow this space.
+        # 2. If an element's text ends in a space, and children without text follow, the first child gets the space.
         for parent in (self.root, *descendants(self.root)):
             is_spaced = parent.start < parent.end and self.text[parent.end - 1] == " "
             at_end = [child for child in parent.children if child.start == parent.end]
@@ -247,13 +251,13 @@ class Parser:
                 if parent is self.root:
                     at_end[-1].closing = at_end[-1].closing.rstrip(" ")
 
-        # 3. Strip the text; the white space at its ends is copied.
+        # 3. Strip the text. The white space at both ends is copied.
         text = self.text.strip(" ")
         move(self.root, len(self.text) - len(self.text.lstrip(" ")), len(text))
         before = self.raw[: len(self.raw) - len(self.raw.lstrip(SPACES))]
         after = self.raw[len(self.raw.rstrip(SPACES)) :]
 
-        # 4. A tag without its partner stays at the edge of the segment instead of following a word.
+        # 4. Copy a tag without its partner that is at an edge of the segment: it must not move with a word.
         inner, tags_at_end = [], ""
         for child in self.root.children:
             if child.end == 0 and is_half_tag(child):
@@ -267,7 +271,7 @@ class Parser:
 
 
 def is_half_tag(element: Element) -> bool:
-    """Return whether an element is one tag whose partner is missing, with nothing inside."""
+    """Return whether an element is empty and consists of a single tag whose partner is missing."""
     is_empty = element.start == element.end and not element.children and not element.verbatim
     is_opening_tag = element.name and not element.closing
     is_closing_tag = element.closing and not element.opening
@@ -275,7 +279,7 @@ def is_half_tag(element: Element) -> bool:
 
 
 def move(element: Element, shift: int, length: int) -> None:
-    """Move the element and its descendants to the left, into a text of this length."""
+    """Shift an element and its descendants to the left, and clip them to a text of this length."""
     element.start = min(max(element.start - shift, 0), length)
     element.end = min(max(element.end - shift, 0), length)
     for child in element.children:
@@ -283,7 +287,7 @@ def move(element: Element, shift: int, length: int) -> None:
 
 
 def parse_constructs(items: Iterable[Construct], finish: Callable[[str], str] = str) -> list[Part]:
-    """Return the parts of a fragment with these constructs, which cover it without gaps; see `Parser`."""
+    """Return the parts of a fragment that consists of these constructs; see `Parser`."""
     parser = Parser(finish)
     for construct in items:
         parser.read(*construct)
@@ -297,7 +301,7 @@ def parse_html(text: str) -> list[Part]:
 
 
 def escape_html(text: str) -> str:
-    """Return text as the content of an element."""
+    """Escape a text so that it can be the content of an element."""
     return escape(text, quote=False)
 
 

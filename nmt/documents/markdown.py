@@ -1,4 +1,4 @@
-"""Markdown: markdown-it-py finds the texts and what is in them; only their spans of the source are replaced."""
+"""Markdown: markdown-it-py finds the texts and their inline elements. Everything outside of the texts is copied."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -13,21 +13,22 @@ from nmt.text.spans import Span
 
 FRONT_MATTER = re.compile(r"\ufeff?(?:---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z))?", re.DOTALL | re.MULTILINE)
 LINE_END = re.compile(r"\r\n?|\n")
-# Templates, formulas, footnote marks and checkboxes. Each alternative ends where it could begin anew, or it would take
-# quadratic time.
+# Templates, formulas, footnote marks and checkboxes. An alternative may not match beyond a place where it could begin
+# again; otherwise it would take quadratic time.
 TEMPLATE_OR_MARK = re.compile(
     r"(\{\{(?:(?!\{\{).)*?\}\}|\{%(?:(?!\{%).)*?%\}|\$[^$\s](?:[^$]*[^$\s])?\$|\[\^[^\[\]\s]+\](?::\s)?|^\[[ xX]\]\s)"
 )
 ESCAPED = re.compile(
     r"\\(?=[!-/:-@[-`{-~])|[`]|\*(?=\S)|(?<=\S)\*|(?<!\w)_|_(?!\w)|~~|<(?=[A-Za-z/!?])|&(?=#?\w+;)|\](?=[(\[])"
 )
-AS_PARAGRAPH = partial(re.compile(r"^(\d{0,9})([-+.)>=]|#{1,6})(?=\s|$)").sub, r"\1\\\2")  # no list, no heading
+# Functions that escape a translation: a paragraph must not begin like a list or a heading, a cell must not contain "|".
+AS_PARAGRAPH = partial(re.compile(r"^(\d{0,9})([-+.)>=]|#{1,6})(?=\s|$)").sub, r"\1\\\2")
 AS_CELL = partial(re.compile(r"(?<!\\)\|").sub, r"\\|")
 
 
 @cache
 def markdown_it() -> Any:
-    """Return a parser for GitHub's Markdown whose inline tokens know their span of the text as `map`."""
+    """Return a parser for GitHub's Markdown. It sets `map` of each inline token to the token's span in its block."""
     try:
         from markdown_it import MarkdownIt
     except ImportError as error:
@@ -40,15 +41,18 @@ def markdown_it() -> Any:
 
 
 def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
-    """Wrap an inline rule so that its tokens get their span of the source as `map`; `link_close` spans `](…)`."""
+    """Wrap an inline rule of markdown-it-py so that it sets `map` of its tokens to their spans in the block.
+
+    The span of a `link_close` token covers `](…)`.
+    """
 
     def run(state: Any, silent: bool) -> bool:
         start, n_tokens = state.pos, len(state.tokens)
         if not rule(state, silent):
             return False
-        if silent or len(state.tokens) == n_tokens:  # the rule has added nothing
+        if silent or len(state.tokens) == n_tokens:  # the rule has added no token
             return True
-        # Tokens inside of a link have their span from the rules that were called for them.
+        # Tokens inside of a link already have their spans, because the rule of links has called other wrapped rules.
         for token in state.tokens[n_tokens:]:
             token.map = token.map or [start, state.pos]
         last = state.tokens[-1]
@@ -61,13 +65,13 @@ def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def parse_markdown(text: str) -> list[Part]:
-    """Return the parts of a text, which cover it without gaps."""
+    """Return the parts of a Markdown text. Together they cover the whole text."""
     n_front = FRONT_MATTER.match(text).end()  # type: ignore[union-attr]
-    # The blocks of the parser have line numbers from the end of the front matter.
+    # The parser counts lines from the end of the front matter.
     line_ends = [match.end() for match in LINE_END.finditer(text, n_front)]
     line_starts = [n_front, *line_ends, len(text)]
     replacements = []
-    searched = n_front  # the next cell of a table begins here or later
+    searched = n_front  # the end of the last text: the next cell of a table is after it
     for parent, block in pairwise(markdown_it().parse(text[n_front:])):
         if block.type != "inline" or not block.content:
             continue
@@ -78,7 +82,7 @@ def parse_markdown(text: str) -> list[Part]:
         else:
             span = block_span(text, block.content, line_starts, block.map[0])
             finish = str if parent.type == "heading_open" else AS_PARAGRAPH
-        if span is None:  # the parser changed the text, such as tabs or NUL: copy the block
+        if span is None:  # the parser changed the text, for example tabs or NUL, so the block is copied
             continue
         _, searched = span
         block_parts = parts_of_block(block.children, block.content, finish)
@@ -88,14 +92,14 @@ def parse_markdown(text: str) -> list[Part]:
 
 
 def cell_span(text: str, content: str, start: int, stop: int) -> Span | None:
-    """Return the span of a table's cell in text[start:stop], or None if the source writes it differently."""
+    """Return the span of a table cell within text[start:stop]; None if the source writes `content` differently."""
     written = content.replace("|", r"\|")
     position = text.find(written, start, stop)
     return (position, position + len(written)) if position >= 0 else None
 
 
 def block_span(text: str, content: str, line_starts: Sequence[int], first: int) -> Span | None:
-    """Return the span of a block that begins in the line `first`, or None if the source writes it differently."""
+    """Return the span of a block that begins in line `first`; None if the source writes `content` differently."""
     lines = content.split("\n")
     last = first + len(lines) - 1
     start = text.rfind(lines[0], line_starts[first], line_starts[first + 1])
@@ -104,27 +108,31 @@ def block_span(text: str, content: str, line_starts: Sequence[int], first: int) 
 
 
 def parts_of_block(tokens: Sequence[Any], content: str, finish: Callable[[str], str]) -> list[Part]:
-    """Return the parts of a block. Templates and formulas are text; footnote marks, checkboxes, images are not."""
+    """Return the parts of a block.
+
+    Templates and formulas are part of the text to translate, but stay unchanged. Footnote marks, checkboxes and images
+    are not part of the text: they are copied beside it.
+    """
     parser = Parser(finish)
-    n_read = 0  # tokens before this index are read
-    html_end = 0  # where the last HTML tag ends
+    n_read = 0  # tokens before this index have been read
+    html_end = 0  # the end of the last HTML tag
     for i, token in enumerate(tokens):
         start, end = token.map or (0, 0)
         if token.type == "html_inline":
-            if parser.kept:  # what is before the tag has not been read
+            if parser.kept:  # the loop has skipped the tokens before this tag
                 keep_raw(parser, content[html_end:start])
             for construct in constructs(token.content):
                 parser.read(*construct)
             html_end = end
         elif parser.kept or i < n_read:
             continue
-        elif token.type == "hardbreak":  # it separates two texts, and is copied with the spaces before it
+        elif token.type == "hardbreak":  # the break separates two texts, and is copied with the spaces before it
             parser.finish()
             line = content[:start].rstrip(" ")
             parser.parts.append(content[len(line) : end])
         elif token.markup == "autolink":
             parser.copy(content[start:end])
-            n_read = i + 3  # the text and the end of the link are copied with its start
+            n_read = i + 3  # skip the text and the end of the link, which are already copied
         else:
             read_token(parser, token, content)
     if parser.kept:
@@ -134,7 +142,7 @@ def parts_of_block(tokens: Sequence[Any], content: str, finish: Callable[[str], 
 
 
 def read_token(parser: Parser, token: Any, content: str) -> None:
-    """Let a parser read a token of a block with this content."""
+    """Let a parser read an inline token of a block. `content` is the source of the block."""
     start, end = token.map or (0, 0)
     raw = content[start:end]
     name = token.type.removesuffix("_open").removesuffix("_close")
@@ -153,22 +161,23 @@ def read_token(parser: Parser, token: Any, content: str) -> None:
 
 
 def keep_raw(parser: Parser, raw: str) -> None:
-    """Let a parser copy what is written inside of an element whose content is copied."""
+    """Let a parser copy a part of an element whose content is copied."""
     parser.keep(raw.replace("\n", " "), Kind.TEXT)
 
 
 def read_text(parser: Parser, text: str, content: str) -> None:
-    """Let a parser read the text of a token in a block with this content."""
+    """Let a parser read the text of a token. `content` is the source of the token's block."""
     for i, part in enumerate(TEMPLATE_OR_MARK.split(text)):
         if i % 2 == 0:
             parser.write(part, part)
             continue
-        raw = part if part in content else escape_markdown(part)  # the source writes the latter with entities
+        # If the source writes the part differently, with entities, escape it anew.
+        raw = part if part in content else escape_markdown(part)
         parser.copy(raw, part if part[0] in "{$" else "")
 
 
 def escape_markdown(text: str) -> str:
-    """Return text with a backslash before each character that would be markup."""
+    """Put a backslash before each character of a text that would otherwise be markup."""
     return ESCAPED.sub(r"\\\g<0>", text)
 
 

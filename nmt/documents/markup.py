@@ -1,4 +1,4 @@
-"""What the readers of all formats make of a text: parts that are copied, and segments of plain text with elements."""
+"""The result of reading a document in any format: parts to copy, and segments of plain text with elements."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
@@ -6,49 +6,49 @@ from dataclasses import dataclass, field
 
 from nmt.text.spans import Span
 
-# Called after each segment that is parsed or written; what it raises ends the work. So a server can let other requests
-# go first in the middle of a document, whatever its format.
+# A function that is called after each segment is parsed or written. If it raises an exception, the work ends. With this
+# function, a server can let other requests go first in the middle of a document of any format.
 between_segments: ContextVar[Callable[[], object]] = ContextVar("between_segments", default=lambda: None)
 
 
 @dataclass
 class Element:
-    """An opening and a closing tag with what is between them; without content, for example `<br/>` or an empty span."""
+    """An opening tag, a closing tag, and the content between them. The content may be empty, as in `<br/>`."""
 
     opening: str
     closing: str
-    start: int  # in the plain text, in characters
-    end: int
+    start: int  # the start of the content in the plain text, in characters
+    end: int  # the end of the content
     children: list["Element"] = field(default_factory=list)
-    verbatim: str | None = None  # written instead of the translation of the content, such as code
-    name: str = ""  # of the tag; a closing tag has the same name. Empty for what no tag closes
+    verbatim: str | None = None  # text to write instead of the translated content, such as code, or None
+    name: str = ""  # the name in both tags; empty if the element has no closing tag
 
 
 @dataclass
 class Segment:
     """A text to translate, and the elements in it."""
 
-    text: str
-    root: Element  # without tags; contains all elements of the segment
-    finish: Callable[[str], str] = str  # applied to the translation after the tags are written
+    text: str  # the plain text, without tags
+    root: Element  # an element without tags that contains all elements of the segment
+    finish: Callable[[str], str] = str  # this function is applied to the translation with its tags
 
 
-Part = str | Segment  # a str is copied
-Replacement = tuple[Span, Sequence[Part]]  # a span of a text, and the parts in its place
+Part = str | Segment  # a string is copied, a segment is translated
+Replacement = tuple[Span, Sequence[Part]]  # a span of a text, and the parts that replace it
 
 
 @dataclass(frozen=True)
 class Format:
-    """How a kind of markup is read and written."""
+    """The functions that read and write one kind of markup."""
 
-    parse: Callable[[str], list[Part]]
-    escape: Callable[[str], str]  # from translated text to markup
+    parse: Callable[[str], list[Part]]  # returns the parts of a document
+    escape: Callable[[str], str]  # returns translated plain text as markup
 
 
 def parts_of_text(text: str, replacements: Iterable[Replacement]) -> list[Part]:
-    """Return the parts of a text that is copied but for some spans, which are in order."""
+    """Return the parts of a text that is copied except for the replaced spans, which are in ascending order."""
     parts = []
-    copied = 0  # the end of what is copied or replaced
+    copied = 0  # the end of the text that has been copied or replaced
     for (start, end), new_parts in replacements:
         parts += [text[copied:start], *new_parts]
         copied = end
@@ -56,7 +56,7 @@ def parts_of_text(text: str, replacements: Iterable[Replacement]) -> list[Part]:
 
 
 def has_segment(parts: Sequence[Part]) -> bool:
-    """Return whether any of the parts is translated."""
+    """Return whether any of the parts is a segment to translate."""
     return any(isinstance(part, Segment) for part in parts)
 
 

@@ -1,7 +1,8 @@
-"""Word and PowerPoint: paragraphs (`w:p`, `a:p`) of runs (`w:r`, `a:r`), each with a format.
+"""Word and PowerPoint: a paragraph (`w:p`, `a:p`) consists of runs (`w:r`, `a:r`), and each run has a format.
 
-A translation is written in the format that most of its paragraph has. A run of another format is an element: its
-opening tag ends the run of that base and begins its own. So does what is no text, or contains runs as a link does.
+A translation is written in the base style: the style of most characters of its paragraph. A run in another style is an
+element. Its opening tag ends the run in the base style and begins a run in the other style; its closing tag does the
+reverse. Nodes that are no text, such as images, and nodes that contain runs, such as links, are elements likewise.
 """
 
 import re
@@ -19,7 +20,7 @@ RUNS = ("w:r", "a:r")
 TEXTS = ("w:t", "a:t")
 CONTAINERS = ("w:hyperlink", "w:ins", "w:moveTo", "w:smartTag")
 FIELDS = ("w:fldSimple", "a:fld", "field")
-DROPPED = ("w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen")  # Word sets them anew
+DROPPED = ("w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen")  # Word creates these nodes anew
 BREAKS = ("w:br", "w:cr", "w:tab", "a:br")
 EMPTY_RUN = re.compile(r"<([wa]):r(?:\s[^>]*)?>(?:(?!<\1:[rt][\s>]).)*<\1:t[^>]*></\1:t></\1:r>", re.DOTALL)
 CDATA_OR_TAG = re.compile(r"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->|<[^>]*>", re.DOTALL)
@@ -32,11 +33,11 @@ INVISIBLE = re.compile(
 
 @dataclass(frozen=True)
 class RunStyle:
-    """The formatting of a run, as the tags before and after its text."""
+    """The formatting of a run, as the tags before and after its text. Styles that look the same are equal."""
 
     start: str = field(compare=False)
     end: str = field(compare=False)
-    look: str  # without what nobody sees: styles are equal if they look the same
+    look: str  # the XML of the format, without its invisible parts
 
 
 def style_of(run: XmlNode) -> RunStyle:
@@ -51,8 +52,11 @@ def style_of(run: XmlNode) -> RunStyle:
 
 
 def main_style(nodes: Sequence[XmlNode]) -> RunStyle | None:
-    """Return the most frequent style of runs by characters, else of those in a hyperlink; None if there is no text."""
-    n_characters = Counter[RunStyle]()  # equal styles count for the first of them
+    """Return the style of most characters in the runs among `nodes`.
+
+    If these runs have no text, return the style of the first hyperlink or similar node that has text, or None.
+    """
+    n_characters = Counter[RunStyle]()  # the key of equal styles is the first one of them
     for node in nodes:
         if node.name in RUNS:
             raw_text = "".join(child.raw for child in node.children if child.name[2:] == "t")
@@ -61,25 +65,28 @@ def main_style(nodes: Sequence[XmlNode]) -> RunStyle | None:
                 n_characters[style_of(node)] += len(text)
     if n_characters:
         return max(n_characters, key=n_characters.__getitem__)
-    # There is no text but in hyperlinks and the like.
+    # All text is in hyperlinks and similar nodes.
     inner = (main_style(node.children) for node in nodes if node.name in CONTAINERS)
     return next(filter(None, inner), None)
 
 
 def text_of_runs(raw: str) -> str:
-    """Return the text of runs, which are written as `raw`."""
+    """Return the text of the runs in the XML `raw`."""
     return unescape("".join(RUN_TEXT.findall(raw)))
 
 
 def parse_ooxml(text: str, *, of_boxes: bool) -> list[Part]:
-    """Return the parts of a document; segments are the paragraphs in text boxes, or all others."""
+    """Return the parts of a document. Its segments are the paragraphs in text boxes if `of_boxes`, else all others.
+
+    Text boxes are inside of paragraphs. So a paragraph is in a text box if another paragraph is around it.
+    """
     parts: list[Part] = []
 
     def visit(node: XmlNode, is_inside: bool) -> None:
         is_paragraph = node.name in ("w:p", "a:p")
         content = []
         if is_paragraph:
-            between_segments.get()()  # also for a paragraph that is not read now
+            between_segments.get()()  # also called if the other of the two formats reads this paragraph
             base = main_style(node.children) if is_inside == of_boxes else None
             if base:
                 content = Paragraph(node.children, base).parts
@@ -96,43 +103,46 @@ def parse_ooxml(text: str, *, of_boxes: bool) -> list[Part]:
 
 
 class Paragraph(Parser):
-    """Builds the parts of a paragraph."""
+    """A builder of the parts of a paragraph."""
 
     def __init__(self, nodes: Sequence[XmlNode], base: RunStyle) -> None:
         super().__init__()
         self.base = base  # the style outside of all elements
-        self.empty = set[str]()  # the XML of an empty run, for each style in use
+        self.empty = set[str]()  # the XML of an empty run in each style of the paragraph
         self.add(nodes, base)
         self.finish()
 
     def add(self, nodes: Sequence[XmlNode], base: RunStyle) -> None:
-        """Add the children of a paragraph or a hyperlink; `base` is the style of text outside of its elements."""
+        """Add the children of a paragraph or a hyperlink. `base` is the style of its text outside of elements."""
         self.empty.add(base.start + base.end)
-        style = base  # in which text is written now
+        style = base  # the style of the text that is added now
         for node in fields_joined(nodes):
             if node.name not in RUNS:
                 style = self.switch(style, base, base)
                 self.add_other(node, node.raw, base)
                 continue
-            # What is no text, such as an image, stays in a run with the format of its own.
+            # A child that is no text, such as an image, is copied in a run with the format of this run.
             run_style = style_of(node)
-            run_start = run_style.start.rpartition("<")[0]  # without the tag of the text
+            run_start = run_style.start.rpartition("<")[0]  # the tags of the run, without the tag of its text
             for child in node.children:
                 if child.name in TEXTS:
                     raw = CDATA_OR_TAG.sub(as_escaped, "".join(part.raw for part in child.children))
                     if raw.strip():  # white space looks the same in any style
                         style = self.switch(style, run_style, base)
                     self.write(raw, unescape(raw))
-                elif child.name not in ("", "w:rPr", "a:rPr"):  # else white space or the format
+                elif child.name not in ("", "w:rPr", "a:rPr"):  # leave out white space and the format
                     style = self.switch(style, base, base)
                     self.add_other(child, run_start + child.raw + node.closing, base)
         self.switch(style, base, base)
 
     def switch(self, style: RunStyle, new: RunStyle, base: RunStyle) -> RunStyle:
-        """End the element of a run in `style`, begin that of a run in `new`, and return the style of the text now."""
+        """Write the tags that change the style of the text from `style` to `new`, and return the new style.
+
+        Text in a style other than `base` is an element. The tags of this element are written.
+        """
         if new == style:
             return style
-        if style is not base:  # the element of the style ends
+        if style is not base:  # end the element of the old style
             self.read(style.end + base.start, Kind.END, "run")
         if new == base:
             return base
@@ -141,25 +151,25 @@ class Paragraph(Parser):
         return new
 
     def add_other(self, node: XmlNode, raw: str, base: RunStyle) -> None:
-        """Add a node that is not text; `raw` is what is written for it."""
+        """Add a node that is not text. `raw` is the XML that is written for it."""
         inner = main_style(node.children) if node.name in CONTAINERS else None
-        if inner:  # an element of its own, such as a link
+        if inner:  # the node contains text, as a link does, so it is an element
             self.read(base.end + node.opening + inner.start, Kind.START, node.name)
             self.add(node.children, inner)
             self.read(inner.end + node.closing + base.start, Kind.END, node.name)
-        elif node.name in BREAKS and self.innermost is self.root:  # it separates two texts
+        elif node.name in BREAKS and self.innermost is self.root:  # the break separates two texts
             self.finish()
             self.parts.append(raw)
         elif raw and node.name not in DROPPED:
-            if node.name in BREAKS:  # inside of a link
+            if node.name in BREAKS:  # a break inside of an element, such as a link, is a space in its text
                 self.write("", " ")
             self.copy(base.end + raw + base.start, text_of_runs(raw) if node.name in FIELDS else "")
 
     def finish(self) -> None:
-        """End the segment, and write what is copied around it as runs."""
+        """End the segment. What is copied around the segment is written within runs."""
         n_parts = len(self.parts)
         super().finish()
-        # What has been added: the segment between two parts that are copied, or one part.
+        # The parser has added either the segment between two parts that are copied, or only one part that is copied.
         before, *rest = self.parts[n_parts:]
         if not rest:
             self.parts[n_parts:] = [self.written(str(before), "", "")]
@@ -170,21 +180,23 @@ class Paragraph(Parser):
         self.parts[n_parts:] = [segment]
 
     def written(self, before: str, after: str, text: str) -> str:
-        """Return a text with tags in the base style, without empty runs."""
-        # A run is empty where an element begins or ends at an edge of the text.
+        """Return XML that consists of runs in the base style: `before`, `text` with its tags, and `after`.
+
+        Empty runs are left out. They arise where an element begins or ends at an edge of the text.
+        """
         runs = self.base.start + before + text + after + self.base.end
         return EMPTY_RUN.sub(lambda match: "" if match[0] in self.empty else match[0], runs)
 
 
 def as_escaped(match: re.Match[str]) -> str:
-    """Return the text of a match of `CDATA_OR_TAG`, escaped; tags and comments have none."""
+    """Return the escaped text of a match of `CDATA_OR_TAG`. Tags and comments have no text."""
     return escape_html(match[1] or "")
 
 
 def fields_joined(nodes: Sequence[XmlNode]) -> list[XmlNode]:
     """Merge the runs of each field, such as a page number, into one node."""
     joined, field_nodes = [], []
-    depth = 0  # of fields inside of each other
+    depth = 0  # number of open fields, which can be nested
     for node in nodes:
         marks = [child.opening for child in node.children if child.name == "w:fldChar"]
         for mark in marks:
@@ -194,7 +206,7 @@ def fields_joined(nodes: Sequence[XmlNode]) -> list[XmlNode]:
             joined.append(XmlNode("field", children=field_nodes) if marks else node)
             field_nodes = []
             depth = 0
-    # A field that ends in another paragraph: its first node stands alone.
+    # A field that ends in another paragraph is not merged: keep its first node, and search the others for fields.
     if field_nodes:
         joined += [field_nodes[0], *fields_joined(field_nodes[1:])]
     return joined

@@ -1,6 +1,6 @@
-"""Subtitles, SRT and WebVTT: the lines of a cue are translated as one text; times, numbers and notes are copied.
+"""Subtitles in SRT and WebVTT: the lines of a cue are translated as one text. Times, numbers and notes are copied.
 
-pysubs2 would write the whole file anew.
+The library pysubs2 is not used, because it would write the whole file anew.
 """
 
 import math
@@ -16,19 +16,19 @@ TIME = r"(?:\d+:)?\d+:\d\d[,.]\d+"
 TIMES = re.compile(rf"[ \t]*{TIME}[ \t]+-->[ \t]+{TIME}[^\r\n]*")
 BEGINS_WITH_TIME = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+")
 CUE = re.compile(rf"^{TIMES.pattern}\r?\n(?P<text>(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+)", re.MULTILINE)
-SPEAKER = re.compile(r"\n(?=\s*(?:<[^<>]*>)*[-–—])")  # a line that begins with a dash is another speaker's
+SPEAKER = re.compile(r"\n(?=\s*(?:<[^<>]*>)*[-–—])")  # each line that begins with a dash has a new speaker
 POSITION_AND_DASH = re.compile(r"(?:\{[^}]*\})*(?:[-–—]\s*)?")
-TIME_OR_FORMAT = re.compile(r"(<[\d:.]+>|\{\\[^{}]*\})")  # a time inside of a cue, and a format such as {\i1}
+TIME_OR_FORMAT = re.compile(r"(<[\d:.]+>|\{\\[^{}]*\})")  # a time inside of a cue, or a format such as {\i1}
 UNSPACED_BREAK = re.compile(rf"(?<={UNSPACED_CHARACTER})\n(?={UNSPACED_CHARACTER})")
-# What stays on one line: a word, or a character of a script without spaces with the punctuation marks after it, with
-# the tags and the space before it.
+# A unit that stays on one line: a word, or a character of an unspaced script with the punctuation marks after it. Tags
+# and white space before the word or character belong to the unit.
 UNBROKEN = re.compile(rf"\s*(?:<[^<>]*>)*(?:{UNSPACED_CHARACTER}[^\w\s<&]*|(?:[^\s<{UNSPACED_SCRIPTS}]|</[^<>]*>)+|<|)")
 ANY_TAG = re.compile("<[^<>]*>")
-MAX_LINE = 42  # characters, as broadcasters have it; a line of the source may be longer
+MAX_LINE = 42  # broadcasters' maximum width of a line in characters; a cue with a wider line in the source may keep it
 
 
 def parse_subtitles(text: str) -> list[Part]:
-    """Return the parts of a file. Raises ValueError if it has no cues, or a cue without times."""
+    """Return the parts of a subtitle file. Raises ValueError if it has no cues, or a line with malformed times."""
     for number, line in enumerate(text.split("\n"), 1):
         is_time = "-->" in line or BEGINS_WITH_TIME.match(line)
         if is_time and not TIMES.fullmatch(line.rstrip("\r")):
@@ -40,7 +40,7 @@ def parse_subtitles(text: str) -> list[Part]:
 
 
 def parts_of_cue(text: str) -> list[Part]:
-    """Return the parts of a cue, which has a segment for each speaker."""
+    """Return the parts of a cue. Each speaker's lines are a segment."""
     parts: list[Part] = []
     line_end = "\r\n" if "\r\n" in text else "\n"
     content = text.rstrip("\r\n")
@@ -48,7 +48,7 @@ def parts_of_cue(text: str) -> list[Part]:
         if parts:
             parts.append(line_end)
         start = POSITION_AND_DASH.match(lines)[0]  # type: ignore[index]
-        # Lines are joined with a space, but for scripts without spaces.
+        # Join the lines with spaces, except between two characters of unspaced scripts.
         joined = UNSPACED_BREAK.sub("", lines[len(start) :]).replace("\n", " ")
         widths = [len(ANY_TAG.sub("", line)) for line in lines.split("\n")]
         finish = partial(broken, n_lines=len(widths), width=max(MAX_LINE, *widths), line_end=line_end)
@@ -61,7 +61,7 @@ def parts_of_cue(text: str) -> list[Part]:
 
 
 def constructs_with_marks(text: str) -> Iterator[Construct]:
-    """Yield the constructs of a text, in which each `TIME_OR_FORMAT` is an element without content."""
+    """Yield the constructs of a text. Each match of `TIME_OR_FORMAT` is an element without content."""
     for i, piece in enumerate(TIME_OR_FORMAT.split(text)):
         if i % 2 == 0:
             yield from constructs(piece)
@@ -70,23 +70,23 @@ def constructs_with_marks(text: str) -> Iterator[Construct]:
 
 
 def broken(text: str, *, n_lines: int, width: int, line_end: str) -> str:
-    """Break text with tags into `n_lines` lines of similar length; one line that is too wide becomes two."""
+    """Break a text with tags into `n_lines` lines of similar length. A single line wider than `width` becomes two."""
     words = UNBROKEN.findall(text)
     sizes = [len(ANY_TAG.sub("", word)) for word in words]
     n_characters = sum(sizes)
-    # A word goes to the line in which its middle would be if all lines had the same number of characters.
+    # Put each word into the line that would contain its middle if all lines had the same number of characters.
     n_lines = max(n_lines, min(2, math.ceil(n_characters / width)))
     lines = [""] * n_lines
     n_before = 0
     for word, size in zip(words, sizes, strict=True):
-        middle = (n_before + size / 2) / (n_characters + 1)  # of the word in the text, 0-1
+        middle = (n_before + size / 2) / (n_characters + 1)  # relative position of the word's middle, 0-1
         lines[int(n_lines * middle)] += word
         n_before += size
     return line_end.join(line.strip() for line in lines if line.strip())
 
 
 def escape_srt(text: str) -> str:
-    """Return text without what players of SRT read as a tag or as times."""
+    """Escape the parts of a text that players of SRT would read as a tag or as times."""
     return re.sub("<(?=[a-zA-Z/])", "&lt;", text).replace("-->", "--&gt;")
 
 

@@ -1,6 +1,7 @@
-"""Tables of strings, CSV, JSON and PO: only texts are replaced. Each line of a text is a paragraph, and may have tags.
+"""Tables of strings in CSV, JSON and PO: each line of a string is a paragraph, which may contain tags.
 
-csv, json, polib and translate-toolkit would write the whole file anew, with other line breaks and escapes.
+Everything but the translated strings is copied. The libraries csv, json, polib and translate-toolkit are not used
+to write, because they would write the whole file anew, with other line breaks and escapes.
 """
 
 import json
@@ -12,7 +13,7 @@ from nmt.documents.html import BLOCK, VOID, Kind, Parser, constructs
 from nmt.documents.markup import Format, Part, Segment, has_segment, parts_of_text
 from nmt.errors import InputError
 
-# An address, and a message whose branches are chosen by a number: {n, plural, one {# day} other {# days}}
+# A text that is copied: a URL, or a message with branches, such as {n, plural, one {# day} other {# days}}.
 ADDRESS_OR_BRANCHES = re.compile(r"\s*\w+://\S+\s*|.*\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,.*", re.DOTALL)
 JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 JSON_KEY_END = re.compile(r"\s*:")
@@ -24,21 +25,21 @@ PO_LINE = re.compile(
     (?:\r?\n|\Z)""",
     re.VERBOSE,
 )
-PO_FUZZY = re.compile(r"#[,=](?:.*[\s,])?fuzzy(?![^\s,])")  # gettext 0.23 and later write flags after #=, too
+PO_FUZZY = re.compile(r"#[,=](?:.*[\s,])?fuzzy(?![^\s,])")  # since version 0.23, gettext also writes flags after #=
 PO_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", '"': '"', "\\": "\\"}
 PO_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))")
 PO_ESCAPED = str.maketrans({character: f"\\{name}" for name, character in PO_ESCAPES.items()})
 PO_CHARSET = re.compile(r"charset=([\w-]+)")
 TAG_START = re.compile(r"</?[^\s/>]+")
-HTML_NAMES = BLOCK | VOID  # of tags that need no partner
+HTML_NAMES = BLOCK | VOID  # names of tags that need no partner
 
 
 def parts_of_string(text: str, encode: Callable[[str], str]) -> list[Part]:
-    """Return the parts of a text, which `encode` writes as the file does.
+    """Return the parts of a string. `encode` returns a text in the form in which the file writes it.
 
-    Entities such as `&amp;` are text, and so is a tag without its partner whose name HTML does not know: `<a@b.de>`.
+    Entities such as `&amp;` are text. So is a tag without its partner, such as `<a@b.de>`, unless `HTML_NAMES` has it.
     """
-    text.encode()  # half a surrogate pair is an error
+    text.encode()  # raises UnicodeEncodeError, a ValueError, for half of a surrogate pair
     parser = Parser(encode)
     read_string(parser, text)
     parser.finish()
@@ -46,19 +47,19 @@ def parts_of_string(text: str, encode: Callable[[str], str]) -> list[Part]:
 
 
 def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -> None:
-    """Let a parser read a text that may have tags; `escape` returns raw text as the file writes it.
+    """Let a parser read a text that may contain tags, see `parts_of_string`.
 
-    See `parts_of_string`.
+    `escape` returns a text in the form in which the document writes it.
     """
-    if ADDRESS_OR_BRANCHES.fullmatch(text) and not parser.kept:  # an address or a message with branches
+    if ADDRESS_OR_BRANCHES.fullmatch(text) and not parser.kept:  # a URL, or a message with branches
         parser.copy(escape(text))
         return
-    tags = set(TAG_START.findall(text.lower()))  # without ">"
+    tags = set(TAG_START.findall(text.lower()))  # the beginnings of all tags, such as "<b" and "</b"
     for i, line in enumerate(re.split(r"(\r?\n)", text)):
-        if i > 0 and not parser.kept:  # each line is a paragraph, and so are line breaks, which are copied
+        if i > 0 and not parser.kept:  # each line is a paragraph; line breaks between them are copied
             parser.finish()
         for raw, kind, name in constructs(line):
-            # A tag that HTML does not know, and that has no partner, is text.
+            # A tag is text if its name is not in `HTML_NAMES` and it has no partner.
             partner = f"<{name}" if kind is Kind.END else f"</{name}"
             is_no_tag = name and name not in HTML_NAMES and partner not in tags
             if parser.kept or not (kind is Kind.TEXT or is_no_tag):
@@ -68,24 +69,25 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
 
 
 def parse_csv(text: str, column: str, title: object = "") -> list[Part]:
-    """Return the parts of a CSV file (RFC 4180), named `title`: segments are the fields of a column.
+    """Return the parts of a CSV file (RFC 4180). Its segments are the fields of one column.
 
-    `column` is its name in the first row, or its number from 1 if that row has no names. Raises InputError if there is
-    none, and ValueError if the file is damaged.
+    `column` is the name of the column in the first row. If the first row has no names, `column` is the number of the
+    column, from 1. `title` is the name of the file. Raises InputError if there is no such column, and ValueError if the
+    file is damaged.
     """
     replacements = []
-    names: list[str] = []  # of the columns
-    index = 0  # of `column`
+    names: list[str] = []  # the fields of the first row, which usually are the names of the columns
+    index = 0  # the index of `column`
     for row in csv_rows(text):
         if not names:
             names = [match["value"].strip('"') for match in row]
             index = column_index(names, column, title)
-            if column in names:  # else the first row has no names, but is translated
+            if column in names:  # otherwise, the first row has no names, and is translated
                 continue
         if len(row) != len(names):
             raise ValueError(f"line {line_number(text, row[0].start())} has {len(row)} fields instead of {len(names)}")
         value = row[index]["value"]
-        if value.startswith('"'):  # inside of quotes, a quote is written twice
+        if value.startswith('"'):  # a quoted field contains each quote twice
             value = value[1:-1].replace('""', '"')
         field_parts = parts_of_string(value, escape_csv)
         if has_segment(field_parts):
@@ -94,12 +96,12 @@ def parse_csv(text: str, column: str, title: object = "") -> list[Part]:
 
 
 def escape_csv(text: str) -> str:
-    """Return text as a field in quotes has it."""
+    """Escape a text for a quoted field."""
     return text.replace('"', '""')
 
 
 def column_index(names: Sequence[str], column: str, title: object) -> int:
-    """Return the index of a column that is given by its name or number. Raises InputError if there is none."""
+    """Return the index of a column, given by its name or its number. Raises InputError if there is no such column."""
     if column in names:
         return names.index(column)
     numbers = [str(number) for number in range(1, len(names) + 1)]
@@ -110,12 +112,14 @@ def column_index(names: Sequence[str], column: str, title: object) -> int:
 
 
 def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
-    """Yield the fields of each row that is not empty. The delimiter is the commonest one of the first line."""
+    """Yield the fields of each row that is not empty.
+
+    The delimiter is a comma, a semicolon or a tab, whichever is the most frequent in the first line.
+    """
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
     field = re.compile(rf'(?P<value>"[^"]*(?:""[^"]*)*"|(?!")[^{delimiter}\r\n]*)(?P<end>{delimiter}|\r?\n|\Z)')
-    # A BOM is no part of the first field.
     row: list[re.Match[str]] = []
-    position = 1 if text.startswith("\ufeff") else 0
+    position = 1 if text.startswith("\ufeff") else 0  # skip a BOM
     while position < len(text) or row:
         match = field.match(text, position)
         if not match:
@@ -130,8 +134,8 @@ def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
 
 
 def parse_json_strings(text: str) -> list[Part]:
-    """Return the parts of a JSON file: segments are the strings that are no keys. Raises ValueError if it is none."""
-    json.loads(text.removeprefix("\ufeff"))  # raises ValueError
+    """Return the parts of a JSON file. All strings except keys are segments. Raises ValueError if it is not JSON."""
+    json.loads(text.removeprefix("\ufeff"))  # raises ValueError if the file is not JSON
     replacements = []
     for match in JSON_STRING.finditer(text):
         if JSON_KEY_END.match(text, match.end()):  # keys are not translated
@@ -144,7 +148,7 @@ def parse_json_strings(text: str) -> list[Part]:
 
 
 def escape_json(text: str) -> str:
-    """Return text as a string of JSON has it between its quotes."""
+    """Escape a text for a JSON string; the result has no quotes around it."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
@@ -152,24 +156,25 @@ def escape_json(text: str) -> str:
 class PoMessage:
     """A message of a PO file."""
 
-    values: list[re.Match[str]] = field(default_factory=list)  # of `PO_LINE`, with the names msgid, msgstr and so on
-    is_fuzzy: bool = False  # whether the comments before the message have this flag
+    values: list[re.Match[str]] = field(default_factory=list)  # matches of `PO_LINE` with a name, such as msgid
+    is_fuzzy: bool = False  # whether the comments before the message have the flag "fuzzy"
 
     @property
     def is_complete(self) -> bool:
-        """Whether the message has its last value."""
+        """Whether the message has a msgstr, which can only be followed by further plural forms."""
         return bool(self.values) and self.values[-1]["name"].startswith("msgstr")
 
 
 def parse_po(text: str) -> list[Part]:
-    """Return the parts of a PO file: each empty or fuzzy `msgstr` is translated from its `msgid`.
+    """Return the parts of a PO file. Each `msgstr` that is empty or fuzzy gets a translation of its `msgid`.
 
-    Plural forms come from `msgid_plural`, the first of several from `msgid`. Raises ValueError for what is no PO file.
+    In a message with plural forms, the first of several forms is translated from `msgid`, and all others from
+    `msgid_plural`. Raises ValueError if the text is no PO file.
     """
     replacements = []
     for message in po_messages(text):
         texts = {value["name"]: po_text(value["value"]) for value in message.values}
-        # The header of the file is the translation of an empty text.
+        # The message with an empty msgid contains the header of the file.
         if not texts["msgid"]:
             check_charset(texts.get("msgstr", ""))
             continue
@@ -177,30 +182,32 @@ def parse_po(text: str) -> list[Part]:
             name = value["name"]
             is_finished = texts[name] and not message.is_fuzzy
             if is_finished or not name.startswith("msgstr"):
-                continue  # it is copied with the text around it
+                continue  # this value is copied with the text around it
             is_first_of_several = name == "msgstr[0]" and "msgstr[1]" in texts
             source = texts["msgid"] if is_first_of_several else texts.get("msgid_plural", texts["msgid"])
-            # All strings of the value become one.
+            # A value can consist of several strings. The translation is a single string.
             replacements.append((value.span("value"), ['"', *parts_of_string(source, escape_po), '"']))
     return parts_of_text(text, replacements)
 
 
 def check_charset(header: str) -> None:
-    """Raise ValueError if the header of a PO file names an encoding in which the translations are not written."""
+    """Raise ValueError if the header of a PO file names an encoding that is neither UTF-8 nor ASCII."""
     charset = PO_CHARSET.search(header)
-    if charset and charset[1].lower() not in ("utf-8", "utf8", "ascii", "us-ascii", "charset"):  # the last: a template
+    # Templates have the word CHARSET in place of an encoding.
+    if charset and charset[1].lower() not in ("utf-8", "utf8", "ascii", "us-ascii", "charset"):
         raise ValueError("its header names another encoding than UTF-8; msgconv -t UTF-8 converts it")
 
 
 def po_messages(text: str) -> list[PoMessage]:
     """Return the messages of a PO file that are in use. A message ends with its last msgstr.
 
-    Comments belong to what follows: a message, an obsolete message, whose lines begin with `#~`, or a domain.
+    Comments belong to the message or domain after them. The lines of obsolete messages, which are not in use, begin
+    with `#~`.
     """
     messages = [PoMessage()]
-    position = 1 if text.startswith("\ufeff") else 0
+    position = 1 if text.startswith("\ufeff") else 0  # skip a BOM
 
-    # 1. Read line by line; a value with its strings counts as one line.
+    # 1. Read line by line. A value with all of its strings counts as one line.
     while position < len(text):
         line = PO_LINE.match(text, position)
         if not line:
@@ -208,9 +215,9 @@ def po_messages(text: str) -> list[PoMessage]:
         position = line.end()
         name, comment = line["name"] or "", line["comment"] or ""
         if name == "domain" or comment.startswith("#~"):
-            messages.append(PoMessage())  # the comments so far are not those of the next message
+            messages.append(PoMessage())  # the comments so far do not belong to the next message
             continue
-        # Only further plural forms belong to a message with a msgstr.
+        # After a msgstr, only further plural forms belong to the same message.
         if messages[-1].is_complete and (comment or name) and not name.startswith("msgstr["):
             messages.append(PoMessage())
         if PO_FUZZY.match(comment):
@@ -218,7 +225,7 @@ def po_messages(text: str) -> list[PoMessage]:
         if name:
             messages[-1].values.append(line)
 
-    # 2. Leave out comments alone, of obsolete messages or at the end of the file. Check the others.
+    # 2. Leave out messages that have only comments: those of obsolete messages, or at the end. Check all others.
     messages = [message for message in messages if message.values]
     if not messages and text.strip():
         raise ValueError("it has no msgid")
@@ -231,12 +238,12 @@ def po_messages(text: str) -> list[PoMessage]:
 
 
 def escape_po(text: str) -> str:
-    """Return text as a string of a PO file has it between its quotes."""
+    """Escape a text for a string of a PO file; the result has no quotes around it."""
     return text.translate(PO_ESCAPED)
 
 
 def po_text(value: str) -> str:
-    """Return the text of a value, which has the escapes of C: numeric ones are bytes of UTF-8."""
+    """Return the text of a value, which has the escapes of C. A numeric escape stands for a byte of UTF-8."""
 
     def character(escape: re.Match[str]) -> str:
         hexadecimal, octal, name = escape.groups()
@@ -246,13 +253,13 @@ def po_text(value: str) -> str:
         return chr(code & 255)
 
     joined = "".join(string[1:-1] for string in re.findall(PO_STRING, value))
-    # Each byte of UTF-8 is one character while escapes are replaced.
+    # Convert the text so that each byte of UTF-8 is one character, replace the escapes, and convert it back.
     as_bytes = joined.encode().decode("latin-1")
     return PO_ESCAPE.sub(character, as_bytes).encode("latin-1").decode(errors="replace")
 
 
 def line_number(text: str, position: int) -> int:
-    """Return the number of the line of this position, from 1."""
+    """Return the number, from 1, of the line that contains this position."""
     return text.count("\n", 0, position) + 1
 
 

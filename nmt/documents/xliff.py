@@ -1,6 +1,7 @@
-"""XLIFF 1 and 2: each source without a finished target is translated into it. Inline elements are tags in the text.
+"""XLIFF 1 and 2: each source is translated into its target, unless the target is finished. Inline elements are tags.
 
-translate-toolkit would write the whole file anew, and lose what it does not know.
+The library translate-toolkit is not used, because it would write the whole file anew, and lose elements that it does
+not know.
 """
 
 import re
@@ -11,8 +12,8 @@ from nmt.documents.markup import Format, Part
 from nmt.documents.tables import read_string
 from nmt.documents.xml import XmlNode, read_xml
 
-AROUND = ("g", "mrk", "pc")  # inline elements that contain text; others contain code, or nothing
-# Codes that come in pairs, each of them one tag.
+AROUND = ("g", "mrk", "pc")  # inline elements that contain text; other inline elements contain code, or nothing
+# Inline elements that come in pairs: one of them is the opening tag, the other one the closing tag.
 PAIRED = {"bpt": Kind.START, "bx": Kind.START, "sc": Kind.START, "ec": Kind.END, "ept": Kind.END, "ex": Kind.END}
 VERSION = re.compile(r"""\sversion\s*=\s*["'][12]\.""")
 PROTECTED = re.compile(r"""\s(?:translate\s*=\s*["']no|mtype\s*=\s*["']protected)\b""")
@@ -27,14 +28,14 @@ def local_name(node: XmlNode) -> str:
 
 
 def parse_xliff(text: str) -> list[Part]:
-    """Return the parts of a file. Raises ValueError if it is damaged, or no XLIFF."""
+    """Return the parts of an XLIFF file. Raises ValueError if the file is damaged, or is no XLIFF."""
     document = read_xml(text)
     if not any(local_name(node) == "xliff" and VERSION.search(node.opening) for node in document.children):
         raise ValueError("it is no XLIFF of version 1 or 2")
     parts: list[Part] = []
 
     def visit(node: XmlNode) -> None:
-        if node.name and PROTECTED.search(node.opening):  # with all that is in it
+        if node.name and PROTECTED.search(node.opening):  # copy the node with its content
             parts.append(node.raw)
         elif local_name(node) in ("trans-unit", "segment"):
             parts.extend(parts_of_unit(node))
@@ -49,14 +50,17 @@ def parse_xliff(text: str) -> list[Part]:
 
 
 def parts_of_unit(unit: XmlNode) -> list[Part]:
-    """Return the parts of a unit. Its target, which follows the source if it is new, has the source as text."""
+    """Return the parts of a unit. The parts of its source replace the content of its target.
+
+    If the unit has no target, one is added behind the source. If the target is finished, the unit is copied.
+    """
     children = {local_name(child): child for child in unit.children}
     source, target = children.get("source"), children.get("target")
     if source is None:
         raise ValueError(f"there is no source in {unit.opening:.60}")
     if target is None:
         target = XmlNode(source.name.removesuffix("source") + "target")
-        # In version 1, the segmented source follows the source.
+        # In version 1, a segmented source (`seg-source`) can follow the source.
         source_end = unit.children.index(children.get("seg-source", source)) + 1
         unit.children.insert(source_end, target)
     has_text = any(child.raw.strip() for child in target.children)
@@ -69,7 +73,7 @@ def parts_of_unit(unit: XmlNode) -> list[Part]:
     parser.finish()
     parts: list[Part] = [unit.opening]
     for child in unit.children:
-        if child is target:  # its opening tag may have been that of an empty element
+        if child is target:  # the source may write it as an empty element, `<target/>`
             opening = (target.opening or f"<{target.name}").rstrip("/> \t\r\n")
             parts += [f"{opening}>", *parser.parts, f"</{target.name}>"]
         else:
@@ -78,12 +82,12 @@ def parts_of_unit(unit: XmlNode) -> list[Part]:
 
 
 def read_inline(parser: Parser, nodes: list[XmlNode]) -> None:
-    """Read the text and the inline elements of a source. Codes that come in pairs are one element."""
+    """Let a parser read the text and the inline elements of a source. A pair of codes (`PAIRED`) is one element."""
     for node in nodes:
         name, raw = local_name(node), node.opening
         if raw.startswith(CDATA):
             read_string(parser, raw.removeprefix(CDATA).removesuffix("]]>"), escape_html)
-        elif not raw.startswith("<"):  # text
+        elif not raw.startswith("<"):  # the node is text
             read_string(parser, unescape(raw), escape_html)
         elif name in AROUND and node.closing:
             kind = Kind.VERBATIM if PROTECTED.search(raw) else Kind.START
@@ -91,10 +95,10 @@ def read_inline(parser: Parser, nodes: list[XmlNode]) -> None:
             read_inline(parser, node.children)
             parser.read(node.closing, Kind.END, f"{name} ")
         elif name in PAIRED or parser.kept:
-            # Of the attributes that name the pair, startRef goes before rid, and rid before id.
+            # Several attributes can name the pair. startRef is preferred to rid, and rid to id.
             _, key = max(KEY.findall(raw), default=("", ""))
             parser.read(node.raw, PAIRED.get(name, Kind.EMPTY), f"code {key}")
-        else:  # codes, comments
+        else:  # the node is a code or a comment
             parser.copy(node.raw)
 
 

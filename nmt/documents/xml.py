@@ -1,4 +1,4 @@
-"""XML as a tree whose nodes keep what is written. lxml has no source offsets of tags."""
+"""XML as a tree whose nodes keep their source text. lxml is not used, because it has no source offsets of tags."""
 
 import re
 from dataclasses import dataclass, field
@@ -14,25 +14,28 @@ ENCODING = re.compile(r"""\ufeff?<\?xml[^>]*\sencoding\s*=\s*["'](?!utf-8["'])""
 
 @dataclass(eq=False)
 class XmlNode:
-    """An element, or a text, comment or instruction without a name."""
+    """An element; or a text, comment or processing instruction, which is a node without a name."""
 
-    name: str = ""  # with its prefix
-    opening: str = ""  # as written, as are `closing` and `raw`
+    name: str = ""  # the name with its namespace prefix
+    opening: str = ""  # the opening tag, or the whole text or comment, as the source writes it
     children: list["XmlNode"] = field(default_factory=list)
-    closing: str = ""
+    closing: str = ""  # the closing tag as the source writes it
 
     @property
     def raw(self) -> str:
-        """The node with all that is in it."""
+        """The node with its content, as the source writes it."""
         return self.opening + "".join(child.raw for child in self.children) + self.closing
 
 
 def read_xml(text: str) -> XmlNode:
-    """Return the root of a document. Raises ValueError if it is malformed or has a document type, as for entities."""
+    """Return a node without a name that contains a whole document.
+
+    Raises ValueError if the document is malformed, or has a document type, which could declare entities.
+    """
     check_xml(text)
     root = XmlNode()
-    open_nodes = [root]  # the innermost last
-    # The document is well-formed, so each end tag closes the innermost node.
+    open_nodes = [root]  # the nodes that are open; the last one is the innermost
+    # The document is well-formed, so each closing tag closes the innermost node.
     for token in TOKEN.finditer(text):
         if token["end"]:
             open_nodes.pop().closing = token[0]
@@ -45,14 +48,14 @@ def read_xml(text: str) -> XmlNode:
 
 
 def check_xml(text: str) -> None:
-    """Raise ValueError if a document is malformed, or has a document type."""
+    """Raise ValueError if a document is malformed, has a document type, or declares another encoding than UTF-8."""
     if ENCODING.match(text):
         raise ValueError("it declares another encoding than UTF-8")
 
     def refuse(*_: object) -> None:
         raise ValueError("a document type is not allowed")
 
-    parser = expat.ParserCreate("utf-8", " ")  # namespaces are on, so undeclared prefixes are errors
+    parser = expat.ParserCreate("utf-8", " ")  # " " turns on namespaces, so undeclared prefixes are errors
     parser.StartDoctypeDeclHandler = refuse
     try:
         parser.Parse(text.encode(errors="surrogatepass"), True)

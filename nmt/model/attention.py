@@ -1,6 +1,6 @@
 """Attention (Vaswani et al. 2017, section 3.2): equation 1 and multi-head attention.
 
-Masks are bool: True means "may be attended to".
+Masks are bool tensors, in which True means that a query may attend to a key.
 """
 
 import math
@@ -11,20 +11,20 @@ from torch import Tensor, nn
 
 from nmt.config import ModelSettings
 from nmt.model import kernels
-from nmt.model.kernels import Dropout, Linear  # compute what those of torch.nn do, faster on a CPU
+from nmt.model.kernels import Dropout, Linear  # like the classes of torch.nn, but faster on a CPU
 from nmt.model.positions import rotate
 
 
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: nn.Module | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Equation 1: Attention(Q, K, V) = softmax(QK^T / sqrt(d)) V.
+    """Compute equation 1: Attention(Q, K, V) = softmax(QK^T / sqrt(d)) V.
 
     Args:
         query: (..., T, d).
         key, value: (..., S, d).
-        mask: bool, broadcastable to (..., T, S); if a row allows no key, its weights are NaN.
-        dropout: applied to the weights.
+        mask: bool, broadcastable to (..., T, S); None allows all keys. The weights of a row that allows no key are NaN.
+        dropout: a module that is applied to the weights, or None.
     Returns:
         the output (..., T, d) and the weights (..., T, S), whose rows sum to 1.
     """
@@ -36,13 +36,13 @@ def scaled_dot_product_attention(
 def weighted_sum(
     scores: Tensor, value: Tensor, mask: Tensor | None = None, dropout: nn.Module | None = None
 ) -> tuple[Tensor, Tensor]:
-    """softmax(scores) V.
+    """Compute softmax(scores) V.
 
     Args:
-        scores: (..., T, S); may be modified in place.
+        scores: (..., T, S). This tensor may be modified in place.
         value, mask, dropout: see `scaled_dot_product_attention`.
     Returns:
-        see `scaled_dot_product_attention`.
+        the output (..., T, d) and the weights (..., T, S) before dropout, whose rows sum to 1.
     """
     if mask is not None:
         scores = scores.masked_fill_(~mask, -math.inf)
@@ -52,9 +52,14 @@ def weighted_sum(
 
 
 def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
-    """v tanh(q + k) for every pair of a projected query and key (Bahdanau et al. 2015, section A.1.2): (..., T, S).
+    """Compute v tanh(q + k) for every pair of a projected query and key (Bahdanau et al. 2015, section A.1.2).
 
-    query is (..., T, d), key (..., S, d), v (d,) or broadcastable to (..., T, d). The sum q + k is (..., T, S, d).
+    Args:
+        query: (..., T, d).
+        key: (..., S, d).
+        v: (d,), or broadcastable to (..., T, d).
+    Returns:
+        the scores (..., T, S). The sums q + k need memory of the shape (..., T, S, d).
     """
     hidden = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))  # (..., T, S, d)
     scores = hidden @ v.unsqueeze(-1)  # (..., T, S, 1)
@@ -62,20 +67,21 @@ def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
 
 
 def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
-    """(length, length) bool: position t may attend to positions 0..t (section 3.2.3)."""
+    """Return a bool mask (length, length) in which position t may attend to positions 0..t (section 3.2.3)."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
 def window_mask(length: int, n: int, device: torch.device | None = None) -> Tensor:
-    """(length, length) bool: position t may attend to positions t-n..t+n."""
+    """Return a bool mask (length, length) in which position t may attend to positions t-n..t+n."""
     everywhere = torch.ones(length, length, dtype=torch.bool, device=device)
     return everywhere.tril(n).triu(-n)
 
 
 class MultiHeadAttention(nn.Module):
-    """H heads of width D/H, concatenated and projected (section 3.2.2); subclasses project Q, K and V.
+    """Multi-head attention (section 3.2.2): H heads of width D/H are concatenated and projected.
 
-    Scores are scaled dot products (the paper's), plain dot products, or additive (Bahdanau et al. 2015).
+    Subclasses compute queries, keys and values. Scores are scaled dot products as in the paper, dot products without
+    the scale, or additive (Bahdanau et al. 2015).
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -85,7 +91,7 @@ class MultiHeadAttention(nn.Module):
         self.dropout = Dropout(settings.attention_dropout)
         self.output = Linear(d_model, d_model)  # the paper's W^O
         self.scaled = settings.attention != "dot"
-        self.v = None  # the vector v of additive attention
+        self.v = None  # the vector v of additive attention, one for each head; None for dot products
         if settings.attention == "additive":
             d_head = d_model // self.n_heads
             self.v = nn.Parameter(uniform(self.n_heads, 1, d_head))
@@ -110,20 +116,20 @@ class MultiHeadAttention(nn.Module):
             query: (B, H, T, D/H).
             key, value: (B, H, S, D/H).
             mask: bool, broadcastable to (B, H, T, S).
-            causal: whether to apply the causal mask; requires T = S, and `mask` must be None.
+            causal: whether to apply the causal mask. This requires T = S, and `mask` must be None.
             weights: if not None, the attention weights (B, H, T, S) are appended to this list.
         Returns:
-            (B, T, D)
+            the projected output of all heads, (B, T, D).
         """
         if not self.scaled:
             d_head = query.size(-1)
             query = query * math.sqrt(d_head)  # cancels the division by sqrt(d) in equation 1
-        # 1. A fused kernel computes neither weights nor additive scores.
+        # 1. Use a fused kernel where it is faster. It cannot return weights, and cannot compute additive scores.
         if weights is None and self.v is None and kernels.prefers_fused(query):
             p = self.dropout.p if self.training else 0.0
             heads = F.scaled_dot_product_attention(query, key, value, mask, p, is_causal=causal)
             return self.merge_heads(heads)
-        # 2. Otherwise, equation 1 as it is written, with matmuls in the dtype of query, key and value.
+        # 2. Otherwise, compute equation 1 as it is written, with matmuls in the dtype of query, key and value.
         if causal:
             mask = causal_mask(query.size(2), query.device)
         if kernels.prefers_fp32(query, key):
@@ -139,14 +145,17 @@ class MultiHeadAttention(nn.Module):
         return self.merge_heads(heads)
 
     def merge_heads(self, heads: Tensor) -> Tensor:
-        """Concat(head_1, ..., head_H) W^O: (B, H, T, D/H) to (B, T, D)."""
+        """Compute Concat(head_1, ..., head_H) W^O: map the heads (B, H, T, D/H) to (B, T, D)."""
         merged = heads.transpose(1, 2).flatten(2)  # (B, T, D)
         out: Tensor = self.output(merged)
         return out
 
 
 class SelfAttention(MultiHeadAttention):
-    """Queries, keys and values from the same sequence; with `window` n, position t attends to t-n..t+n only."""
+    """Attention whose queries, keys and values come from the same sequence.
+
+    If `window` is a number n, position t attends only to positions t-n..t+n.
+    """
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings)
@@ -158,8 +167,8 @@ class SelfAttention(MultiHeadAttention):
 
         Args:
             x: (B, T, D).
-            rotation: rotary positions of the tokens, complex, broadcastable to (T, D/H/2), applied to queries and keys;
-                None if the model has no rotary positions.
+            rotation: rotary positions of the tokens, a complex tensor broadcastable to (T, D/H/2). Queries and keys are
+                rotated by it. None if the model has no rotary positions.
         """
         heads = self.split_heads(self.query_key_value(x), 3)
         if rotation is None:
@@ -176,23 +185,29 @@ class SelfAttention(MultiHeadAttention):
         rotation: Tensor | None = None,
         weights: list[Tensor] | None = None,
     ) -> Tensor:
-        """Map x (B, T, D) to (B, T, D). `mask` (B, 1, 1, T) bool hides padding in the encoder; None in the decoder."""
+        """Map x (B, T, D) to (B, T, D).
+
+        `mask`, a bool tensor (B, 1, 1, T), hides padding in the encoder; it is None in the decoder. For `causal` and
+        `weights` see `attend`, for `rotation` see `project`.
+        """
         query, key, value = heads_first(self.project(x, rotation))
         if self.window is None:
             return self.attend(query, key, value, mask=mask, causal=causal, weights=weights)
-        # Truncated: the masks for padding and for the future, within the window.
+        # With a window, combine the masks of the window, of padding and of future positions.
         length = x.size(1)
         near = window_mask(length, self.window, x.device)  # (T, T)
         if causal:
             near = near & causal_mask(length, x.device)
         if mask is not None:
             itself = window_mask(length, 0, x.device)
-            near = near & (mask | itself)  # where all neighbors are padding, a softmax over no key would be NaN
+            # Each position may attend to itself. Otherwise, if all of its neighbors are padding, its softmax would be
+            # over no key, which is NaN.
+            near = near & (mask | itself)
         return self.attend(query, key, value, mask=near, weights=weights)
 
 
 class CrossAttention(MultiHeadAttention):
-    """Queries from the decoder, keys and values from the encoder output."""
+    """Attention whose queries come from the decoder, and whose keys and values come from the encoder output."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings)
@@ -219,11 +234,11 @@ class CrossAttention(MultiHeadAttention):
 
 
 def heads_first(projections: Tensor) -> Tensor:
-    """Reorder (B, T, n, H, d) to (n, B, H, T, d)."""
+    """Permute the dimensions (B, T, n, H, d) to (n, B, H, T, d)."""
     return projections.permute(2, 0, 3, 1, 4)
 
 
 def uniform(*shape: int) -> Tensor:
-    """Return a tensor of the given shape, sampled from a uniform distribution with variance 1/shape[-1]."""
+    """Return a tensor of this shape whose elements are sampled uniformly around 0, with variance 1/shape[-1]."""
     spread = math.sqrt(3 / shape[-1])  # the variance of U(-1, 1) is 1/3
     return torch.empty(shape).uniform_(-1, 1) * spread

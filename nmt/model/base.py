@@ -1,6 +1,6 @@
-"""The interface of all models, and the embeddings and projection that they share.
+"""The interface of all models, and the embeddings and the projection that all models have.
 
-Training calls `forward`; search calls the model's decoder, see `incremental.py`.
+Training calls `forward`. The search calls the model's incremental decoder, see `incremental.py`.
 """
 
 import abc
@@ -15,7 +15,7 @@ from nmt.config import ModelSettings
 from nmt.errors import ConfigError
 from nmt.model.kernels import Dropout, Linear
 
-PART_OF = {  # first component of a parameter's name -> name of the model part in train.freeze
+PART_OF = {  # maps the first component of a parameter's name to the model part, as train.freeze names it
     "source_embedding": "embeddings",
     "target_embedding": "embeddings",
     "source_positions": "embeddings",
@@ -30,7 +30,10 @@ PART_OF = {  # first component of a parameter's name -> name of the model part i
 
 
 class AttentionWeights(NamedTuple):
-    """Attention weights of all L layers and H heads; rows sum to 1. L is 0 for a kind of attention the model lacks."""
+    """The attention weights of all L layers and H heads, in rows that sum to 1.
+
+    If the model lacks a kind of attention, L is 0 for this kind.
+    """
 
     encoder: Tensor  # (L, B, H, S, S)
     decoder: Tensor  # (L, B, H, T, T)
@@ -38,17 +41,17 @@ class AttentionWeights(NamedTuple):
 
 
 def n_stacked(layer: str) -> int:
-    """Return the number of matrices that are stacked in the weight of a linear layer, by its name."""
+    """Return the number of matrices that are stacked in the weight of the linear layer with this name."""
     if layer.endswith("query_key_value"):
         return 3
     return 2 if layer.endswith("key_value") else 1
 
 
 class Seq2Seq(nn.Module, abc.ABC):
-    """A model of the next target token, given the source and the target so far.
+    """A model that predicts the next target token from the source and the previous target tokens.
 
-    Masks are computed inside from `src != PAD`. Target padding is at the end, where no real position attends to it.
-    Both vocabularies have the same size if the embeddings of both sides are tied.
+    The model computes its masks from `src != PAD`. Target padding is at the end, so no real position attends to it. If
+    the embeddings of both sides are tied, both vocabularies must have the same size.
     """
 
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
@@ -63,7 +66,10 @@ class Seq2Seq(nn.Module, abc.ABC):
         self.dropout = Dropout(settings.dropout)
 
     def reset_parameters(self) -> None:
-        """Initialize: Xavier for matrices, 0 for biases, variance 1/D for embeddings. Then tie the projection."""
+        """Initialize matrices with Xavier's method, biases with 0, and embeddings with variance 1/D.
+
+        Then, unless `tied_embeddings` is none, the projection gets the matrix of the target embedding.
+        """
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear):
                 matrices = module.weight.chunk(n_stacked(name))
@@ -77,9 +83,9 @@ class Seq2Seq(nn.Module, abc.ABC):
             self.projection.weight = self.target_embedding.weight
 
     def freeze(self, parts: Collection[str]) -> None:
-        """Freeze parts of the model (values of `PART_OF`). A matrix shared by two parts is frozen with either of them.
+        """Freeze parts of the model, which are values of `PART_OF`. Raises ConfigError if nothing is left to train.
 
-        Raises ConfigError if no parameter is left to train.
+        A matrix that two parts share is frozen with either of them.
         """
         for name, parameter in self.named_parameters(remove_duplicate=False):
             first, _, _ = name.partition(".")
@@ -90,7 +96,7 @@ class Seq2Seq(nn.Module, abc.ABC):
 
     @property
     def max_length(self) -> int:
-        """Return the maximum number of tokens of a source or target sequence."""
+        """The maximum number of tokens of a source or target sequence."""
         return self.settings.max_positions
 
     @property
@@ -99,23 +105,27 @@ class Seq2Seq(nn.Module, abc.ABC):
 
     @property
     def n_parameters(self) -> int:
-        """Return the number of weights; tied weights count once."""
+        """The number of weights. Tied weights count once."""
         return sum(p.numel() for p in self.parameters())
 
     @property
     def n_trainable(self) -> int:
-        """Return the number of weights that are not frozen."""
+        """The number of weights that are not frozen."""
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
 
     def scaled_embedding(self, tokens: Tensor, embedding: nn.Module) -> Tensor:
-        """Embed ids (B, T) and multiply by sqrt(D) (Vaswani et al. 2017, section 3.4): (B, T, D)."""
+        """Return the embeddings (B, T, D) of token ids (B, T), times sqrt(D) (Vaswani et al. 2017, section 3.4)."""
         out: Tensor = embedding(tokens) * math.sqrt(self.settings.d_model)
         return out
 
     def forward(self, src: Tensor, tgt_in: Tensor, is_token: Tensor | None = None) -> Tensor:
-        """Return next-token logits (B, T, V) at every target position for src (B, S) and tgt_in (B, T), BOS first.
+        """Return the logits (B, T, V) of the next token at every target position.
 
-        With `is_token` (B, T) bool, return only its N True positions, (N, V): the projection is the largest matmul.
+        Args:
+            src: (B, S) source ids.
+            tgt_in: (B, T) target ids, BOS first.
+            is_token: (B, T) bool. If it is given, only the logits (N, V) at its N True positions are computed and
+                returned. This saves time, because the projection is the largest matmul.
         """
         hidden = self.hidden(src, tgt_in)
         if is_token is not None:
@@ -125,8 +135,8 @@ class Seq2Seq(nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def hidden(self, src: Tensor, tgt_in: Tensor) -> Tensor:
-        """Return the input of the projection (B, T, D) at every target position, given the true previous tokens."""
+        """Return the input of the projection, (B, T, D), at every target position, given the true previous tokens."""
 
     @abc.abstractmethod
     def attention(self, src: Tensor, tgt_in: Tensor) -> AttentionWeights:
-        """Return the attention weights of one teacher-forced pass in eval mode."""
+        """Return the attention weights of a teacher-forced pass. The model must be in eval mode."""

@@ -1,11 +1,11 @@
-"""Decoding one token at a time, for search: `start`, `step` and `select`, and the Transformer's KV cache.
+"""Decoding one token at a time, as the search does, and the Transformer's KV cache. A decoder has three methods:
 
-    start   encodes the source and caches the keys and values of the memory, which are the same at every step
-    step    reads one token per beam and appends its keys and values to the cache, where later tokens attend to them
+    start   encodes the source, and caches the keys and values of the memory, which are the same at every step
+    step    reads one token per beam, and appends its keys and values to the cache, where later tokens attend to them
     select  copies the cache of the beams that the search continues
 
 `step` returns the logits that a full forward pass computes at the last position. `incremental_decoder` returns the
-decoder of any model; code outside this package uses only the interface `nmt.decode.search.IncrementalDecoder`.
+decoder of any model. Code outside this package uses only the interface `nmt.decode.search.IncrementalDecoder`.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from nmt.model.transformer import Transformer
 
 
 def incremental_decoder(model: Seq2Seq) -> Any:
-    """Return the decoder of a model in eval mode, a `nmt.decode.search.IncrementalDecoder`."""
+    """Return the `nmt.decode.search.IncrementalDecoder` of a model, which must be in eval mode."""
     if isinstance(model, Transformer):
         return TransformerDecoder(model)
     assert isinstance(model, RecurrentModel)
@@ -31,16 +31,17 @@ def incremental_decoder(model: Seq2Seq) -> Any:
 
 @dataclass(frozen=True)
 class KVCache:
-    """Keys and values of B sentences with K beams each. They never depend on later tokens, so each is computed once.
+    """The keys and values of B sentences with K beams each. As they do not depend on later tokens, they are kept.
 
-    `self_kv` has those of the tokens read so far, for each beam. `cross_kv` has those of the memory, which the beams of
-    a sentence share. A search begins with one beam per sentence (K = 1); `select` makes more of it.
+    `self_kv` has the keys and values of the tokens that each beam has read. `cross_kv` has the keys and values of the
+    memory, which all beams of a sentence share. A search begins with one beam per sentence (K = 1); then `select`
+    chooses K beams, and can choose a beam several times.
     """
 
-    self_kv: list[Tensor]  # per layer, (2, B*K, H, t, D/H); t is n_read, at most window + 1
-    cross_kv: list[Tensor]  # per layer, (2, B, H, S, D/H)
+    self_kv: list[Tensor]  # for each layer (2, B*K, H, t, D/H); t is n_read, but at most window + 1
+    cross_kv: list[Tensor]  # for each layer (2, B, H, S, D/H)
     cross_mask: Tensor  # (B, 1, 1, S) bool
-    n_read: int  # tokens read by each beam
+    n_read: int  # number of tokens that each beam has read
 
 
 class TransformerDecoder:
@@ -56,7 +57,7 @@ class TransformerDecoder:
         return KVCache(self_kv, cross_kv, cross_mask=mask, n_read=0)
 
     def step(self, tokens: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
-        """Decode one position; each layer computes what `DecoderLayer.forward` does for it."""
+        """Decode one position of each beam. Each layer computes what `DecoderLayer.forward` computes for it."""
         model = self.model
         position = slice(cache.n_read, cache.n_read + 1)
         x, rotation = model.embed(tokens, model.target_embedding, model.target_positions, position)  # (B, K, D)
@@ -64,8 +65,8 @@ class TransformerDecoder:
         for layer, old_kv, cross_kv in zip(model.decoder, cache.self_kv, cache.cross_kv, strict=True):
             attend_self = partial(
                 cached_self_attention, attention=layer.self_attention, rotation=rotation, old_kv=old_kv, new_kv=self_kv
-            )  # appends to self_kv
-            # The K beams of a sentence are K queries to the same memory.
+            )  # each call appends to self_kv
+            # In cross-attention, the K beams of a sentence are K queries to the same memory.
             attend_memory = partial(layer.cross_attention, cross_kv=cross_kv, mask=cache.cross_mask)
             x = layer.self_attention_residual(x, attend_self)
             x = layer.cross_attention_residual(x, attend_memory)
@@ -74,7 +75,7 @@ class TransformerDecoder:
         return logits, replace(cache, self_kv=self_kv, n_read=cache.n_read + 1)
 
     def select(self, cache: KVCache, beam_indices: Tensor) -> KVCache:
-        """Keep the beams at `beam_indices` (B', K'), which index the B*K rows of the cache."""
+        """Return the cache of the beams with the indices `beam_indices` (B', K') among the B*K beams of the cache."""
         order = beam_indices.flatten()
         self_kv = [kv.index_select(1, order) for kv in cache.self_kv]
         n_sentences = len(cache.cross_mask)
@@ -89,9 +90,10 @@ class TransformerDecoder:
 def cached_self_attention(
     x: Tensor, attention: SelfAttention, rotation: Tensor | None, old_kv: Tensor, new_kv: list[Tensor]
 ) -> Tensor:
-    """Self-attention from the new token of each beam to all tokens of the beam: x (B, K, D) to (B, K, D).
+    """Compute self-attention from the new token of each beam to all tokens of the beam. Maps x (B, K, D) to (B, K, D).
 
-    Appends the layer's `KVCache.self_kv`, which is `old_kv` with the keys and values of the new tokens, to `new_kv`.
+    Extends `old_kv` by the keys and values of the new tokens, and appends the result to `new_kv`: it is the layer's
+    entry in `KVCache.self_kv`.
     """
     projected = attention.project(x, rotation).flatten(0, 1)  # (B*K, 3, H, D/H)
     query, key, value = projected.unsqueeze(3).unbind(1)  # each (B*K, H, 1, D/H)

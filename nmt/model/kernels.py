@@ -1,7 +1,7 @@
-"""Performance tuning: faster equivalents of plain formulas, and checks of which implementation is faster.
+"""Performance tuning: faster equivalents of torch's modules, and functions that choose the faster implementation.
 
-`Linear`, `Dropout` and `softmax` compute what torch's do. The numbers in the comments were measured with torch 2.13 on
-two x86-64 cores.
+`Linear`, `Dropout` and `softmax` compute the same as their counterparts in torch. The numbers in the comments were
+measured with torch 2.13 on two x86-64 cores.
 """
 
 import timeit
@@ -12,12 +12,18 @@ from torch import Tensor, nn
 
 
 def prefers_fused(query: Tensor) -> bool:
-    """Return whether fused attention is faster; on a CPU, its backward pass takes 2 (fp32) to 9 (bf16) times longer."""
+    """Return whether fused attention is faster, which is true except for training on a CPU.
+
+    On a CPU, the backward pass of fused attention takes 2 (fp32) to 9 (bf16) times as long as that of plain attention.
+    """
     return query.device.type != "cpu" or not torch.is_grad_enabled()
 
 
 def prefers_fp32(query: Tensor, key: Tensor) -> bool:
-    """Return whether attention has so few scores that fp32 is faster than compiling bf16 matmuls, see `Linear`."""
+    """Return whether attention should use fp32 instead of bf16 on a CPU.
+
+    With few scores, fp32 is faster than compiling bf16 matmuls, see `Linear`.
+    """
     if query.dtype != torch.bfloat16 or not torch.is_autocast_enabled("cpu"):
         return False
     n_scores = query[..., 0].numel() * key.size(-2)
@@ -25,9 +31,9 @@ def prefers_fp32(query: Tensor, key: Tensor) -> bool:
 
 
 def softmax(scores: Tensor) -> Tensor:
-    """Return the softmax over the last dimension, at least in fp32."""
+    """Return the softmax over the last dimension, computed in fp32 or a more precise type."""
     n = scores.size(-1)
-    # On a CPU, 15 elements take ten times as long as 16: pad with elements of weight 0.
+    # On a CPU, a softmax over 15 elements takes ten times as long as over 16. So pad to 16 with elements of weight 0.
     if scores.device.type == "cpu" and n < 16:
         padded = F.pad(scores, (0, 16 - n), value=-torch.inf)
         return softmax(padded)[..., :n]
@@ -36,14 +42,17 @@ def softmax(scores: Tensor) -> Tensor:
 
 
 def bf16_is_faster(device: torch.device) -> bool:
-    """Return whether bf16 matmuls are enough faster than fp32 to pay for the casts; on a CPU, both are timed."""
+    """Return whether bf16 matmuls are so much faster than fp32 matmuls that casts are worth their time.
+
+    On a CPU, both kinds of matmuls are timed.
+    """
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type != "cpu":
         return False
 
     def fastest_s(dtype: torch.dtype, n_rounds: int) -> float:
-        a = torch.ones(2048, 512, dtype=dtype)  # as large as in training
+        a = torch.ones(2048, 512, dtype=dtype)  # matrices as large as in training
         b = torch.ones(512, 512, dtype=dtype)
         times = timeit.repeat(lambda: a @ b, number=1, repeat=n_rounds)
         return min(times)
@@ -51,15 +60,15 @@ def bf16_is_faster(device: torch.device) -> bool:
     def speedup(n_rounds: int) -> float:
         return fastest_s(torch.float32, n_rounds) / fastest_s(torch.bfloat16, n_rounds)
 
-    # Two rounds first: a CPU that emulates bf16 takes up to a second per matmul.
+    # Time only two rounds first, because a CPU that emulates bf16 takes up to a second per matmul.
     return speedup(2) > 0.5 and speedup(20) > 1.5
 
 
 class Linear(nn.Linear):
-    """A linear layer. With autocast on a CPU, the number of rows of its bf16 matmuls is rounded up.
+    """A linear layer. With autocast on a CPU, it rounds up the number of rows of its bf16 matmuls.
 
     oneDNN compiles a bf16 matmul for each new shape, which takes up to 25 times as long as a small matmul. Batches have
-    hundreds of shapes. With rounded sizes, most are in oneDNN's cache.
+    hundreds of shapes. With rounded numbers of rows, most shapes are in oneDNN's cache.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -67,17 +76,18 @@ class Linear(nn.Linear):
             return super().forward(x)
         rows = x.flatten(0, -2).bfloat16()
         n = len(rows)
-        multiple = 1 << max(n.bit_length() - 3, 5)  # adds at most a quarter of the rows, or 31
+        multiple = 1 << max(n.bit_length() - 3, 5)  # adds at most n / 4 rows, or 31 if n is small
         padded = F.pad(rows, (0, 0, 0, -n % multiple))
         y = super().forward(padded)[:n]
         return y.view(*x.shape[:-1], self.out_features)
 
 
 class Dropout(nn.Module):
-    """Zeroes each element with probability p and scales the rest to keep the mean (Srivastava et al. 2014).
+    """Dropout (Srivastava et al. 2014): zeroes each element with probability p, and scales the rest to keep the mean.
 
-    On a CPU p is rounded to n/256: one random byte per element, eight per int64. torch's own dropout draws a Bernoulli
-    sample for each element, which takes a fifth of a training step.
+    On a CPU, p is rounded to a multiple of 1/256, because one random byte decides whether an element is dropped: a
+    random int64 gives eight such bytes. torch's own dropout draws a Bernoulli sample for each element, which takes a
+    fifth of a training step.
     """
 
     def __init__(self, p: float) -> None:
@@ -90,15 +100,15 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.p)
-        n_dropped = min(max(round(self.p * 256), 1), 255)  # of 256 byte values
+        n_dropped = min(max(round(self.p * 256), 1), 255)  # number of byte values, of all 256, that drop an element
         # 1. Draw a byte for each element.
         n = x.numel()
         words = torch.empty(-(-n // 8), dtype=torch.int64)
-        words.random_(-(2**63), None)  # all 64 bits random
+        words.random_(-(2**63), None)  # all 64 bits are random
         random_bytes = words.view(torch.uint8)[:n].view(x.shape)
         # 2. Map the lower byte values to 0 and the others to 1. A comparison would take ten times as long.
         last_dropped = n_dropped - 1
         keep = random_bytes.clamp_(last_dropped, n_dropped).sub_(last_dropped)
-        # 3. Scale what is kept.
+        # 3. Scale the elements that are kept.
         scale = 256 / (256 - n_dropped)
         return x * keep.to(x.dtype).mul_(scale)

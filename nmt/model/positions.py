@@ -5,14 +5,20 @@ from torch import Tensor
 
 
 def sinusoidal_positions(n_positions: int, d_model: int) -> Tensor:
-    """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D)): (n_positions, D) float32."""
+    """Return the sinusoidal encodings PE of the first positions, (n_positions, D) float32.
+
+    PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D)).
+    """
     angles = _angles(n_positions, d_model)  # (P, D/2)
     pairs = torch.stack([angles.sin(), angles.cos()], -1)  # (P, D/2, 2)
     return pairs.flatten(1).float()
 
 
 def rotary_positions(n_positions: int, d: int) -> Tensor:
-    """exp(i * pos / 10000^(2i/d)): (n_positions, d/2) complex64."""
+    """Return the rotations R of the first positions, (n_positions, d/2) complex64.
+
+    R(pos, k) = exp(i * pos / 10000^(2k/d)), where i is the imaginary unit.
+    """
     angles = _angles(n_positions, d)  # (P, d/2)
     return torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
 
@@ -25,12 +31,12 @@ def _angles(n_positions: int, d: int) -> Tensor:
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Multiply pairs of neighboring elements of x (..., d), as complex numbers, by `rotation`.
+    """Take each pair of neighboring elements of x (..., d) as a complex number, and multiply it by `rotation`.
 
-    `rotation` is broadcastable to (..., d/2), from `rotary_positions`. The dot product of a rotated query and a
-    rotated key depends on the distance between their positions alone.
+    `rotation` comes from `rotary_positions`, and is broadcastable to (..., d/2). The positions of a rotated query and a
+    rotated key influence the dot product of the two only by the distance between the positions.
     """
-    dtype = torch.promote_types(x.dtype, torch.float32)  # complex numbers are never bf16
+    dtype = torch.promote_types(x.dtype, torch.float32)  # torch has no complex numbers of bf16
     pairs = x.to(dtype).view(*x.shape[:-1], -1, 2)  # (..., d/2, 2)
     rotated = torch.view_as_complex(pairs) * rotation  # (..., d/2)
     return torch.view_as_real(rotated).flatten(-2).to(x.dtype)

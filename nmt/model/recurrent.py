@@ -1,4 +1,4 @@
-"""The recurrent encoder-decoder that preceded the Transformer: LSTM or GRU layers.
+"""The recurrent encoder-decoder that preceded the Transformer, with LSTM or GRU layers.
 
 The encoder is bidirectional (Bahdanau et al. 2015). Its final state initializes the decoder (Sutskever et al. 2014);
 with `attention: none`, the decoder gets only this state from the source. Attention follows the decoder's recurrent
@@ -30,15 +30,15 @@ class RecurrentState:
 
     layers: Tensor  # (L, G, B*K, D), the recurrent state of each layer; G is 2 for an LSTM, 1 for a GRU
     memory: Tensor  # (B, S, D), the encoder output
-    keys: Tensor  # (B, S, D), `GlobalAttention.key` of the memory
-    mask: Tensor  # (B, 1, S) bool
+    keys: Tensor  # (B, S, D), the keys of attention: `GlobalAttention.key` applied to the memory
+    mask: Tensor  # (B, 1, S) bool, False for source padding
 
 
 class RecurrentLayer(nn.Module):
     """An LSTM (Hochreiter and Schmidhuber 1997) or a GRU (Cho et al. 2014), with its state in one tensor.
 
-    If bidirectional, each direction has width D/2. Biases start at 0, except the LSTM forget gate's, which starts at
-    1 (Gers et al. 2000).
+    If the layer is bidirectional, each direction has width D/2. All biases start at 0, except for the bias of an LSTM's
+    forget gate, which starts at 1 (Gers et al. 2000).
     """
 
     def __init__(self, settings: ModelSettings, *, bidirectional: bool = False) -> None:
@@ -55,9 +55,10 @@ class RecurrentLayer(nn.Module):
                 forget_gate.fill_(1.0)
 
     def forward(self, x: Sequence, state: Tensor | None = None) -> tuple[Sequence, Tensor]:
-        """Run the layer over x, (B, T, D) or packed, from an initial state (G, B, D), or from zeros.
+        """Run the layer over x, which is (B, T, D) or packed. `state` (G, B, D) is its initial state; None means zeros.
 
-        Returns the output, shaped like x, and the final state (G, B, D), both directions concatenated.
+        Returns the output, which has the shape of x, and the final state (G, B, D). In a bidirectional layer, both
+        directions are concatenated.
         """
         if torch.is_autocast_enabled("cpu") and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
             # Without autograd, torch uses oneDNN's LSTM, which does not support bf16 on CPUs without AVX-512.
@@ -65,7 +66,7 @@ class RecurrentLayer(nn.Module):
             with torch.autocast("cpu", enabled=False):
                 state = None if state is None else state.to(dtype)
                 return self.forward(x.to(dtype), state)
-        # torch's LSTM has a pair of states, its GRU a single one, each (n_directions, B, width).
+        # The state of torch's LSTM is a pair of tensors, the state of its GRU is one tensor (n_directions, B, width).
         initial: Any = state
         if state is not None and self.is_lstm:
             hidden, cell = state
@@ -79,7 +80,8 @@ class RecurrentLayer(nn.Module):
 class GlobalAttention(nn.Module):
     """Attention from each target position to the whole source (Luong et al. 2015, section 3.1).
 
-    Scores are Luong's `dot` or `general`, Bahdanau's `additive`, or `dot` scaled as in the Transformer.
+    Scores are Luong's `dot` or `general`, Bahdanau's `additive`, or `scaled_dot`: dot products with the Transformer's
+    scale.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -96,9 +98,15 @@ class GlobalAttention(nn.Module):
         self.output = Linear(2 * d_model, d_model, bias=False)
 
     def forward(self, hidden: Tensor, keys: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return tanh(W [context; hidden]) (B, T, D), equation 5 of Luong et al., and attention weights (B, T, S).
+        """Compute equation 5 of Luong et al.: tanh(W [context; hidden]).
 
-        hidden is (B, T, D), decoder states; memory (B, S, D); keys (B, S, D), `self.key(memory)`; mask (B, 1, S) bool.
+        Args:
+            hidden: (B, T, D), the states of the decoder.
+            keys: (B, S, D), `self.key(memory)`.
+            memory: (B, S, D), the encoder output.
+            mask: (B, 1, S) bool.
+        Returns:
+            the result of the equation (B, T, D), and the attention weights (B, T, S).
         """
         query = self.query(hidden)
         is_additive = self.scoring == "additive"
@@ -112,9 +120,10 @@ class GlobalAttention(nn.Module):
 
 
 class RecurrentModel(Seq2Seq):
-    """Encoder, decoder and the attention between them; in eval mode the model itself is an `IncrementalDecoder`.
+    """A recurrent encoder and decoder, with attention between them. In eval mode, it is its own `IncrementalDecoder`.
 
-    Dropout applies to the inputs of layers and of the projection, not to recurrent connections (Zaremba et al. 2014).
+    Dropout is applied to the inputs of layers and of the projection, not to recurrent connections (Zaremba et al.
+    2014).
     """
 
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
@@ -123,14 +132,15 @@ class RecurrentModel(Seq2Seq):
         decoder = [RecurrentLayer(settings) for _ in range(settings.n_decoder_layers)]
         self.encoder = cast(Iterable[RecurrentLayer], nn.ModuleList(encoder))
         self.decoder = cast(Iterable[RecurrentLayer], nn.ModuleList(decoder))
-        self.look = None if settings.attention == "none" else GlobalAttention(settings)  # the name in model files
+        # Model files contain the name "look".
+        self.look = None if settings.attention == "none" else GlobalAttention(settings)
         self.reset_parameters()
 
     def start(self, src: Tensor) -> RecurrentState:
-        """Encode src (B, S). Returns the state of one beam per sentence before the first target token."""
+        """Encode src (B, S). Returns the state before the first target token, with one beam per sentence."""
         mask = src != PAD
         x = self.scaled_embedding(src, self.source_embedding)
-        lengths = mask.sum(1).cpu()  # a sync point
+        lengths = mask.sum(1).cpu()  # makes the CPU wait for a GPU
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         states = []
         for layer in self.encoder:
@@ -142,9 +152,9 @@ class RecurrentModel(Seq2Seq):
         return RecurrentState(torch.stack(states), memory, keys, mask[:, None])
 
     def decode(self, tgt: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Run the decoder's recurrent layers over tgt (N, T) from their initial states (L, G, N, D).
+        """Run the recurrent layers of the decoder over tgt (N, T). `states` (L, G, N, D) are their initial states.
 
-        Returns the last layer's output (N, T, D) and the final states.
+        Returns the output of the last layer (N, T, D), and the final states (L, G, N, D).
         """
         x = self.scaled_embedding(tgt, self.target_embedding)
         final = []
@@ -154,7 +164,10 @@ class RecurrentModel(Seq2Seq):
         return x, torch.stack(final)
 
     def attend(self, hidden: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor | None]:
-        """Map the layers' output (B, T, D) to the input of the projection (B, T, D) and attention weights (B, T, S)."""
+        """Map the output of the recurrent layers (B, T, D) to the input of the projection (B, T, D).
+
+        Also returns the attention weights (B, T, S), or None if the model has no attention.
+        """
         weights = None
         if self.look is not None:
             hidden, weights = self.look(hidden, state.keys, state.memory, state.mask)
@@ -167,7 +180,7 @@ class RecurrentModel(Seq2Seq):
         return hidden
 
     def attention(self, src: Tensor, tgt_in: Tensor) -> AttentionWeights:
-        """There is only cross-attention, with one layer and one head."""
+        """Return the attention weights of a teacher-forced pass: at most one layer of cross-attention with one head."""
         state = self.start(src)
         hidden, _ = self.decode(tgt_in, state.layers)
         _, weights = self.attend(hidden, state)
@@ -179,7 +192,7 @@ class RecurrentModel(Seq2Seq):
         return AttentionWeights(encoder, decoder, cross)
 
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Attention treats the beams of a sentence as its target positions."""
+        """Decode one position of each beam. Attention treats the beams of a sentence as target positions."""
         x, layers = self.decode(tokens.reshape(-1, 1), state.layers)  # (B*K, 1, D)
         beams = x.view(*tokens.shape, -1)  # (B, K, D)
         hidden, _ = self.attend(beams, state)

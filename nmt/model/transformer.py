@@ -1,7 +1,7 @@
 """The Transformer (Vaswani et al. 2017), figure 1: encoder and decoder layers, embeddings, encode and decode.
 
-`decode` computes all target positions at once, as in training. `incremental.py` computes one position at a time and
-writes the KV cache. The padding mask is computed here, from `src != PAD`; `attention.py` computes the causal mask.
+`decode` computes all target positions at once, as in training. `incremental.py` computes one position at a time, and
+writes the KV cache. This module computes the padding mask from `src != PAD`; `attention.py` computes the causal mask.
 """
 
 import functools
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from nmt.config import ModelSettings
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.base import AttentionWeights, Seq2Seq
-from nmt.model.kernels import Dropout, Linear  # compute what those of torch.nn do, faster on a CPU
+from nmt.model.kernels import Dropout, Linear  # like the classes of torch.nn, but faster on a CPU
 from nmt.model.positions import rotary_positions, sinusoidal_positions
 from nmt.text import PAD
 
@@ -23,7 +23,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "gelu"
 
 
 class Residual(nn.Module):
-    """The connection around each sub-layer: LayerNorm(x + f(x)) (section 3.1), or x + f(LayerNorm(x)) (pre-norm)."""
+    """The connection around a sub-layer f: LayerNorm(x + f(x)) (section 3.1), or x + f(LayerNorm(x)) (pre-norm)."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -32,14 +32,14 @@ class Residual(nn.Module):
         self.pre_norm = settings.norm == "pre"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Map x (B, T, D) to (B, T, D); `sublayer` has the same input and output shape."""
+        """Map x (B, T, D) to (B, T, D). The output of `sublayer` has the shape of its input."""
         y = self.dropout(sublayer(self.norm(x) if self.pre_norm else x))
         x = x + y.to(x.dtype)  # casting y first is faster than adding bf16 to fp32
         return x if self.pre_norm else self.norm(x)
 
 
 class FeedForward(nn.Module):
-    """Equation 2: FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, or with GELU or SiLU."""
+    """The feed-forward network (equation 2): FFN(x) = max(0, x W_1 + b_1) W_2 + b_2. GELU or SiLU can replace max."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward."""
+    """A layer of the encoder: self-attention, then feed-forward."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Tensor, mask: Tensor, rotation: Tensor | None = None, weights: list[Tensor] | None = None
     ) -> Tensor:
-        """Map x (B, S, D) to (B, S, D). mask is (B, 1, 1, S); for `rotation` and `weights` see `SelfAttention`."""
+        """Map x (B, S, D) to (B, S, D). `mask` is (B, 1, 1, S). For `rotation` and `weights` see `SelfAttention`."""
         attend = functools.partial(self.self_attention, mask=mask, rotation=rotation, weights=weights)
         x = self.self_attention_residual(x, attend)
         x = self.feed_forward_residual(x, self.feed_forward)
@@ -76,7 +76,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, cross-attention to the encoder output, then feed-forward."""
+    """A layer of the decoder: causal self-attention, cross-attention to the encoder output, then feed-forward."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class DecoderLayer(nn.Module):
         self_weights: list[Tensor] | None = None,
         cross_weights: list[Tensor] | None = None,
     ) -> Tensor:
-        """Map x (B, T, D) to (B, T, D), given memory (B, S, D) and memory_mask (B, 1, 1, S)."""
+        """Map x (B, T, D) to (B, T, D). `memory` (B, S, D) is the encoder output, `memory_mask` is (B, 1, 1, S)."""
         attend_self = functools.partial(self.self_attention, causal=True, rotation=rotation, weights=self_weights)
         attend_memory = functools.partial(
             self.cross_attention,
@@ -111,10 +111,10 @@ class DecoderLayer(nn.Module):
 
 
 class Transformer(Seq2Seq):
-    """Figure 1: embeddings and positions, N encoder layers, N decoder layers, projection to logits."""
+    """The model of figure 1: embeddings and positions, N encoder layers, N decoder layers, projection to logits."""
 
-    sinusoids: Tensor | None  # (P, D) with P = max_positions, added to the embeddings
-    rotations: Tensor | None  # (P, D/H/2), applied to queries and keys of self-attention
+    sinusoids: Tensor | None  # (P, D) with P = max_positions; these positions are added to the embeddings
+    rotations: Tensor | None  # (P, D/H/2); these positions rotate the queries and keys of self-attention
 
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
         super().__init__(settings, n_source_vocab, n_target_vocab)
@@ -123,7 +123,7 @@ class Transformer(Seq2Seq):
         self.register_buffer("sinusoids", sinusoids, persistent=False)
         rotations = rotary_positions(n_positions, d_model // settings.n_heads) if positions == "rotary" else None
         self.register_buffer("rotations", rotations, persistent=False)
-        self.source_positions: nn.Parameter | None = None  # (P, D), learned, added to the embeddings
+        self.source_positions: nn.Parameter | None = None  # (P, D), added to the embeddings
         self.target_positions: nn.Parameter | None = None
         if positions == "learned":
             self.source_positions = nn.Parameter(torch.empty(n_positions, d_model))
@@ -138,7 +138,7 @@ class Transformer(Seq2Seq):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialize all parameters, see `Seq2Seq`. Learned positions are initialized like embeddings."""
+        """Initialize all parameters, see `Seq2Seq.reset_parameters`. Learned positions are treated like embeddings."""
         super().reset_parameters()
         for positions in (self.source_positions, self.target_positions):
             if positions is not None:
@@ -147,15 +147,15 @@ class Transformer(Seq2Seq):
     def embed(
         self, tokens: Tensor, embedding: nn.Module, learned: Tensor | None, positions: slice
     ) -> tuple[Tensor, Tensor | None]:
-        """Return embeddings plus positional encodings (sections 3.4 and 3.5).
+        """Return the sum of embeddings and positional encodings (sections 3.4 and 3.5).
 
         Args:
             tokens: (B, T) ids of source or target tokens.
             embedding: the source or the target embedding.
-            learned: learned source or target positions, (P, D), or None.
-            positions: the slice of the tokens' positions; of length 1 if all tokens have the same position.
+            learned: learned source or target positions, (P, D), or None if the model has none.
+            positions: the positions of the tokens as a slice. Its length is 1 if all tokens have the same position.
         Returns:
-            the embeddings (B, T, D), and rotary positions for self-attention, (T, D/H/2) or None.
+            the embeddings (B, T, D), and the rotary positions (T, D/H/2) for self-attention, or None.
         """
         x = self.scaled_embedding(tokens, embedding)
         table = self.sinusoids if learned is None else learned  # (P, D)
@@ -168,10 +168,10 @@ class Transformer(Seq2Seq):
         """Run the encoder.
 
         Args:
-            src: (B, S) ids; PAD is masked.
+            src: (B, S) source ids; PAD is masked.
             weights: if not None, each layer's attention weights (B, H, S, S) are appended to this list.
         Returns:
-            memory (B, S, D) and its mask (B, 1, 1, S) bool.
+            the memory (B, S, D), which is the encoder output, and its mask (B, 1, 1, S) bool.
         """
         mask = (src != PAD)[:, None, None]  # (B, 1, 1, S)
         if not self.settings.padding_mask:
@@ -194,12 +194,12 @@ class Transformer(Seq2Seq):
         Padding of `tgt_in` is at the end, where the causal mask hides it from all real positions.
 
         Args:
-            tgt_in: (B, T) ids, BOS first.
-            memory, memory_mask: from `encode`.
+            tgt_in: (B, T) target ids, BOS first.
+            memory, memory_mask: the results of `encode`.
             self_weights, cross_weights: if not None, each layer's attention weights (B, H, T, T) and (B, H, T, S) are
                 appended to these lists.
         Returns:
-            (B, T, D), the decoder output; `projection` maps it to logits.
+            the decoder output (B, T, D), which `projection` maps to logits.
         """
         x, rotation = self.embed(tgt_in, self.target_embedding, self.target_positions, slice(tgt_in.size(1)))
         for layer in self.decoder:

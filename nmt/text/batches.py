@@ -1,7 +1,8 @@
-"""Make padded batches from pairs of token ids: order of an epoch, special ids. Independent of models.
+"""Padded batches of token ids: how pairs are grouped, get special ids, and are ordered in an epoch.
 
-An epoch is split into pools. One pool at a time is in memory, is sorted by length and cut into batches, which are then
-shuffled. The order is a function of (seed, epoch, pool), so that training resumes without saved state.
+An epoch is a random order of pairs, split into pools. Only one pool is in memory at a time: its pairs are sorted by
+length and grouped into batches, and the batches are shuffled. The order depends only on the seed, the epoch and the
+number of the pool, so training resumes without saved state. This module does not depend on models.
 """
 
 import functools
@@ -19,52 +20,52 @@ from nmt.text import BOS, EOS, PAD
 from nmt.text.corpus_files import Pairs, RaggedArray
 from nmt.text.permutation import Mixture, shuffled
 
-POOL_PAIRS = 100_000
-N_COST_GROUPS = 12  # groups of steps by cost: see `shuffle_batches`
+POOL_PAIRS = 100_000  # maximum number of pairs in a pool
+N_COST_GROUPS = 12  # number of groups into which `shuffle_batches` divides the steps by cost
 
 
 class Pool(NamedTuple):
-    """The pairs of a part of an epoch, in batches."""
+    """A part of an epoch: its pairs, and how they are grouped into batches."""
 
-    pairs: NDArray[np.int64]  # indices in the corpus
-    source: RaggedArray  # token ids
-    target: RaggedArray
-    batches: list[list[int]]  # indices of pairs in the pool, in no order yet
+    pairs: NDArray[np.int64]  # index of each pair in the corpus
+    source: RaggedArray  # token ids of each pair's source
+    target: RaggedArray  # token ids of each pair's target
+    batches: list[list[int]]  # the pairs of each batch, as indices into `pairs`; batches are not shuffled yet
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Token ids of B pairs, int64, padded with PAD."""
+    """B pairs as int64 tensors of token ids, padded with PAD."""
 
-    src: Tensor  # (B, S), source ids + EOS
-    tgt_in: Tensor  # (B, T), BOS + target ids
-    tgt_out: Tensor  # (B, T), target ids + EOS: the labels
-    lines: list[int]  # line numbers of the pairs, for messages
+    src: Tensor  # (B, S), source ids followed by EOS: the encoder's input
+    tgt_in: Tensor  # (B, T), BOS followed by target ids: the decoder's input
+    tgt_out: Tensor  # (B, T), target ids followed by EOS: the labels
+    lines: list[int]  # line number of each pair, for messages
 
     @property
     def n_target_tokens(self) -> int:
-        """Target tokens without padding, EOS included."""
+        """The number of target tokens: EOS is counted, padding is not."""
         return int((self.tgt_out != PAD).sum())
 
     @property
     def n_source_tokens(self) -> int:
-        """Source tokens without padding, EOS included."""
+        """The number of source tokens: EOS is counted, padding is not."""
         return int((self.src != PAD).sum())
 
     @property
     def n_positions(self) -> int:
-        """Tokens of both sides, padding included."""
+        """The number of tokens of both sides, padding included."""
         return self.src.numel() + self.tgt_out.numel()
 
     def split(self, n: int) -> list["Batch"]:
         """Split into n batches of pairs of similar length, so that the largest batch has as few positions as possible.
 
-        If fewer than n batches suffice (for example, if there are fewer than n pairs), the remaining ones contain one
-        dummy pair whose labels are all PAD, so its loss is 0.
+        If fewer than n batches suffice (for example, if there are fewer than n pairs), dummy batches are added. A dummy
+        batch contains one pair whose labels are all PAD, so its loss is 0.
         """
         if n == 1:
             return [self]
-        # 1. Find the smallest limit that n batches can keep, by bisection.
+        # 1. Find by bisection the smallest limit of positions per batch for which n batches suffice.
         lengths, _ = self._by_length()
         too_low = int(lengths.sum()) // n - 1
         enough = self.n_positions
@@ -75,7 +76,7 @@ class Batch:
             else:
                 too_low = middle
 
-        # 2. Cut, and fill up.
+        # 2. Split the pairs with this limit, and add dummy batches.
         parts = self.cut(enough)
         dummy = Batch(self.src[:1], self.tgt_in[:1], torch.full_like(self.tgt_out[:1], PAD), [])
         while len(parts) < n:
@@ -83,7 +84,10 @@ class Batch:
         return parts
 
     def cut(self, max_positions: int) -> list["Batch"]:
-        """Sort by length and split into as few batches of at most `max_positions` as possible."""
+        """Sort the pairs by length, and split them into as few batches of at most `max_positions` as possible.
+
+        A pair over this limit gets its own batch. If the whole batch is within the limit, it is returned unchanged.
+        """
         if self.n_positions <= max_positions:
             return [self]
         lengths, rows = self._by_length()
@@ -94,7 +98,10 @@ class Batch:
         return batches
 
     def _by_length(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Sort pairs by their longer side; return their source and target lengths (B, 2) and their row indices (B,)."""
+        """Sort the pairs by the length of their longer side.
+
+        Returns their source and target lengths, an array of shape (B, 2), and their rows in the batch, (B,).
+        """
         n_source = (self.src != PAD).sum(1)  # (B,)
         n_target = (self.tgt_out != PAD).sum(1)  # (B,)
         lengths = torch.stack([n_source, n_target], 1).numpy()  # (B, 2)
@@ -102,45 +109,47 @@ class Batch:
         return lengths[rows], rows
 
     def _take(self, rows: NDArray[np.int64], n_source: int, n_target: int) -> "Batch":
-        """Return the pairs with these row indices, truncated to `n_source` and `n_target` columns."""
+        """Return a batch of these rows, whose sides are truncated to `n_source` and `n_target` columns."""
         lines = [self.lines[row] for row in rows]
         return Batch(self.src[rows, :n_source], self.tgt_in[rows, :n_target], self.tgt_out[rows, :n_target], lines)
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the batch on a device."""
+        """Return the batch with its tensors on a device."""
         src, tgt_in, tgt_out = (side.to(device, non_blocking=True) for side in (self.src, self.tgt_in, self.tgt_out))
         return Batch(src, tgt_in, tgt_out, self.lines)
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> Tensor:
-    """Return token ids, padded on the right: (B, longest), int64."""
+    """Pad sequences of token ids on the right. Returns an int64 tensor of shape (B, longest)."""
     longest = max(map(len, sequences))
     padding = [PAD] * longest
     return torch.tensor([[*ids, *padding[len(ids) :]] for ids in sequences])
 
 
 def pad_source(sequences: Sequence[Sequence[int]]) -> Tensor:
-    """Return the encoder's input, ids + EOS, padded: (B, S), int64."""
+    """Append EOS to each sequence, and pad. Returns the encoder's input, an int64 tensor of shape (B, S)."""
     return pad([[*ids, EOS] for ids in sequences])
 
 
 def collate(source: Sequence[list[int]], target: Sequence[list[int]], lines: Sequence[int]) -> Batch:
-    """Pad pairs and add special ids; this is the only place that adds special ids to training pairs."""
+    """Add special ids to pairs of token ids, and pad them. No other function adds special ids to training pairs."""
     tgt_in = pad([[BOS, *ids] for ids in target])
     tgt_out = pad([[*ids, EOS] for ids in target])
     return Batch(pad_source(source), tgt_in, tgt_out, list(lines))
 
 
 def slices_within(lengths: NDArray[np.int64], max_positions: int) -> list[slice]:
-    """Split sorted pairs of these lengths (n, 2) into as few batches as possible; return the slice of each batch.
+    """Split pairs, which are sorted by length, into as few batches of consecutive pairs as possible.
 
-    A batch has at most `max_positions` on both sides, padding included; a pair over this limit gets its own batch.
+    `lengths` has shape (n, 2): the source and target length of each pair. A batch has at most `max_positions` positions
+    on both sides together, padding included. A pair over this limit gets its own batch. Returns a slice for each batch.
     """
     slices = []
     start = 0
     while start < len(lengths):
-        longest = np.maximum.accumulate(lengths[start:]).sum(1)  # [i]: longest source + longest target of i + 1 pairs
-        n_positions = longest * np.arange(1, len(longest) + 1)  # [i]: of a batch of these i + 1 pairs, with padding
+        # Element i is about a batch of i + 1 pairs: its longest source + its longest target, and its positions.
+        longest = np.maximum.accumulate(lengths[start:]).sum(1)
+        n_positions = longest * np.arange(1, len(longest) + 1)
         n_fitting = int(n_positions.searchsorted(max_positions, "right"))
         end = start + max(n_fitting, 1)
         slices.append(slice(start, end))
@@ -149,17 +158,18 @@ def slices_within(lengths: NDArray[np.int64], max_positions: int) -> list[slice]
 
 
 def cut_batches(lengths: Sequence[tuple[int, int]] | NDArray[np.int64], batch_tokens: int) -> list[list[int]]:
-    """Group pairs of given lengths (n, 2) into batches of (longest side + 1) * pairs <= `batch_tokens`; return indices.
+    """Group pairs into batches in which (longest side + 1) * number of pairs is at most `batch_tokens`.
 
-    Pairs are sorted by the longer side, then by source minus target length, alternately ascending and descending, so
-    that neighbors have similar lengths on both sides even where the longer side changes. A pair over the budget gets
-    its own batch.
+    `lengths` has shape (n, 2): the source and target length of each pair. Pairs are sorted by their longer side. Pairs
+    whose longer sides are equal are sorted by source minus target length: in ascending order if the longer side is odd,
+    else in descending order. So neighbors have similar lengths on both sides even where the longer side changes. A pair
+    over the budget gets its own batch. Returns the indices of the pairs in each batch.
     """
     source, target = np.reshape(lengths, (-1, 2)).T
     longest = np.maximum(source, target)
     difference = source - target
     alternating = np.where(longest % 2, difference, -difference)
-    order = np.lexsort((alternating, longest))  # by the last key first
+    order = np.lexsort((alternating, longest))  # np.lexsort sorts by the last key first
     batches: list[list[int]] = []
     for i, length in zip(order.tolist(), longest[order].tolist(), strict=True):
         if not batches or (length + 1) * (len(batches[-1]) + 1) > batch_tokens:
@@ -169,7 +179,7 @@ def cut_batches(lengths: Sequence[tuple[int, int]] | NDArray[np.int64], batch_to
 
 
 def pair_batches(source: Sequence[list[int]], target: Sequence[list[int]], batch_tokens: int) -> Iterator[Batch]:
-    """Yield all pairs in batches, cut by `cut_batches`; `Batch.lines` holds the pairs' indices."""
+    """Yield all pairs in batches that `cut_batches` forms. `Batch.lines` has the index of each pair."""
     lengths = [(len(s), len(t)) for s, t in zip(source, target, strict=True)]
     for indices in cut_batches(lengths, batch_tokens):
         yield collate([source[i] for i in indices], [target[i] for i in indices], indices)
@@ -177,34 +187,34 @@ def pair_batches(source: Sequence[list[int]], target: Sequence[list[int]], batch
 
 @dataclass(eq=False)
 class TrainingData:
-    """The training pairs as an endless, reproducible stream of batches."""
+    """The training pairs, and their batches in each epoch, in a reproducible order."""
 
-    pairs: Pairs  # after filtering
+    pairs: Pairs  # the pairs that are left after filtering
     ids: tuple[RaggedArray, RaggedArray]  # source and target token ids
     _: KW_ONLY
-    batch_tokens: int  # see `cut_batches`
-    seed: int  # together with the epoch, determines the order
-    accumulate: int = 1  # batches per optimizer step
-    mixture: Mixture | None = None  # mixing ratio of the corpora in `pairs`; None: an epoch has each pair once
+    batch_tokens: int  # maximum size of a batch, see `cut_batches`
+    seed: int  # the seed and the number of an epoch determine the order of its batches
+    accumulate: int = 1  # number of batches per optimizer step
+    mixture: Mixture | None = None  # mixing ratio of the corpora in `pairs`; if None, an epoch has each pair once
 
     @property
     def n_epoch_pairs(self) -> int:
-        """Pairs per epoch."""
+        """The number of pairs per epoch."""
         return len(self.pairs) if self.mixture is None else self.mixture.n_pairs
 
     @functools.cached_property
     def n_batches(self) -> int:
-        """Batches per epoch, estimated from the first pool of the first epoch."""
+        """The number of batches per epoch, estimated from the first pool of the first epoch."""
         pool = next(self._pools(0))
         return round(len(pool.batches) * self.n_epoch_pairs / len(pool.pairs))
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
-        """Yield the batches of an epoch from number `first` on."""
-        n_before = 0  # batches of the pools before
+        """Yield the batches of an epoch, beginning with the batch at index `first`."""
+        n_before = 0  # number of batches in the previous pools
         for number, pool in enumerate(self._pools(epoch)):
             lengths = pool.target.lengths
             costs = np.array([lengths[batch].sum() for batch in pool.batches])
-            n_open = -n_before % self.accumulate  # batches that the last step of the pool before lacks
+            n_open = -n_before % self.accumulate  # number of batches that complete the last step of the previous pool
             order = shuffle_batches(costs, self.accumulate, n_open, seed_of(self.seed, epoch, number))
             for i in order[first:]:
                 batch = pool.batches[i]
@@ -227,26 +237,27 @@ class TrainingData:
 
 
 def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed: int) -> list[int]:
-    """Shuffle so that micro-batches of a step have similar costs, and every part of the epoch has steps of all costs.
+    """Shuffle the batches of a pool so that the batches of each optimizer step have similar costs. Returns their order.
 
-    Similar costs save time: ranks wait for the one with the most expensive micro-batch. Short and long sentences have
-    different gradients, so each of `N_COST_GROUPS` groups of steps is spread evenly over the epoch. A batch's cost is
-    its number of target tokens. The first `n_open` batches complete the last step of the previous pool.
+    `costs` has the number of target tokens of each batch. Similar costs save time, because all ranks wait for the rank
+    with the most expensive micro-batch. Short and long sentences have different gradients, so every part of the pool
+    should have steps of all costs: the steps form `N_COST_GROUPS` groups by cost, and each group is spread evenly over
+    the pool. The first `n_open` batches complete the last step of the previous pool.
     """
     generator = torch.Generator().manual_seed(seed)
 
-    # 1. Order batches by cost, not exactly, so that the batches of a step differ from epoch to epoch.
+    # 1. Sort the batches by cost, with some noise, so that steps do not combine the same batches in every epoch.
     rank = torch.from_numpy(costs.argsort(kind="stable").argsort())
     noise = N_COST_GROUPS * torch.rand(len(rank), generator=generator)
     by_cost = (rank + noise).argsort(stable=True)
 
-    # 2. Neighbors make a step.
+    # 2. Neighbors in this order form a step.
     n_steps = max(len(rank) - n_open, 0) // accumulate
     stop = n_open + n_steps * accumulate
     steps = by_cost[n_open:stop].view(n_steps, accumulate)
 
-    # 3. Spread each group of steps evenly: one step in each of as many equal parts of the pool.
-    position = torch.empty(n_steps)  # in the pool, 0-1
+    # 3. Spread each group of n steps evenly: divide the pool into n equal parts, and put one step into each part.
+    position = torch.empty(n_steps)  # position of each step in the pool, 0-1
     for group in torch.arange(n_steps).tensor_split(N_COST_GROUPS):
         n = len(group)
         slots = torch.randperm(n, generator=generator) + torch.rand(n, generator=generator)

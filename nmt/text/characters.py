@@ -1,4 +1,4 @@
-"""Characters that a tokenizer's model can read, and what it reads in place of others."""
+"""The characters that a model can read through its tokenizer, and the replacements of all others."""
 
 import codecs
 import re
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 NO_PIECE = re.compile("<unk>|<0x..>")
 BYTE = re.compile("<0x[0-9A-F]{2}>")
-SPECIAL = re.compile("<.+>|>>.+<<|⟦.+⟧")  # special pieces, whose characters need not be pieces
-MIN_OCCURRENCES = 2  # in the training text, of a character that is learned in bytes; see `learned_in_bytes`
-COUNTED_IDS = 10_000_000  # token ids that are searched for bytes at once: limits memory
-# Decompositions that keep what a character says. Others do not: a trade mark sign is no "TM", a footnote 2 no 2.
+SPECIAL = re.compile("<.+>|>>.+<<|⟦.+⟧")  # special pieces; a model may be unable to read their single characters
+MIN_OCCURRENCES = 2  # minimum occurrences in the training text of a character that `learned_in_bytes` returns
+COUNTED_IDS = 10_000_000  # number of token ids that are searched for bytes at once, which limits memory
+# Unicode's kinds of decompositions that keep the meaning of a character. Other kinds change it: a trade mark sign is
+# not the word "TM", and a raised 2 is a footnote mark, not the number 2.
 SAME_MEANING = ("compat", "wide", "narrow", "font", "square", "vertical", "initial", "medial", "final", "isolated")
 
 
@@ -33,9 +34,9 @@ class KnownCharacters:
 
         Args:
             pieces: the vocabulary.
-            learned: characters without a piece, see `learned_in_bytes`.
-            normalize: what the tokenizer does with a text before it is segmented.
-            segment: from a text to its pieces.
+            learned: characters that are in no piece but were learned in bytes, see `learned_in_bytes`.
+            normalize: the function that the tokenizer applies to a text before segmenting it.
+            segment: the function that returns the pieces of a text.
         """
         self.normalize = normalize
         self.segment = segment
@@ -43,19 +44,19 @@ class KnownCharacters:
         for piece in pieces:
             if not SPECIAL.fullmatch(piece):
                 self.characters.update(piece)
-        self.forms: dict[str, str] = {}  # cache of `form`
+        self.forms: dict[str, str] = {}  # cache of the results of `form`
 
     def unknown(self, text: str) -> set[str]:
-        """Return the characters that the model cannot read, see `Tokenizer.unknown`."""
+        """Return the characters of a text that the model cannot read, see `Tokenizer.unknown`."""
         return {character for character in set(text) - self.characters if not self.form(character)}
 
     def with_compatible(self, text: str) -> str:
-        """Replace unknown characters by known ones that mean the same (NFKC), such as U+FB01 by "fi"."""
+        """Replace unknown characters by known characters with the same meaning (NFKC), such as U+FB01 by "fi"."""
         forms = {ord(character): self.compatible(character) for character in self.unknown(text)}
         return text.translate(forms)
 
     def compatible(self, character: str) -> str:
-        """Return the known characters that a character stands for, or the character itself."""
+        """Return the known characters that mean the same as an unknown one; if there are none, the character itself."""
         kind = unicodedata.decomposition(character).partition(">")[0].removeprefix("<")
         if kind not in SAME_MEANING:
             return character
@@ -63,26 +64,26 @@ class KnownCharacters:
         return character if self.unknown(normalized) else normalized
 
     def with_forms(self, text: str) -> str:
-        """Replace unknown white space by spaces, and unknown letters by those in lower case or without accents."""
+        """Replace unknown white space by spaces, and unknown letters by known forms: lower case, or without accents."""
         unknown = set(text) - self.characters
         forms = {ord(character): self.form(character) or character for character in unknown}
         return text.translate(forms)
 
     def form(self, character: str) -> str:
-        """Return what a character that is in no piece is read as, or "". The result is kept."""
+        """Return what the model reads in place of a character that is in no piece, see `find_form`. Uses a cache."""
         if character not in self.forms:
             self.forms[character] = self.find_form(character)
         return self.forms[character]
 
     def find_form(self, character: str) -> str:
-        """Return the character itself, or a known letter or space in its place, or ""."""
-        # 1. The character itself, if its NFKC form is known, or an imported model normalizes it to pieces.
+        """Return the character itself if the model can read it, else a known letter or space in its place, else ""."""
+        # 1. The model can read the character if its normalized form is known, or if it is split into known pieces.
         if self.characters.issuperset(self.normalize(character)):
             return character
         if not any(NO_PIECE.fullmatch(piece) for piece in self.segment(character)):
             return character
 
-        # 2. Else a known letter in lower case or without accents, or a space.
+        # 2. Otherwise, try the letter in lower case and without accents, or a space.
         forms = []
         if character.isalpha():
             letter = without_accents(character)
@@ -93,24 +94,25 @@ class KnownCharacters:
 
 
 def without_accents(character: str) -> str:
-    """Return a letter without the marks that Unicode decomposes it into: e for é."""
+    """Return a letter without its accents, such as e for é: the part of its Unicode decomposition without marks."""
     decomposed = unicodedata.normalize("NFKD", character)
     return "".join(part for part in decomposed if not unicodedata.combining(part))
 
 
 def learned_in_bytes(pieces: Sequence[str], ids: NDArray[Any]) -> str:
-    """Return the characters that training on these token ids teaches, although no piece has them, sorted.
+    """Return the characters that a model learns from byte pieces in a training text, sorted, as one string.
 
-    They are spelled in byte pieces at least `MIN_OCCURRENCES` times. One that occurs once is often a typo, and is
-    copied from the source instead: in a fine-tuning of 26 epochs, words with a letter that its text had 1, 2, 3
-    and 5 times were right in 69, 97, 94 and 100 % of new sentences. Empty without byte pieces.
+    `ids` are the token ids of the text. A character is learned if byte pieces spell it at least `MIN_OCCURRENCES`
+    times. A character that occurs once is often a typo, so it counts as unknown and is copied from the source. In a
+    fine-tuning of 26 epochs on a text with a new letter 1, 2, 3 and 5 times, words with this letter were right in 69,
+    97, 94 and 100 % of new sentences. The result is empty if the vocabulary has no byte pieces.
     """
-    byte_of = np.full(len(pieces), -1, np.int16)  # token id -> byte, -1 for other pieces
+    byte_of = np.full(len(pieces), -1, np.int16)  # the byte of each token id, -1 for other pieces
     for i, piece in enumerate(pieces):
         if BYTE.fullmatch(piece):
             byte_of[i] = int(piece[1:-1], 16)
     counts: Counter[str] = Counter()
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # keeps a character that the end of a part cuts
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # completes a character that is split between two parts
     for start in range(0, len(ids), COUNTED_IDS):
         part = byte_of[ids[start : start + COUNTED_IDS]]
         spelled = part[part >= 0].astype(np.uint8).tobytes()

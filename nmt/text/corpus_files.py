@@ -1,7 +1,7 @@
 """The files of training pairs: written once, then memory-mapped by every process that trains on them.
 
-Text is read and written in parts, so that memory grows by some dozens of bytes per pair, for digests of its sides.
-Callers choose the files and which pairs to keep.
+Text is read and written in chunks. So memory does not grow with the text, but only by a few dozen bytes per pair, for
+the digests of both sides. Callers choose the directory of the files and the pairs to keep.
 """
 
 import copy
@@ -20,14 +20,14 @@ from nmt.text.lines import Pair, is_blank
 from nmt.text.permutation import Digests
 from nmt.text.spans import Span
 
-CHUNK = 20_000  # pairs that a process works on at once
+CHUNK = 20_000  # number of pairs that a process works on at once
 SIDES = ("source", "target")
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # odd, so that a product with it loses no bits
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # an odd number, so different factors give different products modulo 2^64
 
 
 @dataclass(frozen=True, eq=False)
 class RaggedArray:
-    """Rows of different lengths: row i is values[starts[i] : ends[i]]. The arrays are usually memory-mapped."""
+    """An array whose rows differ in length: row i is values[starts[i] : ends[i]]. All arrays may be memory-mapped."""
 
     values: NDArray[Any]
     starts: NDArray[np.int64]  # (n,)
@@ -35,7 +35,7 @@ class RaggedArray:
 
     @classmethod
     def map(cls, file: Path, dtype: Any) -> "RaggedArray":
-        """Memory-map the files that `append_rows` wrote."""
+        """Memory-map `file` and FILE.ends, which `append_rows` has written."""
         ends = mapped(file.with_suffix(".ends"), np.int64)
         return cls(mapped(file, dtype), ends[:-1], ends[1:])
 
@@ -48,15 +48,15 @@ class RaggedArray:
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> "RaggedArray":
-        """Return rows of UTF-8 bytes; see `text`."""
+        """Return an array with the UTF-8 bytes of each text as a row. `text` decodes a row."""
         return cls.from_lists(list(map(str.encode, texts)), np.uint8)
 
     def take(self, index: NDArray[Any]) -> "RaggedArray":
-        """Return the rows with these indices; values are not copied."""
+        """Return an array of the rows with these indices, which shares all values with this array."""
         return RaggedArray(self.values, self.starts[index], self.ends[index])
 
     def compact(self, index: NDArray[Any]) -> "RaggedArray":
-        """Return the rows with these indices; only their values are copied."""
+        """Return an array with copies of the rows with these indices, without the values of all other rows."""
         rows = [self.row(i) for i in index]
         ends = np.cumsum([0, *map(len, rows)])
         values = np.concatenate([self.values[:0], *rows])
@@ -93,18 +93,18 @@ def append(file: Path, values: NDArray[Any]) -> None:
 
 
 def append_rows(file: Path, rows: RaggedArray) -> None:
-    """Append all values to a file, and the ends of the rows to FILE.ends, which begins with 0."""
+    """Append all values to a file, and the end index of each row to FILE.ends, whose first number is 0."""
     ends = file.with_suffix(".ends")
     if not ends.exists():
         append(ends, np.zeros(1, np.int64))
-    # Rows end after the values that the file has already.
+    # The ends count from the start of the file, so add the number of values that it already has.
     n_before = file.stat().st_size // rows.values.itemsize if file.exists() else 0
     append(file, rows.values)
     append(ends, n_before + rows.ends)
 
 
 def keep(files: Iterable[Path], kept: NDArray[np.bool_]) -> None:
-    """Reduce files of 8-byte numbers to the entries for which `kept` is true."""
+    """Keep only the entries of each file for which `kept` is true. The files contain 8-byte numbers."""
     for file in files:
         rest = file.with_suffix(".rest")
         append(rest, mapped(file, np.int64)[kept])
@@ -112,20 +112,23 @@ def keep(files: Iterable[Path], kept: NDArray[np.bool_]) -> None:
 
 
 class CorpusRange(NamedTuple):
-    """One of several corpora that are written one after the other."""
+    """The lines of one of several corpora, which are written one after the other."""
 
-    last_line: int
-    languages: str  # de-en; empty if all corpora have the same direction
+    last_line: int  # number of the last line, counted from 1 over all corpora
+    languages: str  # the direction, such as de-en; empty if all corpora have the same direction
 
 
 class Pairs:
-    """Pairs that `write_pairs` wrote into a directory: all, or those whose line numbers are in the file `lines`."""
+    """The pairs that `write_pairs` has written into a directory.
+
+    If `lines`, a file of line numbers, is given, only the pairs on these lines.
+    """
 
     def __init__(self, directory: Path, lines: Path | None = None, *, ranges: Sequence[CorpusRange] = ()) -> None:
         self.directory = directory
         self.ranges = ranges
-        self.lines = mapped(lines or directory / "lines", np.int64)  # (n,), ascending, from 1
-        # The text of all lines.
+        self.lines = mapped(lines or directory / "lines", np.int64)  # (n,), ascending; lines count from 1
+        # The texts of all written lines, including those that are not selected.
         self.source = RaggedArray.map(directory / "source", np.uint8)
         self.target = RaggedArray.map(directory / "target", np.uint8)
 
@@ -133,13 +136,13 @@ class Pairs:
         return len(self.lines)
 
     def part(self, start: int, end: int) -> "Pairs":
-        """Return the pairs from `start` to before `end`."""
+        """Return the pairs with the indices from `start` to `end` - 1."""
         part = copy.copy(self)
         part.lines = self.lines[start:end]
         return part
 
     def spans(self) -> list[Span]:
-        """Return the first pair of each corpus, and the one after its last."""
+        """Return the span of each corpus: the index of its first pair, and the index after that of its last pair."""
         last_lines = [corpus.last_line for corpus in self.ranges]
         ends = np.searchsorted(self.lines, last_lines, side="right").tolist()
         return list(itertools.pairwise([0, *ends]))
@@ -162,7 +165,7 @@ class Pairs:
 
 
 class Columns(NamedTuple):
-    """A chunk of pairs as lists, which are quicker to send to another process than objects."""
+    """A chunk of pairs as three lists, because lists are faster to send to another process than `Pair` objects."""
 
     source: list[str]
     target: list[str]
@@ -170,20 +173,21 @@ class Columns(NamedTuple):
 
 
 class Digested(NamedTuple):
-    """A chunk of pairs, as `write_pairs` stores it."""
+    """A chunk of pairs in the form in which `write_pairs` stores it."""
 
     source: RaggedArray
     target: RaggedArray
     source_digests: Digests
     target_digests: Digests
-    pair_digests: Digests  # of source, target and languages
-    is_blank: NDArray[np.bool_]  # whether a side is blank
+    pair_digests: Digests  # digest of source, target and languages together
+    is_blank: NDArray[np.bool_]  # whether the source or the target of each pair is blank
 
 
 def write_pairs(directory: Path, pairs: Iterable[Pair]) -> int:
-    """Append pairs to files, and return the number of lines that these have then.
+    """Append pairs to the files of a directory. Returns the number of pairs that the files then contain.
 
-    The files are source, target (see `append_rows`), lines, blank (bool), *.digest (uint64, to find equal texts).
+    The files are: `source` and `target` (texts, see `append_rows`), `lines` (line numbers), `blank` (bool), and
+    `source.digest`, `target.digest` and `pair.digest` (uint64, to find equal texts).
     """
     lines = directory / "lines"
     n_lines = lines.stat().st_size // 8 if lines.exists() else 0
@@ -210,7 +214,7 @@ def columns_of(pairs: Iterable[Pair]) -> Iterator[Columns]:
 
 
 def digest_pairs(pairs: Columns) -> Digested:
-    """Encode and digest pairs. Runs in child processes."""
+    """Encode pairs in UTF-8 and compute their digests. This function runs in child processes."""
     source = digests_of(map(str.encode, pairs.source))
     target = digests_of(map(str.encode, pairs.target))
     languages = digests_of(map(str.encode, pairs.languages))
@@ -222,7 +226,7 @@ def digest_pairs(pairs: Columns) -> Digested:
 
 
 def digests_of(texts: Iterable[bytes]) -> Digests:
-    """Return a 64-bit digest of each text. Among 100M texts, two collide with probability 0.0003."""
+    """Return a 64-bit digest of each text. Among 100M different texts, any two collide with probability 0.0003."""
     hashes = (hashlib.blake2b(text, digest_size=8) for text in texts)
     digests = b"".join(digest.digest() for digest in hashes)
     return np.frombuffer(digests, np.uint64)

@@ -1,9 +1,10 @@
-"""Glossaries: source terms and the translations that they must get.
+"""Glossaries: source terms, each with the translation that it must get.
 
     Ein Hund rennt.  ->  Ein Hund⟦=⟧ hound⟦/⟧ rennt.
 
-A model trained with `data.glossary` reads this (Dinu et al. 2019, "Training neural machine translation to apply
-terminology constraints"). With any model, the torch engine can constrain its search: `nmt.decode.constraints`.
+A model that was trained with `data.glossary` reads sources with such annotations (Dinu et al. 2019, "Training neural
+machine translation to apply terminology constraints"). With any model, the torch engine can force the target terms into
+its translations: see `nmt.decode.constraints`.
 """
 
 import logging
@@ -22,12 +23,12 @@ from nmt.text.words import CLAUSE_START, UNSPACED_CHARACTER, WORD_OR_MARK
 
 log = logging.getLogger("nmt")
 
-Terms = Mapping[str, str]  # source terms and their translations
-SYMBOLS = TERM, END = ["⟦=⟧", "⟦/⟧"]  # around a target term; pieces of the vocabulary
-ANNOTATED, MAX_TERMS = 0.5, 3  # share of the training pairs with terms, and the most terms of a pair
-EXCHANGED = 0.25  # fraction of the annotated terms whose translation is replaced by that of another word
-JOINED = 0.5  # fraction of the neighbors on both sides that form one term
-MAX_WORDS = 20  # of a source term
+Terms = Mapping[str, str]  # the translation of each source term
+SYMBOLS = TERM, END = ["⟦=⟧", "⟦/⟧"]  # the symbols before and after a target term, which are pieces of the vocabulary
+ANNOTATED, MAX_TERMS = 0.5, 3  # share of the training pairs that get terms, 0-1, and maximum number of terms in a pair
+EXCHANGED = 0.25  # share of the annotated terms whose translation is replaced by another target word, 0-1
+JOINED = 0.5  # probability that two linked words which are neighbors on both sides are joined to one term
+MAX_WORDS = 20  # maximum number of words in a source term
 UNSPACED = re.compile(UNSPACED_CHARACTER)
 TERM_WORD = re.compile(WORD_OR_MARK)
 ANNOTATION = re.compile(f"{TERM}(?:(?!{TERM}).)*?{END}")
@@ -35,7 +36,10 @@ BEFORE_CLAUSE = re.compile(CLAUSE_START)
 
 
 def read_glossary(path: Path) -> dict[str, str]:
-    """Return the terms of a file. Raises InputError, which names the line, if one is not as the hint says."""
+    """Read the terms of a file: one per line, with a tab between source and target. `#` begins a comment line.
+
+    Raises InputError, which names the line, if a line has another form, or translates a term a second time.
+    """
     terms: dict[str, str] = {}
     for number, line in enumerate(iter_lines([path]), 1):
         if not line.strip() or line.startswith("#"):
@@ -51,19 +55,20 @@ def read_glossary(path: Path) -> dict[str, str]:
 
 
 def find_terms(text: str, glossary: Terms) -> list[tuple[Span, str]]:
-    """Return the source terms in a text, with their translations.
+    """Return the span and the translation of each source term in a text.
 
-    Terms are whole words, from left to right, the longest first. At the beginning of a sentence, a term that is listed
-    in lower case is found with a capital, too.
+    Terms consist of whole words, do not overlap, and are searched from left to right. Of the terms that begin with the
+    same word, the longest is taken. At the beginning of a sentence and after a colon, a term that the glossary has in
+    lower case is also found if it begins with a capital.
     """
     words = [match.span() for match in TERM_WORD.finditer(text)]
     terms = []
-    last_end = 0  # of the last term
+    last_end = 0  # the end of the last term
     for i, (start, _) in enumerate(words):
         for _, end in reversed(words[i : i + MAX_WORDS]):
-            if start < last_end:  # this word is in a term already
+            if start < last_end:  # this word is part of the last term
                 break
-            term = text[start:end]  # the longest first
+            term = text[start:end]  # longer terms come first
             if term not in glossary and BEFORE_CLAUSE.search(text, max(start - 10, 0), start):
                 term = term[0].lower() + term[1:]
             if term in glossary:
@@ -73,10 +78,15 @@ def find_terms(text: str, glossary: Terms) -> list[tuple[Span, str]]:
 
 
 def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int, line: int) -> list[list[int]]:
-    """Return the target tokens of the terms in a text, at most `room` in all; warn of terms that are left out."""
+    """Return the target token ids of each term in a text.
+
+    A term is left out, with a warning that names `line`, if the model cannot write it, or if the token ids of all terms
+    would be more than `room`.
+    """
     required = []
     for _, term in find_terms(ANNOTATION.sub("", text), glossary):
-        before = "。" if UNSPACED.match(term) else ""  # in the middle of a sentence, no space is before such a term
+        # SentencePiece puts a space before a text. A script without spaces has none there, so encode a mark first.
+        before = "。" if UNSPACED.match(term) else ""
         tokens = tokenizer.encode(before + term)[len(tokenizer.encode(before)) :]
         if not tokens or UNK in tokens or len(tokens) > room:
             log.warning("line %d: the model cannot write the term '%.99s'", line, term)
@@ -87,7 +97,7 @@ def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int,
 
 
 def annotated(text: str, terms: Sequence[tuple[Span, str]]) -> str:
-    """Return the text with the translations of terms, which are in order, behind them."""
+    """Return the text with the translation of each term behind the term. `terms` are in ascending order."""
     ends, notes = [], []
     for (_, end), target in terms:
         space = "" if UNSPACED.match(target) else " "
@@ -98,21 +108,21 @@ def annotated(text: str, terms: Sequence[tuple[Span, str]]) -> str:
 
 @dataclass(order=True)
 class LinkedTerm:
-    """A source term of a training pair and its translation."""
+    """A source term and its translation in a training pair, given by their positions."""
 
     source_start: int
     source_end: int
     target_start: int
     target_end: int
-    translation: str = ""  # that the model has to write
+    translation: str = ""  # the annotation: what the model has to write
 
     @property
     def target_span(self) -> Span:
-        """The span of the translation in the target."""
+        """The start and end of the translation in the target."""
         return self.target_start, self.target_end
 
     def is_before(self, other: "LinkedTerm", source: str, target: str) -> bool:
-        """Return whether another term follows on both sides after a space."""
+        """Return whether another term follows this one on both sides, after a single space."""
         between = source[self.source_end : other.source_start], target[self.target_end : other.target_start]
         return between == (" ", " ")
 
@@ -120,22 +130,23 @@ class LinkedTerm:
 def with_terms(
     source: str, target: str, links: Iterable[tuple[Span, Span]], other_words: Sequence[str]
 ) -> tuple[str, str]:
-    """Annotate terms in some training pairs, a function of the pair; `links` are words, in order, and translations.
+    """Annotate some terms in a training pair, or none, and return the new source and target.
 
-    For some terms, a random element of `other_words` replaces the translation on both sides: a model learns little from
-    terms that it would write anyway.
+    The random choices depend only on the pair. `links` are the spans of source words and of their translations, in the
+    order of the source. For some terms, a random element of `others` replaces the translation both in the annotation
+    and in the target, because a model learns little from terms that it would write anyway.
     """
     random = Random(f"{source}\n{target}")
     terms = joined_terms(source, target, links, random)
 
-    # 1. Choose some terms, in the order of the source, and their translations.
+    # 1. Choose some terms and their translations, and sort them by their places in the source.
     n = random.randint(1, MAX_TERMS) if random.random() < ANNOTATED else 0
     chosen = sorted(random.sample(terms, min(n, len(terms))))
     for term in chosen:
         is_exchanged = random.random() < EXCHANGED
         term.translation = random.choice(other_words) if is_exchanged else target[slice(*term.target_span)]
 
-    # 2. Write them behind the source terms, and into the target.
+    # 2. Write the translations behind the source terms, and into the target.
     notes = [((term.source_start, term.source_end), term.translation) for term in chosen]
     chosen.sort(key=lambda term: term.target_span)
     target = replaced(target, [term.target_span for term in chosen], [term.translation for term in chosen])
@@ -143,7 +154,7 @@ def with_terms(
 
 
 def joined_terms(source: str, target: str, links: Iterable[tuple[Span, Span]], random: Random) -> list[LinkedTerm]:
-    """Return linked words as terms; some words that are neighbors on both sides form one term."""
+    """Return the linked words as terms. Some words that are neighbors on both sides are joined to one term."""
     terms: list[LinkedTerm] = []
     for (source_start, source_end), (target_start, target_end) in links:
         term = LinkedTerm(source_start, source_end, target_start, target_end)

@@ -1,7 +1,7 @@
 """Lines of text files, and pairs of lines from the two sides of a corpus.
 
 Lines are split on `\\n` only; a trailing `\\r` and a leading BOM are dropped. Bad UTF-8 is replaced by U+FFFD, with
-one warning per file. All other text stays unchanged. Independent of tokenizers.
+one warning per file. All other text stays unchanged. This module does not depend on tokenizers.
 """
 
 import codecs
@@ -26,9 +26,9 @@ log = logging.getLogger("nmt")
 
 BOM = b"\xef\xbb\xbf"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-MAX_BAD_SHARE = 0.01  # of the lines of a corpus
-N_EXAMPLES = 3  # bad lines named in the warning
-MAX_LINE_BYTES = 100_000_000  # a longer line is probably a decompression bomb
+MAX_BAD_SHARE = 0.01  # maximum share of lines with bad UTF-8 in a file of a corpus, 0-1
+N_EXAMPLES = 3  # number of bad lines that a warning names
+MAX_LINE_BYTES = 100_000_000  # maximum length of a line, in bytes; a longer one is probably a decompression bomb
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,14 @@ class Pair:
     line: int
     source: str
     target: str
-    languages: str = ""  # de-en, in a corpus of several
+    languages: str = ""  # the direction, such as de-en, if the corpus has several; else empty
 
     @property
     def tagged_source(self) -> str:
-        """The source as a model reads it: in a corpus of several languages, after the tag of its target language."""
+        """The source as a model reads it.
+
+        If the corpus has several directions, the source begins with the tag of the target language.
+        """
         if not self.languages:
             return self.source
         _, _, target_language = self.languages.partition("-")
@@ -50,13 +53,14 @@ class Pair:
 
 
 def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) -> Iterator[str]:
-    """Decode lines that end in `\\n`, which the last line may lack. Bad UTF-8 is a warning after the last line.
+    """Decode the lines of a stream, which end in `\\n`; the last line may lack it.
 
-    With `strict`, for corpora, raises DataError if the stream is UTF-16 or over 1 % of its lines are bad.
+    If some lines are not valid UTF-8, logs a warning after the last line. If `strict` is true, as it is for corpora,
+    raises DataError instead, if the stream is UTF-16 or over 1 % of its lines are bad.
     """
     n_lines = n_bad = 0
     is_utf16 = False
-    examples = []  # of bad lines
+    examples = []  # places of the first bad lines
     with reading(name):
         for n_lines, raw in enumerate(stream, 1):
             line = raw.removesuffix(b"\n").removesuffix(b"\r")
@@ -85,17 +89,17 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
 
 
 def reading(name: str, hint: str = "check the path, and that you may read it") -> AbstractContextManager[None]:
-    """Convert errors of reading in a block to `DataError`."""
+    """Return a context manager that converts errors of reading to `DataError`."""
     return os_errors_as(DataError, f"read {name}", hint=hint)
 
 
 def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
-    """Yield the lines of a stream, as bytes. Raises DataError for a line that is too long, or an endless device."""
+    """Yield the lines of a stream as bytes. Raises DataError if a line is too long, or if the stream is a device."""
     with contextlib.suppress(OSError):  # a stream without a descriptor is not a device
         is_device = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) and not stream.isatty()
         if is_device and name not in ("stdin", os.devnull):
             raise DataError(f"{name} is a device, not a file", hint="give a file of text")
-    # A line that is too long is not read further.
+    # Read at most one byte more than a line may have, so that an endless line does not fill the memory.
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -105,17 +109,17 @@ def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
 
 
 def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile:
-    """Open a file, decompressed if its name ends in `.gz`. Raises DataError if that fails."""
+    """Open a file to read bytes; a file whose name ends in `.gz` is decompressed. Raises DataError if that fails."""
     with reading(str(path)):
         return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
 class Pause:
-    """An item in a stream of lines: the next line has not arrived yet, so the lines so far can be processed."""
+    """A mark in a stream of lines: the next line has not arrived yet, so the lines before it can be processed now."""
 
 
 def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
-    """Yield the lines of a slow stream, and a `Pause` after every `after_s` seconds without a line."""
+    """Yield the lines of a slow stream, and a `Pause` whenever `after_s` seconds have passed without a line."""
     arrived: queue.Queue[str | Pause | Exception | None] = queue.Queue(maxsize=64)
 
     def read() -> None:
@@ -123,7 +127,7 @@ def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
             for line in lines:
                 arrived.put(line)
             arrived.put(None)
-        except Exception as error:  # raised below, in the caller's thread
+        except Exception as error:  # the loop below raises it in the caller's thread
             arrived.put(error)
 
     threading.Thread(target=read, name="nmt-lines", daemon=True).start()
@@ -143,7 +147,7 @@ def n_lines_left(stream: BinaryIO | gzip.GzipFile) -> int:
     """Count the lines that are left in a seekable stream, without changing its position."""
     start = stream.tell()
     n_lines = 0
-    ends_in_line = False  # without a line end
+    ends_in_line = False  # whether the last line lacks its line end
     while part := stream.read(2**20):
         n_lines += part.count(b"\n")
         ends_in_line = not part.endswith(b"\n")
@@ -159,15 +163,15 @@ def iter_lines(paths: Iterable[Path], *, strict: bool = False) -> Generator[str]
 
 
 def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool = False) -> Iterator[Pair]:
-    """Yield the pairs of a corpus; see `decode_lines`.
+    """Yield the pairs of a corpus, whose lines are read as by `decode_lines`.
 
-    Raises DataError if one side has more lines, or both have none.
+    Raises DataError if one side has more lines than the other, or if both sides are empty.
     """
     source_name, target_name = (" + ".join(map(str, paths)) for paths in (source, target))
     source_lines, target_lines = iter_lines(source, strict=strict), iter_lines(target, strict=strict)
     n_pairs = 0
     for source_line, target_line in itertools.zip_longest(source_lines, target_lines):
-        if source_line is None or target_line is None:  # count the lines that are left of the longer side
+        if source_line is None or target_line is None:  # count all lines of the longer side
             n_source = n_target = n_pairs
             if target_line is None:
                 n_source += 1 + sum(1 for _ in source_lines)
@@ -183,10 +187,10 @@ def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool =
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a line has nothing to translate. Blank lines are copied to the output without the model."""
+    """Return whether a line has nothing to translate. The model never reads blank lines: they are copied."""
     return all(character.isspace() or character in "\0\ufeff" for character in text)
 
 
 def one_line(text: str) -> str:
-    """Replace line ends by spaces, so that text from a model stays on one line of output."""
+    """Replace line ends by spaces, so that a translation that contains line ends stays on one line of output."""
     return text.replace("\r", " ").replace("\n", " ")

@@ -1,4 +1,4 @@
-"""Orders of the training pairs that are functions of a seed: permutations, mixtures of corpora, held-out pairs."""
+"""Random choices of training pairs that depend only on a seed: permutations, mixtures of corpora, held-out pairs."""
 
 import functools
 from collections.abc import Sequence
@@ -10,25 +10,25 @@ from numpy.typing import NDArray
 
 from nmt.seeds import seed_of
 
-ROUNDS = 6  # of the Feistel network; in theory 4 suffice (Luby & Rackoff 1988)
+ROUNDS = 6  # number of rounds of the Feistel network; in theory 4 suffice (Luby & Rackoff 1988)
 
 Numbers = NDArray[np.int64]
 Digests = NDArray[np.uint64]
 
 
 def shuffled(index: Numbers, n: int, seed: int) -> Numbers:
-    """Return entries of a pseudo-random permutation of n numbers, by index, without storing the permutation.
+    """Return the entries at `index` of a pseudo-random permutation of the numbers 0 to n - 1.
 
-    A Feistel network permutes all numbers of 2k bits. Results of n or more are permuted again until they are less
-    than n (cycle walking, Black & Rogaway 2002). numpy's permutation is not used, because it may change between
-    versions, and resumed runs must keep their order and dev pairs.
+    The permutation is not stored: a Feistel network permutes all numbers of 2k bits. A result of n or more is permuted
+    again until it is less than n (cycle walking, Black & Rogaway 2002). numpy's permutation is not used, because it may
+    change between versions of numpy, and a resumed run must keep its order of pairs and its dev pairs.
     """
     n_bits = (n - 1).bit_length()
     n_half_bits = max(n_bits + 1, 2) // 2
     mask = (1 << n_half_bits) - 1
     keys = [seed_of(seed, number) << 32 for number in range(ROUNDS)]
     entries: NDArray[Any] = index.astype(np.uint64)  # arithmetic modulo 2^64
-    # Permute all entries, then again those that are still too large.
+    # Permute all entries. Repeat this for the entries that are not less than n.
     todo = np.arange(len(entries))
     while len(todo):
         left = entries[todo] >> n_half_bits
@@ -42,7 +42,7 @@ def shuffled(index: Numbers, n: int, seed: int) -> Numbers:
 
 
 def mixed_bits(x: Any) -> Any:
-    """Return x after the finalizer of splitmix64: each bit of the result depends on all bits of x."""
+    """Return the result of splitmix64's finalizer for x. Each bit of the result depends on all bits of x."""
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB
     return x ^ (x >> 31)
@@ -50,11 +50,12 @@ def mixed_bits(x: Any) -> Any:
 
 @dataclass(frozen=True)
 class Mixture:
-    """Selects the pairs of an epoch: all pairs of the first corpus, and a share of the epoch from each other corpus.
+    """A choice of the pairs of an epoch: all pairs of the first corpus, and some pairs of each other corpus.
 
-    An epoch has N = sizes[0] / (1 - sum of the shares) pairs: round(share * N), at least one, from each other corpus.
-    Each other corpus is read in a random order, which continues in the next epoch. After all of its pairs were read, it
-    is read again in a new order. So any two pairs of a corpus were read equally often, or one of them once more.
+    With N = sizes[0] / (1 - sum of the shares), an epoch has round(share * N) pairs of each other corpus, at least one.
+    Such a corpus is read in a random order, and the next epoch continues where the last one has stopped. After all of
+    its pairs have been read, the corpus is read again in a new order. So at any time, each pair of the corpus has been
+    read n or n + 1 times.
     """
 
     sizes: Sequence[int]  # number of pairs of each corpus; the corpora are concatenated
@@ -73,14 +74,18 @@ class Mixture:
         return sum(self.n_drawn)
 
     def pairs(self, entries: Numbers, epoch: int, seed: int) -> Numbers:
-        """Return the indices of pairs for positions (0 to `n_pairs` - 1) in an epoch that is not shuffled yet."""
-        indices = entries.copy()  # already right for the first corpus
-        first_pair = first_entry = self.sizes[0]  # of the corpus in the loop
-        for number, share_of_corpus in enumerate(self.n_drawn[1:]):
+        """Return the index of the pair at each position in `entries`, before the epoch is shuffled.
+
+        Positions in an epoch are numbers from 0 to `n_pairs` - 1.
+        """
+        indices = entries.copy()  # in the first corpus, the index of a pair is its position
+        first_pair = first_entry = self.sizes[0]  # the first index and the first position of the corpus in the loop
+        for number, n_in_epoch in enumerate(self.n_drawn[1:]):
             size = self.sizes[number + 1]
-            is_inside = (entries >= first_entry) & (entries < first_entry + share_of_corpus)
-            # How many pairs of this corpus were read before each entry: whole passes, and a position in the pass.
-            n_read = epoch * share_of_corpus + entries[is_inside] - first_entry
+            is_inside = (entries >= first_entry) & (entries < first_entry + n_in_epoch)
+            # Count the pairs of this corpus that are read before each entry, and split this number into complete passes
+            # over the corpus and a position in the next pass.
+            n_read = epoch * n_in_epoch + entries[is_inside] - first_entry
             passes, positions = np.divmod(n_read, size)
             chosen = np.empty_like(positions)
             for i in np.unique(passes):
@@ -90,7 +95,7 @@ class Mixture:
                 chosen[in_pass] = shuffled(positions[in_pass], size, seed_of_pass)
             indices[is_inside] = first_pair + chosen
             first_pair += size
-            first_entry += share_of_corpus
+            first_entry += n_in_epoch
         return indices
 
 
@@ -99,17 +104,19 @@ def hold_out(
 ) -> tuple[Numbers, NDArray[np.bool_]]:
     """Choose random pairs to hold out, and remove all other pairs that share a sentence with them.
 
-    Prefers sentences that occur once, because holding them out removes no other pair.
+    Prefers pairs whose sentences occur only once, because holding them out removes no other pair.
 
     Args:
-        source, target: digests of the sides of all pairs.
-        n_candidates: pairs are chosen from so many first ones; None for all.
+        source, target: digests of the source and the target of each pair.
+        n_held_out: number of pairs to hold out.
+        seed: seed of the random choice.
+        n_candidates: only the first `n_candidates` pairs can be held out; None means all pairs.
     Returns:
-        sorted indices of pairs that are held out, and a mask of those that remain.
+        the sorted indices of the held-out pairs, and a mask of the pairs that remain.
     """
     if n_candidates is None:
         n_candidates = len(source)
-    # How often the sentences of each pair occur; pairs that are equally rare are in a random order.
+    # Sort the candidates by how often their sentences occur. Equally frequent candidates are in a random order.
     n_alike = n_occurrences(source) + n_occurrences(target)
     order = shuffled(np.arange(n_candidates), n_candidates, seed)
     by_rarity = np.lexsort((order, n_alike[:n_candidates]))
@@ -120,7 +127,7 @@ def hold_out(
 
 
 def first_occurrences(digests: Digests) -> NDArray[np.bool_]:
-    """Return a mask of the digests that no equal digest precedes."""
+    """Return a mask that is true for each digest that occurs for the first time."""
     is_first = np.zeros(len(digests), bool)
     _, first_indices = np.unique(digests, return_index=True)
     is_first[first_indices] = True

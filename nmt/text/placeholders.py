@@ -1,9 +1,10 @@
-"""Placeholders: spans that a translation has to keep as they are, such as `{name}`, `%s`, URLs, numbers and emoji.
+"""Placeholders: spans that a translation must keep unchanged, such as `{name}`, `%s`, URLs, numbers and emoji.
 
     Click {name} 3 times.  ->  Click ⟦1⟧ ⟦2⟧ times.  ->  translation with ⟦1⟧ and ⟦2⟧  ->  with {name} and 3
 
-The symbols are in the vocabulary of a model that was trained with `data.placeholders` (compare Post et al. 2019, "An
-exploration of placeholding in neural machine translation"). Independent of models and tokenizers.
+The symbols ⟦1⟧ to ⟦6⟧ are in the vocabulary of a model that was trained with `data.placeholders` (compare Post et al.
+2019, "An exploration of placeholding in neural machine translation"). This module does not depend on models and
+tokenizers.
 """
 
 import re
@@ -19,14 +20,16 @@ from nmt.text.words import FINAL_MARKS, LONG_WORD, PLAIN_WORD, SPACED_LETTER, UN
 
 N_SYMBOLS = 6
 SYMBOLS = [f"⟦{n}⟧" for n in range(1, N_SYMBOLS + 1)]
-REPLACED, INSERTED = 0.5, 0.3  # shares of the training pairs with equal spans, and of the others
-SHORT_WORD = 4  # letters; a shorter or equally long word such as "was" is often another word in the other language
+# Probability that symbols replace equal spans in a training pair, and that symbols are inserted into another pair.
+REPLACED, INSERTED = 0.5, 0.3
+# Maximum number of letters in a short word. A short word, such as "was", is often another word in the other language.
+SHORT_WORD = 4
 
 _IN_URL = r"a-zA-Z0-9\u00c0-\u052f\-._~:/?#@!$&'*+,;=%"
 _EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u231a-\u23ff"
 _NUMBER = rf"(?<!{WORD_CHARACTER})(?<!{WORD_CHARACTER}[.,:/-])(?>\d+(?:[.,:/-]\d+)*)(?!{SPACED_LETTER})"
 KINDS = [
-    "⟦[1-6]⟧",  # what looks like our symbols
+    "⟦[1-6]⟧",  # text that looks like our symbols
     rf"(?:https?://|ftp://|www\.)[()\[\]{_IN_URL}]*[a-zA-Z0-9\u00c0-\u052f/=#]",
     r"[a-zA-Z0-9_.+-]{1,64}@[a-zA-Z0-9-]+(?:\.[a-zA-Z0-9-]+)+",  # mail addresses
     r"</?[a-zA-Z][\w:.-]*(?:\s[^<>]*)?/?>",  # tags
@@ -35,16 +38,16 @@ KINDS = [
     rf"[\U0001f1e6-\U0001f1ff]{{2}}|[#*0-9]\ufe0f?\u20e3|[{_EMOJI}][\ufe0f\u200d\U000e0020-\U000e007f{_EMOJI}]*",
     _NUMBER,
 ]
-SPAN = re.compile(f"(?:{'|'.join(KINDS)})+")  # adjacent ones are one span, so that they stay together
-EQUAL_WORD = re.compile(LONG_WORD)  # which counts as a placeholder in training, if both sides have it
+SPAN = re.compile(f"(?:{'|'.join(KINDS)})+")  # adjacent placeholders are one span, so that they stay together
+EQUAL_WORD = re.compile(LONG_WORD)  # a word that counts as a placeholder in training if both sides have it
 NUMBER = re.compile(_NUMBER)
-TOKEN = re.compile(f"⟦[1-6]⟧|{PLAIN_WORD}")  # what is aligned
+TOKEN = re.compile(f"⟦[1-6]⟧|{PLAIN_WORD}")  # the units of word alignment
 SYMBOL = re.compile(r"(\s?)(⟦[1-6]⟧)")
 MARK = re.compile(rf"(\s?)(⟦[1-6]⟧|{_NUMBER})")
 NO_SPACE = re.compile(r"[\s.,;:!?)…]|\Z")
 FINAL = re.compile(FINAL_MARKS)
 IN_WORD = re.compile(WORD_CHARACTER)
-# Whether an inserted span needs a space on its left, by the character there, and on its right, by the text there.
+# An inserted span gets a space after a character that SPACE_AFTER matches, and before a text that SPACE_BEFORE matches.
 SPACE_AFTER = re.compile(rf"[^\s(\[{{«„“'\"¿¡{UNSPACED_SCRIPTS}]")
 SPACE_BEFORE = re.compile(rf"{WORD_CHARACTER}|[⟦{{<$%{_EMOJI}]")
 
@@ -52,7 +55,7 @@ Patterns = Sequence[re.Pattern[str]]
 
 
 def patterns_of(extra: Iterable[str]) -> Patterns:
-    """Return the user's regular expressions, then `SPAN`. Raises ConfigError if one is invalid."""
+    """Return the user's regular expressions (`extra`), then `SPAN`. Raises ConfigError if an expression is invalid."""
     patterns = []
     for text in extra:
         try:
@@ -63,20 +66,26 @@ def patterns_of(extra: Iterable[str]) -> Patterns:
 
 
 def spans_of(text: str, patterns: Patterns) -> list[Span]:
-    """Return the spans that match, in order; where matches of two patterns overlap, that of the first is taken."""
+    """Return the spans that match a pattern, in ascending order.
+
+    If matches of two patterns overlap, the match of the first pattern is taken.
+    """
     spans = []
-    is_taken = bytearray(len(text))  # 1 for each character in a span
+    is_taken = bytearray(len(text))  # 1 for each character that is in a span, else 0
     for pattern in patterns:
         for match in pattern.finditer(text):
             start, end = match.span()
-            if start < end and not any(is_taken[start:end]):  # a pattern of the user may match nothing
+            if start < end and not any(is_taken[start:end]):  # a pattern of the user may match the empty string
                 spans.append((start, end))
                 is_taken[start:end] = b"\1" * (end - start)
     return sorted(spans)
 
 
 def inserted(text: str, position: int, span: str, touches_left: bool = False, touches_right: bool = False) -> str:
-    """Insert a span between two words of a text, with spaces where the script has them, unless it touches a word."""
+    """Insert a span into a text at a position between words, with spaces around the span where the script has them.
+
+    If `touches_left` or `touches_right` is true, there is no space on this side.
+    """
     before, after = text[:position], text[position:]
     if not touches_left and SPACE_AFTER.match(before[-1:]):
         before += " "
@@ -86,11 +95,12 @@ def inserted(text: str, position: int, span: str, touches_left: bool = False, to
 
 
 def with_symbols(source: str, target: str, links: Iterable[tuple[Span, Span]]) -> tuple[str, str]:
-    """Put symbols in place of spans that both sides have, in some pairs; a function of the pair.
+    """Replace spans that occur on both sides of a training pair by symbols, in some pairs. Returns the new sides.
 
-    Besides placeholders, words count that are the same on both sides, such as names: few texts have placeholders. Some
-    of the other pairs get symbols at their ends and around words; `links` are words and their translations. The symbols
-    of a pair are in the order of the source.
+    The random choices depend only on the pair. Because few texts have placeholders, words that are equal on both sides,
+    such as names, are replaced, too. Some of the other pairs get symbols at their beginning, at their end, and around
+    words; `links` are the spans of source words and of their translations. The symbols are numbered in the order of the
+    source.
     """
     random = Random(f"{source}\n{target}")
     places = []
@@ -98,7 +108,7 @@ def with_symbols(source: str, target: str, links: Iterable[tuple[Span, Span]]) -
         places = equal_spans(source, target)[:N_SYMBOLS]
     if not places and random.random() < INSERTED:
         places = places_to_insert(source, target, links, random)
-    # The first places in the source get the first symbols, whatever their order in the target.
+    # Assign the symbols in the order of the places in the source; their order in the target may differ.
     symbols = sorted(random.sample(SYMBOLS, len(places)))
     source = with_each(source, [span for span, _ in places], symbols)
     target = with_each(target, [span for _, span in places], symbols)
@@ -106,8 +116,8 @@ def with_symbols(source: str, target: str, links: Iterable[tuple[Span, Span]]) -
 
 
 def equal_spans(source: str, target: str) -> list[tuple[Span, Span]]:
-    """Return spans of source and target with the same text, in the order of the source."""
-    free: dict[str, list[Span]] = {}  # the spans of the target by their text
+    """Return pairs of a source span and a target span that have the same text, in the order of the source."""
+    free: dict[str, list[Span]] = {}  # the target spans of each text that have no partner yet
     for start, end in spans_of(target, [SPAN, EQUAL_WORD]):
         free.setdefault(target[start:end], []).append((start, end))
     pairs = []
@@ -122,7 +132,10 @@ def equal_spans(source: str, target: str) -> list[tuple[Span, Span]]:
 def places_to_insert(
     source: str, target: str, links: Iterable[tuple[Span, Span]], random: Random
 ) -> list[tuple[Span, Span]]:
-    """Return empty spans of both sides, at the ends of the pair and around some linked words, in order."""
+    """Return pairs of empty spans, where symbols can be inserted into source and target, in the order of the source.
+
+    They are chosen at random from the beginning and the end of both sides, and the edges of linked words.
+    """
     places = [(0, 0)]
     for (source_start, source_end), (target_start, target_end) in links:
         places += [(source_start, target_start), (source_end, target_end)]
@@ -132,12 +145,12 @@ def places_to_insert(
 
 
 def end_of_words(text: str) -> int:
-    """Return where the punctuation marks and spaces after the last word begin."""
+    """Return the position after the last word of a text, where its final punctuation marks and spaces begin."""
     return FINAL.search(text).start()  # type: ignore[union-attr]
 
 
 def with_each(text: str, spans: Sequence[Span], symbols: Sequence[str]) -> str:
-    """Return a text with a symbol in place of each span; one that replaces nothing gets spaces around it."""
+    """Replace each span of a text by a symbol. A symbol in place of an empty span gets spaces around it."""
     for (start, end), symbol in sorted(zip(spans, symbols, strict=True), reverse=True):
         is_insertion = start == end
         text = inserted(text, start, symbol) if is_insertion else text[:start] + symbol + text[end:]
@@ -146,22 +159,22 @@ def with_each(text: str, spans: Sequence[Span], symbols: Sequence[str]) -> str:
 
 @dataclass
 class Kept:
-    """A span of a text that its translation has to keep, and what takes its place in the masked text."""
+    """A span of a text that the translation must keep, and the mark that replaces it in the masked text."""
 
-    original: str
+    original: str  # the text of the span
     source_span: Span
-    before: str  # the character before the span, and that after it
-    after: str
-    mark: str = ""  # in place of the span: a symbol, nothing, or the span itself if it stays
-    span: Span = (0, 0)  # of the mark in the masked text
+    before: str  # the character before the span, or an empty string
+    after: str  # the character after the span, or an empty string
+    mark: str = ""  # a symbol, an empty string if the span is removed, or `original` if the span stays
+    span: Span = (0, 0)  # the span of the mark in the masked text
 
 
 @dataclass
 class Masked:
-    """A text with something else in place of its spans."""
+    """A text in which marks replace the spans that the translation must keep."""
 
-    text: str
-    kept: list[Kept]
+    text: str  # the masked text
+    kept: list[Kept]  # the replaced spans in ascending order
 
     @classmethod
     def of(
@@ -174,12 +187,13 @@ class Masked:
     ) -> "Masked":
         """Replace spans that match a pattern, and words with characters in `unknown`, by symbols.
 
-        If there are too few symbols, numbers that the model knows stay, and other spans are removed, because a model
-        garbles what it has never seen and the words around it. Unknown characters outside of words are always removed.
-        A text without other words becomes empty: it needs no translation.
+        If there are too few symbols, numbers for which `is_known` is true stay. All other spans are removed, because a
+        model garbles text that it has never seen, and the words around it. Unknown characters outside of words are
+        always removed. If there are no letters or digits outside of the spans, the masked text is empty, because there
+        is nothing to translate.
         """
         kept = find_kept(text, patterns, unknown)
-        # Without words, there is nothing to translate.
+        # Without words outside of the spans, there is nothing to translate.
         rest = replaced(text, [item.source_span for item in kept], [""] * len(kept))
         if kept and not re.search(r"\w", rest):
             return cls("", [])
@@ -188,15 +202,15 @@ class Masked:
 
     @property
     def marks(self) -> list[str]:
-        """What takes the place of each span."""
+        """The mark of each span, in ascending order of the spans."""
         return [item.mark for item in self.kept]
 
     def settled(self, translation: str) -> tuple[str, list[int]]:
-        """Remove surplus marks from a translation; return it, and the indices of the spans that it lacks.
+        """Remove surplus marks from a translation. Returns the result, and the indices of the spans that it lacks.
 
-        A symbol that is invented or repeated becomes one that is missing, if any, else nothing.
+        An invented or repeated symbol is replaced by a missing symbol; if no symbol is missing, it is removed.
         """
-        # How often each mark has to be written, once for each span and number.
+        # Count how often the translation has to write each mark: once per span, or as often as the source.
         marks = self.marks
         written = {mark for _, mark in MARK.findall(translation)}
         missing = [mark for mark in marks if mark in SYMBOLS and mark not in written]
@@ -206,10 +220,10 @@ class Masked:
         def settle(match: re.Match[str]) -> str:
             space, mark = match.groups()
             if mark in SYMBOLS and not n_lacking[mark] and missing:
-                mark = missing.pop(0)  # the model has confused two symbols
+                mark = missing.pop(0)  # the model wrote this symbol instead of a missing one
             elif mark not in SYMBOLS and mark not in marks:
-                return match[0]  # a number that the model wrote
-            if not n_lacking[mark]:  # repeated
+                return match[0]  # a number that is the mark of no span stays
+            if not n_lacking[mark]:  # the mark was written often enough
                 return ""
             n_lacking[mark] -= 1
             return f"{space}{mark}"
@@ -223,18 +237,18 @@ class Masked:
         return translation, indices
 
     def filled(self, translation: str) -> str:
-        """Return the translation with spans in place of symbols."""
+        """Replace the symbols in a translation by the spans that they stand for."""
         originals = {item.mark: item.original for item in self.kept}
         return SYMBOL.sub(lambda match: match[1] + originals.get(match[2], match[2]), translation)
 
 
 def find_kept(text: str, patterns: Patterns, unknown: Collection[str]) -> list[Kept]:
-    """Return the spans that match a pattern, or are words or signs with unknown characters; without marks."""
+    """Return the spans that match a pattern, and words and signs with unknown characters. Sets no marks."""
     if unknown:
         sign = f"[{re.escape(''.join(sorted(unknown)))}]"
         word = rf"(?<!{WORD_CHARACTER}){WORD_CHARACTER}*(?={WORD_CHARACTER}){sign}{WORD_CHARACTER}*"
         patterns = [*patterns, re.compile(f"{word}|{sign}+")]
-    # The tag of a target language looks like a tag of HTML.
+    # The tag of a target language, `>>fra<<`, is no placeholder, although a pattern may match in it.
     tag, _ = split_tag(text)
     kept = []
     for start, end in spans_of(text, patterns):
@@ -254,10 +268,10 @@ def choose_marks(
 
     def urgency(item: Kept) -> int:
         if SYMBOL.search(item.original):
-            return 0  # without a symbol, it would be taken for one
+            return 0  # text that looks like a symbol has to be replaced, or it would be taken for one
         return 2 if is_known_number(item) else 1
 
-    # Unknown signs outside of words are removed.
+    # Signs outside of words that consist of unknown characters get no symbol, so they are removed.
     is_unknown = set(unknown).issuperset
     words = [item for item in kept if re.search(r"\w", item.original) or not is_unknown(item.original)]
     with_symbol = sorted(words, key=urgency)[: len(symbols)]
@@ -270,14 +284,14 @@ def choose_marks(
 
 
 def write_masked(text: str, kept: Sequence[Kept]) -> str:
-    """Return the text with the marks in place of the spans, and set where they are."""
+    """Return the text with the mark of each item in place of its span, and set `Kept.span` of each item."""
     masked, cursor = "", 0
     for item in kept:
         start, end = item.source_span
         masked += text[cursor:start]
         cursor = end
         if not item.mark:
-            # Leave one of the spaces around a span that is removed, or none at an end of the line.
+            # Of the spaces around a removed span, keep only one, or none at the beginning and the end of the text.
             if NO_SPACE.match(text, end):
                 masked = masked.removesuffix(" ")
             if not masked and text.startswith(" ", end):

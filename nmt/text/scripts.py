@@ -1,4 +1,4 @@
-"""Scripts by what they say about the borders of words: whether text is written with spaces between words."""
+"""The main script of a text, in classes that tell whether words are written with spaces between them."""
 
 import unicodedata
 from collections import Counter
@@ -7,35 +7,35 @@ from itertools import chain
 from typing import Literal
 
 Script = Literal["spaced", "Hangul", "Han", "kana", "unspaced"]
-# How the Unicode names of a script's letters begin. Letters with other names are spaced.
+# The first words of the Unicode names of each script's letters. All other letters belong to "spaced".
 LETTER_NAMES: dict[Script, tuple[str, ...]] = {
     "Hangul": ("HANGUL",),
     "Han": ("CJK", "IDEOGRAPHIC"),
     "kana": ("HIRAGANA", "KATAKANA", "HALFWIDTH KATAKANA"),
-    # TAI is for Tai Le, Tai Tham and Tai Viet.
+    # "TAI" covers Tai Le, Tai Tham and Tai Viet.
     "unspaced": ("THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "TAI", "NEW TAI LUE", "JAVANESE", "BALINESE"),
 }
-# Chinese languages by ISO 639 code: Literary Chinese, Wu, Min Nan, Hakka, Gan, Xiang and Min Dong are regional.
+# ISO 639 codes of Chinese languages. Regional are Literary Chinese, Wu, Min Nan, Hakka, Gan, Xiang and Min Dong.
 MANDARIN_AND_CANTONESE = ["zh", "zho", "chi", "cmn", "yue"]
 REGIONAL_CHINESE = ["lzh", "wuu", "nan", "hak", "gan", "hsn", "cdo"]
-# Languages that are written without spaces, and Korean.
+# ISO 639 codes of the languages that are written without spaces, and of Korean.
 LANGUAGES: dict[Script, list[str]] = {
     "Han": MANDARIN_AND_CANTONESE + REGIONAL_CHINESE,
     "kana": ["ja", "jpn"],
     "Hangul": ["ko", "kor"],
     "unspaced": ["th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bur", "bo", "bod", "tib", "dz", "dzo"],
 }
-# Shares of the letters, 0-1.
-MAJORITY = 0.5  # a text is in an unspaced script whatever its language is said to be
-SOME = 0.05  # a text in a language with an unspaced script really is in this script, with foreign names
-KANA = 0.1  # of Han and kana: the text is Japanese, not Chinese
+# A text is not "spaced" if at least this share of its letters, 0-1, is in unspaced scripts or Hangul.
+MAJORITY = 0.5  # the share if the language is written with spaces or unknown
+SOME = 0.05  # the share if the language has such a script; all other letters may be foreign names
+KANA = 0.1  # a text in Han is Japanese if more than this share of the letters in these scripts is kana
 
 
 def main_script(language: str, lines: Iterable[str]) -> Script:
-    """Return the script of a text, mostly by its letters.
+    """Return the main script of a text, which its letters and its language determine.
 
-    `language` is an ISO 639 code, empty if unknown. It decides what the letters leave open: whether Han is Chinese or
-    Japanese, what a text in two scripts is, and what a text without letters would be in.
+    `language` is an ISO 639 code, or empty if unknown. It matters where the letters leave the script open: in Han that
+    is Chinese or Japanese, in a text in two scripts, and in a text without letters.
     """
     expected = script_of_language(language)
     counts = count_scripts(lines)
@@ -43,20 +43,20 @@ def main_script(language: str, lines: Iterable[str]) -> Script:
     if n_letters == 0:
         return expected
 
-    # 1. Is it in an unspaced script, or in Hangul?
+    # 1. Find out whether the text is in an unspaced script or in Hangul.
     n_unspaced = n_letters - counts.pop("spaced", 0)
     enough = MAJORITY if expected == "spaced" else SOME
     if n_unspaced < enough * n_letters or n_unspaced == 0:
         return "spaced"
 
-    # 2. In which? Japanese mixes Han with kana; a short line may have no kana.
+    # 2. Choose the most frequent of these scripts. A Japanese text may have more Han than kana, or no kana at all.
     script, _ = counts.most_common(1)[0]
     is_japanese = expected == "kana" or counts["kana"] > KANA * n_unspaced
     return "kana" if script == "Han" and is_japanese else script
 
 
 def script_of_language(language: str) -> Script:
-    """Return the script of a language by its ISO 639 code."""
+    """Return the script of a language, given by its ISO 639 code; "spaced" if the code is unknown."""
     for script, languages in LANGUAGES.items():
         if language in languages:
             return script
@@ -64,7 +64,7 @@ def script_of_language(language: str) -> Script:
 
 
 def count_scripts(lines: Iterable[str]) -> Counter[Script]:
-    """Count the letters of each script. Marks, digits and punctuation are no letters."""
+    """Count the letters of each script. Marks, digits and punctuation do not count."""
     characters = Counter(chain.from_iterable(lines))
     counts: Counter[Script] = Counter()
     for character, n in characters.items():

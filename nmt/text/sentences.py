@@ -1,4 +1,4 @@
-"""Where the sentences of a text begin and end."""
+"""Splitting a text into sentences."""
 
 import re
 
@@ -6,20 +6,21 @@ from nmt.text.spans import Span
 from nmt.text.words import SENTENCE_END
 
 PATTERN = re.compile(SENTENCE_END)
-# Abbreviations of two letters and more; a single letter is always one.
+# Abbreviations with at least two letters. A single letter before a full stop always counts as an abbreviation.
 _ABBREVIATIONS = """
 Abb al Bd bzw ca Capt cf Co Col Corp Dr ed eg evtl ff Fig Fr Gen ggf Hr ie inkl Inc Jr Kl Lt Ltd Mr Mrs Ms Mt Nr op pp
 Prof Rev Sen Sgt Sr St Str usw vgl Vol vs
 """
 ABBREVIATIONS = frozenset(_ABBREVIATIONS.split())
-LEAST_DIGITS = 3  # of a number that a full stop may follow; most shorter ones are ordinals, as in "3. Oktober"
+# Minimum number of digits in a number that can end a sentence. Shorter numbers are mostly ordinals, as in "3. Oktober".
+LEAST_DIGITS = 3
 
 
 def sentence_spans(text: str) -> list[Span]:
-    """Return the span of each sentence of a text, without the white space between them.
+    """Return the span of each sentence of a text, without the white space between sentences.
 
-    A text without a sentence end is one sentence. No sentence begins with a lower-case letter: there, the mark belongs
-    to an abbreviation.
+    A text without a sentence end is one sentence. A mark before a lower-case letter does not end a sentence, because it
+    mostly belongs to an abbreviation.
     """
     spans = []
     start = 0

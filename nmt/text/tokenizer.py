@@ -1,8 +1,8 @@
 """SentencePiece tokenizers: text to token ids and back.
 
-With identity normalization and all white space kept, decode(encode(text)) == text, except for U+2581, SentencePiece's
-own sign for a space. The tokenizer of an imported model has that model's normalization and a separate vocabulary
-(`nmt.text.vocabulary`). Special ids are added where batches are collated, not here.
+Our own tokenizers keep all white space, and normalize text only if `nfkc` is set. So decode(encode(text)) == text,
+except for U+2581, which SentencePiece uses for a space. The tokenizer of an imported model normalizes text as that
+model does, and has a separate vocabulary (`nmt.text.vocabulary`). `nmt.text.batches` adds the special ids.
 """
 
 import functools
@@ -24,25 +24,27 @@ from nmt.text.vocabulary import TAG, split_tag, tag_of, vocabulary_of
 from nmt.text.words import WORD_CHARACTER
 
 SPACE = "\u2581"  # SentencePiece's sign for a space
-MAX_MODEL_BYTES = 100_000_000  # five times the size of a model with a million pieces, our maximum
+MAX_MODEL_BYTES = 100_000_000  # maximum size of a model; one with the maximum of a million pieces has a fifth of it
 
 
 @dataclass
 class Tokenizer:
-    """Tokenizer of one side. Raises ModelError if the model is damaged or of another kind.
+    """A tokenizer of source or target texts. Raises ModelError if the model is damaged or has other special ids.
 
-    If the model has a separate vocabulary (`nmt.text.vocabulary`), pieces that are not in it become UNK.
+    If the model has a separate vocabulary (`nmt.text.vocabulary`), pieces that are not in the vocabulary become UNK.
 
-    In a model of several languages, a source text begins with the tag of its target language, which becomes one piece
-    before those of the rest. With `target_tag`, all texts get this piece, and what looks like a tag in a text is text.
-    Tags of our own models are control symbols, which no text contains. Imported models take texts without a tag, too.
+    In a model with several target languages, a source text begins with the tag of its target language. The tag becomes
+    the first piece. If `target_tag` is set, the tokenizer adds the tag's piece to each text, and text that looks like a
+    tag is ordinary text. The tags of our own models are control symbols, which never match a part of a text. Imported
+    models also accept texts without a tag.
     """
 
-    model: bytes = field(repr=False)  # serialized SentencePiece model with PAD 0, UNK 1, BOS 2, EOS 3
+    model: bytes = field(repr=False)  # serialized SentencePiece model; ours have PAD 0, UNK 1, BOS 2, EOS 3
     _: KW_ONLY
-    nfkc: bool = False  # apply NFKC before encoding; for the source side only
-    target_tag: str | None = None  # tag of all texts: fra for >>fra<<; empty: each brings its own; None: no tags
-    learned: str | None = field(default=None, compare=False)  # see `learned_in_bytes`; None: an imported model
+    nfkc: bool = False  # whether to apply NFKC before encoding; only for the source side
+    # The target language of all texts, such as fra; empty if each text has its own tag; None if the model has no tags.
+    target_tag: str | None = None
+    learned: str | None = field(default=None, compare=False)  # see `learned_in_bytes`; None for imported models
 
     def __post_init__(self) -> None:
         check_loadable("sentencepiece", "the tokenizer", self.model)
@@ -56,7 +58,7 @@ class Tokenizer:
             self._pieces = self._vocabulary
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
         self._characters = KnownCharacters(self._pieces, self.learned or "", self._normalized, self._segmented)
-        self.targets = [] if self.target_tag is None else self._target_languages()  # fra, deu
+        self.targets = [] if self.target_tag is None else self._target_languages()  # such as fra, deu
         if self.target_tag and self.target_tag not in self.targets:
             reason = f"the tokenizer has no tag {tag_of(self.target_tag)}"
             raise ModelError(reason, hint="leave out data.target_tag, or give one of a multilingual model")
@@ -71,23 +73,23 @@ class Tokenizer:
         return self.tag(tag) + tokens if tag or tokens else []
 
     def encode_untagged(self, text: str) -> list[int]:
-        """Return the token ids of a text, or a part of a text, without its tag."""
-        if self._vocabulary is None:  # token ids are those of SentencePiece
+        """Return the token ids of a text without a tag, or of a part of a text."""
+        if self._vocabulary is None:  # SentencePiece's ids are the token ids
             return list(self._processor.encode(self._normalized(text)))
         pieces = self._processor.encode(self._normalized(text), out_type=str)
         return [self._token(piece) for piece in pieces]
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each text, see `encode`."""
+        """Return the token ids of each text, as `encode` does."""
         if self._vocabulary is not None or self.targets:
             return [self.encode(text) for text in texts]
         # Without num_threads, SentencePiece starts several threads.
         return list(self._processor.encode([self._normalized(text) for text in texts], num_threads=1))
 
     def encode_words(self, text: str, words: Sequence[Span]) -> tuple[list[int], list[list[int]]]:
-        """Return token ids, and for each token the indices of the words that it overlaps.
+        """Return the token ids of a text, and for each token the indices of the words that it overlaps.
 
-        `words` are the start and end of each word in the text, in characters.
+        `words` are the spans of the words in the text.
         """
         tag, rest = self.split_tag(text)
         tokens = self.tag(tag)
@@ -98,7 +100,7 @@ class Tokenizer:
         else:
             tokens += [self._token(piece) for piece in encoded["pieces"]]
 
-        # SentencePiece counts characters after normalization, and without the tag.
+        # SentencePiece's offsets count characters of the normalized text without its tag, so convert the words' spans.
         n_tag = len(self._normalized(tag))
         normalized_words = []
         for start, end in words:
@@ -111,17 +113,20 @@ class Tokenizer:
         return tokens, words_of_tokens
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of token ids; special ids are skipped."""
+        """Return the text of token ids. Special ids are skipped."""
         tokens = [i for i in ids if i > EOS]
         if self._vocabulary is None:
             text = str(self._processor.decode(tokens))
-            # Replace U+2581, which byte pieces can spell, as SentencePiece replaces it elsewhere.
+            # Byte pieces can spell U+2581. SentencePiece does not replace it by a space in this case, so do it here.
             return text.removeprefix(SPACE).replace(SPACE, " ")
         text = str(self._processor.decode(self.pieces(tokens)))
         return text.replace(SPACE, " ").strip(" ")  # imported models may produce spaces at both ends
 
     def decode_spans(self, ids: Sequence[int]) -> tuple[str, list[Span]]:
-        """Return the text as `decode` does, but for spaces, and the span of each token; empty for special ids."""
+        """Return the text of token ids, and the span of each token in it; the span of a special id is empty.
+
+        The text may differ from the result of `decode` in its spaces.
+        """
         decoded = self._processor.decode(self.pieces(ids), return_type="offset_mapping")
         spans = []
         for token, span in zip(ids, piece_spans(decoded["offsets"]), strict=True):
@@ -129,11 +134,11 @@ class Tokenizer:
         return decoded["text"].replace(SPACE, " "), spans
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Return the pieces of token ids."""
+        """Return the piece of each token id."""
         return [self._pieces[i] for i in ids]
 
     def ids(self, pieces: Iterable[str]) -> list[int]:
-        """Return the token ids of pieces."""
+        """Return the token id of each piece; UNK if the piece is not in the vocabulary."""
         return [self._ids.get(piece, UNK) for piece in pieces]
 
     def has_word(self, word: str) -> bool:
@@ -142,12 +147,15 @@ class Tokenizer:
 
     @functools.cached_property
     def inside_words(self) -> list[int]:
-        """The tokens of pieces that go on with a word."""
+        """The token ids of the pieces that continue a word: they begin with a letter or digit instead of a space."""
         begins_in_word = re.compile(WORD_CHARACTER).match
         return [i for i, piece in enumerate(self._pieces) if i > EOS and begins_in_word(piece)]
 
     def split_tag(self, text: str) -> tuple[str, str]:
-        """Split a text into its tag, empty if it has none, and the rest. Raises InputError if it must have one."""
+        """Split a text into its tag, or an empty string, and the rest.
+
+        Raises InputError if the model is our own, has several target languages, and the text has no tag of one of them.
+        """
         if self.target_tag or (self._vocabulary is None and not self.targets):
             return "", text
         tag, rest = split_tag(text)
@@ -157,42 +165,43 @@ class Tokenizer:
         return tag, rest
 
     def tag(self, tag: str) -> list[int]:
-        """Return the token id of `tag`, or if it is empty, of `target_tag`, as a list; empty if there is neither."""
+        """Return the token id of `tag` in a list. If `tag` is empty, return that of `target_tag`, or an empty list."""
         if not tag and self.target_tag:
             tag = tag_of(self.target_tag)
         return [self._token(tag)] if tag else []
 
     def unknown(self, text: str) -> set[str]:
-        """Return characters that the model cannot read: they encode to UNK, or to bytes that training has not taught.
+        """Return the characters of a text that the model cannot read.
 
-        Those that it can read in lower case, without accents, or as a space are left out.
+        They encode to UNK, or to byte pieces that the model has not learned to read as these characters. A character
+        does not count if the model can read it in lower case, without accents, or as a space.
         """
         return self._characters.unknown(text)
 
     def with_compatible(self, text: str) -> str:
-        """Replace unknown characters by known ones that mean the same (NFKC), such as U+FB01 by "fi"."""
+        """Replace unknown characters by known characters with the same meaning (NFKC), such as U+FB01 by "fi"."""
         return self._characters.with_compatible(text)
 
     def with_known_characters(self, text: str) -> str:
-        """Replace unknown white space by spaces, and unknown letters by those in lower case or without accents."""
+        """Replace unknown white space by spaces, and unknown letters by known forms: lower case, or without accents."""
         return self._characters.with_forms(text)
 
     def learned_in_bytes(self, ids: NDArray[Any]) -> str:
-        """Return the characters that training on these token ids teaches, although no piece has them, sorted."""
+        """Return the characters that a model learns from byte pieces in a text with these token ids, sorted."""
         return learned_in_bytes(self._pieces, ids)
 
     def _target_languages(self) -> list[str]:
         """Return the target languages for which the vocabulary has tags."""
         languages = []
         for i, piece in enumerate(self._pieces):
-            # In our own models, a text may have a piece that looks like a tag.
+            # In our own models, an ordinary piece may look like a tag. Only control symbols are tags.
             is_special = self._vocabulary is not None or self._processor.is_control(i)
             if i > EOS and is_special and TAG.fullmatch(piece):
                 languages.append(piece[2:-2])
         return languages
 
     def _token(self, piece: str) -> int:
-        """Return a piece's token id in the vocabulary; UNK for special pieces: in a text, "</s>" is not EOS."""
+        """Return the token id of a piece of a text. Special pieces give UNK, because "</s>" in a text is not EOS."""
         token = self._ids.get(piece, UNK)
         return token if token > EOS else UNK
 
@@ -201,13 +210,13 @@ class Tokenizer:
         return self.pieces(self.encode_untagged(text))
 
     def _normalized(self, text: str) -> str:
-        """Return a text as SentencePiece can take it."""
+        """Return a text in the form that SentencePiece reads: without lone surrogates, and in NFKC if `nfkc` is set."""
         text = text.encode(errors="replace").decode()  # a lone surrogate cannot be encoded in UTF-8
         return unicodedata.normalize("NFKC", text) if self.nfkc else text
 
 
 def check_special_ids(processor: Any) -> None:
-    """Raise ModelError if a SentencePiece model has other special ids than ours."""
+    """Raise ModelError if the special ids of a SentencePiece model differ from ours."""
     ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if ids != (PAD, UNK, BOS, EOS):
         reason = f"the tokenizer has PAD, UNK, BOS, EOS at {ids}, not at {(PAD, UNK, BOS, EOS)}"
@@ -215,9 +224,10 @@ def check_special_ids(processor: Any) -> None:
 
 
 def piece_spans(offsets: Sequence[Span]) -> list[Span]:
-    """Return the spans of pieces, by SentencePiece's offsets.
+    """Return the spans of pieces, given SentencePiece's offsets.
 
-    A byte piece, and the space before the text, have no offsets of their own: they get the span of the piece after.
+    SentencePiece gives an empty span to most byte pieces and to the space before the text. Such a piece gets the span
+    of the next piece whose span is not empty.
     """
     spans = []
     span = (0, 0)
@@ -230,7 +240,7 @@ def piece_spans(offsets: Sequence[Span]) -> list[Span]:
 
 
 class Tokenizers(NamedTuple):
-    """The tokenizers of source and target; the same model if joint."""
+    """The tokenizers of source and target. If they are joint, both have the same SentencePiece model."""
 
     source: Tokenizer
     target: Tokenizer
@@ -242,16 +252,16 @@ class Tokenizers(NamedTuple):
 
     @property
     def one_vocabulary(self) -> bool:
-        """Whether each token id is the same piece on both sides, which shared embeddings require."""
+        """Whether each token id stands for the same piece on both sides, as shared embeddings require."""
         return self.source._pieces == self.target._pieces
 
     @classmethod
     def from_models(
         cls, source: bytes, target: bytes, *, nfkc_source: bool, target_tag: str = "", learned: str | None = None
     ) -> "Tokenizers":
-        """Return the tokenizers of serialized models; the other arguments are those of the source."""
+        """Return the tokenizers of two serialized models. The other arguments apply to the source tokenizer."""
         return cls(Tokenizer(source, nfkc=nfkc_source, target_tag=target_tag, learned=learned), Tokenizer(target))
 
     def with_learned(self, characters: str) -> "Tokenizers":
-        """Return the tokenizers of a model that has learned these characters of the source in bytes."""
+        """Return the same tokenizers for a model that has learned these source characters from byte pieces."""
         return Tokenizers(replace(self.source, learned=characters), self.target)

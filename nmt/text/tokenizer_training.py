@@ -1,4 +1,4 @@
-"""Train SentencePiece tokenizers."""
+"""Training of SentencePiece tokenizers."""
 
 import io
 import re
@@ -13,7 +13,7 @@ from nmt.sandbox import mark_loadable
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.tokenizer import Tokenizer
 
-MAX_TRAINER_BYTES = 16_384  # per line; SentencePiece's default is 4,192
+MAX_TRAINER_BYTES = 16_384  # maximum length of a line, in bytes; SentencePiece's default is 4,192
 OPTIONS: dict[str, Any] = {
     "pad_id": PAD,
     "unk_id": UNK,
@@ -21,7 +21,7 @@ OPTIONS: dict[str, Any] = {
     "eos_id": EOS,
     "normalization_rule_name": "identity",
     "remove_extra_whitespaces": False,
-    "hard_vocab_limit": False,  # a text with fewer pieces gives a smaller vocabulary
+    "hard_vocab_limit": False,  # if the text has too few pieces, train a smaller vocabulary
     "max_sentence_length": MAX_TRAINER_BYTES,
     "num_threads": 1,
     "minloglevel": 2,
@@ -31,17 +31,17 @@ OPTIONS: dict[str, Any] = {
 class Trained(NamedTuple):
     """A tokenizer that has just been trained."""
 
-    model: bytes  # serialized
-    vocab_size: int  # less than requested if the text has fewer pieces
-    too_long: list[int]  # indices of lines that were left out because they exceed `MAX_TRAINER_BYTES`
+    model: bytes  # the serialized SentencePiece model
+    vocab_size: int  # the size of the vocabulary, which is less than requested if the text has too few pieces
+    too_long: list[int]  # indices of the lines that were left out because they exceed `MAX_TRAINER_BYTES`
 
 
 def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Sequence[str] = ()) -> Trained:
-    """Train SentencePiece; a vocabulary larger than the text supports is reduced to the largest possible.
+    """Train a SentencePiece tokenizer. If the text has too few pieces, its vocabulary is smaller than requested.
 
-    `tags` become pieces that no text contains.
+    `tags` become control symbols: pieces that SentencePiece never produces from a text.
     """
-    # 1. Leave out what SentencePiece cannot read.
+    # 1. Leave out lines that SentencePiece cannot read.
     usable, too_long = [], []
     for n, line in enumerate(lines):
         # The trainer rejects pieces with NUL; a lone surrogate cannot be encoded in UTF-8.
@@ -70,18 +70,18 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Seq
     except RuntimeError as error:
         raise as_our_error(error, settings) from error
 
-    # 3. What has been trained here needs no check in a child process.
+    # 3. A model that has been trained here is harmless, so `check_loadable` need not test it in a child process.
     mark_loadable("sentencepiece", model.getvalue())
     processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     return Trained(model.getvalue(), len(processor), too_long)
 
 
 def as_our_error(error: RuntimeError, settings: TokenizerSettings) -> NmtError:
-    """Return an error of SentencePiece's trainer as one of ours."""
+    """Convert an error of SentencePiece's trainer to an `NmtError`."""
     required = re.search(r"smaller than required_chars.*?\d+ vs (\d+)", str(error), re.DOTALL)
     if required:
         least = int(required[1])
-    elif "(vocab_size) >= (0)" in str(error):  # from the char and word trainers, which name no number
+    elif "(vocab_size) >= (0)" in str(error):  # the char and word trainers name no number
         n_bytes = 256 if settings.byte_fallback else 0
         least = EOS + 1 + n_bytes
     else:
@@ -94,7 +94,7 @@ def as_our_error(error: RuntimeError, settings: TokenizerSettings) -> NmtError:
 
 
 def pieces_per_word(tokenizer: Tokenizer, lines: Sequence[str]) -> float:
-    """Return the mean number of pieces per white-space separated word."""
+    """Return the mean number of pieces per word, where words are separated by white space."""
     n_pieces = sum(map(len, tokenizer.encode_all(lines)))
     n_words = sum(len(line.split()) for line in lines)
     return n_pieces / max(n_words, 1)

@@ -1,8 +1,8 @@
-"""A vocabulary that replaces the token ids of a SentencePiece model.
+"""A separate vocabulary, whose token ids replace the ids of a SentencePiece model.
 
 Marian models have one vocabulary for both sides, but a SentencePiece model for each side. The vocabulary is stored in
-the file of the SentencePiece model, in a protobuf field at its beginning. SentencePiece does not know this field and
-skips it. So one file is a whole tokenizer.
+the file of the SentencePiece model, in a protobuf field at the beginning. SentencePiece does not know this field and
+skips it. So one file contains a complete tokenizer.
 """
 
 import json
@@ -12,23 +12,31 @@ from collections.abc import Sequence
 from nmt.errors import ModelError
 from nmt.files import parse_json
 
-FIELD = 1001 << 3 | 2  # protobuf key: a field number that SentencePiece leaves to extensions, and the type "bytes"
-TAG = re.compile(">>.*?<<", re.DOTALL)  # target language at the start of a source text: `>>fra<< The cat sleeps.`
+# Protobuf key of the vocabulary: a field number that SentencePiece reserves for extensions, and the type "bytes".
+FIELD = 1001 << 3 | 2
+# The tag of the target language at the beginning of a source text: `>>fra<< The cat sleeps.`
+TAG = re.compile(">>.*?<<", re.DOTALL)
 
 
 def with_vocabulary(model: bytes, pieces: Sequence[str]) -> bytes:
-    """Add a vocabulary to a serialized SentencePiece model. It may lack pieces of the model, and have others."""
+    """Return a serialized SentencePiece model with a vocabulary. A vocabulary that it already has is replaced.
+
+    The vocabulary may lack pieces of the model, and may have pieces that the model lacks.
+    """
     content = json.dumps(pieces, ensure_ascii=False).encode()
     return varint(FIELD) + varint(len(content)) + content + without_vocabulary(model)
 
 
 def without_vocabulary(model: bytes) -> bytes:
-    """Return the SentencePiece model without the vocabulary."""
+    """Return a serialized SentencePiece model without its vocabulary."""
     return _split(model)[1]
 
 
 def vocabulary_of(model: bytes) -> list[str] | None:
-    """Return the vocabulary's pieces in order, or None without a vocabulary. Raises ModelError if it is damaged."""
+    """Return the pieces of the vocabulary in order; None if there is no vocabulary.
+
+    Raises ModelError if the vocabulary is damaged.
+    """
     content, _ = _split(model)
     if content is None:
         return None
@@ -49,21 +57,22 @@ def tag_of(language: str) -> str:
 
 
 def split_tag(text: str) -> tuple[str, str]:
-    """Return the tag that a text begins with, or an empty string, and the rest."""
+    """Split a text into the tag at its beginning and the rest. If there is no tag, an empty string replaces it."""
     match = TAG.match(text)
     tag = match[0] if match else ""
     return tag, text[len(tag) :]
 
 
 def _split(model: bytes) -> tuple[bytes | None, bytes]:
-    """Return the content of the vocabulary field at the beginning, or None if there is no such field, and the rest."""
+    """Split a model into the content of the vocabulary field and the rest. The content is None if there is no field."""
     key = varint(FIELD)
     if not model.startswith(key):
         return None, model
 
-    # The number of bytes of the content follows the key, encoded by `varint`. A cut file reads as if it ended in 0.
+    # After the key comes the number of bytes of the content, encoded as by `varint`. If the file ends within this
+    # number, the missing bytes are read as 0.
     length = 0
-    start = len(key)  # of the content, after the number
+    start = len(key)  # the start of the content, once the number has been read
     for shift in range(0, 35, 7):
         byte = model[start] if start < len(model) else 0
         length |= (byte & 127) << shift
@@ -75,7 +84,10 @@ def _split(model: bytes) -> tuple[bytes | None, bytes]:
 
 
 def varint(n: int) -> bytes:
-    """Encode a number as protobuf does: 7 bits per byte, the lowest first; the eighth bit is set if more follow."""
+    """Encode a number as protobuf does: 7 bits per byte, beginning with the lowest bits.
+
+    The eighth bit of a byte is set if another byte follows.
+    """
     encoded = bytearray()
     while n > 127:
         encoded.append(n & 127 | 128)

@@ -1,7 +1,7 @@
-"""Words of texts: all patterns of letters, words, scripts and sentence ends, and which words are spelled alike.
+"""The words of texts: all patterns of letters, words, scripts and sentence ends, and the likeness of two words.
 
-The patterns are strings, so that each module compiles only those that it uses: a pattern of unspaced scripts takes
-1.5 ms. `tests/text/test_words.py` has examples of what they match.
+The patterns are strings, so that each module compiles only the patterns that it uses: compiling a pattern with the
+unspaced scripts takes 1.5 ms. `tests/text/test_words.py` has examples of what the patterns match.
 """
 
 import re
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from nmt.text.spans import Span
 
-# Scripts whose text has no spaces between words, as ranges of a character class.
-# Thai, Lao, Burmese, Khmer, Chinese and Japanese characters and punctuation.
+# Unspaced scripts, whose text has no spaces between words, as ranges of a character class: Thai, Lao, Burmese, Khmer,
+# Chinese and Japanese characters and punctuation.
 UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
 # The scripts above, and others of the classes SA, AK, AP, AS and ID in Unicode's LineBreak.txt: Tibetan, Tai Le and New
 # Tai Lue, Buginese and Tai Tham, Balinese, Batak, Bopomofo, Yi, Javanese, Cham and Tai Viet, and Ahom.
@@ -23,11 +23,11 @@ ALL_UNSPACED_SCRIPTS = (
     "\ua980-\uaadf\uf900-\ufaff\U00011700-\U0001174f"
 )
 ONE_CHARACTER_WORDS = (
-    "㐀-䶿一-鿿豈-﫿ぁ-ヿ฀-๿"  # letters and marks, each of which is taken as a word by `COMPARED_WORD`
+    "㐀-䶿一-鿿豈-﫿ぁ-ヿ฀-๿"  # Han, kana and Thai, where `COMPARED_WORD` matches each character as a word
 )
 
-# Marks that belong to the letter before them, although `\w` leaves them out.
-VOWEL_SIGNS = "\u0900-\u0963\u0966-\u0dff\u0f71-\u0f84\u0f90-\u0fbc"  # Indic and Tibetan, letters too; no full stops
+# Marks that belong to the letter before them, although `\w` does not match them.
+VOWEL_SIGNS = "\u0900-\u0963\u0966-\u0dff\u0f71-\u0f84\u0f90-\u0fbc"  # Indic signs and letters, Tibetan signs
 COMBINING_MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670"
 COMBINING_MARKS += "\u0900-\u0dff\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
 
@@ -38,37 +38,38 @@ SPACED_LETTER = rf"[^\W\d_{UNSPACED_SCRIPTS}]"
 WORD_CHARACTER = rf"[^\W{UNSPACED_SCRIPTS}]"  # a letter, digit or underscore of a script with spaces
 MARKED_CHARACTER = rf"{WORD_CHARACTER}|[{COMBINING_MARKS}]"
 
-# Words. In scripts without spaces, each character is a word.
+# Words. In unspaced scripts, each character is a word.
 PLAIN_WORD = rf"{UNSPACED_CHARACTER}|{WORD_CHARACTER}+"
 WORD_OR_MARK = rf"{PLAIN_WORD}|[^\w\s]"
 WORD_OR_CHARACTER = rf"{PLAIN_WORD}|(?s:.)"
-WRITTEN_WORD = rf"{UNSPACED_CHARACTER}|[^\s{UNSPACED_SCRIPTS}]+"  # with the punctuation that touches the word
-BARE_WORD = r"['’]?\w(.*\w)?"  # within a written word: from its first to its last letter or digit
+WRITTEN_WORD = rf"{UNSPACED_CHARACTER}|[^\s{UNSPACED_SCRIPTS}]+"  # a word with the punctuation that touches it
+BARE_WORD = r"['’]?\w(.*\w)?"  # the part of a written word from its first to its last letter or digit
 LONG_WORD = rf"(?<!{WORD_CHARACTER}){SPACED_LETTER}{{3,}}(?!{WORD_CHARACTER})"
-CASED_WORD = r"(?<![\w'’])[^\W\d_](?:[\w'’-]*[^\W_])?"  # one that can begin with a capital, hyphens included
-# A word with its marks and apostrophes, or a punctuation mark: a tag can end between two of them.
+CASED_WORD = r"(?<![\w'’])[^\W\d_](?:[\w'’-]*[^\W_])?"  # a word that begins with a letter, with inner hyphens
+# A word with its combining marks and apostrophes, or a punctuation mark. Tags can be put between two such matches.
 MARKED_WORD = (
     rf"{UNSPACED_CHARACTER}[{COMBINING_MARKS}]*|(?:{MARKED_CHARACTER})+(?:['’](?:{MARKED_CHARACTER})+)*|[^\w\s]"
 )
 WORD_EDGE = rf"(?<!{WORD_CHARACTER})(?<![{COMBINING_MARKS}])|(?!{MARKED_CHARACTER})"  # a position outside of words
-# A word that tells translations. Khmer, Lao, Burmese and Tibetan are split at spaces, vowel signs and syllable marks:
-# these parts tell translations better than characters do.
+# A word as word alignment sees it. Khmer, Lao, Burmese and Tibetan are split at spaces, vowel signs and syllable marks,
+# because these parts show better than single characters whether two sentences are translations of each other.
 COMPARED_WORD = (
     rf"[{ONE_CHARACTER_WORDS}]|[^\W_{ONE_CHARACTER_WORDS}]+(?:[{VOWEL_SIGNS}]+[^\W_{ONE_CHARACTER_WORDS}]*)*"
 )
 
 # Sentences.
-# A mark after a word, closing quotes, white space, and the first letter or digit of the next sentence; in Chinese and
-# Japanese, the mark alone. Each word and each row of marks is matched once, so that the time is linear.
+# The end of a sentence is a mark, often after a word, with closing quotes and white space before the first letter or
+# digit of the next sentence. In Chinese and Japanese, the mark alone is enough. Possessive quantifiers match each word
+# and each row of marks once, so that the time is linear.
 SENTENCE_MARKS = ".!?…؟۔।॥።"
 SENTENCE_END = (
     rf"(?:(?<!\w)(?P<word>\w++)|(?<![\w{SENTENCE_MARKS}]))(?P<mark>[{SENTENCE_MARKS}]++)[\"”“’»)\]]*+"
     r"(?P<space>\s++)(?=[^\s\w]*+(?P<next>\w))"
     r"|(?<![。！？])[。！？]++(?P<no_space>\s*+)(?=[^\s。！？”’」』）])"
 )
-SENTENCE_START = r"(?:^|[.!?…]\s)[^\w.!?…]*\Z"  # the end of a text after which a sentence begins
-CLAUSE_START = r"(?:^|[.!?…:]\s)[^\w]*\Z"  # the same for a sentence, or what follows a colon
-FINAL_MARKS = r"(?<![\s.!?…。！？\"'”’»」』)])[\s.!?…。！？\"'”’»」』)]*\Z"  # what ends a line after its last word
+SENTENCE_START = r"(?:^|[.!?…]\s)[^\w.!?…]*\Z"  # the end of a text, if the next word begins a sentence
+CLAUSE_START = r"(?:^|[.!?…:]\s)[^\w]*\Z"  # the end of a text, if the next word begins a sentence or follows a colon
+FINAL_MARKS = r"(?<![\s.!?…。！？\"'”’»」』)])[\s.!?…。！？\"'”’»」』)]*\Z"  # marks and spaces after the last word
 
 
 @dataclass(frozen=True)
@@ -80,26 +81,27 @@ class WordText:
 
     @classmethod
     def split(cls, text: str) -> "WordText":
-        """Split at white space; in a text without spaces, each character of an unspaced script is a word."""
+        """Split a text at white space. If it has none, each character of an unspaced script is a word."""
         pattern = r"\S+" if len(text.split()) > 1 else WRITTEN_WORD
         return cls(text, [match.span() for match in re.finditer(pattern, text)])
 
     @property
     def words(self) -> list[str]:
-        """The words with the punctuation around them."""
+        """The words, including the punctuation around them."""
         return [self.text[start:end] for start, end in self.spans]
 
     @property
     def bare_words(self) -> list[str]:
-        """The words without the punctuation around them, see `bare_span`."""
+        """The words without the punctuation around them; see `bare_span`."""
         spans = [bare_span(self.text, span) for span in self.spans]
         return [self.text[start:end] for start, end in spans]
 
 
 def bare_span(text: str, span: Span) -> Span:
-    """Return the span from the first to the last letter or digit of a word, including an apostrophe directly before it.
+    """Return the span of a word without the punctuation around it: from its first to its last letter or digit.
 
-    A word without letters and digits keeps its span.
+    An apostrophe directly before the first letter or digit is included. A word without letters and digits keeps its
+    span.
     """
     start, end = span
     match = re.search(BARE_WORD, text[start:end])
@@ -107,9 +109,10 @@ def bare_span(text: str, span: Span) -> Span:
 
 
 def likeness(source: WordText, target: WordText) -> NDArray[np.float32]:
-    """Return how far the words of two texts are spelled alike, as names, numbers and cognates are: (words, words), 0-1.
+    """Return how similar the spelling of each source word and each target word is: (source words, target words), 0-1.
 
-    It is the Dice coefficient of their pairs of neighboring letters (compare Melamed 1999).
+    Names, numbers and cognates are spelled alike. The likeness is the Dice coefficient of the pairs of neighboring
+    letters (compare Melamed 1999).
     """
     target_pairs = [letter_pairs(word) for word in target.bare_words]
     rows = []
@@ -120,10 +123,10 @@ def likeness(source: WordText, target: WordText) -> NDArray[np.float32]:
 
 
 def dice(first: set[tuple[str, str]], second: set[tuple[str, str]]) -> float:
-    """Return the share of common elements, 0-1, of two sets that are not empty."""
+    """Return the Dice coefficient of two sets that are not empty: the share of common elements, 0-1."""
     return 2 * len(first & second) / (len(first) + len(second))
 
 
 def letter_pairs(word: str) -> set[tuple[str, str]]:
-    """Return the pairs of neighboring letters of a word, whose first and last letter have a space as neighbor."""
+    """Return the pairs of neighboring letters of a word, with a space before its first and after its last letter."""
     return set(pairwise(f" {word.lower()} "))
