@@ -1,4 +1,4 @@
-"""The errors that users see, each with an exit code and a hint on what to do; `cli/app.py` prints them."""
+"""The errors that users see. Each has an exit code and a hint on what to do; `cli/app.py` prints message and hint."""
 
 import contextlib
 import zlib
@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 
 class NmtError(Exception):
-    """Base class of the errors that users see; `str()` is the message, usually one line.
+    """Base class of the errors that users see. `str(error)` is the message, usually a single line.
 
-    `lines` are its parts, each printed on a line of its own: a file name in them may contain line ends.
+    `lines` are the parts of the message. Each part is printed on one line: line ends in it, which a file name may
+    contain, are escaped.
     """
 
     exit_code = 1
@@ -24,7 +25,7 @@ class OutputError(NmtError):
 
 
 class DownloadError(NmtError):
-    """A file cannot be downloaded, or its content is not as expected."""
+    """A file cannot be downloaded, or its content is not the expected one."""
 
 
 class DivergedError(NmtError):
@@ -32,11 +33,14 @@ class DivergedError(NmtError):
 
 
 class LostRankError(NmtError):
-    """Another process of the same job has ended."""
+    """Another process of the same job, such as another rank, has ended too early."""
 
 
 class StoppedError(NmtError):
-    """Ctrl-C or SIGTERM ended a training; everything is saved. The exit code is 128 + the signal number: 130 or 143."""
+    """Ctrl-C or SIGTERM ended the training, and its state is saved.
+
+    The exit code is 128 + the number of the signal: 130 for Ctrl-C, 143 for SIGTERM.
+    """
 
     def __init__(self, message: str, signal_number: int, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -63,7 +67,10 @@ class ModelError(InputError):
 
 @contextlib.contextmanager
 def os_errors_as(kind: type[NmtError], action: str, *, hint: str) -> Iterator[None]:
-    """Convert errors of files, gzipped ones too, to an error of this kind: `cannot ACTION: No space left on device`."""
+    """Convert errors of files, plain or gzipped, that the block raises to an error of class `kind`.
+
+    The message is `cannot ACTION: REASON`, for example `cannot write a.txt: No space left on device`.
+    """
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:
