@@ -51,7 +51,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import the module of a name in `LAZY`, and return its value. So `import nmt` does not wait for torch."""
+    """Return the object with a name in `LAZY`, after importing its module. So `import nmt` does not wait for torch."""
     for module, names in LAZY.items():
         if name in names:
             return getattr(import_module(module), name)

@@ -1,6 +1,6 @@
 """The entry point of the command `nmt`, and of `python -m nmt`.
 
-Signal handlers are set before the slow imports, so that Ctrl-C also ends the process during an import.
+Signal handlers are installed before the slow imports, so that Ctrl-C ends the process even during an import.
 """
 
 import signal

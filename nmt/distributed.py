@@ -24,7 +24,7 @@ Item = TypeVar("Item")
 
 log = logging.getLogger("nmt")
 
-TIMEOUT = datetime.timedelta(hours=24)  # long, because the first rank may have to train a tokenizer
+TIMEOUT = datetime.timedelta(hours=24)  # long: the others wait while the first rank trains a tokenizer
 WARN_AFTER_S = 20.0  # after waiting this long for other ranks, log a warning
 
 
@@ -82,13 +82,16 @@ def n_ranks() -> int:
 
 
 def mine(items: Sequence[Item]) -> Sequence[Item]:
-    """Return every n-th item as the share of this one of n ranks. So long items of a sorted list are spread evenly."""
+    """Return this rank's share of the items: every n-th item, where n is the number of ranks.
+
+    If the items are sorted by length, all ranks have items of about the same lengths.
+    """
     return items[rank() :: n_ranks()]
 
 
 @contextlib.contextmanager
 def ranks_joined() -> Iterator[None]:
-    """Join all ranks for the duration of the block. It begins when all ranks have reached it.
+    """Join all ranks for the duration of the block. The block begins when all ranks have reached it.
 
     Raises LostRankError if another rank ends during the block.
     """
@@ -99,7 +102,7 @@ def ranks_joined() -> Iterator[None]:
         return
     import torch.distributed as dist
 
-    # If a rank is lost, any collective of the others may raise RuntimeError.
+    # If a rank is lost, collectives of the other ranks raise RuntimeError.
     try:
         _join(launch)
         _joined = launch

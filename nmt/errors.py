@@ -8,8 +8,8 @@ from collections.abc import Iterator
 class NmtError(Exception):
     """Base class of the errors that users see. `str(error)` is the message, usually a single line.
 
-    `lines` are the parts of the message. Each part is printed on one line: line ends in it, which a file name may
-    contain, are escaped.
+    `lines` are the parts of the message. Each part is printed on one line. If a part contains line ends, for example in
+    a file name, they are escaped.
     """
 
     exit_code = 1

@@ -26,7 +26,7 @@ from nmt.text.scripts import REGIONAL_CHINESE, Script, main_script
 
 DEFAULT_TOKENIZER = "13a"
 QUANTILES = (0.025, 0.975)  # the bounds of a 95 % interval
-N_TOKENIZED = 100  # a text with so many lines that end in " ." counts as tokenized, as in sacreBLEU
+N_TOKENIZED = 100  # a text with at least so many lines that end in " ." counts as tokenized, as in sacreBLEU
 
 # The tokens that TER counts. "words" are separated by spaces. With "characters", each Han character and each
 # punctuation mark is also a token (sacreBLEU's `normalized` with `asian_support`).
@@ -124,7 +124,7 @@ def choose_settings(
 
 
 def settings_of(script: Script, code: str) -> ScoreSettings:
-    """Return the settings for text in a script. `code` is the code of its language."""
+    """Return the settings for text in a script. `code` is the code of the language."""
     match script:
         case "spaced":
             return ScoreSettings()
@@ -144,7 +144,7 @@ def settings_of(script: Script, code: str) -> ScoreSettings:
 
 
 def bleu_tokenizer(language: str, references: Sequence[Sequence[str]] = ()) -> str:
-    """Return sacreBLEU's tokenizer for a target language. If references are given, their script counts, too."""
+    """Return sacreBLEU's tokenizer for a target language and, if references are given, for their script."""
     return choose_settings(language, references).tokenize
 
 
@@ -256,7 +256,8 @@ def paired_p_value(difference: float, resampled: NDArray[np.float64], n_lines: i
     A p-value is the probability of a result at least as extreme as the observed one if the systems are equally good.
     As in sacreBLEU and in Riezler and Maxwell (2005), the results under this hypothesis are the absolute differences on
     resamples minus their mean, and the observed result is added to them. Unlike in sacreBLEU, a result that equals the
-    observed one counts as extreme. For equal systems, sacreBLEU's p-value is 1 / (number of resamples + 1); ours is 1.
+    observed result counts as extreme. So for equal systems the p-value is 1, and not 1 / (number of resamples + 1) as in
+    sacreBLEU.
     """
     if difference == 0:  # every result is at least as extreme as 0
         return 1.0
@@ -264,7 +265,8 @@ def paired_p_value(difference: float, resampled: NDArray[np.float64], n_lines: i
     shifted = absolute - absolute.mean()
     n_extreme = int(np.sum(shifted >= abs(difference)))
     p_value = (n_extreme + 1) / (len(resampled) + 1)
-    # n lines have at most n^n different resamples, so a p-value below 1 / n^n has no meaning. For one line, it is 1.
+    # n lines have at most n^n different resamples, so a p-value below 1 / n^n has no meaning. With one line, the
+    # p-value is always 1.
     smallest = float(n_lines) ** -n_lines
     return max(p_value, smallest)
 
@@ -272,8 +274,8 @@ def paired_p_value(difference: float, resampled: NDArray[np.float64], n_lines: i
 def line_statistics(metric: Metric, hypotheses: Sequence[str]) -> NDArray[np.float64]:
     """Return an array of shape (lines, statistics): what sacreBLEU counts in each line, such as matching n-grams.
 
-    The metric holds the references. Its method is not public, but the public methods of sacreBLEU return no counts for
-    chrF, and no scores of resamples.
+    The metric holds the references. The method called here is not public, but the public methods of sacreBLEU return no
+    counts for chrF, and no scores of resamples.
     """
     return np.array(metric._extract_corpus_statistics(hypotheses, None), dtype=float)
 
@@ -281,7 +283,7 @@ def line_statistics(metric: Metric, hypotheses: Sequence[str]) -> NDArray[np.flo
 def score_of(metric: Metric, statistics: NDArray[np.float64]) -> float:
     """Return sacreBLEU's score of a text. `statistics`, of shape (statistics,), are sums over the lines of the text."""
     value = float(metric._compute_score_from_stats(statistics.tolist()).score)
-    # By rounding errors, BLEU of a perfect translation may be 100.00000000000004.
+    # Because of rounding errors, BLEU of a perfect translation may be 100.00000000000004.
     return value if isinstance(metric, TER) else min(value, 100.0)
 
 
@@ -333,7 +335,7 @@ def signature_of(metric: Metric, n_trials: int) -> str:
 
 
 def check_references(references: Sequence[Sequence[str]], lines: Sequence[str], name: str) -> None:
-    """Raise DataError unless each reference has as many lines as `lines`, which the message calls `name`."""
+    """Raise DataError unless each reference has as many lines as `lines`, which messages call `name`."""
     for number, reference in enumerate(references, 1):
         if len(reference) != len(lines):
             message = f"{len(lines)} {name} but {len(reference)} lines in reference {number}"
@@ -346,7 +348,7 @@ def sentence_bleu(text: str, reference: str, *, tokenize: str = DEFAULT_TOKENIZE
 
 
 def perplexity(log_probs: Sequence[Sequence[float]]) -> float:
-    """Return exp of the mean negative log-probability per piece over all lines. EOS counts as a piece."""
+    """Return the perplexity: exp of the mean negative log-probability per piece. EOS counts as a piece."""
     n_pieces = sum(map(len, log_probs))
     nll = -sum(map(sum, log_probs)) / max(n_pieces, 1)
     return math.exp(nll) if nll < 709 else math.inf

@@ -25,14 +25,14 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED
 
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 
-# A temporary file or directory is named NAME + TEMP_MARK + process id. While a directory is replaced, the old one has
-# OLD_MARK in its name instead.
+# A temporary file or directory is named NAME + TEMP_MARK + process id. While a directory is replaced, the old
+# directory is named NAME + OLD_MARK + process id.
 TEMP_MARK, OLD_MARK = ".tmp.", ".nmt-old."
 # Writes to these paths use a copy of the descriptor: on Linux, opening the path of a redirected stdout or stderr would
 # overwrite the file from its beginning.
 DESCRIPTORS = {Path("/dev/stdout"): 1, Path("/dev/stderr"): 2}
-# A cache entry is removed if it was not used for a month, or for a day if it and the entries used since then exceed
-# `MAX_CACHE_BYTES`.
+# A cache entry is removed after a month without use. It is removed after a day without use if it and the entries used
+# since then exceed `MAX_CACHE_BYTES`.
 MAX_UNUSED_S, DAY_S = 30 * 24 * 3600, 24 * 3600
 MAX_CACHE_BYTES = 2_000_000_000  # size of about 200 converted models of 2.35M parameters, or of the text of 10M pairs
 
@@ -166,7 +166,7 @@ def atomic_write(path: Path, content: bytes | str) -> None:
 
 
 def append_whole(path: Path, content: bytes) -> None:
-    """Append `content` to a file, or nothing if the disk has no room for all of it. Then raises OutputError."""
+    """Append `content` to a file. If the disk has no room for all of it, append nothing, and raise OutputError."""
     writing = os_errors_as(OutputError, f"write {path}", hint="check the disk")
     with writing, path.open("ab", buffering=0) as file:
         size = file.tell()
@@ -208,7 +208,10 @@ def atomic_directory(path: Path) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Write a file, or the names in a directory, from the system's buffers to disk, if the system can open it."""
+    """Write a file, or the names in a directory, from the system's buffers to disk.
+
+    Does nothing if the system cannot open the path, such as a directory on Windows.
+    """
     with contextlib.suppress(PermissionError, NotImplementedError), contextlib.ExitStack() as stack:
         flags = os.O_RDONLY if path.is_dir() else os.O_RDWR
         handle = os.open(path, flags)
@@ -238,7 +241,7 @@ def sweep_temps(directory: Path, name: str = "", mark: str = TEMP_MARK, *, of_ru
 
 def is_running(process: int) -> bool:
     """Return whether a process with this id runs on this machine."""
-    if os.name == "nt":  # os.kill would end the process; and open files cannot be removed
+    if os.name == "nt":  # os.kill would end the process. False is safe: open files cannot be removed
         return False
     try:
         os.kill(process, 0)  # signal 0 is not sent; the call fails if there is no such process
@@ -250,7 +253,7 @@ def is_running(process: int) -> bool:
 def cache_directory() -> Path:
     """Return the cache directory, and make it if it is missing.
 
-    It is NMT_CACHE if that is set, else `nmt` in XDG_CACHE_HOME or ~/.cache. If these cannot be written, it is a new
+    It is NMT_CACHE if that is set, else `nmt` in XDG_CACHE_HOME or ~/.cache. If it cannot be written, use a new
     temporary directory for this process alone. Raises OutputError if NMT_CACHE cannot be written, and InputError if
     other users can change the content of the directory.
     """
@@ -309,7 +312,7 @@ def cached(
     path = cache_directory() / f"{kind}-{digest[:20]}"
     lock = path.with_name(f"{path.name}.lock")
     with locked(lock, setting="NMT_CACHE=PATH in the environment", wait=True):
-        sweep_temps(path.parent, path.name, of_running=True)  # even if a child of a killed process still writes
+        sweep_temps(path.parent, path.name, of_running=True)  # also those that a child of a killed process writes
         if not (path.is_dir() and is_whole(path)):
             with atomic_directory(path) as temp:
                 make(temp)
@@ -346,7 +349,7 @@ def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool
     If another process holds the lock, wait for it, or raise InputError if `wait` is False. The message names `holder`,
     the kind of process that holds the lock, and `setting`, the setting that chooses the directory.
     """
-    # The hints of both errors recommend this.
+    # The hints of both errors recommend `other`.
     other = f"another directory with {setting}" if setting else "another directory"
     try:
         import fcntl

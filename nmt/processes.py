@@ -94,7 +94,7 @@ def set_environment_variables(threads: int = 0) -> None:
         os.environ.setdefault("KMP_BLOCKTIME", "1")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
     os.environ.setdefault("LRU_CACHE_CAPACITY", "128")
-    outermost, *_ = os.environ.get("OMP_NUM_THREADS", "1").split(",")  # 4,2 means 4 threads, each of which starts 2
+    outermost, *_ = os.environ.get("OMP_NUM_THREADS", "1").split(",")  # 4,2: 4 threads, each of which starts 2 threads
     if threads or not outermost.isdecimal():
         os.environ["OMP_NUM_THREADS"] = str(threads or usable_cores())
     if threads:

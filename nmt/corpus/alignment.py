@@ -31,10 +31,10 @@ MAX_LINK = 7.0  # greatest strength of a link, in nats
 MIN_SURPRISE = 4.0  # nats; least evidence that two linked words occur together more often than by chance
 SAME_WORD = 4.0  # strength, in nats, of the link between two equal words that are not frequent
 FREQUENT = 0.001  # a word is frequent if it is in more than this share of the lines of both sides
-FAR = 0.38  # distance of unrelated lines, as a share of all lines; not 0.5, as halves of a file may be exchanged
+FAR = 0.38  # distance, as a share of all lines, of lines taken as unrelated; not 0.5, as halves may be exchanged
 BATCH = 1_000  # number of pairs that are compared at once
 N_BINS = 24  # bins of a histogram
-# Least strength of a sure link, in nats, and least distance to other links of its words. In
+# Least strength of a sure link, and least margin over the other links of its two words, in nats. In
 # tests/translate/alignments/de-en.tsv, 294 of 297 sure links are right.
 SURE_LINK, SURE_MARGIN = 2.0, 0.5
 SWITCH = 14.0  # cost, in nats, of each change of state: of the beginning of a block, and of its end
@@ -104,7 +104,7 @@ class Lexicon:
         return targets, strengths
 
     def strength(self, source: Words, target: Words) -> Strengths:
-        """Return an array of shape (n, S, T): the strengths between the source words and target words of each pair."""
+        """Return an array of shape (n, S, T): the link strength of each source word and each target word of a pair."""
         is_pair = (source != 0)[:, :, None] & (target != 0)[:, None, :]  # False for padding
         keys = pair_keys(source[:, :, None], target[:, None, :])[is_pair]
         index = np.searchsorted(self.keys, keys)
@@ -286,11 +286,11 @@ class BlockPath(NamedTuple):
 def blocks(ratios: NDArray[np.float64]) -> list[Block]:
     """Return the blocks of unrelated pairs, given the log-likelihood ratio of each pair.
 
-    They are those of the likeliest path through two states, inside and outside of a block. Each change of state costs
+    The likeliest path through two states, inside and outside of a block, determines them. Each change of state costs
     `SWITCH`.
     """
     # `outside` is the log-likelihood of the best path that is outside of a block now; `inside` is that of the best path
-    # that is inside of one, which begins at `start`. Both have a list of the blocks that have ended.
+    # that is inside of one, which begins at `start`. Each path has a list of its blocks that have ended.
     outside, blocks_outside = 0.0, None
     inside, blocks_inside, start = -np.inf, None, 0
     for line, ratio in enumerate(ratios.tolist()):

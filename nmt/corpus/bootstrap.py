@@ -1,10 +1,10 @@
 """A search for lines that belong together in a corpus in which no pairs are known.
 
 If a line is missing near the beginning, hardly any lines with the same number belong together. Then the first pairs are
-the lines at one offset: the offset at which the words of both sides depend on each other most. To measure this, no
-lexicon is needed. A lexicon is learned from these pairs. The wrong pairs among them add few links to it, since their
-words occur together only by chance. Pairing lines by the lexicon and learning it from the new pairs take turns, and
-improve both in a few rounds.
+taken at the offset at which the words of both sides depend on each other most. To measure this, no lexicon is needed. A
+lexicon is learned from these pairs. The wrong pairs among them add few links to it, since their words occur together
+only by chance. Then the lines are paired by the lexicon, and the lexicon is learned again from the new pairs. A few
+such rounds improve both.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from nmt.corpus.reading import Survey
 N_WINDOWS, WINDOW = 8, 1_000  # number and length of the stretches of source lines from which a lexicon is learned
 N_BUCKETS = 128  # number of buckets into which `dependence` sorts words by their hashes
 MIN_SPREAD = 0.02  # least standard deviation by which a bucket is divided, so that rare words do not dominate
-N_TESTED, N_OTHERS = 4_000, 200  # most lines that `are_related` compares, and most offsets besides 0
-# Both sides are related if the dependence at offset 0 is so many standard deviations above that at other offsets. For
-# 200 pairs of real corpora it is 7.2 or more, for unrelated lines at most 3.0.
+N_TESTED, N_OTHERS = 4_000, 200  # most lines that `are_related` compares, and most offsets other than 0
+# Both sides are related if the dependence at offset 0 is more than this many standard deviations above that at
+# other offsets. It is 7.2 or more for 200 pairs of real corpora, and at most 3.0 for unrelated lines.
 MIN_DEPENDENCE = 5.0
 MAX_ROUNDS = 5  # most rounds of pairing lines by a lexicon and learning a lexicon from the pairs
 MIN_PAIRS = 200  # with fewer pairs, too little can be learned

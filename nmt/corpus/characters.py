@@ -10,7 +10,7 @@ from ftfy.fixes import unescape_html
 
 from nmt.text.words import ALL_UNSPACED_SCRIPTS
 
-# ftfy restores text that was UTF-8, but it inserts no U+FFFD, and keeps control characters: `CONTROL` is for these.
+# ftfy restores text that was UTF-8, but inserts no U+FFFD, and keeps control characters, which `CONTROL` finds.
 ENCODING = TextFixerConfig(replace_lossy_sequences=False, fix_c1_controls=False, explain=False)
 # The first group matches the tags that separate words. A space replaces these; other tags are deleted.
 TAG = re.compile(
@@ -19,16 +19,16 @@ TAG = re.compile(
     re.IGNORECASE,
 )
 LINE_BREAK = re.compile("[\v\f\r\x1c-\x1e\x85\u2028\u2029]")
-# Control, invisible and private characters that are faults in any text. {} is replaced by those that are faults in this
-# text, but right in texts of some other scripts.
+# Control, invisible and private characters that are faults in any text. {} stands for further characters,
+# which are right in texts of some scripts only.
 CONTROL = (
     "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u2028\u2029\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\ue000-\uf8ff"
     "\U000f0000-\U0010fffd{}]|(?<=[ -ɏ])[\u200c\u200d]+"
 )
 WORD_BREAK = "\u200b"  # the zero width space
 DIRECTION = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks, embeddings and isolates for right-to-left text
-# Patterns of faulty characters. A key is whether the text has letters of an unspaced script, and whether it has letters
-# of a script that runs from right to left.
+# Patterns of faulty characters. A key says whether the text has letters of an unspaced script, and whether it has
+# letters of a script that runs from right to left.
 FAULTY_CONTROLS = {
     (False, False): re.compile(CONTROL.format(WORD_BREAK + DIRECTION)),
     (False, True): re.compile(CONTROL.format(WORD_BREAK)),
@@ -115,7 +115,7 @@ def is_tokenized(text: str) -> bool:
         return True
     if not text.isascii() and SPACED_HAN.search(text):
         return True
-    has_no_break_space = "\xa0" in text or "\u202f" in text  # French puts one before some punctuation marks
+    has_no_break_space = "\xa0" in text or "\u202f" in text  # French writes it before some marks
     return not has_no_break_space and TOKENIZED.search(text) is not None
 
 

@@ -28,7 +28,7 @@ MAX_UNRELATED = 0.05
 # If neighboring lines are similar, a lexicon learned from shifted lines may take the shifted pairs for translations.
 # Its contrast is then low, at most 1.2 nats; a lexicon learned from the right pairs has about twice the contrast.
 SURE_CONTRAST = 2.0  # nats; if the contrast is less, `bootstrap` looks for lines that belong together
-CLEARLY_MORE = 1.5  # factor by which the contrast of the lines that it finds must be higher
+CLEARLY_MORE = 1.5  # factor by which the contrast of the lines that `bootstrap` finds must be higher
 MIN_ERROR_LINES = 3  # fewer faulty lines are no error, whatever their share: one line of fifty says little
 OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds that concern the whole corpus
 
@@ -116,8 +116,8 @@ def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned
 def find_runs(gathered: Gathered, learned: Learned) -> list[Run]:
     """Return the runs of a corpus.
 
-    Without evidence, all lines with the same number are one run. There is none if the sides seem to be unrelated, or
-    have different numbers of lines.
+    Without evidence, all lines with the same number are one run. There is no run if the sides seem to be unrelated,
+    or have different numbers of lines.
     """
     surveyed = gathered.survey
     if learned.evidence is not None:

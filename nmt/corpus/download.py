@@ -35,7 +35,7 @@ def download(corpus: Corpus, path: Path, names: Iterable[str], *, mirror: str = 
     """Download the named files that the directory `path` lacks. Return the names of the files that were written.
 
     If nmt splits the corpus and one of its files is missing, all its files are written again. Raises DownloadError if
-    the network fails or a file has not the expected content. Raises InputError if the mirror is no URL.
+    the network fails or a file does not have the expected content. Raises InputError if the mirror is no URL.
     """
     missing = [name for name in names if not (path / f"{name}.gz").exists()]
     if not missing:
@@ -134,7 +134,7 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, urllib.error.HTTPError):
         error.close()
         return f"HTTP {error.code} {error.reason}"
-    # An error of urllib contains the error of the socket. If that has a `strerror`, it is the text without the number.
+    # An error of urllib contains the error of the socket, which may have a `strerror`: the text without the number.
     cause = getattr(error, "reason", error)
     text = str(getattr(cause, "strerror", None) or cause)
     reason = text or type(cause).__name__

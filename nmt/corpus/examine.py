@@ -1,6 +1,6 @@
 """The examination of all pairs of a corpus, in chunks and in several processes.
 
-What is usual in the corpus is learned from a sample before.
+Before that, what is usual in the corpus is learned from a sample.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -123,7 +123,7 @@ def indices_of_true(results: Iterable[object]) -> NDArray[np.int64]:
 
 
 def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], usual: Usual) -> Hits:
-    """Return the lines with faults that can be found in the two texts, the usual lengths and the usual punctuation."""
+    """Return, by kind of fault, the lines for which a test of `characters` or `pairs` finds a fault."""
     results: dict[str, Iterable[object]] = {}
     for kind, is_faulty in characters.TESTS.items():
         results[kind] = either(is_faulty, source, target)

@@ -21,7 +21,7 @@ from nmt.corpus.reading import is_utf8, lines_at
 from nmt.text.corpus_files import SIDES
 from nmt.text.permutation import first_occurrences
 
-SWAPPED_SHARE = 0.5  # if more lines than this share are exchanged, the two paths probably are
+SWAPPED_SHARE = 0.5  # if more than this share of the lines is exchanged, the two paths probably were exchanged
 N_RAW = 200  # most lines from which an encoding is guessed
 MISMATCH = 4.0  # nats; a pair is a mismatch if its log-likelihood ratio, unrelated against translated, is higher
 OF_PAIRS = ("copy", "numbers", "placeholders", "repetition", "truncated", "ratio")  # kinds that compare both sides
@@ -91,7 +91,7 @@ def of_lines(gathered: Gathered, runs: Sequence[Run]) -> list[Draft]:
 
 
 def encoding_detail(gathered: Gathered, lines: NDArray[np.int64]) -> str:
-    """Return a command to convert a file with lines that are not UTF-8, or "" if their encoding cannot be guessed."""
+    """Return a command that converts a file with lines that are not UTF-8, or "" if the encoding is unknown."""
     chosen = lines[:N_RAW].tolist()
     raw: list[bytes] = []
     for paths in gathered.survey.files.sides:
@@ -199,7 +199,7 @@ def of_repetition(gathered: Gathered) -> Draft:
 
 
 def of_overlap(gathered: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
-    """Return drafts with the lines of which a side is also in an earlier corpus, exactly or almost.
+    """Return drafts with the lines that share a side, exactly or almost, with an earlier corpus.
 
     Dev pairs are compared with training pairs, and test pairs with training pairs and dev pairs.
     """
@@ -215,7 +215,7 @@ def of_overlap(gathered: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
 
 
 def shared_lines(gathered: Gathered, other: Gathered, *sides: int) -> NDArray[np.int64]:
-    """Return the numbers of the lines that share a digest with another corpus. `sides` are the rows of the digests."""
+    """Return the numbers of the lines that share a digest with another corpus. `sides` are the rows to compare."""
     is_shared = np.zeros(gathered.survey.n_pairs, bool)
     for side in sides:
         is_shared |= np.isin(gathered.digests[side], other.digests[side])

@@ -38,18 +38,19 @@ MIN_TOTAL = 25.0  # nats; with less evidence, the language of a text is not clea
 CLEAR, LEANING = 0.15, 0.03
 RARE_SHARE = 0.25  # share of the lines of a side whose n-grams count as rare: those with the least log-probability
 N_IDENTIFIED = 5_000  # most lines of a side from which its language is identified
-N_CHUNKS = 200  # most chunks of these lines that are classified, one by one
+N_CHUNKS = 200  # most chunks of a side that are classified, one by one
 CHUNK_LETTERS = 150  # least number of letters in a chunk
 MIN_CHUNKS = 3  # if there are fewer, all text is classified at once; this cannot prove that a declaration is wrong
 MAJORITY = 0.5  # if more than this share of the chunks is in one language, it is the language of the side
 SURE = 0.5  # probability above which the language of a text as a whole is sure
-# py3langid knows the language of a side if at least this share of the chunks, which are at least so many, is in it.
+# py3langid knows the language of a side if the side has at least `MIN_KNOWN` chunks, and at least the share `KNOWN` of
+# the chunks is in this language.
 KNOWN, MIN_KNOWN = 0.95, 10
 # A line is in a third language if the probability of this language is at least `LIKELY`, and that of each language of
 # the sides is below `RULED_OUT`.
 LIKELY, RULED_OUT = 0.25, 0.05
-# A line in the script of a side is in a third language only if it has at least so many letters: for example, the word
-# "Hindi" looks like Tagalog.
+# A line in the script of a side is in a third language only if it has at least this many letters. For example, the
+# word "Hindi" looks like Tagalog.
 MIN_LETTERS = 15
 MIN_SCRIPT = 0.01  # if a script has less than this share of the letters of both sides, it is not a script of the sides
 # Varieties of Arabic, Hebrew, English and Chinese. Short lines in a variety look like the main language, so py3langid
@@ -75,7 +76,7 @@ class NGrams(NamedTuple):
         return np.diff(np.append(self.starts, self.hashes.shape[1]))
 
     def means(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return an array of shape (n,): the mean value of the n-grams of each line. `values` are by hash."""
+        """Return an array of shape (n,): the mean value of the n-grams of each line. `values` are indexed by hash."""
         sums = np.add.reduceat(values[self.hashes].sum(0), self.starts)
         return (sums / (3 * self.n_positions)).astype(np.float32)
 
@@ -95,7 +96,7 @@ class Identified:
 
     name: str  # code of the language of most chunks, such as de; "" if there is none
     agreement: float = 0.0  # share of the chunks that vote for the most frequent language; 0 if they are too few
-    # Whether at least `MIN_KNOWN` chunks agree nearly all, and no other language is declared.
+    # Whether py3langid knows the language of the side, see `KNOWN`. It does not if another language is declared.
     is_known: bool = False
     # By code of a language: the share of the chunks that are surely not in it.
     ruled_out: Mapping[str, float] = field(default_factory=dict)
@@ -194,8 +195,8 @@ def compare_with_sides(
     """Compare lines of a side with the n-grams of both sides.
 
     Returns:
-        Two arrays of shape (n,). The first one is 2 if the line is clearly in the language of the other side, 1 if it
-        perhaps is, and else 0. The second one is True if the n-grams of the line are rare on its own side.
+        Two arrays of shape (n,). The first one is 2 if the line is clearly in the language of the other side, 1 if
+        perhaps, and 0 if not. The second one is True if the n-grams of the line are rare on its own side.
     """
     grams = ngrams(texts)
     is_rare = grams.means(languages.log_probs[side]) < languages.rare[side]

@@ -23,7 +23,7 @@ from nmt.corpus.reading import Survey, decode, read_spans
 
 MARGIN = 250  # number of offsets tried beyond 0, and beyond the difference of the numbers of lines
 MAX_OFFSETS = 10_000  # if there are more offsets to try, only lines with the same number are compared
-AROUND = 60  # lines before and after a block of unrelated lines that are paired again, with the block
+AROUND = 60  # number of lines before and after a block of unrelated lines that are paired again with it
 TOUCHING = 3  # two runs have a common edge if at most so many lines more than necessary are between them
 N_CELLS = 500_000  # pairs of lines that are compared at once
 IMPOSSIBLE = -1e6  # score of a pair whose target line does not exist
@@ -81,8 +81,8 @@ class Window:
     def partners(self, lines: range, offsets: range) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """Return two arrays of shape (n, W), for n source lines and W offsets.
 
-        The first one is whether the target line exists. The second one is the index of the target line in `target`; if
-        the line does not exist, it is that of the nearest line.
+        The first one says whether the target line exists. The second one is the index of the target line in `target`.
+        If the line does not exist, it is the index of the nearest line.
         """
         numbers = np.array(lines)[:, None] + np.array(offsets)
         indices = numbers - self.target_start
@@ -125,7 +125,7 @@ def links_between(
 ) -> dict[int, tuple[NDArray[np.int64], Strengths]]:
     """Return the links of each source word to words of a sorted vocabulary.
 
-    They are the indices of the linked words in the vocabulary, and the strengths of the links.
+    The links of a word are two arrays: the indices of the linked words in the vocabulary, and the strengths.
     """
     result = {}
     for word in source_words.tolist():
@@ -235,7 +235,7 @@ def likeliest_runs(rows: Iterable[NDArray[np.float64]], first: int, offsets: ran
     since = np.full(len(offsets) + 1, first)  # the line at which this path entered the state
     steps = []  # after each line: the last state of the best path, and the line at which the path entered it
     for line, row in enumerate(rows, first):
-        # A path enters a state from the state with the greatest total, if that is better than to stay.
+        # The best path that enters a state comes from the state with the greatest total.
         entry = totals.max() - SWITCH
         is_entered = totals < entry
         totals[is_entered] = entry
@@ -306,7 +306,7 @@ def offsets_of(survey: Survey) -> range:
     """Return the offsets that are tried.
 
     These are all offsets between 0 and the difference of the numbers of lines, and `MARGIN` offsets below and above.
-    If they are more than `MAX_OFFSETS`, only offset 0 is tried.
+    If there are more than `MAX_OFFSETS` of them, only offset 0 is tried.
     """
     difference = survey.n_target - survey.n_source
     margin = min(MARGIN, survey.n_pairs // 2)

@@ -14,11 +14,11 @@ from nmt.text.placeholders import KINDS
 from nmt.text.words import UNSPACED_CHARACTER
 
 MAX_CHARACTERS = 1_000  # longest text that is no fault; about as long as `data.max_length` pieces
-MAX_Z = 5.0  # greatest z-score of a length ratio, see `lengths.Lengths.z`, that is no fault
+MAX_Z = 5.0  # greatest absolute z-score of a length ratio, see `lengths.Lengths.z`, that is no fault
 MIN_LONGER = 20  # characters; a pair of shorter texts, such as single words, may have any length ratio
-SHORT_PARTNER = 1.5  # a text is too short for its partner if the z-score of the length ratio is beyond this
+SHORT_PARTNER = 1.5  # a text may be cut off only if the absolute z-score of the length ratio is greater
 MIN_CUT_OFF_EVIDENCE = 5.5  # nats; with less evidence, a text does not count as cut off
-LONG_NUMBER = 4  # digits; years and sums of money have so many, most times and measures fewer
+LONG_NUMBER = 4  # digits; years and sums of money have this many or more, most times and measures fewer
 MAX_NAME = 4  # most words of a name
 MIN_NO_WORDS = 5  # characters; `has_no_words` does not judge shorter texts
 
@@ -48,7 +48,7 @@ def is_copy(source: str, target: str) -> bool:
     if source.casefold() != target.casefold():
         return False
     text = PLACEHOLDER.sub(" ", source)
-    # Count distinct words: "la la la" is one, because it is the same in all languages.
+    # Count distinct words. So "la la la", which is the same in all languages, is one word.
     words = {word.strip(PUNCTUATION) for word in text.casefold().split()}
     n_letters = sum(map(str.isalpha, "".join(words)))
     has_few_words = n_letters < 4 or len(words) < 3
@@ -113,7 +113,8 @@ def final(text: str) -> str:
 def repeats(text: str) -> bool:
     """Return whether a text contains a repetition.
 
-    This is a letter, ! or ? five times in a row, two to four letters four times, or one to four words three times.
+    A repetition is a letter, ! or ? five times in a row, two to four letters four times, or one to four words three
+    times.
     Substrings and slices are compared, because regular expressions with back references take ten times as long.
     """
     # 1. Look for repeated characters and letters.

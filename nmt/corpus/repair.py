@@ -178,10 +178,10 @@ class CorpusRepair:
         return [] if is_utf8(source.raw) and is_utf8(target.raw) else ["encoding"]
 
     def repeated(self, texts: Texts) -> list[str]:
-        """Return the kind of fault, in a list, of a training pair that must not be written. Else remember the pair.
+        """Return ["leak"] or ["duplicate"] if a training pair must not be written. Else remember it and return [].
 
-        The kind is "leak" if the pair shares a side with a dev or test pair, and "duplicate" if it repeats an earlier
-        pair. Dev and test pairs are only remembered.
+        A leak shares a side with a dev or test pair. A duplicate repeats an earlier pair. Dev and test pairs are only
+        remembered.
         """
         source, target = texts
         if not self.is_train:
@@ -219,7 +219,7 @@ def numbered_lines(paths: Sequence[Path]) -> Iterator[RawLine]:
 def cleaned(texts: Texts) -> tuple[Texts, list[str]]:
     """Return the cleaned texts of a pair, and the kinds of fault that were mended."""
     kinds = []
-    for _ in range(MAX_ROUNDS):  # until nothing changes: mending one fault can expose another kind
+    for _ in range(MAX_ROUNDS):  # repeat until nothing changes: mending one fault can expose another kind
         before = texts
         for kind, mend in MENDED.items():
             is_faulty = TESTS[kind]

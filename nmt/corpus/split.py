@@ -19,7 +19,7 @@ from nmt.text.corpus_files import digests_of
 from nmt.text.lines import Pair, is_blank, iter_pairs
 from nmt.text.permutation import hold_out, shuffled
 
-# Share, greatest and least number of the pairs that are held out for dev, and of those for test.
+# Share, greatest number and least number of the pairs that are held out as dev pairs. Test pairs have the same limits.
 HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100
 MIN_PAIRS = 20
 TRAIN, DEV, TEST, BLANK, LEAK = range(5)  # parts of a text; pairs of the last two parts are not written
@@ -194,7 +194,7 @@ def key_of(text: str) -> bytes:
     folded = unicodedata.normalize("NFKC", folded)
     key = folded.translate(KEY_CHARACTERS)
     if not key:
-        # The key of a text without letters is the text. If it has digits, the key is "0", so that all numbers count as
-        # the same.
+        # The key of a text without letters is the text. But if it has digits, the key is "0", so that all numbers
+        # count as the same.
         key = "0" if re.search(r"\d", folded) else folded
     return key.encode()
