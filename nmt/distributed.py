@@ -198,7 +198,7 @@ def gather_items(items: Sequence[Item]) -> list[Item]:
     (n_bytes,) = max(gather_numbers(len(content)))
     padded = torch.frombuffer(bytearray(content.ljust(int(n_bytes))), dtype=torch.uint8)
     tensors = _gather(padded)
-    # 2. Put the items of each share back to the indices from which `mine` took them.
+    # 2. Put the items of each share at the indices from which `mine` took them.
     shares = [json.loads(bytes(tensor.numpy())) for tensor in tensors]
     n_items = sum(map(len, shares))
     gathered: list[Any] = [None] * n_items

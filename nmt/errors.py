@@ -21,23 +21,23 @@ class NmtError(Exception):
 
 
 class OutputError(NmtError):
-    """A file cannot be written: disk full, no permission, no such directory."""
+    """The error that a file cannot be written: disk full, no permission, no such directory."""
 
 
 class DownloadError(NmtError):
-    """A file cannot be downloaded, or its content is not the expected one."""
+    """The error that a file cannot be downloaded, or that its content is not the expected one."""
 
 
 class DivergedError(NmtError):
-    """Training cannot continue: the loss or the gradient is not finite."""
+    """The error that training cannot continue, because the loss or the gradient is not finite."""
 
 
 class LostRankError(NmtError):
-    """Another process of the same job, such as another rank, has ended too early."""
+    """The error that another process of the same job, such as another rank, has ended too early."""
 
 
 class StoppedError(NmtError):
-    """Ctrl-C or SIGTERM ended the training, and its state is saved.
+    """The exception for the end of a training by Ctrl-C or SIGTERM. The state of the training is saved.
 
     The exit code is 128 + the number of the signal: 130 for Ctrl-C, 143 for SIGTERM.
     """
@@ -48,26 +48,26 @@ class StoppedError(NmtError):
 
 
 class InputError(NmtError):
-    """The user's files, config or arguments are wrong."""
+    """The error that files, config or arguments of the user are wrong."""
 
     exit_code = 2
 
 
 class ConfigError(InputError):
-    """A setting is unknown, misspelled, out of range or incompatible with another."""
+    """The error that a setting is unknown, misspelled, out of range or incompatible with another."""
 
 
 class DataError(InputError):
-    """A corpus is missing, empty or misaligned."""
+    """The error that a corpus is missing, empty or misaligned."""
 
 
 class ModelError(InputError):
-    """A model file, a run directory or a tokenizer is missing, damaged or not supported."""
+    """The error that a model file, a run directory or a tokenizer is missing, damaged or not supported."""
 
 
 @contextlib.contextmanager
 def os_errors_as(kind: type[NmtError], action: str, *, hint: str) -> Iterator[None]:
-    """Convert errors of files, plain or gzipped, that the block raises to an error of class `kind`.
+    """Convert the errors of the block that concern plain or gzipped files to an error of class `kind`.
 
     The message is `cannot ACTION: REASON`, for example `cannot write a.txt: No space left on device`.
     """

@@ -256,8 +256,8 @@ def paired_p_value(difference: float, resampled: NDArray[np.float64], n_lines: i
     A p-value is the probability of a result at least as extreme as the observed one if the systems are equally good.
     As in sacreBLEU and in Riezler and Maxwell (2005), the results under this hypothesis are the absolute differences on
     resamples minus their mean, and the observed result is added to them. Unlike in sacreBLEU, a result that equals the
-    observed result counts as extreme. So for equal systems the p-value is 1, and not 1 / (number of resamples + 1) as in
-    sacreBLEU.
+    observed result counts as extreme. So the p-value of equal systems is 1; in sacreBLEU, it is 1 / (number of
+    resamples + 1).
     """
     if difference == 0:  # every result is at least as extreme as 0
         return 1.0

@@ -312,7 +312,7 @@ def cached(
     path = cache_directory() / f"{kind}-{digest[:20]}"
     lock = path.with_name(f"{path.name}.lock")
     with locked(lock, setting="NMT_CACHE=PATH in the environment", wait=True):
-        sweep_temps(path.parent, path.name, of_running=True)  # also those that a child of a killed process writes
+        sweep_temps(path.parent, path.name, of_running=True)  # also what a child of a killed process writes
         if not (path.is_dir() and is_whole(path)):
             with atomic_directory(path) as temp:
                 make(temp)

@@ -21,7 +21,7 @@ from nmt.errors import LostRankError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-MIN_ITEMS = 6  # processing fewer items here takes less time than starting other processes
+MIN_ITEMS = 6  # fewer items take less time in this process than starting other processes takes
 MAX_PROCESSES = 16  # more processes would wait for the parent, which reads and writes for all of them
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8  # options of mallopt, from glibc's malloc.h

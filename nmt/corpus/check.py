@@ -29,7 +29,7 @@ MAX_UNRELATED = 0.05
 # Its contrast is then low, at most 1.2 nats; a lexicon learned from the right pairs has about twice the contrast.
 SURE_CONTRAST = 2.0  # nats; if the contrast is less, `bootstrap` looks for lines that belong together
 CLEARLY_MORE = 1.5  # factor by which the contrast of the lines that `bootstrap` finds must be higher
-MIN_ERROR_LINES = 3  # fewer faulty lines are no error, whatever their share: one line of fifty says little
+MIN_ERROR_LINES = 3  # fewer faulty lines are no error, whatever their share: one of fifty says little about the corpus
 OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds that concern the whole corpus
 
 

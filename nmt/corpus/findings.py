@@ -129,7 +129,7 @@ def gaps(runs: Sequence[Run], n_lines: int) -> list[Run]:
 
 
 def where_they_part(runs: Sequence[Run], n_pairs: int) -> str:
-    """Return the end of a message: at which source lines the offset changes. Return "" if that is unknown."""
+    """Return the end of a message, which says at which source lines the offset changes; "" if that is unknown."""
     if not runs:
         return ""
     changes = []  # numbers of the source lines from which the previous offset is wrong

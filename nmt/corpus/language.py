@@ -49,8 +49,8 @@ KNOWN, MIN_KNOWN = 0.95, 10
 # A line is in a third language if the probability of this language is at least `LIKELY`, and that of each language of
 # the sides is below `RULED_OUT`.
 LIKELY, RULED_OUT = 0.25, 0.05
-# A line in the script of a side is in a third language only if it has at least this many letters. For example, the
-# word "Hindi" looks like Tagalog.
+# A line in the script of a side counts as in a third language only if it has at least this many letters: for example,
+# py3langid takes the word "Hindi" for Tagalog.
 MIN_LETTERS = 15
 MIN_SCRIPT = 0.01  # if a script has less than this share of the letters of both sides, it is not a script of the sides
 # Varieties of Arabic, Hebrew, English and Chinese. Short lines in a variety look like the main language, so py3langid
@@ -257,7 +257,7 @@ def identify_side(texts: Sequence[str], declared: str = "") -> Identified:
 
 
 def identify(texts: Sequence[str]) -> str:
-    """Return py3langid's code of the language of some lines as one text, or "" if py3langid is not sure."""
+    """Classify the lines as one text. Return py3langid's code of its language, or "" if py3langid is not sure."""
     name, probability = identifier().classify("\n".join(texts))
     return name if probability > SURE and name != NO_LANGUAGE else ""
 

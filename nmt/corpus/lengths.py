@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 N_GROUPS = 14  # number of groups of pairs, by the product of their lengths: ratios of short texts vary more
 MIN_IN_GROUP = 50  # a group with fewer pairs gets the median and the spread of all pairs
-MIN_SPREAD = 0.16  # least spread; then `pairs.MAX_Z` spreads are at least a factor of 2.2
+MIN_SPREAD = 0.16  # least spread, so that a length ratio exceeds `pairs.MAX_Z` only if it is unusual by a factor of 2.2
 NORMAL = 1.4826  # standard deviation of a normal distribution, divided by its median absolute deviation
 
 
