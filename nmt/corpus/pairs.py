@@ -27,8 +27,8 @@ MIN_NO_WORDS = 5  # characters; `has_no_words` does not judge shorter texts
 NUMBER = re.compile(r"(?:\d{1,3}(?:[ \xa0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:[.,:’'٫٬]\d+)*")
 DIGIT = re.compile(r"\d")
 DECIMAL = re.compile(r"(.*)[.,٫](\d{1,2})")
-# All kinds of placeholder except the last, which is numbers: `numbers_differ` compares these. An ending may follow
-# %(name)s, as in Esperanto and Uzbek, so it has its own pattern.
+# All kinds of placeholder except the last, which is numbers: `numbers_differ` compares numbers. The first pattern is
+# for %(name)s with an ending after it, as in Esperanto and Uzbek.
 PLACEHOLDER = re.compile("|".join([r"%\(\w+\)[-+0#]*+\d*(?:\.\d+)?[sdifguxc@]", *KINDS[:-1]]))
 THREE_LETTERS = re.compile(r"[^\W\d_]{3}")
 REPEATED_LETTERS = re.compile(r"([^\W\d_]{2,4}?)\1{3}")
