@@ -1,4 +1,4 @@
-"""Trains Transformer translation models and translates with them.
+"""A trainer of Transformer models for machine translation, and a translator that uses these models.
 
 >>> import nmt
 >>> translator = nmt.load("runs/demo")
@@ -35,7 +35,7 @@ __all__ += ["attention_summary", "explain", "load"]
 __all__ += ["ConfigError", "DataError", "DivergedError", "InputError", "LostRankError"]
 __all__ += ["ModelError", "NmtError", "OutputError", "StoppedError"]
 
-# Modules that are imported when one of their names is first used.
+# Slow modules, and the public names in them. A module is imported when one of its names is first used.
 LAZY = {
     "nmt.decode.options": ("SearchOptions",),
     "nmt.translate.loading": ("load",),
@@ -51,7 +51,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import slow modules, such as those that need torch, when they are first used."""
+    """Return the object with a name in `LAZY`, after importing its module. So `import nmt` does not wait for torch."""
     for module, names in LAZY.items():
         if name in names:
             return getattr(import_module(module), name)

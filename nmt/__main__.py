@@ -1,10 +1,13 @@
-"""The command `nmt`, also as `python -m nmt`: handles signals before slow imports, then runs `nmt.cli`."""
+"""The entry point of the command `nmt`, and of `python -m nmt`.
+
+Signal handlers are installed before the slow imports, so that Ctrl-C ends the process even during an import.
+"""
 
 import signal
 import sys
 
 if __name__ == "__main__" and not sys.flags.safe_path:
-    del sys.path[0]  # the working directory: a file there must not be imported in place of a library
+    del sys.path[0]  # the working directory: a file in it must not be imported in place of a library
 
 from nmt.processes import keep_stderr_open, stop_on_signals
 

@@ -1,6 +1,7 @@
-"""Ranks: processes that train together, started by torchrun. A single process is rank 0 of 1.
+"""Ranks: the processes that torchrun starts to train one model together. A process without torchrun is rank 0 of 1.
 
-Ranks work together inside `ranks_joined`; outside of it each is alone. A single rank does not import torch.
+Ranks communicate only inside `ranks_joined`. Outside of it, each process counts as the only rank. If there is one rank,
+this module does not import torch.
 """
 
 import contextlib
@@ -23,28 +24,33 @@ Item = TypeVar("Item")
 
 log = logging.getLogger("nmt")
 
-TIMEOUT = datetime.timedelta(hours=24)  # the first rank may train a tokenizer or read a large corpus meanwhile
-WARN_AFTER_S = 20.0  # of waiting for other ranks
+TIMEOUT = datetime.timedelta(hours=24)  # long: the others wait while the first rank trains a tokenizer
+WARN_AFTER_S = 20.0  # after waiting this long for other ranks, log a warning
 
 
 class Launch(NamedTuple):
     """The position of this process among the processes that were launched together."""
 
-    rank: int  # from 0; rank 0 writes the files
+    rank: int  # counted from 0; rank 0 writes the files
     n_ranks: int
     local_rank: int  # index among the processes on this machine
 
 
 ALONE = Launch(0, 1, 0)
-LAUNCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "MASTER_ADDR")  # that torchrun sets
-_joined = ALONE  # changes in `ranks_joined` only
-# Referenced until the next collective, to avoid a deadlock: if gloo's thread dropped the last reference, it would wait
-# for the GIL, which the main thread holds while it waits for gloo's thread in destroy_process_group.
+# The environment variables that torchrun sets.
+LAUNCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "MASTER_ADDR")
+_joined = ALONE  # this process among the joined ranks; only `ranks_joined` changes it
+# The work object of the last collective. It is referenced until the next collective, to avoid a deadlock: if gloo's
+# thread dropped the last reference, it would wait for the GIL, while the main thread holds the GIL and waits for gloo's
+# thread in destroy_process_group.
 _last_work: Any = None
 
 
 def launched() -> Launch:
-    """Read the environment variables of torchrun; `ALONE` if one is missing."""
+    """Return the position of this process from torchrun's environment variables.
+
+    Returns `ALONE` if a variable is missing. Raises ConfigError if the value of a numeric one is not a number.
+    """
     if not all(name in os.environ for name in LAUNCH_VARIABLES):
         return ALONE
     *numbers, _address = LAUNCH_VARIABLES
@@ -57,7 +63,7 @@ def launched() -> Launch:
 
 
 def restarted() -> bool:
-    """Return whether torchrun has restarted the ranks because one has failed."""
+    """Return whether torchrun has restarted the ranks because one of them failed."""
     return _n_restarts() != "0"
 
 
@@ -66,23 +72,29 @@ def _n_restarts() -> str:
 
 
 def rank() -> int:
-    """Return this rank, from 0; 0 outside of `ranks_joined`."""
+    """Return the number of this rank, counted from 0. Outside of `ranks_joined`, it is 0."""
     return _joined.rank
 
 
 def n_ranks() -> int:
-    """Return the number of joined ranks; 1 outside of `ranks_joined`."""
+    """Return the number of joined ranks. Outside of `ranks_joined`, it is 1."""
     return _joined.n_ranks
 
 
 def mine(items: Sequence[Item]) -> Sequence[Item]:
-    """Return this rank's share: every n-th item, so that a sorted list is divided evenly."""
+    """Return this rank's share of the items: every n-th item, where n is the number of ranks.
+
+    If the items are sorted by length, all ranks have items of about the same lengths.
+    """
     return items[rank() :: n_ranks()]
 
 
 @contextlib.contextmanager
 def ranks_joined() -> Iterator[None]:
-    """Join all ranks for this block, after all have entered it. Raises LostRankError if a rank ends."""
+    """Join all ranks for the duration of the block. The block begins when all ranks have reached it.
+
+    Raises LostRankError if another rank ends during the block.
+    """
     global _joined
     launch = launched()
     if launch.n_ranks == 1:
@@ -90,7 +102,7 @@ def ranks_joined() -> Iterator[None]:
         return
     import torch.distributed as dist
 
-    # torch reports a lost rank as RuntimeError, from any collective.
+    # If a rank is lost, collectives of the other ranks raise RuntimeError.
     try:
         _join(launch)
         _joined = launch
@@ -108,7 +120,10 @@ def ranks_joined() -> Iterator[None]:
 
 
 def _join(launch: Launch) -> None:
-    """Make torch's process group, in a thread: its C++ code waits for the other ranks without handling signals."""
+    """Create torch's process group.
+
+    A second thread creates it, because torch's C++ code does not handle signals while it waits for the other ranks.
+    """
     import torch
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
@@ -119,15 +134,15 @@ def _join(launch: Launch) -> None:
     def join() -> None:
         try:
             store, rank, n_ranks = next(rendezvous("env://", timeout=TIMEOUT))
-            # torchrun's store keeps the entries of ranks that it has restarted since.
+            # When torchrun restarts the ranks, its store keeps the old entries: use other names for the new ones.
             store = PrefixStore(f"{_n_restarts()}/{n_ranks}", store)
             backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
             dist.init_process_group(backend, store=store, rank=rank, world_size=n_ranks, timeout=TIMEOUT)
             joining.set_result(None)
-        except Exception as error:  # joining.result() raises it in the main thread
+        except Exception as error:  # joining.result() raises the error in the main thread
             joining.set_exception(error)
 
-    # Say after a while what this rank waits for, then wait on.
+    # If the others are late, log what this rank waits for, then continue to wait.
     threading.Thread(target=join, name="nmt-join", daemon=True).start()
     with contextlib.suppress(TimeoutError):
         joining.exception(WARN_AFTER_S)
@@ -139,12 +154,15 @@ def _join(launch: Launch) -> None:
 
 
 def parallel(model: "nn.Module") -> "nn.Module":
-    """Wrap the model in DistributedDataParallel, which averages gradients over ranks. With one rank, return it."""
+    """Wrap the model in DistributedDataParallel, which averages gradients over ranks.
+
+    With one rank, return the model itself.
+    """
     if n_ranks() == 1:
         return model
     from torch.nn.parallel import DistributedDataParallel
 
-    # Replicas on the CPU are given no device.
+    # DistributedDataParallel expects a list of one GPU, or None for a model on the CPU.
     device = next(model.parameters()).device
     gpus = [device] if device.type == "cuda" else None
     with warnings.catch_warnings(action="ignore", category=FutureWarning):  # newer torch has renamed broadcast_buffers
@@ -157,7 +175,7 @@ def unwrapped(model: "nn.Module") -> Any:
 
 
 def gather_numbers(*numbers: float) -> list[list[float]]:
-    """Return the numbers of every rank, in order of ranks, in float64. Waits for all ranks."""
+    """Return the numbers of each rank, in order of ranks. They are sent as float64. Waits for all ranks."""
     if n_ranks() == 1:
         return [list(numbers)]
     import torch
@@ -167,20 +185,20 @@ def gather_numbers(*numbers: float) -> list[list[float]]:
 
 
 def gather_items(items: Sequence[Item]) -> list[Item]:
-    """Return the items of all ranks in order, given this rank's share: the inverse of `mine`. Waits for all ranks.
+    """Return the items of all ranks in their original order. Waits for all ranks.
 
-    They are sent as JSON: tuples arrive as lists.
+    This is the inverse of `mine`: each rank passes its share. Items are sent as JSON, so tuples arrive as lists.
     """
     if n_ranks() == 1:
         return list(items)
     import torch
 
-    # 1. Pad the contents with blanks to the same length: collectives need tensors of one shape.
+    # 1. Pad the JSON of each rank with spaces to the same length: collectives need tensors of equal shapes.
     content = json.dumps(items).encode()
     (n_bytes,) = max(gather_numbers(len(content)))
     padded = torch.frombuffer(bytearray(content.ljust(int(n_bytes))), dtype=torch.uint8)
     tensors = _gather(padded)
-    # 2. Put each share where `mine` has taken it from.
+    # 2. Put the items of each share at the indices from which `mine` took them.
     shares = [json.loads(bytes(tensor.numpy())) for tensor in tensors]
     n_items = sum(map(len, shares))
     gathered: list[Any] = [None] * n_items
@@ -190,10 +208,10 @@ def gather_items(items: Sequence[Item]) -> list[Item]:
 
 
 def _gather(tensor: "Tensor") -> "list[Tensor]":
-    """Return the tensors of all ranks, which have the same shape, in order of ranks."""
+    """Return the tensors of all ranks, in order of ranks. They must have the same shape."""
     import torch.distributed as dist
 
-    # Asynchronous, only to get the object that `_last_work` keeps.
+    # The call is asynchronous only to return the work object, which `_last_work` keeps.
     global _last_work
     gathered = [tensor.clone() for _ in range(n_ranks())]
     _last_work = dist.all_gather(gathered, tensor, async_op=True)
@@ -207,11 +225,11 @@ def barrier() -> None:
 
 
 def broadcast(number: float) -> float:
-    """Return the first rank's number. Waits for all ranks."""
+    """Return the number that the first rank passes. Waits for all ranks."""
     return gather_numbers(number)[0][0]
 
 
 def summed(*numbers: float) -> list[float]:
-    """Return each number summed over ranks. Waits for all ranks."""
+    """Return, for each number, the sum over all ranks. Waits for all ranks."""
     by_rank = gather_numbers(*numbers)
     return [sum(column) for column in zip(*by_rank, strict=True)]

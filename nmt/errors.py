@@ -1,4 +1,4 @@
-"""The errors that users see, each with an exit code and a hint on what to do; `cli/app.py` prints them."""
+"""The errors that users see. Each has an exit code and a hint on what to do; `cli/app.py` prints message and hint."""
 
 import contextlib
 import zlib
@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 
 class NmtError(Exception):
-    """Base class of the errors that users see; `str()` is the message, usually one line.
+    """Base class of the errors that users see. `str(error)` is the message, usually a single line.
 
-    `lines` are its parts, each printed on a line of its own: a file name in them may contain line ends.
+    `lines` are the parts of the message. Each part is printed on one line. If a part contains line ends, for example in
+    a file name, they are escaped.
     """
 
     exit_code = 1
@@ -20,23 +21,26 @@ class NmtError(Exception):
 
 
 class OutputError(NmtError):
-    """A file cannot be written: disk full, no permission, no such directory."""
+    """The error that a file cannot be written: disk full, no permission, no such directory."""
 
 
 class DownloadError(NmtError):
-    """A file cannot be downloaded, or its content is not as expected."""
+    """The error that a file cannot be downloaded, or that its content is not the expected one."""
 
 
 class DivergedError(NmtError):
-    """Training cannot continue: the loss or the gradient is not finite."""
+    """The error that training cannot continue, because the loss or the gradient is not finite."""
 
 
 class LostRankError(NmtError):
-    """Another process of the same job has ended."""
+    """The error that another process of the same job, such as another rank, has ended too early."""
 
 
 class StoppedError(NmtError):
-    """Ctrl-C or SIGTERM ended a training; everything is saved. The exit code is 128 + the signal number: 130 or 143."""
+    """The exception for the end of a training by Ctrl-C or SIGTERM. The state of the training is saved.
+
+    The exit code is 128 + the number of the signal: 130 for Ctrl-C, 143 for SIGTERM.
+    """
 
     def __init__(self, message: str, signal_number: int, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -44,26 +48,29 @@ class StoppedError(NmtError):
 
 
 class InputError(NmtError):
-    """The user's files, config or arguments are wrong."""
+    """The error that files, config or arguments of the user are wrong."""
 
     exit_code = 2
 
 
 class ConfigError(InputError):
-    """A setting is unknown, misspelled, out of range or incompatible with another."""
+    """The error that a setting is unknown, misspelled, out of range or incompatible with another."""
 
 
 class DataError(InputError):
-    """A corpus is missing, empty or misaligned."""
+    """The error that a corpus is missing, empty or misaligned."""
 
 
 class ModelError(InputError):
-    """A model file, a run directory or a tokenizer is missing, damaged or not supported."""
+    """The error that a model file, a run directory or a tokenizer is missing, damaged or not supported."""
 
 
 @contextlib.contextmanager
 def os_errors_as(kind: type[NmtError], action: str, *, hint: str) -> Iterator[None]:
-    """Convert errors of files, gzipped ones too, to an error of this kind: `cannot ACTION: No space left on device`."""
+    """Convert the errors of the block that concern plain or gzipped files to an error of class `kind`.
+
+    The message is `cannot ACTION: REASON`, for example `cannot write a.txt: No space left on device`.
+    """
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:

@@ -1,8 +1,9 @@
-"""BLEU, chrF and TER by sacreBLEU, with signature and confidence interval; paired comparison; and perplexity.
+"""BLEU, chrF and TER with signatures and confidence intervals, paired comparison of systems, and perplexity.
 
-All scores, those of resamples included, are sacreBLEU's. The intervals are quantiles of resampled scores (the bootstrap
-percentile interval of Efron and Tibshirani 1993, chapter 13), for one system as for the difference of two. Hypotheses
-are detokenized text. Language and script of the references choose the settings, see `choose_settings`.
+sacreBLEU computes all scores, also those of resamples. An interval lies between two quantiles of the scores of one
+system on resamples, or of the differences between two systems (the bootstrap percentile interval of Efron and
+Tibshirani 1993, chapter 13). Hypotheses are detokenized text. `choose_settings` chooses the settings by the language
+and the script of the references.
 """
 
 import math
@@ -24,24 +25,25 @@ from nmt.errors import ConfigError, DataError
 from nmt.text.scripts import REGIONAL_CHINESE, Script, main_script
 
 DEFAULT_TOKENIZER = "13a"
-QUANTILES = (0.025, 0.975)  # of a 95 % interval
-N_TOKENIZED = 100  # lines that end in " ." from which on text counts as tokenized, as in sacreBLEU
+QUANTILES = (0.025, 0.975)  # the bounds of a 95 % interval
+N_TOKENIZED = 100  # a text with at least so many lines that end in " ." counts as tokenized, as in sacreBLEU
 
-# TER's tokens: words; or words, and single Han characters (sacreBLEU's `normalized` with `asian_support`).
+# The tokens that TER counts. "words" are separated by spaces. With "characters", each Han character and each
+# punctuation mark is also a token (sacreBLEU's `normalized` with `asian_support`).
 TerTokens = Literal["words", "characters"]
 
 
 @dataclass(frozen=True)
 class ScoreSettings:
-    """How translations are scored; the default is that for languages with spaces between words."""
+    """The settings for scoring translations. The defaults are for languages with spaces between words."""
 
     tokenize: str = DEFAULT_TOKENIZER  # sacreBLEU's tokenizer for BLEU
-    ter: TerTokens | None = "words"  # None: TER makes no sense and is left out
+    ter: TerTokens | None = "words"  # None: TER is left out, because it makes no sense
     lowercase: bool = False
 
     @property
     def left_out(self) -> str:
-        """A statement that TER is left out and why; empty if it is not."""
+        """Return a message that TER is left out, and why. It is empty if TER is not left out."""
         if self.ter is not None:
             return ""
         return "TER is left out: it counts words, and the references have no spaces between words"
@@ -49,13 +51,13 @@ class ScoreSettings:
 
 @dataclass(frozen=True)
 class Score:
-    """A score with sacreBLEU's signature, which describes how it was computed."""
+    """A score, and sacreBLEU's signature, which describes how the score was computed."""
 
     name: str  # BLEU, chrF2 or TER
-    value: float  # 0-100; TER may be larger
-    low: float | None  # 95 % interval by bootstrap over sentences; None without bootstrap
-    high: float | None
-    signature: str  # sacreBLEU's
+    value: float  # from 0 to 100; TER may be larger
+    low: float | None  # lower bound of the 95 % interval, by bootstrap over sentences; None without bootstrap
+    high: float | None  # upper bound
+    signature: str
 
     def __str__(self) -> str:
         interval = ""
@@ -69,14 +71,17 @@ class Difference:
     """The score of a system minus that of the baseline."""
 
     value: float
-    low: float  # 95 % interval by paired bootstrap over sentences
-    high: float
-    p_value: float  # see `paired_p_value`; null hypothesis: the systems are equally good
+    low: float  # lower bound of the 95 % interval, by paired bootstrap over sentences
+    high: float  # upper bound
+    p_value: float  # see `paired_p_value`; the null hypothesis is that the systems are equally good
 
 
 @dataclass(frozen=True)
 class SystemScore:
-    """The score of one of several systems. Lower TER is better: a positive difference means a worse system."""
+    """The score of one system in a comparison.
+
+    Lower TER is better. So if the score is TER, a positive difference means that the system is worse than the baseline.
+    """
 
     value: float
     difference: Difference | None  # None for the baseline
@@ -87,8 +92,8 @@ class PairedScore:
     """The scores of several systems by one metric."""
 
     name: str
-    signature: str  # sacreBLEU's, with the number of resamples
-    systems: list[SystemScore]  # the baseline first
+    signature: str  # sacreBLEU's signature, with the number of resamples
+    systems: list[SystemScore]  # the first one is the baseline
 
 
 def choose_settings(
@@ -98,17 +103,17 @@ def choose_settings(
     tokenize: str | None = None,
     lowercase: bool = False,
 ) -> ScoreSettings:
-    """Choose how to score translations into a language, by its code and by the script of the references.
+    """Choose the settings for scoring translations, by the script of the references and the code of their language.
 
-    The script goes first, because a code may be unknown or wrong: file names such as test.tgt look like one. The code
-    decides what the script leaves open: Han is Chinese or Japanese; and a text with some letters of an unspaced script
-    may be one in this script with many foreign names, or one in a spaced script with a few.
+    The script is considered first, because the code may be unknown or wrong: the ending of a file name such as test.tgt
+    looks like a code. The code decides where the script leaves a choice. First, Han characters may be Chinese or
+    Japanese. Second, a text in a spaced and an unspaced script may be in either of them, with names in the other.
 
     Args:
         language: a code such as zh, th-TH, my_Mymr or zho_Hans; empty if unknown.
-        references: one or several lists of lines; without letters in them, only the code decides.
-        tokenize: sacreBLEU's tokenizer that the user asks for. With `none`, tokens are what spaces separate, for TER
-            as well as for BLEU.
+        references: one or several lists of lines. If they have no letters, only the code decides.
+        tokenize: the tokenizer of sacreBLEU that the user asks for. With `none`, spaces separate the tokens of BLEU and
+            of TER.
         lowercase: whether BLEU and chrF ignore case.
     """
     if tokenize == "none":
@@ -119,12 +124,13 @@ def choose_settings(
 
 
 def settings_of(script: Script, code: str) -> ScoreSettings:
-    """Return how text in a script is scored; `code` is the code of its language."""
+    """Return the settings for text in a script. `code` is the code of the language."""
     match script:
         case "spaced":
             return ScoreSettings()
         case "Hangul":
-            # Korean has spaces between words, which writers place differently: BLEU by characters, TER by words.
+            # Korean has spaces between words, but writers place them differently. So BLEU counts characters; TER counts
+            # words.
             return ScoreSettings("char")
         case "Han":
             # sacreBLEU's tokenizer `zh` is made for modern Chinese: it does not separate the ideographs beyond the
@@ -133,17 +139,20 @@ def settings_of(script: Script, code: str) -> ScoreSettings:
         case "kana":
             return ScoreSettings("char", "characters")
         case "unspaced":
-            # sacreBLEU's TER has no setting that separates letters of these scripts.
+            # TER is left out: sacreBLEU has no setting of TER that separates the letters of these scripts.
             return ScoreSettings("char", None)
 
 
 def bleu_tokenizer(language: str, references: Sequence[Sequence[str]] = ()) -> str:
-    """Return sacreBLEU's tokenizer for a target language and, if they are known, the script of the references."""
+    """Return sacreBLEU's tokenizer for a target language and, if references are given, for their script."""
     return choose_settings(language, references).tokenize
 
 
 def tokenized_warning(lines: Sequence[str], name: str, tokenize: str) -> str:
-    """Return a warning if text is tokenized, as sacreBLEU's: 100 lines end in " .". Empty with `--tokenize none`."""
+    """Return a warning if at least `N_TOKENIZED` lines end in " .", as in tokenized text; else "".
+
+    With `--tokenize none`, there is no warning.
+    """
     n_tokenized = sum(line.endswith(" .") for line in lines)
     if n_tokenized < N_TOKENIZED or tokenize == "none":
         return ""
@@ -163,9 +172,10 @@ def score(
 ) -> list[Score]:
     """Score translations by any of bleu, chrf and ter, against one or several lists of references.
 
-    Without `ter`, that metric is left out. `tokenize`, `lowercase` and `ter` are fields of `ScoreSettings`.
+    If `ter` is None, TER is left out. `tokenize`, `lowercase` and `ter` are fields of `ScoreSettings`.
 
-    Raises DataError if the numbers of lines differ, or there are none, and ConfigError as `sacrebleu_metrics`.
+    Raises DataError if the numbers of lines differ or there are no lines. Raises ConfigError if sacreBLEU's tokenizer
+    cannot be used, see `sacrebleu_metrics`.
     """
     check_references(references, hypotheses, "hypotheses")
     if not hypotheses:
@@ -181,15 +191,15 @@ def sacrebleu_metrics(
     lowercase: bool = False,
     ter: TerTokens | None = "words",
 ) -> dict[str, Metric]:
-    """Return sacreBLEU's metrics by name: bleu, chrf, ter. They process the references once.
+    """Return sacreBLEU's metrics by name: bleu, chrf and, unless `ter` is None, ter. They hold the references.
 
-    TER always ignores case, as in sacreBLEU's command. Raises ConfigError if sacreBLEU has no such tokenizer, or a
-    library that it needs is missing.
+    TER always ignores case, as in sacreBLEU's command. Raises ConfigError if sacreBLEU has no tokenizer of this name,
+    or if a library that the tokenizer needs is missing.
     """
     if tokenize not in BLEU.TOKENIZERS:
         raise ConfigError(f"no sacreBLEU tokenizer '{tokenize}'", hint=f"one of {', '.join(sorted(BLEU.TOKENIZERS))}")
     try:
-        # `force` only turns off sacreBLEU's warning about tokenized text; ours is `tokenized_warning`.
+        # `force` only turns off sacreBLEU's warning about tokenized text: `tokenized_warning` replaces it.
         bleu = BLEU(lowercase=lowercase, tokenize=tokenize, force=True, references=references)
     except (RuntimeError, ImportError, OSError) as error:
         reason = " ".join(str(error).split())
@@ -204,7 +214,7 @@ def sacrebleu_metrics(
 
 
 def score_by(metric: Metric, hypotheses: Sequence[str], n_bootstrap: int) -> Score:
-    """Score translations by a metric that has the references; the interval needs at least 2 resamples."""
+    """Score translations by a metric that holds the references. With under 2 resamples, the score has no interval."""
     statistics = line_statistics(metric, hypotheses)
     value = score_of(metric, statistics.sum(0))
     low = high = None
@@ -218,19 +228,19 @@ def score_by(metric: Metric, hypotheses: Sequence[str], n_bootstrap: int) -> Sco
 def paired_scores(
     systems: Sequence[Sequence[str]], metrics: Mapping[str, Metric], *, n_trials: int = 1000
 ) -> list[PairedScore]:
-    """Score systems and compare each with the first one on the same resamples of the lines (Koehn 2004).
+    """Score systems, and compare each system with the first on the same resamples of the lines (Koehn 2004).
 
-    The metrics, from `sacrebleu_metrics`, have the references.
+    `metrics` are from `sacrebleu_metrics`, and hold the references.
     """
     return [paired_score(systems, metric, n_trials) for metric in metrics.values()]
 
 
 def paired_score(systems: Sequence[Sequence[str]], metric: Metric, n_trials: int) -> PairedScore:
-    # 1. Score all systems, on all lines and on the same resamples.
+    # 1. Score all systems on all lines, and on the same resamples of the lines.
     statistics = [line_statistics(metric, lines) for lines in systems]
     baseline, *values = [score_of(metric, counts.sum(0)) for counts in statistics]
     resampled_baseline, *resampled = resampled_scores(metric, statistics, n_trials)
-    # 2. Compare each with the baseline.
+    # 2. Compare each other system with the baseline, which is the first.
     scores = [SystemScore(baseline, None)]
     for value, resampled_values in zip(values, resampled, strict=True):
         differences = resampled_values - resampled_baseline
@@ -241,44 +251,46 @@ def paired_score(systems: Sequence[Sequence[str]], metric: Metric, n_trials: int
 
 
 def paired_p_value(difference: float, resampled: NDArray[np.float64], n_lines: int) -> float:
-    """Return the p-value of a difference of two systems, given the differences on resamples of the lines.
+    """Return the p-value of the difference of two systems, given the differences on resamples of the lines.
 
     A p-value is the probability of a result at least as extreme as the observed one if the systems are equally good.
-    As in sacreBLEU and in Riezler and Maxwell (2005), resampled absolute differences minus their mean are the results
-    under this hypothesis, and the observed one counts as one of them. Ties count, which sacreBLEU leaves out: for equal
-    systems, it finds 1 / (number of resamples + 1).
+    As in sacreBLEU and in Riezler and Maxwell (2005), the results under this hypothesis are the absolute differences on
+    resamples minus their mean, and the observed result is added to them. Unlike in sacreBLEU, a result that equals the
+    observed result counts as extreme. So the p-value of equal systems is 1; in sacreBLEU, it is 1 / (number of
+    resamples + 1).
     """
-    if difference == 0:  # every result is at least as extreme
+    if difference == 0:  # every result is at least as extreme as 0
         return 1.0
     absolute = np.abs(resampled)
     shifted = absolute - absolute.mean()
     n_extreme = int(np.sum(shifted >= abs(difference)))
     p_value = (n_extreme + 1) / (len(resampled) + 1)
-    # n lines have at most n^n different resamples, so no smaller p-value means anything: one line shows nothing.
+    # n lines have at most n^n different resamples, so a p-value below 1 / n^n has no meaning. With one line, the
+    # p-value is always 1.
     smallest = float(n_lines) ** -n_lines
     return max(p_value, smallest)
 
 
 def line_statistics(metric: Metric, hypotheses: Sequence[str]) -> NDArray[np.float64]:
-    """Return what sacreBLEU counts in each line, such as matching n-grams: (lines, statistics).
+    """Return an array of shape (lines, statistics): what sacreBLEU counts in each line, such as matching n-grams.
 
-    The metric has the references. This method is not public, but sacreBLEU's public ones return no counts for chrF,
-    and no resampled scores.
+    The metric holds the references. The method called here is not public, but the public methods of sacreBLEU return no
+    counts for chrF, and no scores of resamples.
     """
     return np.array(metric._extract_corpus_statistics(hypotheses, None), dtype=float)
 
 
 def score_of(metric: Metric, statistics: NDArray[np.float64]) -> float:
-    """Return sacreBLEU's score of a text, given the sums of the statistics of its lines: (statistics,)."""
+    """Return sacreBLEU's score of a text. `statistics`, of shape (statistics,), are sums over the lines of the text."""
     value = float(metric._compute_score_from_stats(statistics.tolist()).score)
-    # By rounding, BLEU of a perfect translation is 100.00000000000004.
+    # Because of rounding errors, BLEU of a perfect translation may be 100.00000000000004.
     return value if isinstance(metric, TER) else min(value, 100.0)
 
 
 def resampled_scores(metric: Metric, statistics: Sequence[NDArray[np.float64]], n_trials: int) -> NDArray[np.float64]:
-    """Return the scores of systems on the same resamples of their lines: (systems, n_trials).
+    """Return an array of shape (systems, n_trials): the scores of all systems on the same resamples of their lines.
 
-    A resample draws as many lines as there are, with replacement; sacreBLEU draws the same.
+    A resample of n lines is drawn from them n times, with replacement. sacreBLEU draws the same resamples.
     """
     n_lines = len(statistics[0])
     seed = sacrebleu_seed()
@@ -292,9 +304,9 @@ def resampled_scores(metric: Metric, statistics: Sequence[NDArray[np.float64]], 
 
 
 def sacrebleu_seed() -> str:
-    """Return the seed of sacreBLEU's resamples, as it stands in signatures; `none` draws others at every call.
+    """Return the seed of sacreBLEU's resamples, as signatures contain it. With `none`, each call draws other resamples.
 
-    Raises ConfigError if the environment variable that sets it has no number.
+    Raises ConfigError if SACREBLEU_SEED, which sets the seed, is neither a whole number nor `none`.
     """
     seed = os.environ.get("SACREBLEU_SEED", "12345").lower()
     if seed != "none" and not seed.isdecimal():
@@ -303,18 +315,18 @@ def sacrebleu_seed() -> str:
 
 
 def interval(resampled: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the 95 % interval of resampled values: lower and upper bound."""
+    """Return the lower and the upper bound of the 95 % interval of resampled values."""
     low, high = np.quantile(resampled, QUANTILES).tolist()
     return low, high
 
 
 def metric_name(metric: Metric) -> str:
-    """Return the name of a metric as sacreBLEU prints it."""
+    """Return the name that sacreBLEU prints for a metric, such as chrF2."""
     return f"chrF{metric.beta}" if isinstance(metric, CHRF) else type(metric).__name__
 
 
 def signature_of(metric: Metric, n_trials: int) -> str:
-    """Return sacreBLEU's signature, with the number of resamples if there are any."""
+    """Return sacreBLEU's signature. If there are resamples, it contains their number and their seed."""
     signature = metric.get_signature()
     if n_trials:
         signature.update("bs", n_trials)
@@ -323,7 +335,7 @@ def signature_of(metric: Metric, n_trials: int) -> str:
 
 
 def check_references(references: Sequence[Sequence[str]], lines: Sequence[str], name: str) -> None:
-    """Raise DataError if a reference and `lines` differ in length; `name` describes `lines` in the message."""
+    """Raise DataError unless each reference has as many lines as `lines`, which messages call `name`."""
     for number, reference in enumerate(references, 1):
         if len(reference) != len(lines):
             message = f"{len(lines)} {name} but {len(reference)} lines in reference {number}"
@@ -331,17 +343,20 @@ def check_references(references: Sequence[Sequence[str]], lines: Sequence[str], 
 
 
 def sentence_bleu(text: str, reference: str, *, tokenize: str = DEFAULT_TOKENIZER) -> float:
-    """Return sacreBLEU's `sentence_score`, 0-100: BLEU of n-grams no longer than the sentence."""
+    """Return BLEU of one sentence, from 0 to 100. Only n-grams that are not longer than the sentence count."""
     return float(BLEU(tokenize=tokenize, effective_order=True).sentence_score(text, [reference]).score)
 
 
 def perplexity(log_probs: Sequence[Sequence[float]]) -> float:
-    """Return exp of the mean negative log-probability per piece, EOS included, over all lines."""
+    """Return the perplexity: exp of the mean negative log-probability per piece. EOS counts as a piece."""
     n_pieces = sum(map(len, log_probs))
     nll = -sum(map(sum, log_probs)) / max(n_pieces, 1)
     return math.exp(nll) if nll < 709 else math.inf
 
 
 def readable(value: float, digits: int = 2) -> str:
-    """Write a loss or a perplexity; from a million on, with an exponent, as it says only that a model diverged."""
+    """Return a loss or a perplexity as text.
+
+    Values from a million on are written with an exponent: they say only that the model diverged.
+    """
     return f"{value:.{digits}e}" if value >= 1e6 else f"{value:.{digits}f}"

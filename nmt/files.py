@@ -1,7 +1,7 @@
-"""Atomic writes, locks, hashes and a cache.
+"""Atomic writes of files and directories, locks, hashes, and a cache.
 
-A write goes to a temporary file in the same directory, which is synced and then renamed. So readers see either the old
-or the new content, never a part of it.
+An atomic write creates a temporary file in the same directory, syncs it to disk and renames it. So other processes see
+either the old or the new content, never a part of the new one.
 """
 
 import atexit
@@ -25,11 +25,16 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED
 
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 
-TEMP_MARK, OLD_MARK = ".tmp.", ".nmt-old."  # before the id of the process that writes or replaces the file
-DESCRIPTORS = {Path("/dev/stdout"): 1, Path("/dev/stderr"): 2}  # on Linux, opening them writes from offset 0
-# Cache entries are removed a month after their last use, or after a day if there are too many of them.
+# A temporary file or directory is named NAME + TEMP_MARK + process id. While a directory is replaced, the old
+# directory is named NAME + OLD_MARK + process id.
+TEMP_MARK, OLD_MARK = ".tmp.", ".nmt-old."
+# Writes to these paths use a copy of the descriptor: on Linux, opening the path of a redirected stdout or stderr would
+# overwrite the file from its beginning.
+DESCRIPTORS = {Path("/dev/stdout"): 1, Path("/dev/stderr"): 2}
+# A cache entry is removed after a month without use. It is removed after a day without use if it and the entries used
+# since then exceed `MAX_CACHE_BYTES`.
 MAX_UNUSED_S, DAY_S = 30 * 24 * 3600, 24 * 3600
-MAX_CACHE_BYTES = 2_000_000_000  # about 200 converted models of 2.35M parameters, or the text of 10M pairs
+MAX_CACHE_BYTES = 2_000_000_000  # size of about 200 converted models of 2.35M parameters, or of the text of 10M pairs
 
 
 def sha256(content: bytes) -> str:
@@ -37,20 +42,23 @@ def sha256(content: bytes) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """Return the hex digest of a file, which may be larger than memory."""
+    """Return the SHA-256 hex digest of a file. The file may be larger than memory."""
     with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def open_file(path: Path) -> BufferedReader:
-    """Open a file for reading. Raises OSError for a directory, a pipe, which would block, or an endless device."""
+    """Open a file for reading. Raises OSError if the path is a directory, a pipe or a device.
+
+    Opening a pipe would block, and reading a device might never end.
+    """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, "not a file", str(path))
     return path.open("rb")
 
 
 def read_capped(path: Path, n_bytes: int) -> bytes:
-    """Read an untrusted file. Raises OSError if it exceeds `n_bytes`, or is not a file."""
+    """Return the content of an untrusted file. Raises OSError if it is not a file, or larger than `n_bytes`."""
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > n_bytes:
@@ -59,7 +67,7 @@ def read_capped(path: Path, n_bytes: int) -> bytes:
 
 
 def parse_json(content: str | bytes) -> Any:
-    """`json.loads` for untrusted content. Raises ValueError, also if values are nested too deeply for the parser."""
+    """Parse untrusted JSON. Raises ValueError if it is invalid, or if its values are nested too deeply."""
     try:
         return json.loads(content)
     except RecursionError as error:
@@ -67,22 +75,26 @@ def parse_json(content: str | bytes) -> Any:
 
 
 def check_deflated(archive: Any) -> None:
-    """Raise ValueError unless all members of a `ZipFile` are stored or deflated: zipfile cannot limit other methods."""
+    """Raise ValueError unless all members of a `ZipFile` are stored, or compressed with Deflate.
+
+    With other methods, zipfile cannot limit how much it decompresses at once.
+    """
     for member in archive.infolist():
         if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
             raise ValueError("its compression is not Deflate")
 
 
 def is_special(path: Path) -> bool:
-    """Return whether a path is a directory, a pipe, a device or an open descriptor, which a file cannot replace."""
+    """Return whether a path is a directory, a pipe, a device or an open descriptor. A file cannot replace these."""
     return path in DESCRIPTORS or (path.exists() and not path.is_file())
 
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that replaces `path` and keeps its mode if the block succeeds. Special files are written in place.
+    """Open a temporary file for writing. If the block succeeds, the file replaces `path` and gets the old file's mode.
 
-    Removes what killed processes have left of the same file.
+    Special files, see `is_special`, are written in place. Temporary files of `path` that killed processes have left are
+    removed. Raises OutputError if the file cannot be written.
     """
     if is_special(path):
         with _opened_in_place(path) as file:
@@ -92,12 +104,12 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     temp = _beside(path, TEMP_MARK)
     sweep_temps(path.parent, path.name)
     try:
-        # 1. Write all of it to a file beside it.
+        # 1. Let the block write the whole content to the temporary file.
         with temp.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        # 2. Let it take the place of the old file.
+        # 2. Replace the old file by the temporary file.
         if path.exists():
             mode = path.stat().st_mode & 0o7777
             temp.chmod(mode)
@@ -126,12 +138,15 @@ def _opened_in_place(path: Path) -> Iterator[BinaryIO]:
 
 
 def _beside(path: Path, mark: str) -> Path:
-    """Return the path of this process' file or directory beside `path`."""
+    """Return a path in the directory of `path` that only this process uses: NAME + mark + process id."""
     return path.with_name(f"{path.name}{mark}{os.getpid()}")
 
 
 def _is_of_file(error: OSError, *paths: Path) -> bool:
-    """Return whether an error concerns one of the paths: not another file of the block, and not a closed pipe."""
+    """Return whether an error is about one of `paths`.
+
+    It is not if it names another file that the block uses, or if it is about a closed pipe.
+    """
     if error.errno is None or isinstance(error, BrokenPipeError):
         return False
     return error.filename is None or error.filename in map(str, paths)
@@ -143,7 +158,7 @@ def _cannot_write(path: Path, error: OSError) -> OutputError:
 
 
 def atomic_write(path: Path, content: bytes | str) -> None:
-    """Replace a file; lone surrogates of a text are written as escapes."""
+    """Replace the content of a file atomically. Lone surrogates in a text are written as backslash escapes."""
     if isinstance(content, str):
         content = content.encode(errors="backslashreplace")
     with atomic_writer(path) as file:
@@ -151,41 +166,41 @@ def atomic_write(path: Path, content: bytes | str) -> None:
 
 
 def append_whole(path: Path, content: bytes) -> None:
-    """Append all of `content` or nothing. Raises OutputError, for example if the disk is full."""
+    """Append `content` to a file. If the disk has no room for all of it, append nothing, and raise OutputError."""
     writing = os_errors_as(OutputError, f"write {path}", hint="check the disk")
     with writing, path.open("ab", buffering=0) as file:
         size = file.tell()
         n_written = file.write(content)
-        if n_written < len(content):  # the disk is full
+        if n_written < len(content):  # the disk is full: remove the part that was written
             file.truncate(size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @contextlib.contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
-    """Make a directory that replaces `path` if the block succeeds, as `atomic_writer` does a file."""
+    """Make a temporary directory and yield its path. If the block succeeds, the directory replaces `path`."""
     path = Path(os.path.realpath(path))
     temp = _beside(path, TEMP_MARK)
     old = _beside(path, OLD_MARK)
     sweep_temps(path.parent, path.name)
     try:
-        # 1. Write all of it to a directory beside it.
+        # 1. Let the block write all files to the temporary directory.
         shutil.rmtree(temp, ignore_errors=True)  # left by a killed process with the same pid
         temp.mkdir(parents=True)
         yield temp
         for written in (*temp.iterdir(), temp):
             sync(written)
-        # 2. Let it take the place of the old directory. A directory cannot be replaced in one step.
+        # 2. Rename the old directory, then the new one: no single step replaces a directory that is not empty.
         if path.exists():
             shutil.rmtree(old, ignore_errors=True)
             path.rename(old)
         temp.rename(path)
         sync(path.parent)
-        sweep_temps(path.parent, path.name, OLD_MARK)  # not before: it may be the only copy
+        sweep_temps(path.parent, path.name, OLD_MARK)  # not earlier: an old directory may be the only copy
     except OSError as error:
         raise _cannot_write(path, error) from error
     finally:
-        # Between the two renames there is only the old directory, under its other name.
+        # If only the first rename has been done, undo it.
         if old.exists() and not path.exists():
             old.rename(path)
         for rest in (temp, old):
@@ -193,7 +208,10 @@ def atomic_directory(path: Path) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Sync a file to disk, or the renames in a directory, if the system can open directories."""
+    """Write a file, or the names in a directory, from the system's buffers to disk.
+
+    Does nothing if the system cannot open the path, such as a directory on Windows.
+    """
     with contextlib.suppress(PermissionError, NotImplementedError), contextlib.ExitStack() as stack:
         flags = os.O_RDONLY if path.is_dir() else os.O_RDWR
         handle = os.open(path, flags)
@@ -202,46 +220,49 @@ def sync(path: Path) -> None:
 
 
 def sweep_temps(directory: Path, name: str = "", mark: str = TEMP_MARK, *, of_running: bool = False) -> None:
-    """Remove what killed processes have left of the file or directory `name`, "" for all.
+    """Remove temporary files and directories that killed processes have left in `directory`.
 
-    With `of_running`, also those of running processes, for callers whose lock keeps other writers out.
+    Only those of the file or directory `name` are removed; if it is "", all of them. With `of_running`, those of
+    running processes are removed too: use it only under a lock that keeps other writers out.
     """
     pattern = glob.escape(name) or "*"
     for stale in directory.glob(f"{pattern}{mark}*"):
         _, _, process = stale.name.rpartition(mark)
-        if not re.fullmatch("[0-9]{1,7}", process):  # somebody else's file
+        if not re.fullmatch("[0-9]{1,7}", process):  # no mark of nmt: another program has made this file
             continue
         if is_running(int(process)) and not of_running:
             continue
         if stale.is_dir():
             shutil.rmtree(stale, ignore_errors=True)
         else:
-            with contextlib.suppress(OSError):  # it is another user's
+            with contextlib.suppress(OSError):  # the file belongs to another user
                 stale.unlink()
 
 
 def is_running(process: int) -> bool:
     """Return whether a process with this id runs on this machine."""
-    if os.name == "nt":  # os.kill would end it. A file that is open cannot be removed there.
+    if os.name == "nt":  # os.kill would end the process. False is safe: open files cannot be removed
         return False
     try:
-        os.kill(process, 0)  # sends no signal
+        os.kill(process, 0)  # signal 0 is not sent; the call fails if there is no such process
     except OSError as error:
-        return isinstance(error, PermissionError)  # then it is another user's
+        return isinstance(error, PermissionError)  # the process exists, but belongs to another user
     return True
 
 
 def cache_directory() -> Path:
-    """Return the user's cache: NMT_CACHE, else `nmt` below XDG_CACHE_HOME or ~/.cache, else one for this process alone.
+    """Return the cache directory, and make it if it is missing.
 
-    Raises OutputError if NMT_CACHE cannot be written, and InputError if other users could change the content.
+    It is NMT_CACHE if that is set, else `nmt` in XDG_CACHE_HOME or ~/.cache. If it cannot be written, use a new
+    temporary directory for this process alone. Raises OutputError if NMT_CACHE cannot be written, and InputError if
+    other users can change the content of the directory.
     """
     # 1. Where is it?
     named = os.environ.get("NMT_CACHE")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - never fails
-    if not named and home.startswith("~"):  # this user has no home
+    if not named and home.startswith("~"):  # this user has no home directory
         return _process_cache()
-    path = Path(os.path.realpath(named or f"{home}/nmt"))  # so that changing a symlink later has no effect
+    path = Path(os.path.realpath(named or f"{home}/nmt"))  # changing a symlink later has no effect
     # 2. Can this process write there?
     hint = "set NMT_CACHE=PATH in the environment to a directory that you may write to"
     try:
@@ -252,9 +273,9 @@ def cache_directory() -> Path:
         if not named:
             return _process_cache()
         raise OutputError(f"cannot write to NMT_CACHE={named}: {error.strerror}", hint=hint) from error
-    # 3. Can nobody else?
+    # 3. Is this user the only one who can write there?
     reason = ""
-    if hasattr(os, "getuid"):  # not on Windows
+    if hasattr(os, "getuid"):  # Windows has no such ids
         status = path.stat()
         if status.st_mode & 0o022:
             reason = "others may write there"
@@ -276,30 +297,36 @@ def _process_cache() -> Path:
 def cached(
     kind: str, made_from: object, make: Callable[[Path], None], is_whole: Callable[[Path], bool] = lambda _: True
 ) -> Path:
-    """Return the cache entry for `made_from`, a JSON value. While other processes wait, `make` fills a missing entry.
+    """Return the directory of a cache entry. If it is missing or damaged, make it while other processes wait.
 
-    An entry that is not `is_whole` is made again. Removes entries whose last use was a month ago, or a day ago if they
-    and the entries used since then exceed `MAX_CACHE_BYTES`. A process should open the files of an entry at once.
+    Other entries are removed if they were not used for a long time, see `MAX_UNUSED_S`. So the caller should open the
+    files of the entry at once.
+
+    Args:
+        kind: the first part of the entry's name.
+        made_from: a JSON value that determines the content. Its hash is the second part of the name.
+        make: writes the content to an empty directory.
+        is_whole: returns whether the entry in a directory is undamaged.
     """
     digest = sha256(json.dumps(made_from).encode())
     path = cache_directory() / f"{kind}-{digest[:20]}"
     lock = path.with_name(f"{path.name}.lock")
     with locked(lock, setting="NMT_CACHE=PATH in the environment", wait=True):
-        sweep_temps(path.parent, path.name, of_running=True)  # a child of a killed process may still be writing one
+        sweep_temps(path.parent, path.name, of_running=True)  # also what a child of a killed process writes
         if not (path.is_dir() and is_whole(path)):
             with atomic_directory(path) as temp:
                 make(temp)
-        lock.touch()  # even if nothing was made: its mtime is the time of last use
+        lock.touch()  # the mtime of the lock file is the time of the entry's last use
     with contextlib.suppress(OSError):  # another process may remove files at the same time
         _remove_unused(path.parent)
     return path
 
 
 def _remove_unused(directory: Path) -> None:
-    """Remove old cache entries. Their lock files stay: another process may wait for one."""
+    """Remove old cache entries, see `MAX_UNUSED_S`. Keep their lock files, because another process may wait for one."""
     digest = "[0-9a-f]" * 20
     locks = sorted(directory.glob(f"*-{digest}.lock"), key=_last_use, reverse=True)  # most recently used first
-    n_bytes = 0  # of the entries so far
+    n_bytes = 0  # size of the entries so far
     for lock in locks:
         entry = lock.with_suffix("")
         for file in entry.glob("*"):
@@ -317,16 +344,16 @@ def _last_use(lock: Path) -> float:
 
 @contextlib.contextmanager
 def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool = False) -> Iterator[None]:
-    """Hold the lock file `path`; the kernel releases it when the process ends.
+    """Hold a lock on the file `path` during the block. The kernel releases the lock when the process ends.
 
-    If another process holds it, waits or raises InputError. The message contains `holder`, the kind of process, and
-    `setting`, the setting that chooses the directory.
+    If another process holds the lock, wait for it, or raise InputError if `wait` is False. The message names `holder`,
+    the kind of process that holds the lock, and `setting`, the setting that chooses the directory.
     """
-    # What the hints of both errors recommend.
+    # The hints of both errors recommend `other`.
     other = f"another directory with {setting}" if setting else "another directory"
     try:
         import fcntl
-    except ImportError:  # Windows: no protection from a second process
+    except ImportError:  # on Windows, nothing keeps a second process out
         yield
         return
     with contextlib.ExitStack() as stack:

@@ -1,6 +1,6 @@
-"""This process and its children: signals, and environment variables that torch and children read.
+"""Control of this process and its child processes: signals, environment variables, memory, and parallel work.
 
-Children run the same code and import nothing from the working directory.
+Child processes import the same nmt as this process, and nothing from the working directory.
 """
 
 import contextlib
@@ -21,14 +21,17 @@ from nmt.errors import LostRankError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-MIN_ITEMS = 6  # fewer take less time than starting other processes
-MAX_PROCESSES = 16  # more would wait for the parent, which reads and writes for all
+MIN_ITEMS = 6  # fewer items take less time in this process than starting other processes takes
+MAX_PROCESSES = 16  # more processes would wait for the parent, which reads and writes for all of them
 
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8  # of glibc's malloc.h
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8  # options of mallopt, from glibc's malloc.h
 
 
 class Stopped(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM; an exception, so that temporary files are removed and child processes end."""
+    """The exception for Ctrl-C and SIGTERM.
+
+    As it passes through `finally` blocks, these remove temporary files and end child processes.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -36,8 +39,8 @@ class Stopped(KeyboardInterrupt):
 
 
 def stop_on_signals() -> None:
-    """Raise `Stopped` on Ctrl-C and SIGTERM; a second SIGTERM kills the process."""
-    # Signals that are ignored stay so: shells ignore SIGINT in background jobs.
+    """Install signal handlers: Ctrl-C and SIGTERM raise `Stopped`, and a second SIGTERM kills the process."""
+    # A signal that is ignored stays ignored: shells start background jobs with SIGINT ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -45,17 +48,20 @@ def stop_on_signals() -> None:
 
 
 def keep_stderr_open() -> None:
-    """If stderr is closed, open /dev/null instead: a file of data would get descriptor 2 and the messages."""
+    """If stderr is closed, open /dev/null in its place.
+
+    Otherwise the next file that is opened would get descriptor 2, and messages would be written to it.
+    """
     if sys.stderr is None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 2)
         if null != 2:
             os.close(null)
-        sys.stderr = open(2, "w")  # noqa: SIM115 - until the process ends
+        sys.stderr = open(2, "w")  # noqa: SIM115 - it stays open until the process ends
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
-    """Raise `Stopped`; during an import, exit at once.
+    """Raise `Stopped`. During an import, end the process at once instead.
 
     Some libraries catch exceptions during imports. For example, torch would continue with a broken numpy, and the
     signal would be lost.
@@ -74,19 +80,21 @@ def set_environment_variables(threads: int = 0) -> None:
 
     Variables that the user has set are kept, except OMP_NUM_THREADS.
 
-    - Waiting OpenMP threads spin briefly, then sleep. By default they spin for milliseconds: if another program uses a
-      core, 200 sentences take 6 times as long. If they slept at once, one sentence would take 2.5 times as long. The
-      variable is GOMP_SPINCOUNT (iterations) on Linux, KMP_BLOCKTIME (milliseconds) on macOS and Windows.
-    - oneDNN and torch cache 128 compiled bf16 matmuls instead of 1,024; a step of training needs about 30.
-    - OMP_NUM_THREADS is `threads`. With 0, only an invalid value is replaced, because CTranslate2 fails on it.
-    - MKL would lower `threads` to the number of cores, and torch does what MKL does.
+    - Waiting OpenMP threads spin briefly, then sleep. By default they spin for milliseconds; then 200 sentences take 6
+      times as long if another program uses a core. If they slept at once, one sentence would take 2.5 times as long.
+      The variable is GOMP_SPINCOUNT (iterations) on Linux, KMP_BLOCKTIME (milliseconds) on macOS and Windows.
+    - oneDNN and torch cache 128 compiled bf16 matmuls instead of 1,024. A training step needs about 30.
+    - OMP_NUM_THREADS is set to `threads`. If `threads` is 0, the user's value is kept, unless it is invalid:
+      CTranslate2 fails on an invalid value, so it is replaced by the number of usable cores.
+    - If `threads` is given, MKL_DYNAMIC is set to FALSE. Otherwise MKL would lower the number of threads to the number
+      of cores, and torch would use this lower number.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "20000")
         os.environ.setdefault("KMP_BLOCKTIME", "1")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
     os.environ.setdefault("LRU_CACHE_CAPACITY", "128")
-    outermost, *_ = os.environ.get("OMP_NUM_THREADS", "1").split(",")  # 4,2 means 4 threads, each with 2
+    outermost, *_ = os.environ.get("OMP_NUM_THREADS", "1").split(",")  # 4,2: 4 threads, each of which starts 2 threads
     if threads or not outermost.isdecimal():
         os.environ["OMP_NUM_THREADS"] = str(threads or usable_cores())
     if threads:
@@ -103,8 +111,8 @@ def keep_freed_memory() -> None:
     """Let glibc's malloc keep large blocks that torch frees, unless the user has set one of malloc's variables.
 
     Otherwise, the system has to map and clear the pages of each tensor of more than 32 MB, which takes 4 to 20 % of a
-    training step. Peak memory increases by up to 3 %. Not for CTranslate2: its threads would contend for the one heap,
-    and a greedy search in int8 would take 1.4 times as long.
+    training step. Peak memory increases by up to 3 %. Do not call this for CTranslate2: its threads would contend for
+    the one heap, and a greedy search in int8 would take 1.4 times as long.
     """
     chosen = [name for name in os.environ if name.startswith(("MALLOC_", "GLIBC_TUNABLES"))]
     if sys.platform != "linux" or chosen:
@@ -113,10 +121,10 @@ def keep_freed_memory() -> None:
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt:  # musl has no mallopt
-        mallopt(M_MMAP_MAX, 0)  # take large blocks from the heap too; free returns mapped blocks to the system
+        mallopt(M_MMAP_MAX, 0)  # take large blocks from the heap, because mapped blocks are not kept when freed
         mallopt(M_TRIM_THRESHOLD, 2**31 - 1)  # keep up to 2 GB of free memory at the end of the heap
         mallopt(M_TOP_PAD, 2**26)  # grow the heap by 64 MB, so that it grows rarely
-        mallopt(M_ARENA_MAX, 1)  # one heap for all threads; other heaps are limited to blocks of 64 MB
+        mallopt(M_ARENA_MAX, 1)  # use one heap for all threads: other heaps cannot hold blocks over 64 MB
 
 
 def usable_cores() -> int:
@@ -127,9 +135,12 @@ def usable_cores() -> int:
 
 
 def child_variables() -> dict[str, str]:
-    """Return variables for a child Python process: it imports this nmt, and nothing from the working directory."""
+    """Return environment variables for a child Python process.
+
+    They make it import the same nmt as this process, and nothing from the working directory.
+    """
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    paths = [str(Path(__file__).parents[1]), *filter(None, inherited)]  # "" means the working directory
+    paths = [str(Path(__file__).parents[1]), *filter(None, inherited)]  # an empty entry means the working directory
     return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(paths)}
 
 
@@ -147,9 +158,10 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Like `map`, but in one process per usable core, at most `MAX_PROCESSES`; few items are processed in this process.
+    """Yield `work(item)` for each item, in order, computed by one child process per usable core.
 
-    Each process receives `work`, which may hold tokenizers, once, then items one by one. It exits when its pipe closes.
+    There are at most `MAX_PROCESSES` children. Fewer than `MIN_ITEMS` items are processed in this process. Each child
+    receives `work`, which may hold tokenizers, only once, then one item at a time. It exits when its pipe closes.
     `ProcessPoolExecutor` would pickle `work` with each item, and its processes would outlive a parent that is killed.
     """
     stream = iter(items)
@@ -159,12 +171,12 @@ def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
         return
     context = multiprocessing.get_context("spawn")  # forking a process with threads may deadlock
     n_processes = min(usable_cores(), MAX_PROCESSES)
-    pipes: deque[Connection] = deque()  # one per process; the first has the oldest item
+    pipes: deque[Connection] = deque()  # one pipe per child; the child of the first pipe has the oldest item
     processes = []
     try:
         for item in itertools.chain(first_items, stream):
             if len(pipes) == n_processes:
-                # Wait for the oldest result; its process gets this item.
+                # Wait for the result of the oldest item. The child that computed it gets this item next.
                 yield pipes[0].recv()
                 pipes.rotate(-1)
             else:
@@ -183,13 +195,13 @@ def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
     finally:
         for pipe in pipes:
             pipe.close()
-        for process in processes:  # wait, so that their memory is free for what comes next
+        for process in processes:  # wait for them, so that the caller can use their memory
             process.terminate()
             process.join()
 
 
 def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
-    """Answer items with results until the pipe closes."""
+    """Receive items in a child process, and send back their results, until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent handles it
     with contextlib.suppress(EOFError, ConnectionError):
         while True:

@@ -1,7 +1,7 @@
-"""Loads an untrusted file in a child process, once per file, before this process loads it.
+"""A check of untrusted files: a child process loads each file once before this process loads it.
 
-Tokenizers and exports are read by C++ libraries, which a damaged file can crash. The user's cache directory records the
-hashes of files that were loaded successfully, and of tokenizers trained by nmt.
+C++ libraries read tokenizers and exports, and a damaged file can crash them. The cache directory records the hashes of
+files that were loaded successfully, and of tokenizers that nmt trained; these are not checked again.
 """
 
 import contextlib
@@ -20,21 +20,24 @@ from nmt.processes import child_variables
 log = logging.getLogger("nmt")
 
 TIMEOUT_S = 60
-MAX_BYTES = 2_000_000_000  # address space of the child for an empty file
-MAX_BYTES_PER_BYTE = 100  # additional address space per byte of the file
-REFUSED = 1  # Python's exit code if the library raises an exception
+MAX_BYTES = 2_000_000_000  # limit of the child's address space for an empty file
+MAX_BYTES_PER_BYTE = 100  # bytes added to this limit per byte of the file
+REFUSED = 1  # the child's exit code if the library raises an exception
 SAMPLE = "Ein Hund läuft. 我 喜欢 茶  \t\u2028\x85 👩‍👩‍👧 \ufeffא ﬁ <s> 0x00 \x01"
 
 
 def check_loadable(library: str, name: str, content: bytes, directory: str = "") -> None:
-    """Load a file in a child process, unless it was loaded before. Raises ModelError, with `name`, on failure.
+    """Load a file in a child process, unless it is known to be loadable. Raises ModelError if that fails.
 
-    `sentencepiece` loads `content`. `ctranslate2` loads `directory`, and `content` lists its files and their hashes.
+    Args:
+        library: `sentencepiece`, which loads `content`, or `ctranslate2`, which loads `directory`.
+        name: what messages call the file.
+        content: bytes of the file. For a directory, a list of its files and their hashes.
     """
     mark = _mark(library, content)
     if mark.exists():
         return
-    # 1. Load it in a child process.
+    # 1. Load the file in a child process.
     command = [sys.executable, "-m", "nmt.sandbox", library, directory]
     stdin = b"" if directory else content
     env = {**os.environ, **child_variables()}
@@ -43,23 +46,23 @@ def check_loadable(library: str, name: str, content: bytes, directory: str = "")
         code = subprocess.run(command, input=stdin, stdout=null, stderr=null, env=env, timeout=TIMEOUT_S).returncode
     except subprocess.TimeoutExpired as error:
         raise ModelError(f"{name} takes over {TIMEOUT_S} s to load", hint="check that it is the right file") from error
-    # 2. A refusal is an exception of the library; any other code is a crash.
+    # 2. The code is `REFUSED` if the library raised an exception. Any other code except 0 is a crash.
     if code == REFUSED:
         raise ModelError(f"{name} is damaged or not in the format of {library}", hint="copy it or make it again")
     if code:
         hint = "it is damaged or malicious: get it from another source, or make it again"
         raise ModelError(f"{name} crashes the process that loads it (exit code {code})", hint=hint)
-    with contextlib.suppress(OSError):  # on a full disk, the file is checked again next time
+    with contextlib.suppress(OSError):  # if the disk is full, the file is checked again next time
         mark.touch()
 
 
 def is_known(library: str, content: bytes) -> bool:
-    """Return whether `check_loadable` or `mark_loadable` has seen this content."""
+    """Return whether `check_loadable` has loaded this content, or `mark_loadable` has recorded it."""
     return _mark(library, content).exists()
 
 
 def mark_loadable(library: str, content: bytes) -> None:
-    """Record that a file is loadable, because this process has made it."""
+    """Record that a library can load this content. Call it for a file that this process has made."""
     with contextlib.suppress(OSError):
         _mark(library, content).touch()
 
@@ -75,20 +78,20 @@ def _mark(library: str, content: bytes) -> Path:
 
 
 def main(library: str, directory: str) -> None:
-    """In the child process: load the file and use each of its parts once."""
-    # 1. Limit memory and time, so that a hostile file harms this process alone.
+    """Load the file in the child process, and use each of its parts once."""
+    # 1. Limit memory and time, so that a malicious file can harm only this process.
     content = sys.stdin.buffer.read()
     size = len(content)
     if directory:
         size = sum(file.stat().st_size for file in Path(directory).iterdir())
-    with contextlib.suppress(ImportError, ValueError, OSError):  # not available on every system
+    with contextlib.suppress(ImportError, ValueError, OSError):  # some systems have no such limits
         import resource
 
         limit = MAX_BYTES + MAX_BYTES_PER_BYTE * size
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        signal.alarm(TIMEOUT_S)  # ends a hanging library even if the parent was killed
-    # 2. Load it.
+        signal.alarm(TIMEOUT_S)  # ends this process if the library hangs, even if the parent was killed
+    # 2. Load the file.
     if library == "ctranslate2":
         import ctranslate2
 
@@ -98,7 +101,7 @@ def main(library: str, directory: str) -> None:
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_proto=content)
-    # 3. Use each piece, and text of every kind.
+    # 3. Decode each piece, and encode and decode text with many kinds of character.
     for i in range(processor.get_piece_size()):
         processor.decode([i])
         processor.id_to_piece(i)

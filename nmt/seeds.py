@@ -1,9 +1,12 @@
-"""Seeds computed from known numbers (the run's seed, epoch, step, rank), so that no generator state has to be saved."""
+"""Seeds of random generators, computed from known numbers: the run's seed, epoch, step and rank.
+
+A resumed run computes the same seeds again, so that checkpoints need no state of generators.
+"""
 
 
 def seed_of(*parts: int) -> int:
-    """Return a 31-bit seed: a hash (FNV-1a) of the bytes of several numbers."""
-    mixed = 0xCBF29CE484222325  # changing the hash would change the random numbers of resumed runs
+    """Return a 31-bit seed: the upper bits of the 64-bit FNV-1a hash of the bytes of all numbers."""
+    mixed = 0xCBF29CE484222325  # with another hash, resumed runs would draw other random numbers
     for part in parts:
         for byte in part.to_bytes(8, "little"):
             mixed = (mixed ^ byte) * 0x100000001B3 % 2**64

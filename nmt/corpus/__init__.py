@@ -1,1 +1,1 @@
-"""Parallel text before training: download, check, split, choose settings. Imports no torch."""
+"""The preparation of parallel text for training: download, check, repair and split. Does not import torch."""

@@ -1,12 +1,13 @@
-"""Measure whether the two lines of a pair translate each other, and find blocks of pairs that do not.
+"""A measure of whether the two lines of a pair translate each other, and a search for blocks of pairs that do not.
 
-A lexicon of words that occur together is learned from the corpus itself; names and numbers, which are the same on both
-sides, count without having been learned. The agreement of a pair is the mean, over target words, of the strongest link
-to a source word. Each pair has a log-likelihood ratio, estimated from the distributions of agreement and length ratio
-in the pairs of the corpus and in pairs of lines far apart. A two-state Viterbi search over these ratios finds blocks.
-`nmt.corpus.pairing` then finds the lines that the lines of a block belong to.
+A lexicon is learned from the corpus itself: it links words that occur together. Names and numbers, which are the same
+on both sides, are linked without being learned. The agreement of a pair is the mean, over target words, of the
+strongest link to a source word. A log-likelihood ratio is computed for each pair from its agreement and its length
+ratio. It compares their distributions in the pairs of the corpus with those in pairs of lines that are far apart. A
+two-state Viterbi search over the ratios finds blocks. `nmt.corpus.pairing` then finds the right partners of the lines
+in a block.
 
-The ratio of a single pair is weak evidence, since short sentences share few words; `nmt score` ranks pairs.
+The ratio of a single pair is weak evidence, since short sentences share few words. To rank pairs, use `nmt score`.
 """
 
 import functools
@@ -24,32 +25,34 @@ from nmt.text.spans import Span
 from nmt.text.words import COMPARED_WORD
 
 MAX_WORDS = 24  # only the first words of a line are compared
-MIN_TOGETHER = 2  # pairs in which two words must occur together to be linked
-MIN_LINK = 1.0  # nats of pointwise mutual information
-MAX_LINK = 7.0
-MIN_SURPRISE = 4.0  # nats by which two words must occur together more often than by chance
-SAME_WORD = 4.0  # the link of two equal words that are not frequent
-FREQUENT = 0.001  # a word in a larger share of the lines of both sides is linked to itself only if learned
-FAR = 0.38  # distance of unrelated lines, as a share of all lines; halves of a file may have been exchanged
-BATCH = 1_000  # pairs compared at once
-N_BINS = 24
-SURE_LINK, SURE_MARGIN = 2.0, 0.5  # nats; 294 of 297 sure links in tests/translate/alignments/de-en.tsv are right
-SWITCH = 14.0  # cost in nats of the beginning of a block, and of its end
+MIN_TOGETHER = 2  # least number of pairs in which two words must occur together to be linked
+MIN_LINK = 1.0  # least pointwise mutual information, in nats, of two words that are linked
+MAX_LINK = 7.0  # greatest strength of a link, in nats
+MIN_SURPRISE = 4.0  # nats; least evidence that two linked words occur together more often than by chance
+SAME_WORD = 4.0  # strength, in nats, of the link between two equal words that are not frequent
+FREQUENT = 0.001  # a word is frequent if it is in more than this share of the lines of both sides
+FAR = 0.38  # distance, as a share of all lines, of lines taken as unrelated; not 0.5, as halves may be exchanged
+BATCH = 1_000  # number of pairs that are compared at once
+N_BINS = 24  # bins of a histogram
+# Least strength of a sure link, and least margin over the other links of its two words, in nats. In
+# tests/translate/alignments/de-en.tsv, 294 of 297 sure links are right.
+SURE_LINK, SURE_MARGIN = 2.0, 0.5
+SWITCH = 14.0  # cost, in nats, of each change of state: of the beginning of a block, and of its end
 MIN_CONTRAST = 0.7  # nats; if `Evidence.contrast` is less, the pairs look like unrelated lines
 
 ALIGNED_WORD = re.compile(COMPARED_WORD)
 Words = NDArray[np.uint32]
-Strengths = NDArray[np.float32]  # of links, in nats
-Feature = NDArray[np.float32]  # (2, ...), agreement and length ratio (z) of pairs
-Block = tuple[int, int]  # lines [start, end), from 0
+Strengths = NDArray[np.float32]  # strengths of links, in nats
+Feature = NDArray[np.float32]  # shape (2, ...): agreement of pairs, and z-scores of their length ratios
+Block = tuple[int, int]  # lines [start, end), counted from 0
 
 
 @dataclass(frozen=True, eq=False)
 class HashedLines:
-    """Lines of one side, as hashes of words and as lengths. Indexing chooses lines, as in an array."""
+    """The hashes of the words of some lines, and the lengths of the lines. Indexing selects lines, as in an array."""
 
-    words: Words  # (n, MAX_WORDS), 0 after the last word
-    sizes: NDArray[np.int64]  # (n,) characters
+    words: Words  # shape (n, MAX_WORDS); 0 after the last word
+    sizes: NDArray[np.int64]  # shape (n,); number of characters of each line
 
     def __getitem__(self, lines: Any) -> "HashedLines":
         return HashedLines(self.words[lines], self.sizes[lines])
@@ -64,7 +67,7 @@ def hash_lines(texts: Sequence[str]) -> HashedLines:
 
 
 def hash_words(texts: Sequence[str]) -> Words:
-    """Return hashes of the first `MAX_WORDS` words of each text: (n, MAX_WORDS), 0 where there are fewer."""
+    """Return an array of shape (n, MAX_WORDS): hashes of the first words of each text, and 0 after the last word."""
     words = np.zeros((len(texts), MAX_WORDS), np.uint32)
     for row, text in zip(words, texts, strict=True):
         words_of_text = ALIGNED_WORD.findall(text.lower())
@@ -80,15 +83,16 @@ def hash_word(word: str) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
-    """Links between words."""
+    """Links between source words and target words."""
 
-    keys: NDArray[np.uint64]  # (N,) source and target word of each link, see `pair_keys`; ascending
-    strengths: Strengths  # (N,)
+    keys: NDArray[np.uint64]  # shape (N,): the two words of each link, see `pair_keys`; ascending
+    strengths: Strengths  # shape (N,)
 
     def links(self, word: int) -> tuple[Words, Strengths]:
         """Return the target words that a source word is linked to, and the strengths of the links.
 
-        A word that has no learned link to itself is linked to itself, as a name or a number is.
+        A source word is also linked to itself, because it may be a name or a number. The strength is `SAME_WORD` if
+        none was learned.
         """
         first_key = np.uint64(word << 32)
         start, end = np.searchsorted(self.keys, [first_key, first_key + 2**32])
@@ -100,8 +104,8 @@ class Lexicon:
         return targets, strengths
 
     def strength(self, source: Words, target: Words) -> Strengths:
-        """Return the link between each source word and each target word of a line: (n, S, T)."""
-        is_pair = (source != 0)[:, :, None] & (target != 0)[:, None, :]  # of two words, without padding
+        """Return an array of shape (n, S, T): the link strength of each source word and each target word of a pair."""
+        is_pair = (source != 0)[:, :, None] & (target != 0)[:, None, :]  # False for padding
         keys = pair_keys(source[:, :, None], target[:, None, :])[is_pair]
         index = np.searchsorted(self.keys, keys)
         index = np.minimum(index, len(self.keys) - 1)
@@ -113,14 +117,17 @@ class Lexicon:
 
 
 def pair_keys(source: Words, target: Words) -> NDArray[np.uint64]:
-    """Return two words as one number."""
+    """Return a number for each pair of words: its upper 32 bits are the source word, its lower 32 the target word."""
     return np.asarray(source.astype(np.uint64) << 32 | target, np.uint64)
 
 
 def learn_lexicon(source: Words, target: Words) -> Lexicon:
-    """Link words that occur together significantly often, with their pointwise mutual information as strength."""
+    """Learn links between words that occur together significantly often.
+
+    The strength of a link is the pointwise mutual information of the two words.
+    """
     n = len(source)
-    # 1. Count in how many pairs each word occurs, and each two words together.
+    # 1. Count in how many pairs each word occurs, and in how many pairs each two words occur together.
     source_words, source_counts = np.unique(distinct(source), return_counts=True)
     target_words, target_counts = np.unique(distinct(target), return_counts=True)
     together = []
@@ -138,10 +145,11 @@ def learn_lexicon(source: Words, target: Words) -> Lexicon:
     surprise = counts * links - (counts - expected)  # nats: the log-likelihood ratio of two Poisson rates
     is_linked = (links > MIN_LINK) & (surprise > MIN_SURPRISE)
     keys, links = keys[is_linked], np.minimum(links[is_linked], MAX_LINK)
-    # 3. A frequent word of both languages, such as "in" or "war", is no evidence: store a link of 0 for it.
+    # 3. A word that is frequent on both sides, such as "in" or "war", may have different meanings. If no link to itself
+    # was learned, store one of strength 0.
     often = max(3, FREQUENT * n)
     frequent = np.intersect1d(source_words[source_counts > often], target_words[target_counts > often])
-    frequent = np.union1d(frequent, np.zeros(1, np.uint32))  # the padding: a lexicon is never empty
+    frequent = np.union1d(frequent, np.zeros(1, np.uint32))  # 0 is the padding; with it, a lexicon is never empty
     unlinked = np.setdiff1d(pair_keys(frequent, frequent), keys)
     keys = np.concatenate([keys, unlinked])
     links = np.concatenate([links, np.zeros(len(unlinked))])
@@ -150,7 +158,7 @@ def learn_lexicon(source: Words, target: Words) -> Lexicon:
 
 
 def distinct(rows: NDArray[Any]) -> NDArray[Any]:
-    """Return the distinct values of each row, concatenated."""
+    """Return one array with the distinct values of each row, one row after the other."""
     ordered = np.sort(rows, 1)
     is_first = np.ones(rows.shape, bool)
     is_first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
@@ -158,7 +166,10 @@ def distinct(rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def agreement(source: Words, target: Words, lexicon: Lexicon) -> Strengths:
-    """Return the mean over target words of the strongest link to a word of the source: (n,); NaN without words."""
+    """Return an array of shape (n,): the agreement of each pair.
+
+    This is the mean, over target words, of the strongest link to a source word. It is NaN if a side has no words.
+    """
     result = np.empty(len(source), np.float32)
     for start in range(0, len(source), BATCH):
         batch = slice(start, start + BATCH)
@@ -167,7 +178,7 @@ def agreement(source: Words, target: Words, lexicon: Lexicon) -> Strengths:
 
 
 def features(source: HashedLines, target: HashedLines, lexicon: Lexicon, lengths: Lengths) -> Feature:
-    """Return agreement and length ratio (z) of pairs: (2, n)."""
+    """Return an array of shape (2, n): the agreement of each pair, and the z-score of its length ratio."""
     length_ratio = lengths.z(source.sizes, target.sizes)
     return np.stack([agreement(source.words, target.words, lexicon), length_ratio])
 
@@ -175,27 +186,30 @@ def features(source: HashedLines, target: HashedLines, lexicon: Lexicon, lengths
 def agreement_of_batch(source: Words, target: Words, lexicon: Lexicon) -> NDArray[np.float64]:
     n_source = np.count_nonzero(source, 1)
     n_target = np.count_nonzero(target, 1)
-    # Leave out the columns without words, which are the last ones.
+    # Leave out the last columns, in which no line has a word.
     width, height = max(n_source.max(), 1), max(n_target.max(), 1)
     links = lexicon.strength(source[:, :width], target[:, :height])
-    sums = links.max(1).sum(1)  # (n,)
+    sums = links.max(1).sum(1)  # shape (n,)
     has_words = (n_source > 0) & (n_target > 0)
     return np.where(has_words, sums / np.maximum(n_target, 1), np.nan)
 
 
 def sure_links(source: Sequence[str], target: Sequence[str], lexicon: Lexicon) -> list[list[tuple[Span, Span]]]:
-    """Return words of each pair that surely translate each other: each is by far the strongest link of the other."""
-    # İ is two characters in lower case, which would move the spans.
+    """Return, for each pair, the spans of source and target words that surely translate each other.
+
+    The link of two such words is strong, and clearly stronger than all other links of either word.
+    """
+    # In lower case, İ becomes two characters, which would move the spans of the words after it.
     source = [text.replace("İ", "I") for text in source]
     target = [text.replace("İ", "I") for text in target]
     links = lexicon.strength(hash_words(source), hash_words(target))
-    # Compare each link with the second strongest of its words.
+    # Compare each link with the second strongest link of its target word, and of its source word.
     is_sure = links >= SURE_LINK
     second_of_target = np.sort(links, 1)[:, -2:-1, :]
     second_of_source = np.sort(links, 2)[:, :, -2:-1]
     is_sure &= links - second_of_target >= SURE_MARGIN
     is_sure &= links - second_of_source >= SURE_MARGIN
-    # Say where they are.
+    # Find the spans of the linked words.
     source_spans = [word_spans(text) for text in source]
     target_spans = [word_spans(text) for text in target]
     spans: list[list[tuple[Span, Span]]] = [[] for _ in source]
@@ -211,21 +225,21 @@ def word_spans(text: str) -> list[Span]:
 
 
 class Histogram(NamedTuple):
-    """Log-likelihood ratios, unrelated against translated, by the bins of a feature."""
+    """The log-likelihood ratio, unrelated against translated, of each bin of a feature."""
 
-    edges: NDArray[np.float64]  # (bins - 1,), ascending
-    ratios: NDArray[np.float64]  # (bins,) nats
+    edges: NDArray[np.float64]  # shape (bins - 1,), ascending
+    ratios: NDArray[np.float64]  # shape (bins,), in nats
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What agreement and length ratio (z) of a pair say about whether the lines translate each other."""
+    """The evidence that agreement and length ratio of a pair give on whether its lines translate each other."""
 
     histograms: list[Histogram]  # of agreement and length ratio
-    contrast: float  # mean ratio of unrelated lines, nats; near 0 if the corpus is unrelated throughout
+    contrast: float  # mean log-likelihood ratio of unrelated lines, in nats; near 0 if all pairs are unrelated
 
     def __call__(self, pairs: Feature) -> NDArray[np.float64]:
-        """Return log-likelihood ratios, unrelated against translated. An unknown feature (NaN) says nothing."""
+        """Return the log-likelihood ratio, unrelated against translated, of each pair. A feature that is NaN adds 0."""
         total = np.zeros(pairs.shape[1:])
         for values, (edges, ratios) in zip(pairs, self.histograms, strict=True):
             bins = np.searchsorted(edges, values)
@@ -240,7 +254,7 @@ def weigh(paired: Feature, unrelated: Feature) -> Evidence:
     for of_pairs, of_unrelated in zip(paired, unrelated, strict=True):
         of_pairs = of_pairs[~np.isnan(of_pairs)]
         of_unrelated = of_unrelated[~np.isnan(of_unrelated)]
-        # Bins with as many values each.
+        # Choose the edges such that the bins have about the same number of values each.
         pooled = np.concatenate([of_pairs, of_unrelated])
         edges = np.zeros(1)
         if len(pooled):
@@ -255,14 +269,14 @@ def weigh(paired: Feature, unrelated: Feature) -> Evidence:
 
 
 def shares_of_bins(values: NDArray[np.float32], edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share of the values in each bin, with two more values in each bin."""
+    """Return the share of the values that is in each bin, after adding two values to each bin as smoothing."""
     bins = np.searchsorted(edges, values)
     counts = np.bincount(bins, minlength=len(edges) + 1) + 2
     return np.asarray(counts / counts.sum())
 
 
 class BlockPath(NamedTuple):
-    """The blocks of a path of states, as a linked list from the last one."""
+    """The blocks of a path through the states, as a linked list that begins with the last block."""
 
     start: int
     end: int
@@ -270,9 +284,13 @@ class BlockPath(NamedTuple):
 
 
 def blocks(ratios: NDArray[np.float64]) -> list[Block]:
-    """Return the blocks of unrelated pairs: the likeliest path of two states, where a switch costs `SWITCH`."""
-    # The best paths that end outside of a block, and in a block that begins at `start`: their log-likelihoods, and the
-    # blocks that have ended.
+    """Return the blocks of unrelated pairs, given the log-likelihood ratio of each pair.
+
+    The likeliest path through two states, inside and outside of a block, determines them. Each change of state costs
+    `SWITCH`.
+    """
+    # `outside` is the log-likelihood of the best path that is outside of a block now; `inside` is that of the best path
+    # that is inside of one, which begins at `start`. Each path has a list of its blocks that have ended.
     outside, blocks_outside = 0.0, None
     inside, blocks_inside, start = -np.inf, None, 0
     for line, ratio in enumerate(ratios.tolist()):
@@ -283,7 +301,7 @@ def blocks(ratios: NDArray[np.float64]) -> list[Block]:
         inside += ratio
     if inside > outside:
         blocks_outside = BlockPath(start, len(ratios), blocks_inside)
-    # Follow the better path back.
+    # Follow the better path back from its last block.
     result = []
     path = blocks_outside
     while path is not None:

@@ -1,9 +1,10 @@
-"""Learn which lines belong together, and how to tell, from a corpus in which no pairs are known.
+"""A search for lines that belong together in a corpus in which no pairs are known.
 
-If a line is missing near the beginning, hardly any lines with the same number belong together. The first pairs are then
-those of the offset at which the words of both sides depend on each other most, which shows without a lexicon. Wrong
-pairs among them teach a lexicon little, since their words meet by chance; lexicon and pairs improve each other in a few
-rounds.
+If a line is missing near the beginning, hardly any lines with the same number belong together. Then the first pairs are
+taken at the offset at which the words of both sides depend on each other most. To measure this, no lexicon is needed. A
+lexicon is learned from these pairs. The wrong pairs among them add few links to it, since their words occur together
+only by chance. Then the lines are paired by the lexicon, and the lexicon is learned again from the new pairs. A few
+such rounds improve both.
 """
 
 from collections.abc import Sequence
@@ -17,21 +18,23 @@ from nmt.corpus.lengths import NORMAL, learn_lengths
 from nmt.corpus.pairing import Comparison, Run, Window, offsets_of, read_windows
 from nmt.corpus.reading import Survey
 
-N_WINDOWS, WINDOW = 8, 1_000  # stretches of source lines from which a lexicon is learned
-N_BUCKETS = 128  # of words, when the strongest offset is looked for
-MIN_SPREAD = 0.02  # standard deviation of a bucket: rare words must not dominate
-N_TESTED, N_OTHERS = 4_000, 200  # lines, and offsets that they are compared at, to see whether both sides are related
-MIN_DEPENDENCE = 5.0  # standard deviations; with 200 pairs of real corpora 7.2 and more, of unrelated lines up to 3.0
-MAX_ROUNDS = 5  # of learning a lexicon and pairing lines by it
+N_WINDOWS, WINDOW = 8, 1_000  # number and length of the stretches of source lines from which a lexicon is learned
+N_BUCKETS = 128  # number of buckets into which `dependence` sorts words by their hashes
+MIN_SPREAD = 0.02  # least standard deviation by which a bucket is divided, so that rare words do not dominate
+N_TESTED, N_OTHERS = 4_000, 200  # most lines that `are_related` compares, and most offsets other than 0
+# Both sides are related if the dependence at offset 0 is more than this many standard deviations above that at
+# other offsets. It is 7.2 or more for 200 pairs of real corpora, and at most 3.0 for unrelated lines.
+MIN_DEPENDENCE = 5.0
+MAX_ROUNDS = 5  # most rounds of pairing lines by a lexicon and learning a lexicon from the pairs
 MIN_PAIRS = 200  # with fewer pairs, too little can be learned
 
 
 def learn_pairs(survey: Survey) -> tuple[list[tuple[int, int]], Evidence | None]:
-    """Find lines that belong together without knowing any.
+    """Find lines that belong together in a corpus in which no pairs are known.
 
     Returns:
-        Pairs of line numbers from 0, in all windows of the corpus, and the evidence of the lexicon that they teach,
-        None if the two sides seem to be unrelated.
+        Pairs of line numbers, counted from 0, in all windows of the corpus, and the evidence learned from them. If the
+        two sides seem to be unrelated, there are no pairs, and the evidence is None.
     """
     offsets = offsets_of(survey)
     windows = windows_of(survey, offsets)
@@ -39,7 +42,7 @@ def learn_pairs(survey: Survey) -> tuple[list[tuple[int, int]], Evidence | None]
     best = int(dependence(windows, offsets).argmax())
     runs = [runs_at(offsets[best], window) for window in windows]
     comparison = learn_comparison(windows, runs)
-    # 2. Pair them again by what these pairs teach, and so on.
+    # 2. Pair the lines again by what was learned from the pairs, and repeat until the pairs stay the same.
     for _ in range(MAX_ROUNDS):
         if comparison is None:
             return [], None
@@ -59,7 +62,7 @@ def learn_pairs(survey: Survey) -> tuple[list[tuple[int, int]], Evidence | None]
 
 
 def windows_of(survey: Survey, offsets: range) -> list[Window]:
-    """Return the whole corpus as a window or, of a long one, windows at equal distances."""
+    """Return one window with the whole corpus; if the corpus is long, `N_WINDOWS` evenly spaced windows."""
     blocks = [(0, survey.n_source)]
     if survey.n_source > N_WINDOWS * WINDOW:
         starts = np.linspace(0, survey.n_source - WINDOW, N_WINDOWS)
@@ -68,7 +71,7 @@ def windows_of(survey: Survey, offsets: range) -> list[Window]:
 
 
 def runs_at(offset: int, window: Window) -> list[Run]:
-    """Return the source lines of a window whose target lines at an offset are in it, too, as one run."""
+    """Return one run: the source lines whose target lines at an offset are in the window. Empty if there are none."""
     target_end = window.target_start + len(window.target)
     start = max(window.lines.start, window.target_start - offset)
     end = min(window.lines.stop, target_end - offset)
@@ -76,17 +79,17 @@ def runs_at(offset: int, window: Window) -> list[Run]:
 
 
 def dependence(windows: Sequence[Window], offsets: range) -> NDArray[np.float64]:
-    """Return how much the words of both sides depend on each other at each offset: (W,).
+    """Return an array of shape (W,): how much the words of both sides depend on each other at each of W offsets.
 
-    If lines are unrelated, the covariance matrix of the words of both sides is near zero. The measure is its squared
-    Frobenius norm, times the number of lines (with linear kernels, the Hilbert-Schmidt independence criterion of
-    Gretton et al. 2005). It needs no lexicon. Words count by buckets of their hashes.
+    If lines are unrelated, the covariance matrix of the words of both sides is near zero. The measure is the squared
+    Frobenius norm of this matrix, times the number of lines (the Hilbert-Schmidt independence criterion of Gretton et
+    al. 2005 with linear kernels). It needs no lexicon. Words in the same hash bucket count as the same word.
     """
     sources = [buckets_of(window.source.words) for window in windows]
     targets = [buckets_of(window.target.words) for window in windows]
     norms = np.zeros(len(offsets))
     for i, offset in enumerate(offsets):
-        # Sum up over the lines whose target lines at this offset are in their windows.
+        # Sum over the source lines whose target lines at this offset are in the same window.
         covariance = np.zeros((N_BUCKETS, N_BUCKETS), np.float32)
         n_lines = 0
         for window, source, target in zip(windows, sources, targets, strict=True):
@@ -103,7 +106,10 @@ def dependence(windows: Sequence[Window], offsets: range) -> NDArray[np.float64]
 
 
 def buckets_of(words: Words) -> NDArray[np.float32]:
-    """Return which buckets the words of each line are in, standardized over the lines: (n, N_BUCKETS)."""
+    """Return an array of shape (n, N_BUCKETS): 1 where a line has a word in a bucket, else 0.
+
+    The values of each bucket are standardized over the lines.
+    """
     buckets = np.zeros((len(words), N_BUCKETS), np.float32)
     rows, columns = np.nonzero(words)
     buckets[rows, words[rows, columns] % N_BUCKETS] = 1
@@ -113,8 +119,8 @@ def buckets_of(words: Words) -> NDArray[np.float32]:
 
 
 def learn_comparison(windows: Sequence[Window], runs: Sequence[Sequence[Run]]) -> Comparison | None:
-    """Learn from the pairs of the runs of each window; None if they are too few."""
-    # Collect the lines of both sides.
+    """Learn a comparison from the pairs in the runs of each window. Return None if they are too few."""
+    # Collect the source lines and the target lines of all pairs.
     sources, targets = [], []
     for window, runs_of_window in zip(windows, runs, strict=True):
         for run in runs_of_window:
@@ -126,7 +132,7 @@ def learn_comparison(windows: Sequence[Window], runs: Sequence[Sequence[Run]]) -
     source, target = concatenated(sources), concatenated(targets)
     lexicon = alignment.learn_lexicon(source.words, target.words)
     lengths = learn_lengths(source.sizes, target.sizes)
-    # Compare the pairs with lines that are far apart.
+    # Compare the pairs with unrelated lines, which are far apart.
     distance = int(alignment.FAR * n_pairs)
     unrelated = target[(np.arange(n_pairs) - distance) % n_pairs]
     paired_features = alignment.features(source, target, lexicon, lengths)
@@ -142,11 +148,11 @@ def concatenated(parts: Sequence[HashedLines]) -> HashedLines:
 
 
 def are_related(source: Sequence[str], target: Sequence[str]) -> bool:
-    """Return whether the words of lines with the same number depend on each other more than those of other lines."""
+    """Return whether words of lines with the same number depend on each other more than words of other lines."""
     window = Window(hash_lines(source[:N_TESTED]), hash_lines(target[:N_TESTED]), 0, 0)
     reach = min(len(source) // 4, N_OTHERS // 2)
     norms = dependence([window], range(-reach, reach + 1))
-    # Compare offset 0 with the others, by robust estimates of their mean and standard deviation.
+    # Compare the dependence at offset 0 with robust estimates of its mean and standard deviation at other offsets.
     norms_elsewhere = np.delete(norms, reach)
     median = np.median(norms_elsewhere)
     spread = NORMAL * np.median(np.abs(norms_elsewhere - median))

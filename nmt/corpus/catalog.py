@@ -1,8 +1,8 @@
-"""The corpora that `nmt download` offers, listed in `corpora.toml`, and the expected hashes of their texts.
+"""The corpora that `nmt download` offers, which `corpora.toml` lists, and the expected hashes of their texts.
 
-`pins/NAME.sha256` contains the SHA-256 of the decompressed texts that the recipes were measured on, in the format of
-sha256sum; `data/pin_corpora.py` writes it. The French and Czech files of Multi30k, which no recipe uses, are not in it;
-as all files of Multi30k, they come from one commit.
+`pins/NAME.sha256` lists the SHA-256 of each decompressed text that the recipes were measured on, in the format of
+sha256sum; `data/pin_corpora.py` writes it. The French and Czech files of Multi30k are not listed, because no recipe
+uses them. They are from the same commit as the other files of Multi30k.
 """
 
 import itertools
@@ -16,26 +16,27 @@ from importlib import resources
 class Corpus:
     """A corpus that `nmt download` offers."""
 
-    name: str  # also of its directory, and `data.root` in the recipes
+    name: str  # also the name of its directory, and the value of `data.root` in the recipes
     languages: Sequence[str]  # suffixes of its files; the first two are downloaded by default
-    parts: Sequence[str]  # names of train, dev and test; the files are PART.LANGUAGE.gz
-    n_pairs: Sequence[int]  # of train, dev and test that the recipes were measured on
-    size_mb: float  # to download for two languages
-    license: str  # its short name
-    terms: str  # text of LICENSE.txt beside the data
-    note: str  # in the list that `nmt download` prints
-    url: str  # of each file, with {part} and {language}; or of all pairs: see `tatoeba.pairs_of`
-    members: Sequence[str] = ()  # names of source and target in a zip file
-    # Source and target of a public test set, from which test is sampled; train and dev have no sentence of it.
+    parts: Sequence[str]  # names of the training, dev and test files, which are PART.LANGUAGE.gz
+    n_pairs: Sequence[int]  # numbers of training, dev and test pairs that the recipes were measured on
+    size_mb: float  # megabytes to download for two languages
+    license: str  # short name of the license
+    terms: str  # text of the file LICENSE.txt beside the data
+    note: str  # remark in the list that `nmt download` prints
+    url: str  # URL of each file, with {part} and {language}; or of one file with all pairs, see `tatoeba.pairs_of`
+    members: Sequence[str] = ()  # names of the source and the target text in a zip file
+    # URLs of the source and the target of a public test set, from which the test pairs are sampled. Training and dev
+    # pairs share no sentence with it.
     test_urls: Sequence[str] = ()
 
     @property
     def is_split(self) -> bool:
-        """Return whether `nmt.corpus.tatoeba` splits one upstream file into train, dev and test."""
+        """Return whether one upstream file has all pairs, so that `nmt.corpus.tatoeba` splits it."""
         return "{part}" not in self.url
 
     def files(self, languages: Iterable[str]) -> list[str]:
-        """Return names of the files in these languages, without .gz."""
+        """Return the names, without .gz, of the files of all parts in these languages."""
         return [f"{part}.{language}" for part, language in itertools.product(self.parts, languages)]
 
     def url_of(self, name: str) -> str:
@@ -71,7 +72,7 @@ def command(corpus: Corpus, languages: Sequence[str]) -> str:
 
 
 def pinned(corpus: str) -> dict[str, str]:
-    """Return the SHA-256 of the text of each pinned file of a corpus, by file name without .gz."""
+    """Return the expected SHA-256 of each pinned text of a corpus, by the name of its file without .gz."""
     digests = {}
     for line in pins_file(f"{corpus}.sha256").splitlines():
         digest, name = line.split()

@@ -1,4 +1,4 @@
-"""Faults in the characters of one text: a test for each kind and, if it can be mended, a function for that."""
+"""Tests for faults in the characters of a single text, and functions that mend some kinds of these faults."""
 
 import re
 import unicodedata
@@ -10,40 +10,44 @@ from ftfy.fixes import unescape_html
 
 from nmt.text.words import ALL_UNSPACED_SCRIPTS
 
-# Restore what was UTF-8, but insert no U+FFFD, and leave control characters to `CONTROL`.
+# ftfy restores text that was UTF-8, but inserts no U+FFFD, and keeps control characters, which `CONTROL` finds.
 ENCODING = TextFixerConfig(replace_lossy_sequences=False, fix_c1_controls=False, explain=False)
-# The first group holds the tags that separate words: a space takes their place.
+# The first group matches the tags that separate words. A space replaces these; other tags are deleted.
 TAG = re.compile(
     r"</?(?:(blockquote|br|center|div|h[1-6]|hr|li|ol|p|pre|table|tbody|td|th|tr|ul)|abbr|body|code|em|font|head|html|img|"
     r"input|link|meta|script|small|span|strike|strong|style|sub|sup|tt|[abiu])(?:\s[^<>]*)?/?>",
     re.IGNORECASE,
 )
 LINE_BREAK = re.compile("[\v\f\r\x1c-\x1e\x85\u2028\u2029]")
-# Invisible characters that are a fault in any text; {} stands for those that are right in some scripts.
+# Control, invisible and private characters that are faults in any text. {} stands for further characters,
+# which are right in texts of some scripts only.
 CONTROL = (
     "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u2028\u2029\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\ue000-\uf8ff"
     "\U000f0000-\U0010fffd{}]|(?<=[ -ɏ])[\u200c\u200d]+"
 )
 WORD_BREAK = "\u200b"  # the zero width space
 DIRECTION = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks, embeddings and isolates for right-to-left text
-# The faults of a text, by whether its script has no spaces between words, and whether it runs from right to left.
+# Patterns of faulty characters. A key says whether the text has letters of an unspaced script, and whether it has
+# letters of a script that runs from right to left.
 FAULTY_CONTROLS = {
     (False, False): re.compile(CONTROL.format(WORD_BREAK + DIRECTION)),
     (False, True): re.compile(CONTROL.format(WORD_BREAK)),
     (True, False): re.compile(CONTROL.format(DIRECTION)),
     (True, True): re.compile(CONTROL.format("")),
 }
-UNSPACED = re.compile(f"[{ALL_UNSPACED_SCRIPTS}]")  # scripts that mark words, if at all, with zero width spaces
+UNSPACED = re.compile(f"[{ALL_UNSPACED_SCRIPTS}]")  # scripts that mark words with zero width spaces or not at all
 SPACING = re.compile(f"  |\t|^[\\s{WORD_BREAK}]|[\\s{WORD_BREAK}]\\Z")
-SPACE_AT_ENDS = re.compile(f"^[\\s{WORD_BREAK}]+|(?<![\\s{WORD_BREAK}])[\\s{WORD_BREAK}]+\\Z")  # takes linear time
-# Only letters and digits: in Chinese text, full-width punctuation is right, and ftfy would change it.
+# With the lookbehind, a search takes linear time.
+SPACE_AT_ENDS = re.compile(f"^[\\s{WORD_BREAK}]+|(?<![\\s{WORD_BREAK}])[\\s{WORD_BREAK}]+\\Z")
+# Only letters and digits are matched: full-width punctuation is right in Chinese text, but ftfy would change it.
 FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
 _LATIN = "A-Za-zÀ-ÖØ-öø-ɏ"
-_OTHER = "Ѐ-ԯΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"  # Cyrillic; Greek: look-alikes only, not μm
+_OTHER = "Ѐ-ԯΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"  # Cyrillic letters, and Greek ones that look Latin: μ does not, so that μm is right
 MIXED = re.compile(f"[{_LATIN}][{_OTHER}]|[{_OTHER}][{_LATIN}]")
-LIKE_OTHER = frozenset("ABCEHIJKMOPTXYaceijopxy")  # Latin letters that look like Cyrillic ones, accents aside
+LIKE_OTHER = frozenset("ABCEHIJKMOPTXYaceijopxy")  # Latin letters, without accents, that look like Cyrillic ones
 LIKE_LATIN = frozenset("АВЕЅЗІЈКМНОРСТУХаеѕіјорсухһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ")
-# Traces of tokenizers: space before punctuation, detached clitics and brackets as in the Penn Treebank, spaces in Han.
+# Traces of tokenizers: a space before punctuation, detached clitics (`do n't`) and the Penn Treebank's codes of
+# brackets (-lrb-); and spaces between Han characters.
 TOKENIZED = re.compile(r" (?:[.,](?: |$)|[!?]$|n't\b|['’](?:s|re|ve|ll|d|m)\b|-[lr]rb-)", re.IGNORECASE)
 SPACED_HAN = re.compile("(?:[一-鿿] ){2,}[一-鿿]")
 
@@ -61,14 +65,14 @@ def has_markup(text: str) -> bool:
 
 
 def without_markup(text: str) -> str:
-    for _ in range(3):  # text may be escaped repeatedly: &amp;lt;
+    for _ in range(3):  # text may be escaped several times, as in &amp;lt;
         without_tags = TAG.sub(lambda tag: " " if tag[1] else "", text)
         text = unescape_html(without_tags)
     return text
 
 
 def faulty_controls(text: str) -> re.Pattern[str]:
-    """Return what counts as a faulty control or invisible character in a text of these scripts."""
+    """Return the pattern of control and invisible characters that are faults in a text, given its scripts."""
     is_unspaced = UNSPACED.search(text) is not None
     return FAULTY_CONTROLS[is_unspaced, is_right_to_left(text)]
 
@@ -89,7 +93,7 @@ def without_control(text: str) -> str:
 
 
 def has_homoglyphs(text: str) -> bool:
-    """Return whether a word has letters of two scripts, and those of one script look like letters of the other."""
+    """Return whether a word mixes two scripts, and all its letters of one script look like letters of the other."""
     if text.isascii() or not MIXED.search(text):
         return False
     mixed_words = filter(MIXED.search, re.findall(r"\w+", text))
@@ -97,10 +101,10 @@ def has_homoglyphs(text: str) -> bool:
 
 
 def is_disguised(word: str) -> bool:
-    """Return whether all Latin letters of a mixed word look like letters of its other script, or the reverse."""
+    """Return whether all Latin letters of a mixed word look like the other script, or all other letters look Latin."""
     start = word[:2]
     if start.isascii() and start.isupper() and not word.isupper():
-        return False  # an abbreviation before an ending, as in Turkic languages
+        return False  # a Latin abbreviation with an ending in the other script, as in Turkic languages
     letters = {unicodedata.normalize("NFD", letter)[0] for letter in word if letter.isalpha()}
     latin = {letter for letter in letters if letter < "\u0370"}
     return latin <= LIKE_OTHER or letters - latin <= LIKE_LATIN
@@ -111,12 +115,12 @@ def is_tokenized(text: str) -> bool:
         return True
     if not text.isascii() and SPACED_HAN.search(text):
         return True
-    has_no_break_space = "\xa0" in text or "\u202f" in text  # French has it before some signs
+    has_no_break_space = "\xa0" in text or "\u202f" in text  # French writes it before some marks
     return not has_no_break_space and TOKENIZED.search(text) is not None
 
 
 def without_spacing(text: str) -> str:
-    """Return a text with one space between words and none at the ends. A no-break space stays, as in French."""
+    """Return a text with one space between words and none at the ends. No-break spaces between words are kept."""
     return re.sub("[ \t]+", " ", SPACE_AT_ENDS.sub("", text))
 
 
@@ -124,7 +128,7 @@ def without_full_width(text: str) -> str:
     return FULL_WIDTH.sub(lambda character: unicodedata.normalize("NFKC", character[0]), text)
 
 
-# Tests of one text, by kind of fault.
+# Functions that test a text, by kind of fault.
 TESTS: dict[str, Callable[[str], object]] = {
     "replaced": lambda text: "\ufffd" in text,
     "mojibake": has_mojibake,

@@ -1,10 +1,10 @@
-"""`nmt check`: find the faults of parallel text.
+"""The search for faults in parallel text, for `nmt check`.
 
-    sample of train -> what is usual -> every pair of test, dev and train, in several processes -> runs -> findings
+    sample of training pairs -> what is usual -> every pair of all corpora, in several processes -> runs -> findings
 
-If the lines of train with the same number do not belong together, what is usual is learned again, from those that do.
-Every file is read a few times, in chunks. Memory grows by 48 bytes per pair, five 8-byte digests and two float32
-features, and by more per faulty line.
+If most training lines do not belong to the line with the same number, what is usual is learned again, from lines that
+belong together. Every file is read a few times, in chunks. Memory grows by 48 bytes per pair (five 8-byte digests and
+two float32 features), and by more per faulty line.
 """
 
 import time
@@ -23,33 +23,35 @@ from nmt.corpus.pairing import Comparison, Run
 from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, survey, texts_at
 
 N_EXAMPLES = 5
-MAX_UNRELATED = 0.05  # of the lines of train; if it is more, the lexicon has learned too much from wrong pairs
-# Where neighbors are alike, a lexicon learned from shifted lines may find them usual. Its contrast is then low, up to
-# 1.2 nats, and that of the right pairs twice as high.
-SURE_CONTRAST = 2.0  # nats; if it is less, lines that belong together are looked for
-CLEARLY_MORE = 1.5  # by which factor their contrast must be higher
-MIN_ERROR_LINES = 3  # from which a share of the lines counts: one line of fifty does not tell how many are faulty
-OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds without lines
+# If more than this share of training lines is in unrelated blocks, the lexicon was learned from too many wrong pairs.
+MAX_UNRELATED = 0.05
+# If neighboring lines are similar, a lexicon learned from shifted lines may take the shifted pairs for translations.
+# Its contrast is then low, at most 1.2 nats; a lexicon learned from the right pairs has about twice the contrast.
+SURE_CONTRAST = 2.0  # nats; if the contrast is less, `bootstrap` looks for lines that belong together
+CLEARLY_MORE = 1.5  # factor by which the contrast of the lines that `bootstrap` finds must be higher
+MIN_ERROR_LINES = 3  # fewer faulty lines are no error, whatever their share: one of fifty says little about the corpus
+OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds that concern the whole corpus
 
 
 @dataclass(frozen=True)
 class CheckReport:
     corpora: list[Survey]
-    languages: tuple[str, str]  # of the text, "" if unknown
-    findings: list[Finding]  # the worst first
-    runs: dict[str, list[Run]]  # by corpus: lines that belong together
+    languages: tuple[str, str]  # codes of the languages of the two sides; "" if unknown
+    findings: list[Finding]  # the most severe first
+    runs: dict[str, list[Run]]  # by name of the corpus: the lines that belong together
     seconds: float
 
 
 def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), *, quiet: bool = True) -> CheckReport:
-    """Look for all faults of a corpus and of its dev and test sets; what is usual is learned from the first corpus.
+    """Look for all faults of the training, dev and test corpora. What is usual is learned from the first corpus.
 
-    `declared` are language codes, "" if unknown. Raises DataError if a file is missing, empty or UTF-16.
+    `declared` are the language codes that the config or the file names declare; "" if there is none. Raises DataError
+    if a file is missing, empty or UTF-16.
     """
     began = time.monotonic()
     surveys = [survey(files) for files in corpora]
     labels = findings.label_of(declared[0]), findings.label_of(declared[1])
-    # 1. Learn from train, and examine all pairs.
+    # 1. Learn from the training corpus, and examine all pairs of all corpora.
     learned = learn_from(surveys[0], labels, quiet)
     languages = learned.usual.languages
     later_corpora = [gather(surveyed, learned.usual, quiet) for surveyed in surveys[1:]]
@@ -74,16 +76,19 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What train teaches, and what was found in it."""
+    """What was learned from the training corpus, and the results for its pairs."""
 
     usual: Usual
     train: Gathered
-    evidence: Evidence | None  # None if train cannot teach how to tell translations from unrelated lines
-    blocks: list[Block]  # of train: lines that do not belong to the lines with the same number
+    evidence: Evidence | None  # None if translations cannot be told from unrelated lines
+    blocks: list[Block]  # training lines that do not belong to the lines with the same number
 
 
 def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned:
-    """Learn from the lines of train with the same number or, if most do not belong together, from pairs that do."""
+    """Learn from the training lines with the same number.
+
+    If most of them do not belong together, find lines that do, and learn from these.
+    """
     usual = learn_usual(train.source, train.target, declared)
     gathered = gather(train, usual, quiet)
     evidence = findings.evidence_of(gathered)
@@ -100,7 +105,7 @@ def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned
     pairs, evidence = bootstrap.learn_pairs(train)  # the evidence is None if the sides seem to be unrelated
     if evidence is None or (seem_paired and evidence.contrast < CLEARLY_MORE * contrast):
         return learned
-    # Learn again, from these.
+    # Learn again, from the pairs that were found.
     source = texts_at(train.files.source, [source for source, _ in pairs])
     target = texts_at(train.files.target, [target for _, target in pairs])
     usual = learn_usual(source, target, declared)
@@ -109,7 +114,11 @@ def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned
 
 
 def find_runs(gathered: Gathered, learned: Learned) -> list[Run]:
-    """Return the runs of a corpus; without evidence, that of the lines with the same number, or none if unrelated."""
+    """Return the runs of a corpus.
+
+    Without evidence, all lines with the same number are one run. There is no run if the sides seem to be unrelated,
+    or have different numbers of lines.
+    """
     surveyed = gathered.survey
     if learned.evidence is not None:
         is_train = gathered is learned.train
@@ -122,7 +131,7 @@ def find_runs(gathered: Gathered, learned: Learned) -> list[Run]:
 
 
 def with_examples(gathered: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
-    """Turn drafts into findings with examples, whose text is read from the files again."""
+    """Return findings from drafts, with examples. The text of the examples is read from the files again."""
     files = gathered.survey.files
     drafts = [draft for draft in drafts if len(draft.lines) or draft.kind in OF_CORPUS]
     chosen = [example_lines(draft) for draft in drafts]
@@ -136,14 +145,14 @@ def with_examples(gathered: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
 
 
 def example_lines(draft: Draft) -> list[int]:
-    """Return some lines at equal distances."""
+    """Return the numbers of `N_EXAMPLES` evenly spaced lines of a draft, or of all its lines if they are fewer."""
     n = len(draft.lines)
     indices = np.linspace(0, n - 1, min(N_EXAMPLES, n))
     return list(draft.lines[indices.astype(int)].tolist())
 
 
 def finished(draft: Draft, examples: list[Example], surveyed: Survey) -> Finding:
-    """Add the severity, by the share of the lines, and examples."""
+    """Return a draft as a finding with examples, and with the severity that follows from the share of the lines."""
     kind = KINDS[draft.kind]
     lines = draft.lines.tolist()
     share = len(lines) / surveyed.n_pairs if lines else 1.0

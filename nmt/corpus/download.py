@@ -1,7 +1,7 @@
-"""Download a corpus of the catalog: fetch, unpack, check and split it into the files that the recipes name.
+"""The download of a corpus in the catalog: nmt fetches, unpacks, checks and splits it into the files of the recipes.
 
-The directory NAME contains PART.LANGUAGE.gz and LICENSE.txt. Files are written whole, so that the next call after an
-error fetches only what is missing.
+The directory of a corpus contains the files PART.LANGUAGE.gz and LICENSE.txt. Each file is written atomically. So after
+an error, the next call fetches only the files that are missing.
 """
 
 import gzip
@@ -27,15 +27,15 @@ log = logging.getLogger("nmt")
 
 TIMEOUT_S = 30.0  # longest wait for the next byte
 CHUNK = 2**16
-MAX_BYTES = 200_000_000  # of a file, packed or not; the largest text of the catalog has a tenth of that
+MAX_BYTES = 200_000_000  # largest size of a file, compressed or not; texts of the catalog have at most a tenth of it
 RETRY = "repeat the command, which keeps the files that are complete; or name a server with a copy: --mirror URL"
 
 
 def download(corpus: Corpus, path: Path, names: Iterable[str], *, mirror: str = "", quiet: bool = False) -> list[str]:
-    """Download the named files that are missing into the directory `path`; return the names of those written.
+    """Download the named files that the directory `path` lacks. Return the names of the files that were written.
 
-    If a file of a corpus that nmt splits is missing, all of its files are written again.
-    Raises DownloadError if the network fails or a file is not what it should be, InputError if the mirror is no URL.
+    If nmt splits the corpus and one of its files is missing, all its files are written again. Raises DownloadError if
+    the network fails or a file does not have the expected content. Raises InputError if the mirror is no URL.
     """
     missing = [name for name in names if not (path / f"{name}.gz").exists()]
     if not missing:
@@ -46,7 +46,7 @@ def download(corpus: Corpus, path: Path, names: Iterable[str], *, mirror: str = 
         return unpacked(content, url, corpus.members)
 
     texts = split_texts(corpus, texts_at) if corpus.is_split else checked_texts(corpus, missing, texts_at)
-    # Write each text when it has arrived, so that an error keeps those before.
+    # Write each text as soon as it has arrived, so that the texts before an error are kept.
     written = []
     for name, text in texts:
         with os_errors_as(OutputError, f"make {path}", hint="set NMT_DATA=PATH to a directory that you may write to"):
@@ -60,7 +60,7 @@ def download(corpus: Corpus, path: Path, names: Iterable[str], *, mirror: str = 
 def checked_texts(
     corpus: Corpus, names: Sequence[str], texts_at: Callable[[str], list[bytes]]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the text of each file. Raises DownloadError if a text has not its pinned hash."""
+    """Fetch each file, and yield its name and text. Raises DownloadError if a text has another hash than its pin."""
     pins = pinned(corpus.name)
     for name in names:
         (text,) = texts_at(corpus.url_of(name))
@@ -83,7 +83,7 @@ def split_texts(corpus: Corpus, texts_at: Callable[[str], list[bytes]]) -> Itera
     except ValueError as error:
         raise DownloadError(f"{corpus.name}: the two sides have different numbers of lines", hint=RETRY) from error
     parts = split(pairs, public_test, pins_file(f"{corpus.name}.pairs"))
-    # Tatoeba grows: another version has more pairs, which is no error.
+    # Tatoeba grows, so another version may have more pairs. This is no error.
     source_language, target_language = corpus.languages
     for (part, pairs_of_part), n_pairs in zip(parts.items(), corpus.n_pairs, strict=True):
         if len(pairs_of_part) != n_pairs:
@@ -106,7 +106,10 @@ def mirrored(url: str, mirror: str) -> str:
 
 
 def fetch(url: str, *, quiet: bool = False) -> bytes:
-    """Return the content at a URL; shows a progress bar if stderr is a terminal. Raises DownloadError."""
+    """Return the content at a URL. Shows a progress bar if stderr is a terminal.
+
+    Raises DownloadError if the URL cannot be fetched, or its content is too large.
+    """
     name = url.rpartition("/")[2]
     content = bytearray()
     try:
@@ -119,7 +122,7 @@ def fetch(url: str, *, quiet: bool = False) -> bytes:
                 content += chunk
                 check_size(content)
                 bar.update(len(chunk))
-            if response.length:  # what is left
+            if response.length:  # bytes that have not arrived
                 raise http.client.IncompleteRead(bytes(content), response.length)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise DownloadError(f"cannot download {url}: {reason_of(error)}", hint=f"check the network; {RETRY}") from error
@@ -131,7 +134,7 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, urllib.error.HTTPError):
         error.close()
         return f"HTTP {error.code} {error.reason}"
-    # An error of urllib holds the error of the socket, which may have a text without its number.
+    # An error of urllib contains the error of the socket, which may have a `strerror`: the text without the number.
     cause = getattr(error, "reason", error)
     text = str(getattr(cause, "strerror", None) or cause)
     reason = text or type(cause).__name__
@@ -139,7 +142,10 @@ def reason_of(error: BaseException) -> str:
 
 
 def unpacked(content: bytes, url: str, members: Sequence[str]) -> list[bytes]:
-    """Return the text of a plain or gzip file, or the members of a zip archive; DownloadError if it is damaged."""
+    """Return the text of a plain or gzip file, or the texts of the members of a zip archive.
+
+    Raises DownloadError if the content is damaged.
+    """
     try:
         if url.endswith(".zip"):
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -148,7 +154,7 @@ def unpacked(content: bytes, url: str, members: Sequence[str]) -> list[bytes]:
         if url.endswith(".gz"):
             return [read_text(gzip.GzipFile(fileobj=io.BytesIO(content)))]
         return [content]
-    except Exception as error:  # zipfile and what it calls raise many classes
+    except Exception as error:  # zipfile and the modules that it uses raise many classes of exception
         raise DownloadError(f"{url} is damaged: {reason_of(error)}", hint=RETRY) from error
 
 

@@ -1,4 +1,7 @@
-"""Learn from a sample what is usual in a corpus, and examine all pairs in chunks, in several processes."""
+"""The examination of all pairs of a corpus, in chunks and in several processes.
+
+Before that, what is usual in the corpus is learned from a sample.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,17 +21,18 @@ from nmt.corpus.split import key_of
 from nmt.processes import in_parallel
 from nmt.text.corpus_files import digests_of
 
-N_UNRELATED = 2_000  # lines of a chunk that are compared with unrelated lines
-NONE = np.zeros(0, np.int64)
+N_UNRELATED = 2_000  # most source lines of a chunk that are also compared with unrelated target lines
+NONE = np.zeros(0, np.int64)  # no lines
 Hits = dict[str, NDArray[np.int64]]  # indices of lines by kind of fault
 Digests = NDArray[np.uint64]
-SOURCE, TARGET, PAIR, SOURCE_KEY, TARGET_KEY = range(5)  # what is digested; the keys are those of `split.key_of`
-# A line with the fault on the left is not reported for the faults on the right, which follow from it.
+# Rows of the digests of a corpus: those of the source text, the target text, both, and their keys (`split.key_of`).
+SOURCE, TARGET, PAIR, SOURCE_KEY, TARGET_KEY = range(5)
+# If a line has the kind of fault on the left, the kinds on the right follow from it and are not reported for the line.
 EXPLAINS = {
     "blank": ("copy", "numbers", "placeholders", "repetition", "truncated", "ratio"),
     "encoding": ("replaced",),
     "copy": ("untranslated", "language"),
-    "language": ("exchanged", "untranslated"),  # knowing many languages is better evidence than n-grams
+    "language": ("exchanged", "untranslated"),  # py3langid, which knows many languages, is better evidence than n-grams
     "exchanged": ("ratio",),
 }
 
@@ -38,7 +42,7 @@ class Usual:
     """What is usual in a corpus, learned from a sample."""
 
     languages: Languages
-    without_stop: tuple[float, float]  # share of the lines of a side that do not end with punctuation, above 0
+    without_stop: tuple[float, float]  # for each side, the share of lines without final punctuation; never 0
     lengths: Lengths
     lexicon: Lexicon
 
@@ -50,14 +54,14 @@ class Usual:
 class Examined:
     """The results for a chunk of pairs, or for all chunks of a corpus."""
 
-    hits: Hits  # line numbers
-    digests: Digests  # (5, n), by `SOURCE` and so on
+    hits: Hits  # line numbers by kind of fault
+    digests: Digests  # shape (5, n); the rows are `SOURCE`, `TARGET` and so on
     paired: Feature  # agreement and length ratio of the pairs
-    unrelated: Feature  # the same for some source lines with target lines far away
+    unrelated: Feature  # agreement and length ratio of some source lines with target lines far away
 
 
 def learn_usual(source: list[str], target: list[str], declared: tuple[str, str] = ("", "")) -> Usual:
-    """Learn from a sample of pairs. `declared` are py3langid's labels of the languages, or ""."""
+    """Learn from a sample of pairs. `declared` are py3langid's labels of the declared languages; "" for none."""
     source_lines, target_lines = hash_lines(source), hash_lines(target)
     languages = learn_languages(source, target, declared)
     without_stop = share_without_stop(source), share_without_stop(target)
@@ -72,17 +76,17 @@ def share_without_stop(texts: list[str]) -> float:
 
 
 def examine(usual: Usual, chunk: Chunk) -> Examined:
-    """Look for all faults that can be found in a chunk without the rest of its corpus."""
+    """Look for all faults of a chunk that can be found without the rest of the corpus."""
     source = [decode(raw) for raw in chunk.source]
     target = [decode(raw) for raw in chunk.target]
     source_lines, target_lines = hash_lines(source), hash_lines(target)
-    # 1. Compare each source line with its translation, and some of them with unrelated lines.
+    # 1. Compare each source line with its target line, and some source lines also with unrelated target lines.
     paired = usual.features(source_lines, target_lines)
     n = len(source)
     some = np.linspace(0, n - 1, min(N_UNRELATED, n)).astype(int)
     distance = int(alignment.FAR * n)
     unrelated = usual.features(source_lines[some], target_lines[(some + distance) % n])
-    # 2. Look for faults.
+    # 2. Look for the lines with each kind of fault.
     z = paired[1]
     hits = hits_of_text(source, target, z, usual)
     hits |= hits_of_language(source, target, usual.languages)
@@ -90,7 +94,7 @@ def examine(usual: Usual, chunk: Chunk) -> Examined:
     longer = np.maximum(source_lines.sizes, target_lines.sizes)
     is_ratio_unusual = (longer >= pairs.MIN_LONGER) & (np.abs(z) > pairs.MAX_Z)
     hits["ratio"] = np.flatnonzero(is_ratio_unusual)
-    # 3. Leave out those that follow from others, and count lines from the beginning of the corpus.
+    # 3. Leave out faults that follow from others. Then convert indices in the chunk to line numbers of the corpus.
     for kind, explained_kinds in EXPLAINS.items():
         for explained in explained_kinds:
             hits[explained] = np.setdiff1d(hits[explained], hits[kind], assume_unique=True)
@@ -110,7 +114,7 @@ def encoded(text: str) -> bytes:
 
 
 def either(is_faulty: Callable[[Any], object], source: Sequence[Any], target: Sequence[Any]) -> list[object]:
-    """Return whether the source or the target of each pair is faulty."""
+    """Return, for each pair, whether its source or its target is faulty."""
     return [is_faulty(left) or is_faulty(right) for left, right in zip(source, target, strict=True)]
 
 
@@ -119,7 +123,7 @@ def indices_of_true(results: Iterable[object]) -> NDArray[np.int64]:
 
 
 def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], usual: Usual) -> Hits:
-    """Return the faults that show in the text of a pair by itself."""
+    """Return, by kind of fault, the lines for which a test of `characters` or `pairs` finds a fault."""
     results: dict[str, Iterable[object]] = {}
     for kind, is_faulty in characters.TESTS.items():
         results[kind] = either(is_faulty, source, target)
@@ -131,9 +135,9 @@ def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], u
 
 
 def hits_of_language(source: list[str], target: list[str], languages: Languages) -> Hits:
-    """Return the lines in the other side's language, and those in a third language."""
+    """Return the lines with a text in the language of the other side, and the lines with a text in a third language."""
     model = language.identifier_of(languages)
-    wrong = []  # by side, 2: clearly in the other side's language, 1: perhaps
+    wrong = []  # by side, for each line: is it in the other side's language? 2: clearly, 1: perhaps, 0: no
     third = []
     for side, texts in enumerate((source, target)):
         in_other, is_rare = language.compare_with_sides(texts, side, languages)
@@ -142,7 +146,7 @@ def hits_of_language(source: list[str], target: list[str], languages: Languages)
         is_third = [language.third_language(texts[i], languages.accepted, languages.scripts, model) for i in rare_lines]
         third.append(rare_lines[indices_of_true(is_third)])
     more, less = np.maximum(*wrong), np.minimum(*wrong)
-    # Equal texts are either a copy, or too short or too like a name to be judged.
+    # Equal texts are left out: they are a copy, or too short or too similar to a name to be judged.
     is_different = [left.casefold() != right.casefold() for left, right in zip(source, target, strict=True)]
     is_untranslated = (more == 2) & (less == 0) & is_different
     exchanged = np.flatnonzero(more + less >= 3)
@@ -152,7 +156,7 @@ def hits_of_language(source: list[str], target: list[str], languages: Languages)
 
 @dataclass(frozen=True, eq=False)
 class Gathered(Examined):
-    """The results for a corpus."""
+    """The results for all pairs of a corpus."""
 
     survey: Survey
 
@@ -163,9 +167,9 @@ class Gathered(Examined):
 
 
 def gather(survey: Survey, usual: Usual, quiet: bool) -> Gathered:
-    """Examine all pairs of a corpus."""
+    """Examine all pairs of a corpus, in several processes."""
     n_chunks = survey.n_pairs / CHUNK
-    disable = quiet or None  # None: only if stderr is no terminal
+    disable = quiet or None  # None: tqdm hides the bar only if stderr is no terminal
     bar = tqdm(desc=survey.files.name, total=n_chunks, unit=" pairs", unit_scale=CHUNK, disable=disable, leave=False)
     parts = []
     with bar:

@@ -1,4 +1,7 @@
-"""Findings from the results for all pairs of a corpus, or of several: lines, alignment, repeated text, languages."""
+"""Findings from the results for all pairs of the corpora.
+
+They concern single lines, alignment, repeated text in a corpus, text shared by corpora, and languages.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,21 +21,24 @@ from nmt.corpus.reading import is_utf8, lines_at
 from nmt.text.corpus_files import SIDES
 from nmt.text.permutation import first_occurrences
 
-SWAPPED_SHARE = 0.5  # share of exchanged lines above which the paths were probably exchanged
-N_RAW = 200  # lines from which an encoding is guessed
-MISMATCH = 4.0  # log-likelihood ratio in nats, unrelated against translated, above which a pair is a mismatch
+SWAPPED_SHARE = 0.5  # if more than this share of the lines is exchanged, the two paths probably were exchanged
+N_RAW = 200  # most lines from which an encoding is guessed
+MISMATCH = 4.0  # nats; a pair is a mismatch if its log-likelihood ratio, unrelated against translated, is higher
 OF_PAIRS = ("copy", "numbers", "placeholders", "repetition", "truncated", "ratio")  # kinds that compare both sides
-MIN_CORRELATION = 0.4  # between the lengths of both sides; unrelated lines whose lengths have a trend reach 0.36
-# Shares of the chunks of a side that are in another language than declared, and in which the declared one is ruled out,
-# from which the declaration is wrong: names and short texts scatter over languages.
+# If the correlation of the lengths of both sides is lower, they may be unrelated. It reaches 0.36 for unrelated
+# lines whose lengths have a trend.
+MIN_CORRELATION = 0.4
+# A declared language is wrong if at least these shares of the chunks of the side agree on another language, and rule
+# out the declared one. The shares are high because py3langid takes names and short texts for various languages.
 MIN_AGREEMENT, MIN_RULED_OUT = 0.9, 0.6
 TWO_LETTERS = {"deu": "de", "eng": "en", "fra": "fr", "ces": "cs", "zho": "zh", "cmn": "zh", "spa": "es"}
-SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "ms"})  # easily confused
+# Groups of languages that are easily confused.
+SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "ms"})
 
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A finding without its examples."""
+    """A finding without its severity and its examples."""
 
     kind: str
     lines: NDArray[np.int64]
@@ -40,18 +46,18 @@ class Draft:
 
 
 def evidence_of(train: Gathered) -> Evidence | None:
-    """Return how agreement and length tell translations from unrelated lines.
+    """Return the evidence by which agreement and length ratio tell translations from unrelated lines.
 
-    Estimates twice, the second time without the blocks of unrelated pairs that the first estimate finds.
-    None if train is too small, or looks unrelated.
+    It is estimated twice. The second estimate leaves out the blocks of unrelated pairs that the first one finds.
+    Returns None if the training corpus is too small, or its sides seem to be unrelated.
     """
     if train.survey.n_pairs < MIN_PAIRS:
         return None
-    # 1. Of all pairs.
+    # 1. Estimate from all pairs.
     evidence = alignment.weigh(train.paired, train.unrelated)
     if evidence.contrast < alignment.MIN_CONTRAST:
         return None
-    # 2. Of the pairs outside of blocks.
+    # 2. Estimate from the pairs outside of the blocks.
     is_related = np.ones(train.survey.n_pairs, bool)
     for start, end in alignment.blocks(evidence(train.paired)):
         is_related[start:end] = False
@@ -61,16 +67,17 @@ def evidence_of(train: Gathered) -> Evidence | None:
 
 
 def unrelated_blocks(gathered: Gathered, evidence: Evidence | None) -> list[Block]:
-    """Return blocks of lines that do not belong to the lines with the same number; none without evidence."""
+    """Return the blocks of lines that do not belong to the lines with the same number. Without evidence, return []."""
     if evidence is None:
         return []
     ratios = evidence(gathered.paired)
-    ratios[gathered.lines_of("exchanged") - 1] = 0  # the lexicon has a direction
+    # Exchanged pairs look unrelated, because the lexicon has a direction. They are no reason for a block.
+    ratios[gathered.lines_of("exchanged") - 1] = 0
     return alignment.blocks(ratios)
 
 
 def of_lines(gathered: Gathered, runs: Sequence[Run]) -> list[Draft]:
-    """Return the faults of single pairs; differences between sides count only if the lines belong together."""
+    """Return the faults of single pairs. Faults that compare both sides count only for lines that belong together."""
     drafts = []
     misplaced = misplaced_lines(gathered, runs)
     for kind, lines in gathered.hits.items():
@@ -84,7 +91,7 @@ def of_lines(gathered: Gathered, runs: Sequence[Run]) -> list[Draft]:
 
 
 def encoding_detail(gathered: Gathered, lines: NDArray[np.int64]) -> str:
-    """Return how to convert a file with lines that are not UTF-8; "" if their encoding cannot be guessed."""
+    """Return a command that converts a file with lines that are not UTF-8, or "" if the encoding is unknown."""
     chosen = lines[:N_RAW].tolist()
     raw: list[bytes] = []
     for paths in gathered.survey.files.sides:
@@ -94,7 +101,7 @@ def encoding_detail(gathered: Gathered, lines: NDArray[np.int64]) -> str:
 
 
 def guess_encoding(lines: Sequence[bytes]) -> str:
-    """Return the likely encoding of lines that are not UTF-8, by its name for iconv; empty if unknown."""
+    """Return the likely encoding of lines that are not UTF-8, as iconv calls it, or "" if it is unknown."""
     import chardet
 
     result = chardet.detect(b"\n".join(lines), encoding_era=chardet.EncodingEra.MODERN_WEB)
@@ -103,7 +110,7 @@ def guess_encoding(lines: Sequence[bytes]) -> str:
 
 
 def misplaced_lines(gathered: Gathered, runs: Sequence[Run]) -> NDArray[np.int64]:
-    """Return the numbers of the lines that do not belong to the line with the same number."""
+    """Return the numbers of the source lines that do not belong to the target line with the same number."""
     is_misplaced = np.ones(gathered.survey.n_pairs, bool)
     for run in runs:
         is_misplaced[run.start : run.end] = run.offset != 0
@@ -111,9 +118,9 @@ def misplaced_lines(gathered: Gathered, runs: Sequence[Run]) -> NDArray[np.int64
 
 
 def gaps(runs: Sequence[Run], n_lines: int) -> list[Run]:
-    """Return the stretches of source lines between the runs."""
+    """Return the stretches of source lines that are in no run."""
     stretches = []
-    end = 0  # of the run before
+    end = 0  # end of the run before
     for run in [*runs, Run(n_lines, n_lines)]:
         if end < run.start:
             stretches.append(Run(end, run.start))
@@ -122,10 +129,10 @@ def gaps(runs: Sequence[Run], n_lines: int) -> list[Run]:
 
 
 def where_they_part(runs: Sequence[Run], n_pairs: int) -> str:
-    """Return at which source lines the offset changes, as the end of a message; "" if that is unknown."""
+    """Return the end of a message, which says at which source lines the offset changes; "" if that is unknown."""
     if not runs:
         return ""
-    changes = []  # numbers of the first lines that have no partner at the offset before
+    changes = []  # numbers of the source lines from which the previous offset is wrong
     for before, after in pairwise([Run(0, 0), *runs]):
         if before.offset != after.offset:
             changes.append(f"{before.end + 1:,}")
@@ -135,17 +142,17 @@ def where_they_part(runs: Sequence[Run], n_pairs: int) -> str:
 
 
 def first_three(items: Sequence[object], separator: str, last_separator: str) -> str:
-    """Return the first three items, and how many more there are."""
+    """Return a text with the first three items, and the number of the others."""
     shown = separator.join(map(str, items[:3]))
     n_more = len(items) - 3
     return f"{shown}{last_separator}{n_more} more" if n_more > 0 else shown
 
 
 def of_alignment(gathered: Gathered, runs: Sequence[Run], evidence: Evidence | None) -> list[Draft]:
-    """Return different numbers of lines, blocks that are shifted or shuffled, and single pairs that do not fit."""
+    """Return drafts on different numbers of lines, shifted or shuffled blocks, and single pairs that do not fit."""
     drafts = []
     survey = gathered.survey
-    # Say which lines are not where their translations should be.
+    # Find lines whose translations do not have the same line number.
     if survey.n_source != survey.n_target:
         numbers = f"{survey.n_source:,} source lines, {survey.n_target:,} target lines"
         drafts.append(Draft("counts", NONE, numbers + where_they_part(runs, survey.n_pairs)))
@@ -156,7 +163,7 @@ def of_alignment(gathered: Gathered, runs: Sequence[Run], evidence: Evidence | N
     shuffled = gaps(runs, survey.n_source)
     drafts.append(of_stretches("shifted", shifted, survey.n_pairs))
     drafts.append(of_stretches("shuffled", shuffled, survey.n_pairs))
-    # Of the lines that belong together by their places, find those whose words hardly do.
+    # Find pairs that are in the right place, but whose words hardly ever translate each other.
     has_words = ~np.isnan(gathered.paired[0])
     is_odd = has_words & (evidence(gathered.paired) > MISMATCH)
     is_odd[misplaced_lines(gathered, runs) - 1] = False
@@ -166,7 +173,7 @@ def of_alignment(gathered: Gathered, runs: Sequence[Run], evidence: Evidence | N
 
 
 def of_stretches(kind: str, stretches: Sequence[Run], n_pairs: int) -> Draft:
-    """Return a finding of all lines of some stretches, as far as both sides have lines with these numbers."""
+    """Return a draft with the line numbers of all stretches, except those beyond the end of the shorter side."""
     lines: list[int] = []
     for stretch in stretches:
         lines += range(stretch.start + 1, min(stretch.end, n_pairs) + 1)
@@ -174,7 +181,7 @@ def of_stretches(kind: str, stretches: Sequence[Run], n_pairs: int) -> Draft:
 
 
 def is_unrelated(gathered: Gathered) -> bool:
-    """Return whether neither the lengths nor the words of the two sides depend on each other."""
+    """Return whether the two sides are unrelated: neither their lengths nor their words depend on each other."""
     survey = gathered.survey
     source_lengths = np.log1p(list(map(len, survey.source)))
     target_lengths = np.log1p(list(map(len, survey.target)))
@@ -192,7 +199,10 @@ def of_repetition(gathered: Gathered) -> Draft:
 
 
 def of_overlap(gathered: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
-    """Return lines with a side that is also, or almost, in an earlier corpus: train and, for test, dev."""
+    """Return drafts with the lines that share a side, exactly or almost, with an earlier corpus.
+
+    Dev pairs are compared with training pairs, and test pairs with training pairs and dev pairs.
+    """
     drafts = []
     blank = gathered.lines_of("blank")
     for other in earlier:
@@ -205,7 +215,7 @@ def of_overlap(gathered: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
 
 
 def shared_lines(gathered: Gathered, other: Gathered, *sides: int) -> NDArray[np.int64]:
-    """Return the numbers of the lines of which one of these digests is in another corpus, too."""
+    """Return the numbers of the lines that share a digest with another corpus. `sides` are the rows to compare."""
     is_shared = np.zeros(gathered.survey.n_pairs, bool)
     for side in sides:
         is_shared |= np.isin(gathered.digests[side], other.digests[side])
@@ -213,13 +223,17 @@ def shared_lines(gathered: Gathered, other: Gathered, *sides: int) -> NDArray[np
 
 
 def label_of(code: str) -> str:
-    """Return py3langid's label of a language: de for de, de-AT and deu."""
+    """Return py3langid's label of a language code, such as de for de, de-AT and deu."""
     base = base_language(code)
     return TWO_LETTERS.get(base, base)
 
 
 def language_of_side(identified: Identified, declared: str) -> str:
-    """Return the code of a side's language; "" if py3langid does not know it, so that the votes scatter."""
+    """Return the code of a side's language, or "" if it is unknown.
+
+    If another language is declared than was identified, the identified one counts only if py3langid knows the declared
+    one, and nearly all chunks agree. The chunks of an unknown language are assigned to various other languages.
+    """
     if declared in ("", identified.name):
         return identified.name
     is_declared_wrongly = declared in identifier().labels and identified.agreement >= MIN_AGREEMENT
@@ -227,12 +241,16 @@ def language_of_side(identified: Identified, declared: str) -> str:
 
 
 def of_languages(languages: Languages, declared: tuple[str, str]) -> list[Draft]:
-    """Return sides of train that are not in the language that the config or the file name declares, as `label_of`."""
+    """Return a draft on the sides of the training corpus that are not in their declared languages, if there are any.
+
+    `declared` are labels from `label_of` of the languages that the config or the file names declare.
+    """
     wrong = []
-    are_exchanged = languages.names == (declared[1], declared[0])  # the likeliest mistake needs less evidence
+    # Exchanged sides are the likeliest mistake, so less evidence is enough for them.
+    are_exchanged = languages.names == (declared[1], declared[0])
     for side, identified, label in zip(SIDES, languages.identified, declared, strict=True):
         name = identified.name
-        # Chunks of the side must vote against the declared language, and for another one.
+        # Enough chunks must rule out the declared language, and enough must agree on another one.
         is_ruled_out = identified.ruled_out.get(label, 0.0) >= MIN_RULED_OUT
         is_sure = is_ruled_out and (are_exchanged or identified.agreement >= MIN_AGREEMENT)
         if name in ("", label) or not is_sure:

@@ -1,8 +1,8 @@
-"""The kinds of fault that `nmt check` looks for, listed in `kinds.tsv`, and its findings.
+"""The kinds of fault that `nmt check` looks for, which `kinds.tsv` lists, and the findings of a check.
 
-An error would spoil training or a score, a warning costs quality, a note is worth knowing. Khayrallah & Koehn (2018,
-"On the impact of various types of noise on neural machine translation") measure what faults cost: untranslated text
-most by far, then misaligned pairs and wrong languages.
+An error would spoil training or a score, a warning costs quality, and a note is worth knowing. Khayrallah & Koehn
+(2018, "On the impact of various types of noise on neural machine translation") measure how much quality each kind of
+fault costs. Untranslated text costs by far the most; misaligned pairs and wrong languages come next.
 """
 
 import csv
@@ -13,7 +13,8 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 Severity = Literal["error", "warning", "note"]
-# What --fix does with a line: drop the pair, clean its text, exchange its sides, pair it with another line, or nothing.
+# What --fix does with a faulty pair: it drops the pair, cleans its text, exchanges its sides, pairs its lines with
+# other lines, or does nothing ("").
 Repair = Literal["drop", "clean", "exchange", "realign", ""]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
@@ -21,8 +22,8 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 @dataclass(frozen=True)
 class Kind:
     name: str
-    severity: Severity  # of a fault whose share is below error_from
-    error_from: float  # share of the lines, 0-1, from which the severity is error; inf for never
+    severity: Severity  # the severity if the share of faulty lines is below `error_from`
+    error_from: float  # from this share of faulty lines on, 0-1, the severity is error; inf: never
     repair: Repair
     title: str
     advice: str
@@ -30,7 +31,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Example:
-    line: int  # from 1
+    line: int  # line number, counted from 1
     source: str
     target: str
 
@@ -39,15 +40,15 @@ class Example:
 class Finding:
     """All lines of a corpus with the same kind of fault."""
 
-    corpus: str  # train, dev or test; "corpus" if two files were checked without a config
+    corpus: str  # its name: "train", "dev" or "test"; "corpus" for two files without a config
     kind: Kind
     severity: Severity
-    lines: list[int]  # ascending, from 1; empty if the fault concerns the whole corpus
-    share: float  # of the lines of the corpus, 0-1
+    lines: list[int]  # ascending line numbers, counted from 1; empty if the whole corpus is faulty
+    share: float  # share of the lines of the corpus that have the fault, 0-1
     detail: str
     examples: list[Example]
 
 
 _TABLE = (resources.files("nmt.corpus") / "kinds.tsv").read_text(encoding="utf-8")
 _ROWS = [*csv.DictReader(_TABLE.splitlines(), delimiter="\t")]
-KINDS = {kind.name: kind for kind in TypeAdapter(list[Kind]).validate_python(_ROWS)}  # in the order of the table
+KINDS = {kind.name: kind for kind in TypeAdapter(list[Kind]).validate_python(_ROWS)}  # kinds by name, in table order

@@ -1,12 +1,14 @@
-"""Tell which language a text is in, offline.
+"""Identification of the language of a text, offline.
 
-Uses two methods, because each is strong where the other is weak. Character n-grams learned from the two sides of the
-corpus (Cavnar & Trenkle 1994, "N-gram-based text categorization", as a likelihood ratio) tell any two languages apart,
-even in short lines, but cannot identify a third language. py3langid identifies 133 languages, but scatters lines of any
-other over them. A line counts as in a third language only if, in addition, its n-grams are rare on its side.
+Two methods are combined, because each is strong where the other is weak. The first method is character n-grams learned
+from the two sides of the corpus (Cavnar & Trenkle 1994, "N-gram-based text categorization", as a likelihood ratio).
+They tell any two languages apart, even in short lines, but cannot identify a third language. The second method is
+py3langid. It identifies 133 languages, but assigns lines in any other language to various of them. So a line counts as
+in a third language only if py3langid says so and its n-grams are rare on its side.
 
-If py3langid does not know the language of a side, it gets a class for that side, learned from the corpus: a naive Bayes
-classifier needs only the frequencies of its features. A line is then compared with the side as it is, too.
+If py3langid does not know the language of a side, a class for this side is added to its model. The class is learned
+from the corpus, since a naive Bayes classifier needs only the frequencies of its features. Then py3langid also tells
+whether a line is like the other lines of the side.
 """
 
 import functools
@@ -26,66 +28,77 @@ from nmt.text.placeholders import KINDS
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
-BITS = 18  # of the hash of an n-gram
+BITS = 18  # bits of the hash of an n-gram
 SMOOTHING = 0.5  # added to each count of an n-gram
-MAX_LLR = 5.0  # nats per n-gram: one unseen n-gram proves nothing
-MIN_DISTANCE = 0.5  # nats per n-gram between typical lines of both sides, below which they cannot be told apart
-MIN_TOTAL = 25.0  # nats, below which a text is too short to tell its language
-CLEAR, LEANING = 0.15, 0.03  # how far past the midpoint of the medians of the sides, as a share of their distance
-RARE_SHARE = 0.25  # the n-grams of this share of a side's lines count as rare
-N_IDENTIFIED = 5_000  # lines that are enough to tell the language of a side
-N_CHUNKS = 200  # of these lines' text, classified one by one
-CHUNK_LETTERS = 150  # in a chunk
-MIN_CHUNKS = 3  # with fewer, all text is classified at once, which is no proof of a wrong language
-MAJORITY = 0.5  # share of the chunks from which their language is that of the side
-SURE = 0.5  # probability from which a language is that of all text
-KNOWN, MIN_KNOWN = 0.95, 10  # share of the chunks, and their number, from which py3langid knows the language of a side
-LIKELY, RULED_OUT = 0.25, 0.05  # probability of a third language that a line is in, and of the languages of the sides
-MIN_LETTERS = 15  # in a line in a third language, if it is in the script of a side: "Hindi" looks like Tagalog
-MIN_SCRIPT = 0.01  # share of the letters of both sides, below which a script is foreign
-VARIETIES = {"ary", "arz", "hbo", "pcm", "wuu", "yue"}  # of Arabic, Hebrew, English and Chinese: short lines look alike
+MAX_LLR = 5.0  # nats; limit of the log-likelihood ratio of an n-gram, because one unseen n-gram proves nothing
+MIN_DISTANCE = 0.5  # nats per n-gram; if typical lines of the sides differ by less, they cannot be told apart
+MIN_TOTAL = 25.0  # nats; with less evidence, the language of a text is not clear
+# A line is clearly, or perhaps, in the language of the other side if it is past the midpoint between the medians of the
+# sides by these shares of the distance of the medians.
+CLEAR, LEANING = 0.15, 0.03
+RARE_SHARE = 0.25  # share of the lines of a side whose n-grams count as rare: those with the least log-probability
+N_IDENTIFIED = 5_000  # most lines of a side from which its language is identified
+N_CHUNKS = 200  # most chunks of a side that are classified, one by one
+CHUNK_LETTERS = 150  # least number of letters in a chunk
+MIN_CHUNKS = 3  # if there are fewer, all text is classified at once; this cannot prove that a declaration is wrong
+MAJORITY = 0.5  # if more than this share of the chunks is in one language, it is the language of the side
+SURE = 0.5  # probability above which the language of a text as a whole is sure
+# py3langid knows the language of a side if the side has at least `MIN_KNOWN` chunks, and at least the share `KNOWN` of
+# the chunks is in this language.
+KNOWN, MIN_KNOWN = 0.95, 10
+# A line is in a third language if the probability of this language is at least `LIKELY`, and that of each language of
+# the sides is below `RULED_OUT`.
+LIKELY, RULED_OUT = 0.25, 0.05
+# A line in the script of a side counts as in a third language only if it has at least this many letters: for example,
+# py3langid takes the word "Hindi" for Tagalog.
+MIN_LETTERS = 15
+MIN_SCRIPT = 0.01  # if a script has less than this share of the letters of both sides, it is not a script of the sides
+# Varieties of Arabic, Hebrew, English and Chinese. Short lines in a variety look like the main language, so py3langid
+# is used without them.
+VARIETIES = {"ary", "arz", "hbo", "pcm", "wuu", "yue"}
 NO_LANGUAGE = "zxx"  # py3langid's label for numbers, codes and the like
-SIDE_LABELS = ("source side", "target side")  # labels of the classes that are learned
+SIDE_LABELS = ("source side", "target side")  # labels of the classes that are learned from the sides
 NEWLINE = ord("\n")
-DIGIT = re.compile(r"\d")  # of any script
-# What is in no language: placeholders, and numbers with the letters of codes, units and prices.
+DIGIT = re.compile(r"\d")  # a digit of any script
+# Text that is in no language: placeholders, and numbers with the letters of codes, units and prices.
 NOT_WORDS = re.compile("|".join([*KINDS[:-1], r"(?<![A-Za-z])[A-Za-z]*\d[A-Za-z\d.,:/-]*(?: [A-Za-z]{1,2}\b)?"]))
 
 
 class NGrams(NamedTuple):
     """The n-grams (1 to 3 characters) of some lines, as hashes of `BITS` bits."""
 
-    hashes: NDArray[np.uint32]  # (3, N) of the n-grams that begin at each position
-    starts: NDArray[np.int64]  # (n,) first position of each line
+    hashes: NDArray[np.uint32]  # shape (3, N): hashes of the three n-grams that begin at each position
+    starts: NDArray[np.int64]  # shape (n,): first position of each line
 
     @property
     def n_positions(self) -> NDArray[np.int64]:
-        """How many positions each line has: (n,)."""
+        """Return an array of shape (n,): the number of positions of each line."""
         return np.diff(np.append(self.starts, self.hashes.shape[1]))
 
     def means(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the mean value of the n-grams of each line, given the values of all hashes: (n,)."""
+        """Return an array of shape (n,): the mean value of the n-grams of each line. `values` are indexed by hash."""
         sums = np.add.reduceat(values[self.hashes].sum(0), self.starts)
         return (sums / (3 * self.n_positions)).astype(np.float32)
 
     def quantile(self, values: NDArray[np.float32], share: float) -> float:
-        """Return the value below which the means of a share of the lines are."""
+        """Return a quantile of the means of the lines: the value below which this share of the means is."""
         return float(np.quantile(self.means(values), share))
 
     def log_probs(self) -> NDArray[np.float32]:
-        """Return the log-probability of each hash: (2^BITS,)."""
+        """Return an array of shape (2^BITS,): the log-probability of each hash."""
         counts = np.bincount(self.hashes.reshape(-1), minlength=2**BITS) + SMOOTHING
         return np.asarray(np.log(counts / counts.sum()), np.float32)
 
 
 @dataclass(frozen=True, eq=False)
 class Identified:
-    """What py3langid makes of a side: the votes of chunks of its text, since single lines are too short."""
+    """py3langid's result for a side: the votes of chunks of its text, because single lines are too short."""
 
-    name: str  # code of the language that most chunks are in, such as de; "" if there is none
-    agreement: float = 0.0  # share of the chunks that are in this language; 0 if there are too few
-    is_known: bool = False  # whether nearly all of many chunks are, and no other language is declared
-    # By code: share of the chunks surely in another language.
+    name: str  # code of the language of most chunks, such as de; "" if there is none
+    agreement: float = 0.0  # share of the chunks that vote for the most frequent language; 0 if they are too few
+    # Whether py3langid knows the language of the side, see `KNOWN`. It does not if another language is declared.
+    is_known: bool = False
+    # By code of a language: the share of the chunks that are surely not in it.
     ruled_out: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -94,23 +107,32 @@ class Languages:
     """What was learned about the languages of the two sides."""
 
     identified: tuple[Identified, Identified]
-    accepted: frozenset[str]  # labels that a line may have: of identified and declared languages, and of the sides
-    scripts: frozenset[str]  # in which the two sides are written, see `scripts_of`
-    side_columns: dict[str, NDArray[np.float16]]  # by label: log-probabilities of py3langid's features on unknown sides
-    log_probs: tuple[NDArray[np.float32], NDArray[np.float32]]  # (2^BITS,) of each n-gram on each side
-    log_ratios: NDArray[np.float32]  # (2^BITS,) log p(n-gram | source) - log p(n-gram | target), clipped to ±`MAX_LLR`
-    typical: tuple[float, float]  # median log-likelihood ratio per n-gram (source against target) of each side's lines
-    rare: tuple[float, float]  # log-probability per n-gram below which RARE_SHARE of each side's lines are
+    # Labels that are no third language: those of the identified and the declared languages, and `SIDE_LABELS`.
+    accepted: frozenset[str]
+    scripts: frozenset[str]  # scripts of the two sides, see `scripts_of`
+    # By label of a side whose language py3langid does not know: the log-probabilities of py3langid's features.
+    side_columns: dict[str, NDArray[np.float16]]
+    # For each side, an array of shape (2^BITS,): the log-probability of each n-gram.
+    log_probs: tuple[NDArray[np.float32], NDArray[np.float32]]
+    # Shape (2^BITS,): log p(n-gram | source) - log p(n-gram | target), clipped to ±`MAX_LLR`.
+    log_ratios: NDArray[np.float32]
+    # For each side, the median over its lines of the log-likelihood ratio per n-gram, source against target.
+    typical: tuple[float, float]
+    # For each side, the log-probability per n-gram below which `RARE_SHARE` of its lines are.
+    rare: tuple[float, float]
 
     @property
     def names(self) -> tuple[str, str]:
-        """Codes such as de; "" if unknown."""
+        """Return the codes of the languages of the two sides, such as de; "" if unknown."""
         return self.identified[0].name, self.identified[1].name
 
 
 def learn_languages(source: Sequence[str], target: Sequence[str], declared: tuple[str, str] = ("", "")) -> Languages:
-    """Learn the languages of the two sides from a sample of their lines. `declared` are py3langid's labels or ""."""
-    # 1. What py3langid makes of both sides.
+    """Learn the languages of the two sides from a sample of their lines.
+
+    `declared` are py3langid's labels of the declared languages; "" if there is none.
+    """
+    # 1. Identify the languages with py3langid, and learn a class for each side whose language it does not know.
     samples = every_nth(source, N_IDENTIFIED), every_nth(target, N_IDENTIFIED)
     identified = identify_side(samples[0], declared[0]), identify_side(samples[1], declared[1])
     side_columns = {}
@@ -118,7 +140,7 @@ def learn_languages(source: Sequence[str], target: Sequence[str], declared: tupl
         if not result.is_known:
             side_columns[label] = side_column(lines)
     accepted = {*SIDE_LABELS, *declared, identified[0].name, identified[1].name} - {""}
-    # 2. What the n-grams tell.
+    # 2. Learn the n-grams of both sides.
     source_grams, target_grams = ngrams(source), ngrams(target)
     log_probs = source_grams.log_probs(), target_grams.log_probs()
     log_ratios = np.clip(log_probs[0] - log_probs[1], -MAX_LLR, MAX_LLR)
@@ -138,24 +160,25 @@ def learn_languages(source: Sequence[str], target: Sequence[str], declared: tupl
 
 
 def every_nth(items: Sequence[str], n_most: int) -> Sequence[str]:
-    """Return items at equal distances, at most `n_most`."""
+    """Return at most `n_most` items, evenly spaced."""
     return items[:: math.ceil(len(items) / n_most)]
 
 
 def ngrams(texts: Sequence[str]) -> NGrams:
-    """Return the n-grams of lower-cased texts, in which all digits count as the same.
+    """Return the n-grams of the texts, in lower case and with 0 for each digit.
 
-    The newlines before and after a line are part of n-grams.
+    The newlines before and after a line are also parts of its n-grams.
     """
     joined = "\n".join(["", *texts, "", "", ""])
     text = DIGIT.sub("0", joined.lower())
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     newlines = np.flatnonzero(codes == NEWLINE)
-    size = newlines[len(texts)]  # the end of the last line
-    # The characters of the n-grams that begin at each position, but not those of the next line.
+    size = newlines[len(texts)]  # position after the last line
+    # The three characters from each position on. If the second is the newline that ends a line, the third is also a
+    # newline, instead of a character of the next line.
     first, second = codes[:size], codes[1 : size + 1]
     third = np.where(second == NEWLINE, NEWLINE, codes[2 : size + 2])
-    # Hash one, two and three of them.
+    # Hash the first character, the first two and all three.
     hashes = np.empty((3, size), np.uint32)
     mixed = np.zeros(size, np.uint32)
     for n, character in enumerate((first, second, third)):
@@ -169,9 +192,11 @@ def ngrams(texts: Sequence[str]) -> NGrams:
 def compare_with_sides(
     texts: Sequence[str], side: int, languages: Languages
 ) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
-    """Return whether each line is in the other side's language, and whether its n-grams are rare on its own side.
+    """Compare lines of a side with the n-grams of both sides.
 
-    Returns (n,): 2 for clearly, 1 for perhaps, 0 for no; and (n,).
+    Returns:
+        Two arrays of shape (n,). The first one is 2 if the line is clearly in the language of the other side, 1 if
+        perhaps, and 0 if not. The second one is True if the n-grams of the line are rare on its own side.
     """
     grams = ngrams(texts)
     is_rare = grams.means(languages.log_probs[side]) < languages.rare[side]
@@ -179,7 +204,7 @@ def compare_with_sides(
     distance = of_source - of_target
     if distance <= MIN_DISTANCE:
         return np.zeros(len(texts), np.int8), is_rare
-    # How far each line is past the middle between the sides, towards the other side.
+    # Compute how far each line is past the middle between the sides, in the direction of the other side.
     ratios = grams.means(languages.log_ratios) - (of_source + of_target) / 2
     towards_other = ratios if side == 1 else -ratios
     total = towards_other * 3 * grams.n_positions
@@ -190,33 +215,36 @@ def compare_with_sides(
 
 @functools.cache
 def identifier() -> "LanguageIdentifier":
-    """Return py3langid's model without `VARIETIES`: 4.6 MB on disk, 120 MB in memory. Its scores are probabilities."""
+    """Return py3langid's model without `VARIETIES`. Its scores are probabilities.
+
+    The model takes 4.6 MB on disk, and 120 MB in memory.
+    """
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     model = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     model.set_languages({*model.labels} - VARIETIES)
-    model.nb_ptc = np.ascontiguousarray(model.nb_ptc)  # a third faster than the columns that are left
+    model.nb_ptc = np.ascontiguousarray(model.nb_ptc)  # a contiguous array makes it a third faster
     return model
 
 
 def identify_side(texts: Sequence[str], declared: str = "") -> Identified:
-    """Identify the language of a side from a sample of its lines, of which only the words count.
+    """Identify the language of a side from a sample of its lines. Only their words count.
 
-    `declared` is the label of the language that the side is said to be in, "" if there is none. If it is another one,
-    py3langid does not know it, or the side is in the wrong language.
+    `declared` is the label of the declared language, or "". If another language is identified, `is_known` is False:
+    either py3langid does not know the declared language, or the declaration is wrong.
     """
     texts = [words_only(text) for text in texts]
     chunks = chunks_of(texts)
     if len(chunks) < MIN_CHUNKS:
         return Identified(identify(texts))
-    # Each chunk votes for its likeliest language, and against all that are unlikely.
+    # Each chunk votes for its likeliest language, and against all languages that are unlikely.
     votes, against = Counter[str](), Counter[str]()
     judged = every_nth(chunks, N_CHUNKS)
     for chunk in judged:
         result = probabilities(chunk)
         votes[max(result, key=result.__getitem__)] += 1
         against.update(name for name, probability in result.items() if probability < RULED_OUT)
-    # The language of most chunks is that of the side.
+    # The side is in the language of most chunks.
     n = len(judged)
     [(name, n_votes)] = votes.most_common(1)
     agreement = n_votes / n
@@ -229,7 +257,7 @@ def identify_side(texts: Sequence[str], declared: str = "") -> Identified:
 
 
 def identify(texts: Sequence[str]) -> str:
-    """Return the language of a text of some lines, as py3langid names it; "" if it is not sure."""
+    """Classify the lines as one text. Return py3langid's code of its language, or "" if py3langid is not sure."""
     name, probability = identifier().classify("\n".join(texts))
     return name if probability > SURE and name != NO_LANGUAGE else ""
 
@@ -240,7 +268,7 @@ def words_only(text: str) -> str:
 
 
 def chunks_of(texts: Sequence[str]) -> list[str]:
-    """Join consecutive texts into chunks of at least `CHUNK_LETTERS` letters each; the rest is left out."""
+    """Join consecutive texts into chunks of at least `CHUNK_LETTERS` letters. A shorter rest at the end is left out."""
     chunks = []
     lines = []
     size = 0
@@ -255,14 +283,14 @@ def chunks_of(texts: Sequence[str]) -> list[str]:
 
 
 def n_letters(text: str) -> int:
-    """Return the number of letters; a Chinese character, which tells more, counts as three."""
+    """Return the number of letters. A Chinese character counts as three, because it tells more about the language."""
     return sum(3 if character > "\u2e7f" else 1 for character in text if character.isalpha())
 
 
 def scripts_of(text: str, min_share: float = 0.0) -> frozenset[str]:
-    """Return the scripts that have a share of the letters of a text, by the first word of the letters' Unicode names.
+    """Return the scripts that have at least `min_share` of the letters of a text.
 
-    LATIN, CYRILLIC, CJK, THAI and so on.
+    The name of a script is the first word of the Unicode names of its letters: LATIN, CYRILLIC, CJK, THAI and so on.
     """
     scripts = Counter[str]()
     for character, n in Counter(text).items():
@@ -274,11 +302,14 @@ def scripts_of(text: str, min_share: float = 0.0) -> frozenset[str]:
 
 
 def side_column(texts: Iterable[str]) -> NDArray[np.float16]:
-    """Return the log-probability of each of py3langid's features on a side, with add-one smoothing: (features,)."""
+    """Return an array of shape (features,): the log-probability of each of py3langid's features on a side.
+
+    The counts of the features are smoothed by adding 1.
+    """
     from py3langid.langid import visit_counts
 
     model = identifier()
-    rows = [row << 8 for row in model.tk_row]  # the automaton's rows of 256 transitions, one for each state
+    rows = [row << 8 for row in model.tk_row]  # starts of the rows of 256 transitions of the automaton's states
     counts = np.ones(len(model.nb_ptc))
     for text in texts:
         content = words_only(text).encode("utf-8", "replace")
@@ -290,14 +321,14 @@ def side_column(texts: Iterable[str]) -> NDArray[np.float16]:
 
 @functools.lru_cache(maxsize=1)
 def identifier_of(languages: Languages) -> "LanguageIdentifier":
-    """Return py3langid's model, with a class for each side whose language it does not know."""
+    """Return py3langid's model, with an additional class for each side whose language it does not know."""
     from py3langid.langid import LanguageIdentifier
 
     model = identifier()
     columns = languages.side_columns
     if not columns:
         return model
-    # The classes of the sides are as probable, without knowing the text, as the most frequent language.
+    # The prior probability of the class of a side is that of the most frequent language.
     log_probs = np.column_stack([model.nb_ptc, *columns.values()])
     priors = np.append(model.nb_pc, [model.nb_pc.max()] * len(columns))
     classes = [*model.nb_classes, *columns]
@@ -306,20 +337,20 @@ def identifier_of(languages: Languages) -> "LanguageIdentifier":
 
 
 def probabilities(text: str) -> dict[str, float]:
-    """Return the probability that a text is in each language, by py3langid's language code."""
+    """Return, by py3langid's language code, the probability that a text is in the language."""
     return {name: float(probability) for name, probability in identifier().rank(text)}
 
 
 def third_language(text: str, accepted: Collection[str], scripts: Collection[str], model: "LanguageIdentifier") -> str:
-    """Return the code of a line's language if it is clearly neither side's language; else "".
+    """Return the code of a line's language if it is clearly not the language of a side, else "".
 
     Args:
-        accepted: the languages of the two sides.
-        scripts: in which they are written; a line in one of these needs `MIN_LETTERS`.
-        model: of `identifier_of`.
+        accepted: labels that are no third language, see `Languages`.
+        scripts: the scripts of the two sides. A line in these scripts needs at least `MIN_LETTERS` letters.
+        model: the result of `identifier_of`.
     """
     if model.classify(text)[0] in accepted:
-        return ""  # most lines end here; what follows takes longer
+        return ""  # most lines return here, before the slower tests
     text = words_only(text)
     name, probability = model.classify(text)
     if name == NO_LANGUAGE or name in accepted or probability < LIKELY:

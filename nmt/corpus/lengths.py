@@ -1,4 +1,4 @@
-"""How long translations usually are: the distribution of log(target length / source length), in characters."""
+"""The usual lengths of translations: the distribution of log(target length / source length), in characters."""
 
 import math
 from dataclasses import dataclass
@@ -6,21 +6,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-N_GROUPS = 14  # of pairs, by log2(source length * target length), because short texts vary more
-MIN_IN_GROUP = 50
-MIN_SPREAD = 0.16  # so that `pairs.FAR_OFF` spreads are at least a factor of 2.2
-NORMAL = 1.4826  # standard deviation / median absolute deviation of a normal distribution
+N_GROUPS = 14  # number of groups of pairs, by the product of their lengths: ratios of short texts vary more
+MIN_IN_GROUP = 50  # a group with fewer pairs gets the median and the spread of all pairs
+MIN_SPREAD = 0.16  # least spread, so that a length ratio exceeds `pairs.MAX_Z` only if it is unusual by a factor of 2.2
+NORMAL = 1.4826  # standard deviation of a normal distribution, divided by its median absolute deviation
 
 
 @dataclass(frozen=True, eq=False)
 class Lengths:
-    """Median and spread of log(target / source) for each group of lengths."""
+    """Median and spread of log(target length / source length) for each group of pairs."""
 
-    median: NDArray[np.float64]  # (N_GROUPS,)
-    spread: NDArray[np.float64]
+    median: NDArray[np.float64]  # shape (N_GROUPS,)
+    spread: NDArray[np.float64]  # the same shape; estimates of the standard deviation
 
     def z(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return how many standard deviations the target is too long (below 0: too short); NaN if a side is empty."""
+        """Return the z-score of the length ratio of each pair.
+
+        It is positive if the target is longer than usual, negative if it is shorter, and NaN if a side is empty.
+        """
         group, ratio = group_and_ratio(source, target)
         z = (ratio - self.median[group]) / self.spread[group]
         is_empty = (source == 0) | (target == 0)
@@ -28,7 +31,10 @@ class Lengths:
 
 
 def learn_lengths(source: NDArray[np.int64], target: NDArray[np.int64]) -> Lengths:
-    """Learn the usual lengths from a sample of pairs, given the characters of their texts: (n,) each."""
+    """Learn the usual lengths from a sample of pairs.
+
+    `source` and `target`, of shape (n,), are the lengths of the texts of the pairs, in characters.
+    """
     has_text = (source > 0) & (target > 0)
     group, ratio = group_and_ratio(source[has_text], target[has_text])
     median = np.zeros(N_GROUPS)

@@ -1,12 +1,12 @@
-"""Find which lines of two files belong together where lines are missing or were added, on either side.
+"""A search for the lines of two files that belong together, where lines are missing or were added on either side.
 
-A run is a stretch of source lines whose translations are all the same number of lines further down, its offset. The
-likeliest runs come from a hidden Markov model over the source lines. It has a state per offset and one for lines
-without a partner, a cost for each change of state, and as evidence the agreement and the length ratio of the lines that
-a state pairs. Hunalign (Varga et al. 2005, "Parallel corpora for medium density languages") also combines a learned
-lexicon with lengths.
+A run is a stretch of source lines whose translations are all the same number of lines further down in the target file.
+This number is the offset of the run. A hidden Markov model over the source lines finds the likeliest runs. It has one
+state for each offset, and one for lines without a partner. Each change of state has a cost. The evidence for a state is
+the agreement and the length ratio of the lines that it pairs. Hunalign (Varga et al. 2005, "Parallel corpora for medium
+density languages") also combines a learned lexicon with lengths.
 
-The lexicon is learned from pairs; where none are known yet, `nmt.corpus.bootstrap` finds some.
+The lexicon is learned from pairs. If no pairs are known yet, `nmt.corpus.bootstrap` finds some.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,20 +21,20 @@ from nmt.corpus.alignment import MAX_WORDS, SWITCH, Block, Evidence, HashedLines
 from nmt.corpus.lengths import Lengths
 from nmt.corpus.reading import Survey, decode, read_spans
 
-MARGIN = 250  # offsets that are tried below 0 and beyond the difference of the numbers of lines
-MAX_OFFSETS = 10_000  # if the numbers of lines differ by more, only lines of the same number are compared
-AROUND = 60  # lines before and after a block of unrelated lines that are paired together with it
-TOUCHING = 3  # two runs have a common edge if at most so many lines more than necessary lie between them
+MARGIN = 250  # number of offsets tried beyond 0, and beyond the difference of the numbers of lines
+MAX_OFFSETS = 10_000  # if there are more offsets to try, only lines with the same number are compared
+AROUND = 60  # number of lines before and after a block of unrelated lines that are paired again with it
+TOUCHING = 3  # two runs have a common edge if at most so many lines more than necessary are between them
 N_CELLS = 500_000  # pairs of lines that are compared at once
 IMPOSSIBLE = -1e6  # score of a pair whose target line does not exist
 
 
 @dataclass(frozen=True)
 class Run:
-    """Consecutive source lines whose translations are `offset` lines further down."""
+    """Consecutive source lines whose translations are `offset` lines further down in the target file."""
 
-    start: int  # from 0
-    end: int  # exclusive
+    start: int  # number of the first line, counted from 0
+    end: int  # number of the line after the last
     offset: int = 0
 
     @property
@@ -64,12 +64,12 @@ class Window:
 
     source: HashedLines
     target: HashedLines
-    source_start: int  # number of the first source line, from 0
-    target_start: int
+    source_start: int  # number of the first source line, counted from 0
+    target_start: int  # number of the first target line
 
     @property
     def lines(self) -> range:
-        """The numbers of the source lines."""
+        """Return the numbers of the source lines."""
         return range(self.source_start, self.source_start + len(self.source))
 
     def source_lines(self, lines: range) -> HashedLines:
@@ -79,7 +79,11 @@ class Window:
         return self.target[lines.start - self.target_start : lines.stop - self.target_start]
 
     def partners(self, lines: range, offsets: range) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Return whether the target lines at all offsets exist, and their indices in `target`, clipped: (n, W) each."""
+        """Return two arrays of shape (n, W), for n source lines and W offsets.
+
+        The first one says whether the target line exists. The second one is the index of the target line in `target`.
+        If the line does not exist, it is the index of the nearest line.
+        """
         numbers = np.array(lines)[:, None] + np.array(offsets)
         indices = numbers - self.target_start
         last = len(self.target) - 1
@@ -89,10 +93,10 @@ class Window:
         """Compare source lines with the target lines at all offsets.
 
         Returns:
-            (n, W): the mean over target words of the strongest link to a word of the source line, as
-            `alignment.agreement` has it; NaN if either line has no words, or if there is no such target line.
+            An array of shape (n, W): the mean over target words of the strongest link to a word of the source line, as
+            in `alignment.agreement`. It is NaN if either line has no words, or the target line does not exist.
         """
-        source_words = self.source_lines(lines).words  # (n, MAX_WORDS)
+        source_words = self.source_lines(lines).words  # shape (n, MAX_WORDS)
         exists, partners = self.partners(lines, offsets)
         # 1. Number the words of all target lines that are compared.
         first = partners.min()
@@ -100,16 +104,16 @@ class Window:
         vocabulary, ids = np.unique(target_words, return_inverse=True)
         ids = ids.reshape(-1, MAX_WORDS)
         links = links_between(np.unique(source_words), vocabulary, lexicon)
-        # 2. Sum up, for each source line, the links of the words of the target lines.
+        # 2. For each source line, sum up the strongest links of the words of each target line.
         sums = np.empty(partners.shape, np.float32)
         for row, words in enumerate(source_words):
-            strongest = np.zeros(len(vocabulary), np.float32)  # link of each target word to a word of this line
+            strongest = np.zeros(len(vocabulary), np.float32)  # strongest link of each target word to this source line
             for word in words[words != 0].tolist():
                 linked_ids, strengths = links[word]
                 strongest[linked_ids] = np.maximum(strongest[linked_ids], strengths)
-            target_ids = ids[partners[row] - first]  # (W, MAX_WORDS)
+            target_ids = ids[partners[row] - first]  # shape (W, MAX_WORDS)
             sums[row] = strongest[target_ids].sum(1)
-        # 3. Divide by the words of the target line.
+        # 3. Divide the sums by the numbers of words of the target lines.
         n_words = np.count_nonzero(target_words, 1)[partners - first]
         has_words = exists & (n_words > 0) & (source_words[:, :1] != 0)
         means = sums / np.maximum(n_words, 1)
@@ -119,7 +123,10 @@ class Window:
 def links_between(
     source_words: Words, vocabulary: Words, lexicon: Lexicon
 ) -> dict[int, tuple[NDArray[np.int64], Strengths]]:
-    """Return the links of each source word: indices of words in a vocabulary, which is sorted, and strengths."""
+    """Return the links of each source word to words of a sorted vocabulary.
+
+    The links of a word are two arrays: the indices of the linked words in the vocabulary, and the strengths.
+    """
     result = {}
     for word in source_words.tolist():
         targets, strengths = lexicon.links(word)
@@ -132,7 +139,10 @@ def links_between(
 
 
 def read_windows(survey: Survey, blocks: Sequence[Block], offsets: range) -> Iterator[Window]:
-    """Read source lines [start, end) of each block, and the target lines at all offsets, in one pass over the files."""
+    """Yield, for each block, a window with its source lines [start, end) and the target lines at all offsets.
+
+    Each file is read once.
+    """
     target_blocks = []
     for start, end in blocks:
         target_start = max(start + offsets.start, 0)
@@ -148,14 +158,17 @@ def read_windows(survey: Survey, blocks: Sequence[Block], offsets: range) -> Ite
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What tells translations from unrelated lines."""
+    """What is needed to tell translations from unrelated lines: a lexicon, the usual lengths, and the evidence."""
 
     lexicon: Lexicon
     lengths: Lengths
     evidence: Evidence
 
     def scores(self, window: Window, lines: range, offsets: range) -> NDArray[np.float64]:
-        """Return log-likelihood ratios, translated against unrelated, of a source line at each offset: (n, W)."""
+        """Return an array of shape (n, W): the score of each source line at each offset.
+
+        The score is the log-likelihood ratio, translated against unrelated, of the pair.
+        """
         exists, partners = window.partners(lines, offsets)
         agreement = window.agreement(lines, offsets, self.lexicon)
         sizes = window.source_lines(lines).sizes
@@ -164,32 +177,32 @@ class Comparison:
         return np.where(exists, -ratios, IMPOSSIBLE)
 
     def rows(self, window: Window, offsets: range) -> Iterator[NDArray[np.float64]]:
-        """Yield the scores of each source line: (W,)."""
+        """Yield, for each source line, an array of shape (W,): its scores at all offsets."""
         step = max(N_CELLS // len(offsets), 1)
         lines = window.lines
         for start in range(0, len(lines), step):
             yield from self.scores(window, lines[start : start + step], offsets)
 
     def runs(self, window: Window, offsets: range) -> list[Run]:
-        """Return the runs of a window, in order; no line is in two of them."""
+        """Return the runs of a window, in order. No line is in two runs."""
         if len(window.target) == 0:
             return []
         runs = likeliest_runs(self.rows(window, offsets), window.source_start, offsets)
         return self.with_exact_edges(without_crossings(runs), window)
 
     def with_exact_edges(self, runs: list[Run], window: Window) -> list[Run]:
-        """Move the common edge of two runs to where the scores of both sum up to the most."""
+        """Move each common edge of two runs to the place with the greatest sum of the scores of both runs."""
         placed = runs[:1]
         for after in runs[1:]:
             before = placed[-1]
-            n_missing = max(before.offset - after.offset, 0)  # source lines whose partners are missing
+            n_missing = max(before.offset - after.offset, 0)  # source lines between the runs whose partners are missing
             if after.start - before.end <= n_missing + TOUCHING:
                 # Compare both offsets on the lines around the edge.
                 start, end = max(before.start, before.end - AROUND), min(after.end, after.start + AROUND)
                 lines = range(start, end)
                 scores_before = self.scores_at(window, lines, before.offset)
                 scores_after = self.scores_at(window, lines, after.offset)
-                # If the edge is after k lines, `after` begins with line k + n_missing.
+                # If `before` has k of these lines, `after` begins with line k + n_missing of them.
                 n_edges = len(lines) - n_missing
                 edge = start + place_edge(scores_before[:n_edges], scores_after[n_missing:])
                 placed[-1] = replace(before, end=edge)
@@ -198,12 +211,12 @@ class Comparison:
         return [run for run in placed if run.start < run.end]
 
     def scores_at(self, window: Window, lines: range, offset: int) -> NDArray[np.float64]:
-        """Return the scores of source lines at one offset: (n,)."""
+        """Return an array of shape (n,): the scores of source lines at one offset."""
         return self.scores(window, lines, range(offset, offset + 1))[:, 0]
 
 
 def place_edge(before: NDArray[np.float64], after: NDArray[np.float64]) -> int:
-    """Return the index i at which one state gives way to another: it maximizes sum(before[:i]) + sum(after[i:])."""
+    """Return the index i at which the first state ends: the i with the greatest sum(before[:i]) + sum(after[i:])."""
     sums_before = np.concatenate([[0.0], np.cumsum(before)])
     sums_after = np.concatenate([np.cumsum(after[::-1])[::-1], [0.0]])
     return int((sums_before + sums_after).argmax())
@@ -213,16 +226,16 @@ def likeliest_runs(rows: Iterable[NDArray[np.float64]], first: int, offsets: ran
     """Return the runs of the likeliest path through the states of all lines, by the Viterbi algorithm.
 
     Args:
-        rows: log-likelihood ratios, translated against unrelated, of each line: (W,).
+        rows: for each line, an array of shape (W,): log-likelihood ratios, translated against unrelated.
         first: the number of the first line.
         offsets: W offsets, in ascending steps of 1.
     """
-    no_partner = len(offsets)  # this state pairs a line with none and has the score 0
-    totals = np.zeros(len(offsets) + 1)  # of the best path that ends in each state
-    since = np.full(len(offsets) + 1, first)  # the line at which that path entered the state
-    steps = []  # after each line: the state in which the best path ends, and since when
+    no_partner = len(offsets)  # the state of lines without a partner, whose score is 0
+    totals = np.zeros(len(offsets) + 1)  # score of the best path that ends in each state
+    since = np.full(len(offsets) + 1, first)  # the line at which this path entered the state
+    steps = []  # after each line: the last state of the best path, and the line at which the path entered it
     for line, row in enumerate(rows, first):
-        # A state is entered from the best of all states.
+        # The best path that enters a state comes from the state with the greatest total.
         entry = totals.max() - SWITCH
         is_entered = totals < entry
         totals[is_entered] = entry
@@ -242,7 +255,7 @@ def likeliest_runs(rows: Iterable[NDArray[np.float64]], first: int, offsets: ran
 
 
 class RunPath(NamedTuple):
-    """Runs that do not cross, as a linked list from the last one."""
+    """Runs that do not cross, as a linked list that begins with the last run."""
 
     n_pairs: int
     run: Run
@@ -250,8 +263,11 @@ class RunPath(NamedTuple):
 
 
 def without_crossings(runs: Sequence[Run]) -> list[Run]:
-    """Leave out or shorten runs so that each target line has one partner and lines ascend; keep the most pairs."""
-    paths: list[RunPath] = []  # for each run, the path with the most pairs that ends with it
+    """Leave out or shorten runs until they are in ascending order on both sides, and no line is in two runs.
+
+    Keep as many pairs as possible.
+    """
+    paths: list[RunPath] = []  # for each run, the path with the most pairs that ends with this run
     for run in runs:
         best = RunPath(len(run), run, None)
         for path in paths:
@@ -271,7 +287,7 @@ def without_crossings(runs: Sequence[Run]) -> list[Run]:
 
 
 def overlap(before: Run, after: Run) -> int:
-    """Return how many lines `after` must begin later so that, on both sides, all its lines come after `before`."""
+    """Return by how many lines `after` must be shortened at its start to come after `before` on both sides."""
     return max(before.end - after.start, before.target_end - after.target_start, 0)
 
 
@@ -287,7 +303,11 @@ def joined(runs: Sequence[Run]) -> list[Run]:
 
 
 def offsets_of(survey: Survey) -> range:
-    """Return the offsets that are tried: those around 0 and around the difference of the numbers of lines."""
+    """Return the offsets that are tried.
+
+    These are all offsets between 0 and the difference of the numbers of lines, and `MARGIN` offsets below and above.
+    If there are more than `MAX_OFFSETS` of them, only offset 0 is tried.
+    """
     difference = survey.n_target - survey.n_source
     margin = min(MARGIN, survey.n_pairs // 2)
     lowest, highest = min(difference, 0) - margin, max(difference, 0) + margin
@@ -308,19 +328,19 @@ def find_runs(survey: Survey, unrelated: Sequence[Block], comparison: Comparison
     blocks = widened(suspicious, survey.n_source)
     # Between the blocks, lines with the same number belong together.
     runs = []
-    done = 0  # lines
+    done = 0  # number of source lines whose runs were found
     for (start, end), window in zip(blocks, read_windows(survey, blocks, offsets), strict=True):
         runs.append(Run(done, min(start, survey.n_pairs)))
         runs += comparison.runs(window, offsets)
         done = end
     runs.append(Run(done, survey.n_pairs))
-    # Runs of different windows may cross, too.
+    # Runs of different windows may also cross.
     runs = [run for run in runs if run.start < run.end]
     return joined(without_crossings(runs))
 
 
 def widened(blocks: Sequence[Block], n_lines: int) -> list[Block]:
-    """Return blocks with `AROUND` lines before and after them; those that then touch are joined."""
+    """Extend blocks by `AROUND` lines before and after them. Join the blocks that then touch."""
     result: list[Block] = []
     for block_start, block_end in blocks:
         start = max(block_start - AROUND, 0)

@@ -1,4 +1,7 @@
-"""Faults of a pair that show in any language: numbers, placeholders and so on that differ between the two texts."""
+"""Tests for faults of a pair that can be found in any language.
+
+Examples are numbers or placeholders that differ between the two texts.
+"""
 
 import math
 import re
@@ -10,26 +13,29 @@ from nmt.text.lines import is_blank
 from nmt.text.placeholders import KINDS
 from nmt.text.words import UNSPACED_CHARACTER
 
-MAX_CHARACTERS = 1_000  # about data.max_length pieces
-MAX_Z = 5.0  # standard deviations of the logarithm of the length ratio
-MIN_LONGER = 20  # characters of the longer text: words of a dictionary have very different lengths
-SHORT_PARTNER = 1.5  # standard deviations below the usual length of a translation
-MIN_CUT_OFF_EVIDENCE = 5.5  # nats of evidence that a text is cut off
-LONG_NUMBER = 4  # digits of years and sums; times, measures and small numbers have fewer
-MAX_NAME = 4  # words
+MAX_CHARACTERS = 1_000  # longest text that is no fault; about as long as `data.max_length` pieces
+MAX_Z = 5.0  # greatest absolute z-score of a length ratio, see `lengths.Lengths.z`, that is no fault
+MIN_LONGER = 20  # characters; a pair of shorter texts, such as single words, may have any length ratio
+SHORT_PARTNER = 1.5  # a text may be cut off only if the absolute z-score of the length ratio is greater
+MIN_CUT_OFF_EVIDENCE = 5.5  # nats; with less evidence, a text does not count as cut off
+LONG_NUMBER = 4  # digits; years and sums of money have this many or more, most times and measures fewer
+MAX_NAME = 4  # most words of a name
 MIN_NO_WORDS = 5  # characters; `has_no_words` does not judge shorter texts
 
-# Digits of any script. Spaces separate groups of three digits only, so that two numbers in a row stay two.
+# A number in digits of any script. It may contain a space only before a group of three digits, so that two numbers in a
+# row do not count as one.
 NUMBER = re.compile(r"(?:\d{1,3}(?:[ \xa0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:[.,:’'٫٬]\d+)*")
 DIGIT = re.compile(r"\d")
 DECIMAL = re.compile(r"(.*)[.,٫](\d{1,2})")
-# Numbers, the last of the kinds, have a test of their own. An ending may follow %(name)s, as in Esperanto and Uzbek.
+# All kinds of placeholder except the last, which is numbers: `numbers_differ` compares numbers. The first pattern is
+# for %(name)s with an ending after it, as in Esperanto and Uzbek.
 PLACEHOLDER = re.compile("|".join([r"%\(\w+\)[-+0#]*+\d*(?:\.\d+)?[sdifguxc@]", *KINDS[:-1]]))
 THREE_LETTERS = re.compile(r"[^\W\d_]{3}")
 REPEATED_LETTERS = re.compile(r"([^\W\d_]{2,4}?)\1{3}")
 TRIPLED = re.compile(rf"({UNSPACED_CHARACTER})\1\1")
-PUNCTUATION = ".,;:!?\"'”’“„"  # around words
+PUNCTUATION = ".,;:!?\"'”’“„"  # stripped from the ends of words
 CLOSERS = " \t\u3000\u200b\u200e\u200f\"'”’»)]}）】」』“›*_"
+# The kind of final punctuation, by character.
 ENDS = {
     **dict.fromkeys(".。．!！…।", "."),
     **dict.fromkeys("?？؟;፧", "?"),
@@ -38,11 +44,12 @@ ENDS = {
 
 
 def is_copy(source: str, target: str) -> bool:
-    """Return whether the texts are the same, and have words that are neither placeholders nor a name."""
+    """Return whether the texts are equal, case aside, and are more than placeholders, a name or a few short words."""
     if source.casefold() != target.casefold():
         return False
     text = PLACEHOLDER.sub(" ", source)
-    words = {word.strip(PUNCTUATION) for word in text.casefold().split()}  # "la la la" is the same in all languages
+    # Count distinct words. So "la la la", which is the same in all languages, is one word.
+    words = {word.strip(PUNCTUATION) for word in text.casefold().split()}
     n_letters = sum(map(str.isalpha, "".join(words)))
     has_few_words = n_letters < 4 or len(words) < 3
     if n_letters < 12 and has_few_words:
@@ -51,18 +58,19 @@ def is_copy(source: str, target: str) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a few words all begin with a capital letter and go on in small ones."""
+    """Return whether a text has at most `MAX_NAME` words, each with a capital first letter and then small letters."""
     return text.istitle() and len(text.split()) <= MAX_NAME
 
 
 def numbers_differ(source: str, target: str) -> bool:
-    """Return whether each text has a number of `LONG_NUMBER` digits or more that the other lacks, separators aside.
+    """Return whether each text has a number of `LONG_NUMBER` digits or more that the other text lacks.
 
-    A shorter number, or one on one side only, may be spelled in words or converted to another unit.
+    Separators of digits do not count. A shorter number is no fault, and if only one text has a number that the other
+    lacks, that is no fault either: the other text may spell it out, or convert it to another unit.
     """
     source_numbers = [digits(number) for number in NUMBER.findall(source)]
     target_numbers = [digits(number) for number in NUMBER.findall(target)]
-    if "".join(source_numbers) == "".join(target_numbers):  # grouped: 555-1234 and 555 12 34
+    if "".join(source_numbers) == "".join(target_numbers):  # the same digits in other groups: 555-1234 and 555 12 34
         return False
     in_source, in_target = Counter(source_numbers), Counter(target_numbers)
     return has_long_number(in_source - in_target) and has_long_number(in_target - in_source)
@@ -73,7 +81,7 @@ def has_long_number(numbers: Iterable[str]) -> bool:
 
 
 def digits(number: str) -> str:
-    """Return a number in ASCII digits, without separators, leading zeros, and zeros at the end of the decimals."""
+    """Return a number in ASCII digits, without separators, leading zeros, or zeros at the end of its decimals."""
     if not number.isascii():
         number = DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), number)
     decimal = DECIMAL.fullmatch(number)
@@ -83,25 +91,33 @@ def digits(number: str) -> str:
 
 
 def placeholders_differ(source: str, target: str) -> bool:
-    """Return whether what `nmt translate --protect-placeholders` keeps differs, numbers excepted."""
+    """Return whether the texts have different placeholders, except numbers.
+
+    Placeholders are what `nmt translate --protect-placeholders` keeps.
+    """
     return sorted(PLACEHOLDER.findall(source)) != sorted(PLACEHOLDER.findall(target))
 
 
 def final(text: str) -> str:
-    """Return the kind of punctuation that ends a text: . ? , or "" for none."""
+    """Return the kind of punctuation at the end of a text.
+
+    It is "." for full stops and exclamation marks, "?" for question marks, "," for other marks in `ENDS`, or "".
+    """
     last = text.rstrip(CLOSERS)[-1:]
     if last in ENDS or last.isascii():
         return ENDS.get(last, "")
-    # Scripts have their own full stops, such as Tibetan, Khmer, Burmese and Ethiopic ones.
+    # Other punctuation counts as a full stop, because many scripts have one of their own, such as Tibetan and Burmese.
     return "." if unicodedata.category(last) == "Po" else ""
 
 
 def repeats(text: str) -> bool:
-    """Return whether a text repeats a character five times, two to four letters four times, or a few words three times.
+    """Return whether a text contains a repetition.
 
-    Compares substrings and slices: regular expressions with back references take ten times as long.
+    A repetition is a letter, ! or ? five times in a row, two to four letters four times, or one to four words three
+    times.
+    Substrings and slices are compared, because regular expressions with back references take ten times as long.
     """
-    # Characters and letters.
+    # 1. Look for repeated characters and letters.
     for character in set(text):
         if character * 5 in text and (character.isalpha() or character in "!?"):
             return True
@@ -109,7 +125,7 @@ def repeats(text: str) -> bool:
     for word in words:
         if len(word) >= 8 and REPEATED_LETTERS.search(word):
             return True
-    # Words. Of three in a row, two have occurred before.
+    # 2. Look for repeated words. If a word occurs three times, there are two fewer distinct words than words.
     if len(words) < len(set(words)) + 2:
         return False
     words = [word.strip(PUNCTUATION) for word in words]
@@ -117,7 +133,7 @@ def repeats(text: str) -> bool:
 
 
 def repeats_words(words: list[str], n: int) -> bool:
-    """Return whether some `n` words come three times in a row."""
+    """Return whether a phrase of `n` words occurs three times in a row."""
     for start in range(len(words) - 3 * n + 1):
         phrase = words[start : start + n]
         is_repeated = words[start : start + 3 * n] == phrase * 3
@@ -127,19 +143,20 @@ def repeats_words(words: list[str], n: int) -> bool:
 
 
 def repetition_differs(source: str, target: str) -> bool:
-    """Return whether only one of the texts repeats something."""
+    """Return whether one text contains a repetition, and the other does not."""
     source_repeats = repeats(source)
     if source_repeats == repeats(target):
         return False
-    # "Ha ha ha" may be three characters in a script without spaces.
+    # In a script without spaces, "ha ha ha" may be one character three times, which `repeats` does not count.
     unrepeated = target if source_repeats else source
     return not TRIPLED.search(unrepeated)
 
 
 def has_no_words(text: str) -> bool:
-    """Return whether no three letters follow each other, and under 30 % of the characters are letters or vowel signs.
+    """Return whether a text has hardly any words.
 
-    A Chinese character, which is often a word, counts as three.
+    It has no three letters in a row, and under 30 % of its characters are letters or vowel signs. A Chinese character,
+    which is often a word, counts as three letters.
     """
     n_characters = len(text) - text.count(" ")
     if n_characters < MIN_NO_WORDS or THREE_LETTERS.search(text):
@@ -152,10 +169,14 @@ def has_no_words(text: str) -> bool:
 
 
 def cut_off(source: str, target: str, z: float, without_stop: tuple[float, float]) -> bool:
-    """Return whether one text is cut off: it is too short for its partner, and lacks the partner's final punctuation.
+    """Return whether one text is cut off: it is too short for its partner, and lacks final punctuation.
 
-    The evidence is the sum of two terms: -log of the share of lines on its side that lack final punctuation, and z²/2,
-    where z is the deviation of the length ratio in standard deviations; NaN if a text is empty.
+    The partner must have final punctuation. The evidence is the sum of two terms: -log of the share of lines on the
+    short side that lack final punctuation, and z²/2.
+
+    Args:
+        z: the z-score of the length ratio; NaN if a text is empty, which is then not cut off.
+        without_stop: for each side, the share of lines that lack final punctuation.
     """
     if not abs(z) > SHORT_PARTNER:
         return False

@@ -1,6 +1,6 @@
-"""Read the lines of a corpus as bytes, with all faults that `nmt.text.lines` would repair or refuse.
+"""A reader of the lines of a corpus as bytes. It keeps all faults that `nmt.text.lines` would repair or refuse.
 
-The files are read several times, in chunks, so that memory does not grow with the corpus.
+A check reads the files several times, in chunks, so that the text need not fit into memory.
 """
 
 import itertools
@@ -11,13 +11,13 @@ from pathlib import Path
 from nmt.errors import DataError
 from nmt.text.lines import BOM, UTF16, open_bytes, raw_lines, reading
 
-CHUNK = 10_000  # pairs that a process examines at once
-SAMPLE_LIMIT = 15_000  # half the greatest size of the sample from which `examine.learn` learns what is usual
+CHUNK = 10_000  # number of pairs that a process examines at once
+SAMPLE_LIMIT = 15_000  # the sample from which `examine.learn_usual` learns has fewer than twice as many pairs
 
 
 @dataclass(frozen=True)
 class CorpusFiles:
-    name: str  # train, dev or test; "corpus" if two files are checked without a config
+    name: str  # "train", "dev" or "test"; "corpus" if two files are checked without a config
     source: list[Path]
     target: list[Path]
 
@@ -31,7 +31,7 @@ class CorpusFiles:
 
 @dataclass(frozen=True)
 class Chunk:
-    first: int  # line number of the first of the consecutive pairs, from 1
+    first: int  # line number of the first pair, counted from 1; the others follow it
     source: list[bytes]
     target: list[bytes]
 
@@ -54,7 +54,7 @@ def is_utf8(raw: bytes) -> bool:
 
 
 def side_lines(paths: Sequence[Path]) -> Iterator[bytes]:
-    """Yield the lines of a side, without \\n and without the BOM of each file.
+    """Yield the lines of all files of a side, without \\n and without the BOM of each file.
 
     Raises DataError if a file cannot be read or is UTF-16.
     """
@@ -74,8 +74,8 @@ class Survey:
     files: CorpusFiles
     n_source: int
     n_target: int
-    source: list[str]  # of the sample, fewer than 2 * SAMPLE_LIMIT
-    target: list[str]
+    source: list[str]  # source lines of the sample, fewer than 2 * SAMPLE_LIMIT
+    target: list[str]  # target lines of the sample
 
     @property
     def n_pairs(self) -> int:
@@ -83,14 +83,14 @@ class Survey:
 
 
 def survey(files: CorpusFiles) -> Survey:
-    """Count the lines of both sides, and sample pairs at equal distances. Raises DataError if a side is empty."""
+    """Count the lines of both sides, and sample evenly spaced pairs. Raises DataError if a side is empty."""
     sample = []
     n_source = n_target = 0
     step = 1
     for source, target in itertools.zip_longest(side_lines(files.source), side_lines(files.target)):
         if source is not None and target is not None and n_source % step == 0:
             sample.append((decode(source), decode(target)))
-            if len(sample) >= 2 * SAMPLE_LIMIT:  # from now on, half as many
+            if len(sample) >= 2 * SAMPLE_LIMIT:  # keep every other pair, and sample half as often from now on
                 del sample[1::2]
                 step *= 2
         n_source += source is not None
@@ -104,7 +104,7 @@ def survey(files: CorpusFiles) -> Survey:
 
 
 def chunks(files: CorpusFiles) -> Iterator[Chunk]:
-    """Yield all pairs in order, without the lines of the longer side that have no partner."""
+    """Yield all pairs in order. If a side has more lines than the other, its last lines are left out."""
     pairs = zip(side_lines(files.source), side_lines(files.target), strict=False)
     first = 1
     while part := list(itertools.islice(pairs, CHUNK)):
@@ -115,15 +115,16 @@ def chunks(files: CorpusFiles) -> Iterator[Chunk]:
 
 
 def read_spans(paths: Sequence[Path], spans: Sequence[tuple[int, int]]) -> Iterator[list[bytes]]:
-    """Yield the lines [start, end) of each span of a side, counted from 0, in one pass over its files.
+    """Yield, for each span, the lines [start, end) of a side, counted from 0. Reads the files once.
 
-    Spans may overlap; their starts and their ends must not descend. A span beyond the last line has fewer lines.
+    Spans may overlap, but their starts must be in ascending order, and so must their ends. If a span goes beyond the
+    last line, fewer lines are yielded.
     """
     stream = side_lines(paths)
-    kept: list[bytes] = []  # lines from number `first` on
+    kept: list[bytes] = []  # lines that were read already, from number `first` on
     first = 0
     for start, end in spans:
-        # Drop the lines before the span: those that are kept, then those that were not read yet.
+        # Drop the lines before the span: first those in `kept`, then those that were not read yet.
         n_dropped = min(start - first, len(kept))
         del kept[:n_dropped]
         for _ in itertools.islice(stream, start - first - n_dropped):
@@ -134,7 +135,7 @@ def read_spans(paths: Sequence[Path], spans: Sequence[tuple[int, int]]) -> Itera
 
 
 def lines_at(paths: Sequence[Path], numbers: Sequence[int]) -> dict[int, bytes]:
-    """Return the lines of a side with these numbers, counted from 1; numbers beyond the end are ignored."""
+    """Return some lines of a side by line number, counted from 1. Numbers beyond the last line are ignored."""
     wanted = set(numbers)
     if not wanted:
         return {}
@@ -143,6 +144,6 @@ def lines_at(paths: Sequence[Path], numbers: Sequence[int]) -> dict[int, bytes]:
 
 
 def texts_at(paths: Sequence[Path], lines: Sequence[int]) -> list[str]:
-    """Return the text of these lines of a side, counted from 0, in this order."""
+    """Return the texts of some lines of a side, in the order of `lines`. These line numbers are counted from 0."""
     raw = lines_at(paths, [line + 1 for line in lines])
     return [decode(raw[line + 1]) for line in lines]

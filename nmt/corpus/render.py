@@ -9,13 +9,13 @@ from pydantic_core import to_jsonable_python
 from nmt.corpus.check import CheckReport
 from nmt.corpus.kinds import SEVERITIES, Finding
 
-MAX_LINES = 8  # line numbers that are shown for a finding
-MAX_CHARACTERS = 90  # of each side of an example
-INDENT = " " * 9  # of what follows the first line of a finding
+MAX_LINES = 8  # most line numbers that are shown for a finding
+MAX_CHARACTERS = 90  # most characters that are shown of each side of an example
+INDENT = " " * 9  # indentation of the lines that follow the first line of a finding
 
 
 def as_text(report: CheckReport, n_examples: int) -> Iterator[str]:
-    """Yield lines to read in a terminal, with at most `n_examples` of each finding."""
+    """Yield the lines of a report for a terminal, with at most `n_examples` examples of each finding."""
     for corpus in report.corpora:
         counts = sorted({corpus.n_source, corpus.n_target})
         numbers = " and ".join([f"{n:,}" for n in counts])
@@ -28,14 +28,14 @@ def as_text(report: CheckReport, n_examples: int) -> Iterator[str]:
 
 
 def finding_as_text(finding: Finding, n_examples: int) -> Iterator[str]:
-    # The first line, and what else is known of the whole corpus.
+    # Yield the title and, if there is one, the detail, which concerns the whole corpus.
     n = len(finding.lines)
     unit = "line" if n == 1 else "lines"
     amount = f": {n:,} {unit}, {percent(finding.share)}" if n else ""
     yield f"{finding.severity:<8} {finding.corpus}: {finding.kind.title}{amount}"
     if finding.detail:
         yield f"{INDENT}{finding.detail}"
-    # Lines, some of them with their text.
+    # Yield the first line numbers, and the examples.
     if n:
         shown = [str(line) for line in finding.lines[:MAX_LINES]]
         if n > MAX_LINES:
@@ -48,7 +48,7 @@ def finding_as_text(finding: Finding, n_examples: int) -> Iterator[str]:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage, to about two significant digits; a tiny share is not rounded to zero."""
+    """Return a share as a percentage with about two significant digits. A tiny share is not rounded to zero."""
     if share < 0.0001:
         return "under 0.01 %"
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"

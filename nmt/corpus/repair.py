@@ -1,7 +1,7 @@
-"""`nmt check --fix`: write cleaned copies of the files, and a list of changes. The original files are left alone.
+"""The repair of parallel text, for `nmt check --fix`: cleaned copies of the files, and a list of changes.
 
-An entry has the line numbers, in the original files, of a pair that was dropped or changed, or of a line of one side
-that has no partner, the action, and the kinds of fault.
+The original files are left alone. The list has an entry for each pair that was dropped or changed, and for each line
+that has no partner. An entry has the line numbers in the original files, the action, and the kinds of fault.
 """
 
 import json
@@ -20,25 +20,26 @@ from nmt.errors import DataError, OutputError, os_errors_as
 from nmt.files import atomic_writer
 from nmt.text.lines import is_blank, one_line
 
-MAX_ROUNDS = 9  # of mending a line: &am\0p; becomes &amp; and then &
-MIN_PAIRED = 0.5  # share of the lines of a corpus that must have a partner
-CHANGES = "changes.jsonl"
-UNUSABLE = ("blank", "encoding")  # the kinds of fault for which a pair is dropped from dev and test, too
-Texts = tuple[str, str]  # of a pair
+MAX_ROUNDS = 9  # most rounds of mending a line; for example, &am\0p; becomes &amp; and then &
+MIN_PAIRED = 0.5  # least share of the lines of a corpus that must have a partner
+CHANGES = "changes.jsonl"  # name of the list of changes
+UNUSABLE = ("blank", "encoding")  # the only kinds of fault for which dev and test pairs are dropped
+Texts = tuple[str, str]  # source and target of a pair
 
 
 class RawLine(NamedTuple):
-    number: int  # from 1
+    number: int  # line number, counted from 1
     raw: bytes
 
 
 def fix(report: CheckReport, corpora: Sequence[CorpusFiles], directory: Path) -> list["CorpusRepair"]:
-    """Write cleaned copies of all files, and `CHANGES`.
+    """Write cleaned copies of all files, and the list `CHANGES`.
 
-    What is written is compared: a pair of train is dropped if it repeats an earlier pair, or shares a side with dev or
-    test. From dev and test, pairs are dropped only if they are `UNUSABLE` or have no partner.
-    Raises OutputError if the directory exists and is not empty, or cannot be written; DataError, before anything is
-    written, if most lines of a corpus have no partner.
+    A training pair is dropped if, after cleaning, it repeats an earlier pair, or shares a side with a dev or test pair.
+    Dev and test pairs are dropped only if they have an `UNUSABLE` fault. Lines without a partner are dropped.
+
+    Raises OutputError if the directory exists and is not empty, or cannot be written. Raises DataError, before anything
+    is written, if most lines of a corpus have no partner.
     """
     for survey in report.corpora:
         refuse_unrelated(survey, report.runs[survey.files.name])
@@ -50,13 +51,14 @@ def fix(report: CheckReport, corpora: Sequence[CorpusFiles], directory: Path) ->
     held_out = HeldOut(set(), set())
     with atomic_writer(directory / CHANGES) as changes:
         repairs = [CorpusRepair(report, files, held_out, changes, is_train=files is train) for files in corpora]
-        for repair in [*repairs[1:], repairs[0]]:  # train last, without what dev and test now contain
+        # The training corpus comes last, because pairs that share a side with dev or test pairs are dropped from it.
+        for repair in [*repairs[1:], repairs[0]]:
             repair.write(directory)
     return repairs
 
 
 def refuse_unrelated(survey: Survey, runs: Sequence[Run]) -> None:
-    """Raise DataError if most lines of a corpus have no partner: what would be written is no parallel text."""
+    """Raise DataError if most lines of a corpus have no partner, because the copies would be no parallel text."""
     n_paired = sum(len(run) for run in runs)
     if n_paired >= MIN_PAIRED * survey.n_pairs:
         return
@@ -69,14 +71,17 @@ def refuse_unrelated(survey: Survey, runs: Sequence[Run]) -> None:
 
 
 class HeldOut(NamedTuple):
-    """The written texts of dev and test."""
+    """The texts of the dev and test pairs that were written."""
 
     source: set[str]
     target: set[str]
 
 
 class CorpusRepair:
-    """The repair of one corpus. Dev and test, which fill `held_out`, are repaired before train."""
+    """The repair of one corpus.
+
+    Dev and test corpora are repaired before the training corpus, because their repairs fill `held_out`.
+    """
 
     def __init__(
         self, report: CheckReport, files: CorpusFiles, held_out: HeldOut, changes: IO[bytes], *, is_train: bool
@@ -85,21 +90,26 @@ class CorpusRepair:
         self.held_out = held_out
         self.changes = changes
         self.is_train = is_train
-        self.written: set[int] = set()  # hashes of the pairs of train that were written
+        self.written: set[int] = set()  # hashes of the training pairs that were written
         self.runs = report.runs[files.name]
-        self.kinds: dict[int, list[str]] = {}  # to drop or exchange, by line number; texts are cleaned if they need it
+        # By line number: the kinds of fault for which the pair is dropped or exchanged. Kinds that are cleaned are not
+        # listed, because each text is tested for them again.
+        self.kinds: dict[int, list[str]] = {}
         for finding in report.findings:
             if finding.corpus == files.name and self.is_wanted(finding.kind):
                 for line in finding.lines:
                     self.kinds.setdefault(line, []).append(finding.kind.name)
-        self.paths: tuple[Path, ...] = ()  # of the cleaned copy
+        self.paths: tuple[Path, ...] = ()  # source and target file of the cleaned copy
         self.n_pairs = 0
         self.n_changed = 0
-        self.n_dropped = 0  # pairs, and lines without a partner
-        self.n_realigned = 0  # pairs of lines with different numbers
+        self.n_dropped = 0  # dropped pairs, and lines without a partner
+        self.n_realigned = 0  # written pairs of lines with different numbers
 
     def is_wanted(self, kind: Kind) -> bool:
-        """Return whether pairs with this kind of fault are exchanged or dropped; repeated pairs are found anew."""
+        """Return whether pairs with this kind of fault are dropped or exchanged.
+
+        Duplicates are not: `repeated` finds them again after cleaning.
+        """
         if kind.repair == "drop":
             return kind.name != "duplicate" and (self.is_train or kind.name in UNUSABLE)
         return kind.repair == "exchange"
@@ -122,9 +132,9 @@ class CorpusRepair:
     def paired(self) -> Iterator[tuple[RawLine | None, RawLine | None]]:
         """Yield all lines of both sides in order: pairs, and lines without a partner."""
         sources, targets = numbered_lines(self.files.source), numbered_lines(self.files.target)
-        n_sources = n_targets = 0  # lines that were read
+        n_sources = n_targets = 0  # numbers of lines read so far
         for run in self.runs:
-            # The lines before the run have no partners.
+            # The lines between the previous run and this run have no partners.
             for source in islice(sources, run.start - n_sources):
                 yield source, None
             for target in islice(targets, run.target_start - n_targets):
@@ -137,8 +147,8 @@ class CorpusRepair:
             yield None, target
 
     def mend(self, source: RawLine, target: RawLine) -> Texts | None:
-        """Return the cleaned texts of a pair, None if the pair is dropped. Adds to the list of changes."""
-        # 1. Clean the texts, and put them on the right side.
+        """Return the cleaned texts of a pair, or None if the pair is dropped. Any change is added to the list."""
+        # 1. Clean the texts. If the sides are exchanged, exchange them back.
         texts, cleaned_kinds = cleaned((decode(source.raw), decode(target.raw)))
         kinds = [*self.known_kinds(source, target), *cleaned_kinds]
         if is_blank(texts[0]) or is_blank(texts[1]):
@@ -147,7 +157,7 @@ class CorpusRepair:
         is_exchanged = "exchanged" in kinds
         if is_exchanged:
             texts = texts[1], texts[0]
-        # 2. Drop the pair, or say what was changed.
+        # 2. Drop the pair, or list the change.
         reasons = of_repair("drop", kinds) or self.repeated(texts)
         if reasons:
             self.drop(reasons, source, target)
@@ -161,14 +171,18 @@ class CorpusRepair:
         return texts
 
     def known_kinds(self, source: RawLine, target: RawLine) -> list[str]:
-        """Return the kinds of fault for which a pair is dropped or exchanged."""
+        """Return the kinds of fault, from the check, for which a pair is dropped or exchanged."""
         if source.number == target.number:
             return self.kinds.get(source.number, [])
-        # Other faults were due to the wrong pairing, or are of another target line.
+        # The check has paired these lines with others, so its findings do not apply. Test only the encoding again.
         return [] if is_utf8(source.raw) and is_utf8(target.raw) else ["encoding"]
 
     def repeated(self, texts: Texts) -> list[str]:
-        """Return what a pair that would be written repeats, as kinds of fault; remembers the pair."""
+        """Return ["leak"] or ["duplicate"] if a training pair must not be written. Else remember it and return [].
+
+        A leak shares a side with a dev or test pair. A duplicate repeats an earlier pair. Dev and test pairs are only
+        remembered.
+        """
         source, target = texts
         if not self.is_train:
             self.held_out.source.add(source)
@@ -205,12 +219,12 @@ def numbered_lines(paths: Sequence[Path]) -> Iterator[RawLine]:
 def cleaned(texts: Texts) -> tuple[Texts, list[str]]:
     """Return the cleaned texts of a pair, and the kinds of fault that were mended."""
     kinds = []
-    for _ in range(MAX_ROUNDS):  # what one function leaves, another mends
+    for _ in range(MAX_ROUNDS):  # repeat until nothing changes: mending one fault can expose another kind
         before = texts
         for kind, mend in MENDED.items():
             is_faulty = TESTS[kind]
             if is_faulty(texts[0]) or is_faulty(texts[1]):
-                texts = one_line(mend(texts[0])), one_line(mend(texts[1]))  # an entity may stand for a line end
+                texts = one_line(mend(texts[0])), one_line(mend(texts[1]))  # an entity may have become a line end
                 kinds.append(kind)
         if texts == before:
             break
@@ -226,7 +240,10 @@ def suffix_of(path: Path) -> str:
 
 
 def output_paths(files: CorpusFiles, directory: Path) -> tuple[Path, Path]:
-    """Return the paths of the copies, such as train.de and train.en; .source and .target for equal suffixes."""
+    """Return the paths of the copies, such as train.de and train.en.
+
+    If both files have the same suffix, the copies are train.source and train.target.
+    """
     source, target = suffix_of(files.source[0]), suffix_of(files.target[0])
     if source == target:
         source, target = ".source", ".target"

@@ -1,4 +1,4 @@
-"""Split a parallel text into train, dev and test such that no sentence of dev or test is in train."""
+"""The split of a parallel text into training, dev and test pairs. No dev or test sentence is in a training pair."""
 
 import contextlib
 import re
@@ -19,10 +19,11 @@ from nmt.text.corpus_files import digests_of
 from nmt.text.lines import Pair, is_blank, iter_pairs
 from nmt.text.permutation import hold_out, shuffled
 
-HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100  # of dev and of test; limits are in pairs
+# Share, greatest number and least number of the pairs that are held out as dev pairs. Test pairs have the same limits.
+HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100
 MIN_PAIRS = 20
-TRAIN, DEV, TEST, BLANK, LEAK = range(5)  # parts of a text, as `Facts` counts them; the last two are left out
-SEED = 1  # of the choice of dev and test
+TRAIN, DEV, TEST, BLANK, LEAK = range(5)  # parts of a text; pairs of the last two parts are not written
+SEED = 1  # seed of the random choice of dev and test pairs
 OPTIONAL_MARKS = range(10, 37)  # canonical combining classes of Hebrew, Arabic and Syriac vowel points
 
 
@@ -34,14 +35,14 @@ class Facts:
     n_dev: int
     n_test: int
     n_blank: int  # pairs left out because a side is blank
-    n_leaking: int  # pairs left out because one of their sentences is also in dev or test
-    n_words: int  # of the target side of train, see `count_words`
-    n_characters: int  # number of distinct characters in train
-    letter_overlap: float = 1.0  # see `letter_overlap`, of both sides; near 0 if their scripts differ
+    n_leaking: int  # pairs left out because one of their sentences is also in a dev or test pair
+    n_words: int  # words on the target side of the training pairs, see `count_words`
+    n_characters: int  # distinct characters in the training pairs
+    letter_overlap: float = 1.0  # see the function `letter_overlap`; near 0 if the scripts of the sides differ
 
 
 class TextCounts(NamedTuple):
-    """Facts about the text of train, see `Facts`."""
+    """Counts of the text of the training pairs, see `Facts`."""
 
     n_words: int
     n_characters: int
@@ -49,19 +50,20 @@ class TextCounts(NamedTuple):
 
 
 def split_corpus(source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str]) -> Facts:
-    """Write train, dev and test of both languages into a directory, as train.de and so on.
+    """Write the training, dev and test pairs into a directory, as train.de, train.en, dev.de and so on.
 
-    Reads the text twice, so that memory holds two digests per pair instead of the text. Dev and test are sampled at
-    random: 5 % of the pairs each, at least 100, but at most 1,000 and at most a tenth of the pairs. All parts keep the
-    order of the text. Sentences that differ only in case, punctuation, spaces or digits count as the same.
-    Raises DataError if the sides differ in their number of lines, or there are too few pairs with different sentences.
+    Reads the text twice, so that memory holds two digests per pair instead of the text. Dev and test pairs are sampled
+    at random: 5 % of the pairs for each, at least 100, but at most 1,000 and at most a tenth of the pairs. All parts
+    keep the order of the text. Sentences that differ only in case, punctuation, spaces or digits count as the same.
+
+    Raises DataError if the sides have different numbers of lines, or there are too few pairs with different sentences.
     """
     is_usable, source_keys, target_keys = read_keys(iter_pairs(source, target, strict=True))
     n_pairs = len(source_keys)
     if n_pairs < MIN_PAIRS:
         message = f"{n_pairs} pairs with text on both sides are too few to set some aside for dev and test"
         raise DataError(message, hint=f"give at least {MIN_PAIRS}, or write a config by hand, as configs/five.yaml")
-    # Lines without text are in no part.
+    # Pairs with a blank side are in no file.
     parts = np.full(len(is_usable), BLANK)
     parts[is_usable] = choose_parts(source_keys, target_keys)
     n_train, n_dev, n_test, n_blank, n_leaking = np.bincount(parts, minlength=5).tolist()
@@ -73,7 +75,10 @@ def split_corpus(source: Sequence[Path], target: Sequence[Path], directory: Path
 
 
 def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return which pairs have text on both sides, and the digests of `key_of` both sides of these pairs."""
+    """Return three arrays: whether each pair has text on both sides, source digests, and target digests.
+
+    The digests are those of the keys, see `key_of`, and only of the pairs that have text on both sides.
+    """
     is_usable = array("b")
     source_keys, target_keys = array("Q"), array("Q")
     for pair in pairs:
@@ -87,21 +92,21 @@ def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], NDArray[np.uint
 
 
 def choose_parts(source_keys: NDArray[np.uint64], target_keys: NDArray[np.uint64]) -> NDArray[np.int_]:
-    """Return the part of each pair: (n,)."""
+    """Return an array of shape (n,): the part of each pair."""
     n_pairs = len(source_keys)
     n_each = max(int(n_pairs * HELD_OUT_SHARE), MIN_HELD_OUT)
     n_each = min(n_each, MAX_HELD_OUT, n_pairs // 10)
-    # Hold out pairs, and leave out those that share a sentence with them.
+    # Hold out the dev and test pairs. Leave out the other pairs that share a sentence with them.
     parts = np.full(n_pairs, TRAIN)
     held_out, remains = hold_out(source_keys, target_keys, 2 * n_each, SEED)
     parts[~remains] = LEAK
     parts[held_out] = DEV
-    # Half of what is held out, at random, is the test set.
+    # A random half of the held-out pairs are the test pairs.
     n_held_out = len(held_out)
     order = np.argsort(shuffled(np.arange(n_held_out), n_held_out, SEED))
     test = held_out[order[n_each:]]
     parts[test] = TEST
-    # Dev and test share a sentence only if most sentences occur repeatedly.
+    # Leave out test pairs that share a sentence with a dev pair. There are some only if most sentences are repeated.
     for keys in (source_keys, target_keys):
         is_in_dev = np.isin(keys[test], keys[parts == DEV])
         parts[test[is_in_dev]] = LEAK
@@ -111,12 +116,12 @@ def choose_parts(source_keys: NDArray[np.uint64], target_keys: NDArray[np.uint64
 def write_parts(
     source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str], parts: NDArray[np.int_]
 ) -> TextCounts:
-    """Write each pair into the files of its part, and count what is in train."""
+    """Write each pair into the files of its part. Return counts of the text of the training pairs."""
     directory.mkdir(parents=True, exist_ok=True)
     n_words = 0
     source_characters, target_characters = Counter[str](), Counter[str]()
     with contextlib.ExitStack() as stack:
-        files = []  # by part: source and target
+        files = []  # for each part, its source file and its target file
         for part in ("train", "dev", "test"):
             paths = [directory / f"{part}.{language}" for language in languages]
             files.append([stack.enter_context(atomic_writer(path)) for path in paths])
@@ -134,14 +139,17 @@ def write_parts(
 
 
 def count_words(text: str) -> int:
-    """Count words at white space; text without spaces, such as Chinese, counts as 1.6 characters per word."""
+    """Return the number of words. If a text has no spaces, as in Chinese, 1.6 characters count as a word."""
     if " " in text.strip():
         return len(text.split())
     return round(len(text) / 1.6)
 
 
 def letter_overlap(source: Counter[str], target: Counter[str]) -> float:
-    """Return the overlap of the relative frequencies of letters, the sum of min(p, q), 0-1; 0 if a side has none."""
+    """Return how much the relative frequencies p and q of the letters of both sides overlap: the sum of min(p, q).
+
+    The overlap is from 0 to 1. It is 0 if a side has no letters.
+    """
     source_shares, target_shares = shares_of_letters(source), shares_of_letters(target)
     total = 0.0
     for letter, share in source_shares.items():
@@ -156,9 +164,10 @@ def shares_of_letters(characters: Counter[str]) -> dict[str, float]:
 
 
 class KeyCharacters(dict[int, int | None]):
-    """What `str.translate` does with each character to make a key: it stays, or it is left out (None).
+    """A table for `str.translate` that makes keys: it keeps a character, or leaves it out (None).
 
-    Letters stay, and the vowel signs and other marks without which words of many scripts are the same.
+    It keeps letters. It also keeps vowel signs and other marks, because different words of many scripts would be the
+    same without them.
     """
 
     def __missing__(self, code: int) -> int | None:
@@ -169,7 +178,7 @@ class KeyCharacters(dict[int, int | None]):
 
 
 def is_distinctive_mark(character: str) -> bool:
-    """Return whether a character is a mark without which a word may be another one."""
+    """Return whether a character is a mark by which two words may differ."""
     if unicodedata.category(character) not in ("Mn", "Mc"):
         return False
     is_selector = unicodedata.name(character, "").startswith("VARIATION SELECTOR")
@@ -180,11 +189,12 @@ KEY_CHARACTERS = KeyCharacters()
 
 
 def key_of(text: str) -> bytes:
-    """Normalize a sentence: sentences with the same key count as the same."""
+    """Return the key of a sentence. Sentences with the same key count as the same sentence."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     folded = unicodedata.normalize("NFKC", folded)
     key = folded.translate(KEY_CHARACTERS)
     if not key:
-        # A text without letters is its own key, but all numbers count as the same.
+        # The key of a text without letters is the text. But if it has digits, the key is "0", so that all numbers
+        # count as the same.
         key = "0" if re.search(r"\d", folded) else folded
     return key.encode()

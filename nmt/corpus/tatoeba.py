@@ -1,8 +1,8 @@
-"""Split the pairs of Tatoeba into the train, dev and test that the recipes were measured on.
+"""The split of Tatoeba into the training, dev and test pairs that the recipes were measured on.
 
-`pins/NAME.pairs` lists a short hash of each pair of dev and test, in order; `data/pin_corpora.py` writes it. Whatever
-version of Tatoeba is downloaded, dev and test are the pairs in this list, and train is every other pair that shares no
-side with them.
+`pins/NAME.pairs` lists a short hash of each dev pair and each test pair, in order; `data/pin_corpora.py` writes it.
+Whatever version of Tatoeba is downloaded, its dev and test pairs are those in this list. The training pairs are all
+other pairs, except those that share a side with a dev pair or a test pair.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from nmt.text.lines import is_blank
 
 PairText = tuple[str, str]  # source and target
 
-HASH_DIGITS = 10  # hexadecimal: 40 bits tell 300,000 pairs apart
+HASH_DIGITS = 10  # hexadecimal digits of a short hash; their 40 bits are enough to tell 300,000 pairs apart
 
 
 def pair_hash(pair: PairText) -> str:
@@ -24,7 +24,7 @@ def pair_pin(pair: PairText) -> str:
 
 
 def pins_of(parts: Mapping[str, Sequence[PairText]]) -> str:
-    """Return the content of `pins/NAME.pairs`: a line `PART HASH` for each pair of dev and test."""
+    """Return the content of `pins/NAME.pairs`: a line `PART HASH` for each dev pair and test pair."""
     lines = []
     for part in ("dev", "test"):
         lines += [f"{part} {pair_pin(pair)}\n" for pair in parts[part]]
@@ -32,9 +32,9 @@ def pins_of(parts: Mapping[str, Sequence[PairText]]) -> str:
 
 
 def pairs_of(texts: Sequence[bytes]) -> list[PairText]:
-    """Return the pairs without a blank side.
+    """Return the pairs that have text on both sides.
 
-    They are in two texts, or in one text with lines of target, tab, source, tab, attribution.
+    `texts` are a source text and a target text, or one text in which a line is: target, tab, source, tab, attribution.
     Raises ValueError if the two texts have different numbers of lines.
     """
     sides = []
@@ -54,19 +54,20 @@ def pairs_of(texts: Sequence[bytes]) -> list[PairText]:
 
 
 def split(pairs: Iterable[PairText], public_test: Sequence[PairText], pins: str) -> dict[str, list[PairText]]:
-    """Split all pairs of a version of Tatoeba into train, dev and test, as `pins`, from `pins_of`, prescribe.
+    """Split all pairs of a version of Tatoeba into training, dev and test pairs.
 
-    `test` may contain some pairs of the public test set; train shares no side with any of them.
+    `pins`, from `pins_of`, list the dev and test pairs; some of the test pairs may be from the public test set. The
+    training pairs share no side with a dev pair, a test pair, or any pair of the public test set.
     """
     by_hash = {pair_hash(pair): pair for pair in pairs}
     by_pin = {pair_pin(pair): pair for pair in (*public_test, *by_hash.values())}
-    # 1. Dev and test are the pinned pairs that this version has.
+    # 1. The dev and test pairs are the pinned pairs that this version contains.
     parts: dict[str, list[PairText]] = {"train": [], "dev": [], "test": []}
     for line in pins.splitlines():
         part, pin = line.split()
         if pin in by_pin:
             parts[part].append(by_pin[pin])
-    # 2. Train is what shares no side with them.
+    # 2. The training pairs are those that share no side with a held-out pair.
     held_out = [*parts["dev"], *parts["test"], *public_test]
     sources = {source.casefold() for source, _ in held_out}
     targets = {target.casefold() for _, target in held_out}

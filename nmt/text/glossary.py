@@ -133,8 +133,8 @@ def with_terms(
     """Annotate some terms in a training pair, or none, and return the new source and target.
 
     The random choices depend only on the pair. `links` are the spans of source words and of their translations, in the
-    order of the source. For some terms, a random element of `other_words` replaces the translation both in the annotation
-    and in the target, because a model learns little from terms that it would write anyway.
+    order of the source. For some terms, a random element of `other_words` replaces the translation both in the
+    annotation and in the target, because a model learns little from terms that it would write anyway.
     """
     random = Random(f"{source}\n{target}")
     terms = joined_terms(source, target, links, random)
