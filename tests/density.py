@@ -81,11 +81,15 @@ def add_statement(counts: Density, statement: ast.stmt, place: str, *, is_at_top
     parts = list(head(statement))
     if not parts:
         return
-    size = sum(isinstance(node, EXPRESSIONS) for part in parts for node in ast.walk(part))
+    size = sum(n_expressions(part) for part in parts)
     counts.sizes.append(size)
     is_table = is_at_top and isinstance(getattr(statement, "value", None), TABLES)
     if size >= LARGE and not is_table:
         counts.large.append(place)
+
+
+def n_expressions(part: ast.AST) -> int:
+    return sum(isinstance(node, EXPRESSIONS) for node in ast.walk(part))
 
 
 def head(statement: ast.stmt) -> Iterator[ast.AST]:

@@ -11,6 +11,7 @@ from density import density
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "nmt"
+TESTS = ROOT / "tests"
 FILES = sorted(PACKAGE.rglob("*.py"))
 COMMANDS = {"compare", "evaluate", "translate"}  # their long signatures declare command-line options
 CORE = ["model/attention.py", "model/positions.py", "model/transformer.py", "decode/search.py"]
@@ -49,10 +50,21 @@ def test_statements_of_the_package_are_read_at_once() -> None:
     assert counts.mean <= 6.4
     assert counts.nine_tenths <= 11
     assert len(counts.large) <= 1, counts.large  # the options of `nmt translate`, a table
-    assert counts.n_nested <= 3
+    assert counts.n_nested == 0
     assert counts.n_conditionals == 0
     assert counts.comments >= 18
     assert counts.content <= 74_000
+
+
+def test_statements_of_the_tests_are_read_at_once() -> None:
+    counts = density(TESTS)
+    assert counts.mean <= 6.6
+    assert counts.nine_tenths <= 11
+    assert not counts.large
+    assert counts.n_nested == 0
+    assert counts.n_conditionals == 0
+    assert counts.comments >= 6
+    assert counts.content <= 1.45 * density(PACKAGE).content
 
 
 def test_every_room_is_read_at_once() -> None:
