@@ -20,7 +20,7 @@ SPEAKER = re.compile(r"\n(?=\s*(?:<[^<>]*>)*[-–—])")  # each line that begin
 POSITION_AND_DASH = re.compile(r"(?:\{[^}]*\})*(?:[-–—]\s*)?")
 TIME_OR_FORMAT = re.compile(r"(<[\d:.]+>|\{\\[^{}]*\})")  # a time inside of a cue, or a format such as {\i1}
 UNSPACED_BREAK = re.compile(rf"(?<={UNSPACED_CHARACTER})\n(?={UNSPACED_CHARACTER})")
-# A unit that stays on one line: a word, or a character of an unspaced script with the punctuation marks that follow. Tags
+# A unit that stays on one line: a word, or a character of an unspaced script with the punctuation marks after it. Tags
 # and white space before a word or character belong to the same unit.
 UNBROKEN = re.compile(rf"\s*(?:<[^<>]*>)*(?:{UNSPACED_CHARACTER}[^\w\s<&]*|(?:[^\s<{UNSPACED_SCRIPTS}]|</[^<>]*>)+|<|)")
 ANY_TAG = re.compile("<[^<>]*>")
