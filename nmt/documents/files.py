@@ -57,7 +57,7 @@ def decoded(title: object, name: str, content: bytes) -> str:
 def unzipped(content: bytes, max_bytes: int) -> tuple[list[zipfile.ZipInfo], dict[str, bytes]]:
     """Return the members of a ZIP file: their descriptions, and the content of each name.
 
-    Raises one of `DAMAGES` if the file cannot be read, or if its members are too large or too many.
+    Raises one of `DAMAGES` if the file cannot be read, or if the members are too large or too many.
     """
     if content.startswith(OFFICE_97):
         raise ValueError("it has a password, or the format of Office 97")

@@ -61,7 +61,7 @@ class Construct(NamedTuple):
 
 
 def constructs(text: str) -> Iterator[Construct]:
-    """Yield the constructs of a text. Together they are the whole text."""
+    """Yield the constructs of a text. Together, the constructs are the whole text."""
     cursor = 0
     # No tag or comment begins after this position. Without this limit, a text of many "<" would take quadratic time.
     last_end = max(text.rfind(">"), text.rfind("<!--"))
@@ -101,7 +101,7 @@ def classified(match: re.Match[str]) -> Construct:
 
 
 class Parser:
-    """A builder of the parts of a fragment, which reads constructs one by one.
+    """A reader of constructs that builds the parts of a fragment.
 
     `finish_segment` is applied to the translation of each segment.
     """
@@ -168,8 +168,8 @@ class Parser:
         end = len(self.text)
         last = self.last_child
         if last and last.verbatim is not None and last.end == start:
-            # The copied element before this construct touches it. A target word can belong to only one element, so
-            # extend the element.
+            # The last child is a copied element that ends where this construct begins. A target word can belong to only
+            # one element, so extend this child.
             last.closing += raw
             last.end = end
             return
@@ -214,7 +214,7 @@ class Parser:
 
     def close(self, name: str, raw: str) -> None:
         """Close the innermost open element with this name, and all open elements inside of it."""
-        if self.depth > MAX_DEPTH:  # `finish` will copy the segment, so its elements do not matter
+        if self.depth > MAX_DEPTH:  # `finish` will copy the whole segment, so elements do not matter
             return
         end = len(self.text)
         if all(element.name != name for element in self.open):
@@ -245,8 +245,8 @@ class Parser:
         for element in self.open:
             element.end = len(self.text)
 
-        # 2. If the text of an element ends in a space, and children without text follow it, write the space before the
-        # opening tag of the first of these children.
+        # 2. If the text of an element ends in a space, and children without text follow this space, write the space
+        # before the opening tag of the first of these children.
         for parent in (self.root, *descendants(self.root)):
             is_spaced = parent.start < parent.end and self.text[parent.end - 1] == " "
             at_end = [child for child in parent.children if child.start == parent.end]
@@ -283,7 +283,7 @@ def is_half_tag(element: Element) -> bool:
 
 
 def move(element: Element, shift: int, length: int) -> None:
-    """Shift an element and its descendants to the left, and clip them to a text of this length."""
+    """Shift an element and its descendants to the left, and clip them to a text of `length` characters."""
     element.start = min(max(element.start - shift, 0), length)
     element.end = min(max(element.end - shift, 0), length)
     for child in element.children:

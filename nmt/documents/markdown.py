@@ -29,7 +29,7 @@ AS_CELL = partial(re.compile(r"(?<!\\)\|").sub, r"\\|")
 
 @cache
 def markdown_it() -> Any:
-    """Return a parser for GitHub's Markdown. `map` of each inline token is its span in the block."""
+    """Return a parser for GitHub's Markdown. The `map` of an inline token is the token's span in the block."""
     try:
         from markdown_it import MarkdownIt
     except ImportError as error:
@@ -42,9 +42,10 @@ def markdown_it() -> Any:
 
 
 def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
-    """Wrap an inline rule of markdown-it-py so that `map` of each token that the rule adds is its span in the block.
+    """Wrap an inline rule of markdown-it-py.
 
-    The span of a `link_close` token covers `](…)`.
+    For each token that the rule adds, the wrapped rule sets `map` to the token's span in the block. The span of a
+    `link_close` token covers `](…)`.
     """
 
     def run(state: Any, silent: bool) -> bool:
@@ -66,7 +67,7 @@ def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def parse_markdown(text: str) -> list[Part]:
-    """Return the parts of a Markdown text. Together they cover the whole text."""
+    """Return the parts of a Markdown text. Together, the parts cover the whole text."""
     n_front = FRONT_MATTER.match(text).end()  # type: ignore[union-attr]
     # The parser gets only the text after the front matter, so count lines from there.
     line_ends = [match.end() for match in LINE_END.finditer(text, n_front)]

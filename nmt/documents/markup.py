@@ -46,7 +46,7 @@ class Format:
 
 
 def parts_of_text(text: str, replacements: Iterable[Replacement]) -> list[Part]:
-    """Return the parts of a text whose spans are replaced. Everything else is copied.
+    """Return the parts of a text in which spans are replaced. Everything else is copied.
 
     The spans of `replacements` must be in ascending order.
     """
@@ -64,7 +64,7 @@ def has_segment(parts: Sequence[Part]) -> bool:
 
 
 def descendants(element: Element) -> Iterator[Element]:
-    """Yield the children of an element, each followed by its own descendants."""
+    """Yield all descendants of an element, in the order of their opening tags."""
     for child in element.children:
         yield child
         yield from descendants(child)

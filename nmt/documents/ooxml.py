@@ -129,7 +129,7 @@ class Paragraph(Parser):
                 continue
             # A child of the run that is no text, such as an image, is copied within a separate run of the same format.
             run_style = style_of(node)
-            run_start = run_style.start.rpartition("<")[0]  # the tags of the run, without the tag of its text
+            run_start = run_style.start.rpartition("<")[0]  # the tags that start the run, without that of its text
             for child in node.children:
                 if child.name in TEXTS:
                     raw = CDATA_OR_TAG.sub(as_escaped, "".join(part.raw for part in child.children))

@@ -60,7 +60,7 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
         if i > 0 and not parser.kept:  # each line is a paragraph; line breaks between them are copied
             parser.finish()
         for raw, kind, name in constructs(line):
-            # A tag is text if its name is not in `HTML_NAMES` and it has no partner.
+            # A tag whose name is not in `HTML_NAMES` is text if the tag has no partner.
             partner = f"<{name}" if kind is Kind.END else f"</{name}"
             is_no_tag = name and name not in HTML_NAMES and partner not in tags
             if parser.kept or not (kind is Kind.TEXT or is_no_tag):
@@ -70,7 +70,7 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
 
 
 def parse_csv(text: str, column: str, title: object = "") -> list[Part]:
-    """Return the parts of a CSV file (RFC 4180). Its segments are the fields of one column.
+    """Return the parts of a CSV file (RFC 4180). The segments are the fields of one column.
 
     `column` is the name of the column in the first row. If the first row has no names, `column` is the number of the
     column, from 1. `title` is the name of the file. Raises InputError if there is no such column, and ValueError if the
@@ -135,7 +135,7 @@ def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
 
 
 def parse_json_strings(text: str) -> list[Part]:
-    """Return the parts of a JSON file. All strings except keys are segments. Raises ValueError if it is not JSON."""
+    """Return the parts of a JSON file. All strings except keys are segments. Raises ValueError if it is no JSON."""
     json.loads(text.removeprefix("\ufeff"))  # raises ValueError if the file is not JSON
     replacements = []
     for match in JSON_STRING.finditer(text):
@@ -167,7 +167,7 @@ class PoMessage:
 
 
 def parse_po(text: str) -> list[Part]:
-    """Return the parts of a PO file. Each `msgstr` that is empty or fuzzy gets a translation of its `msgid`.
+    """Return the parts of a PO file. Each `msgstr` that is empty or fuzzy gets a translation of the `msgid`.
 
     In a message with several plural forms, the first form is translated from `msgid`, and all other forms from
     `msgid_plural`. A single plural form is translated from `msgid_plural`. Raises ValueError if the text is no PO file.

@@ -1,4 +1,4 @@
-"""XLIFF 1 and 2: the translation of a source replaces its target, unless the target is finished.
+"""XLIFF 1 and 2: in each unit, the translation of the source replaces the target, unless the target is finished.
 
 Inline elements are read as tags. The library translate-toolkit is not used, because it would write the whole file anew,
 and lose elements that it does not know.
@@ -23,7 +23,7 @@ CDATA = "<![CDATA["
 
 
 def local_name(node: XmlNode) -> str:
-    """Return a node's name without its prefix."""
+    """Return the name of a node without the namespace prefix."""
     return node.name.rpartition(":")[2]
 
 
@@ -67,7 +67,7 @@ def parts_of_unit(unit: XmlNode) -> list[Part]:
     if has_text and not UNFINISHED.search(unit.opening + target.opening):
         return [unit.raw]
 
-    # Translate the source, and write it into the target.
+    # Replace the content of the target by the parts of the source, which will be translated.
     parser = Parser()
     read_inline(parser, source.children)
     parser.finish()

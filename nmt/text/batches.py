@@ -1,8 +1,9 @@
 """Padded batches of token ids: how pairs are grouped, get special ids, and are ordered in an epoch.
 
 An epoch is a random order of pairs, split into pools. Only one pool is in memory at a time. The pairs of the pool are
-sorted by length and grouped into batches, and the batches are shuffled. Their order depends only on the seed, the epoch
-and the number of the pool, so training resumes without saved state. This module does not depend on models.
+sorted by length and grouped into batches, and the batches are shuffled. The order of the batches depends only on the
+seed, the epoch and the number of the pool, so training resumes without saved state. This module does not depend on
+models.
 """
 
 import functools
@@ -110,7 +111,7 @@ class Batch:
         return lengths[rows], rows
 
     def _take(self, rows: NDArray[np.int64], n_source: int, n_target: int) -> "Batch":
-        """Return a batch of these rows, whose sides are truncated to `n_source` and `n_target` columns."""
+        """Return a batch of these rows, with `n_source` columns of the source and `n_target` columns of the target."""
         lines = [self.lines[row] for row in rows]
         return Batch(self.src[rows, :n_source], self.tgt_in[rows, :n_target], self.tgt_out[rows, :n_target], lines)
 

@@ -27,7 +27,7 @@ Style = Callable[[str], str]  # a function that returns a translation in the cas
 
 
 def as_read(source: str, tokenizer: Tokenizer) -> tuple[str, Style]:
-    """Return a text in the form that a model should read, and a function that styles its translation.
+    """Return a text in the form that a model should read, and a function that sets the case of the translation.
 
     The returned text has as many characters as `source`.
     """
@@ -84,7 +84,8 @@ def n_pieces(word: str, tokenizer: Tokenizer) -> int:
 def recased(text: str, tokenizer: Tokenizer, *, title: bool = False) -> str:
     """Return a headline with each word in its usual case.
 
-    If it is a title in Title Case (`title`), words in CAPITALS stay unchanged, because they are acronyms.
+    `title` is true for a headline in Title Case. In such a headline, words in CAPITALS are acronyms, so they stay
+    unchanged.
     """
 
     def usual(match: re.Match[str]) -> str:

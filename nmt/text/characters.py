@@ -84,7 +84,8 @@ class KnownCharacters:
         This is the character itself if the model can read it; otherwise a similar known letter, or a known space. If
         there is no such letter or space, the result is an empty string.
         """
-        # 1. The model can read the character if its normalized form is known, or if it is split into known pieces.
+        # 1. The model can read the character if its normalized form is known, or if the tokenizer splits it into known
+        # pieces.
         if self.characters.issuperset(self.normalize(character)):
             return character
         if not any(NO_PIECE.fullmatch(piece) for piece in self.segment(character)):

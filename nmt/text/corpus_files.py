@@ -22,7 +22,7 @@ from nmt.text.spans import Span
 
 CHUNK = 20_000  # number of pairs that a process works on at once
 SIDES = ("source", "target")
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # an odd factor: modulo 2^64, no two numbers have the same product with it
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # an odd factor, so different numbers have different products modulo 2^64
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class RaggedArray:
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> "RaggedArray":
-        """Return an array with the UTF-8 bytes of each text as a row. `text` decodes a row."""
+        """Return an array with the UTF-8 bytes of each text as a row. The method `text` decodes a row."""
         return cls.from_lists(list(map(str.encode, texts)), np.uint8)
 
     def take(self, index: NDArray[Any]) -> "RaggedArray":
@@ -128,7 +128,7 @@ class Pairs:
         self.directory = directory
         self.ranges = ranges
         self.lines = mapped(lines or directory / "lines", np.int64)  # line number of each pair, from 1, ascending
-        # The texts of all written lines, including those that are not selected.
+        # The texts of all written lines, whether they are selected or not.
         self.source = RaggedArray.map(directory / "source", np.uint8)
         self.target = RaggedArray.map(directory / "target", np.uint8)
 

@@ -1,4 +1,4 @@
-"""Glossaries: source terms, each with the translation that it must get.
+"""Glossaries: source terms, and the translation that each term must get.
 
     Ein Hund rennt.  ->  Ein Hund⟦=⟧ hound⟦/⟧ rennt.
 
@@ -124,7 +124,7 @@ class LinkedTerm:
         return self.target_start, self.target_end
 
     def is_before(self, other: "LinkedTerm", source: str, target: str) -> bool:
-        """Return whether another term follows this one on both sides, after a single space."""
+        """Return whether `other` follows this term on both sides, after a single space."""
         between = source[self.source_end : other.source_start], target[self.target_end : other.target_start]
         return between == (" ", " ")
 
@@ -141,7 +141,7 @@ def with_terms(
     random = Random(f"{source}\n{target}")
     terms = joined_terms(source, target, links, random)
 
-    # 1. Choose some terms and their translations, and sort them by their places in the source.
+    # 1. Choose some terms and their translations. Sort the terms by their places in the source.
     n = random.randint(1, MAX_TERMS) if random.random() < ANNOTATED else 0
     chosen = sorted(random.sample(terms, min(n, len(terms))))
     for term in chosen:

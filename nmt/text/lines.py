@@ -28,7 +28,7 @@ BOM = b"\xef\xbb\xbf"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAX_BAD_SHARE = 0.01  # maximum share of lines with bad UTF-8 in a file of a corpus, 0-1
 N_EXAMPLES = 3  # number of bad lines that a warning names
-MAX_LINE_BYTES = 100_000_000  # maximum length of a line, in bytes; a longer one is probably a decompression bomb
+MAX_LINE_BYTES = 100_000_000  # maximum length of a line, in bytes; a longer line is probably a decompression bomb
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Pair:
     line: int
     source: str
     target: str
-    languages: str = ""  # the direction, such as de-en, if the corpus has several; else empty
+    languages: str = ""  # the direction, such as de-en; empty if all pairs have the same direction
 
     @property
     def tagged_source(self) -> str:

@@ -23,8 +23,8 @@ SYMBOLS = [f"⟦{n}⟧" for n in range(1, N_SYMBOLS + 1)]
 # Probability that symbols replace the equal spans of a training pair, and probability that symbols are inserted into a
 # pair in which no span was replaced.
 REPLACED, INSERTED = 0.5, 0.3
-# Equal words of at most this many letters that begin in lower case are not replaced by symbols, because they often have
-# different meanings on the two sides, as "was" in German and English.
+# Equal words of at most this many letters that begin in lower case are not replaced by symbols, because such words
+# often differ in meaning, as "was" in German and English.
 SHORT_WORD = 4
 
 _IN_URL = r"a-zA-Z0-9\u00c0-\u052f\-._~:/?#@!$&'*+,;=%"
@@ -300,9 +300,9 @@ def write_masked(text: str, kept: Sequence[Kept]) -> str:
         masked += text[cursor:start]
         cursor = end
         if not item.mark:
-            # The span is removed, so also remove the space before it if a space, a punctuation mark or the end of the
-            # text follows, and the space after it at the beginning of the text. Where two words would touch each other,
-            # add a space.
+            # The span is removed. If a space, a punctuation mark or the end of the text follows the span, also remove
+            # the space before the span. At the beginning of the text, remove the space after the span. Add a space
+            # where two words would touch each other.
             if NO_SPACE.match(text, end):
                 masked = masked.removesuffix(" ")
             if not masked and text.startswith(" ", end):

@@ -30,14 +30,16 @@ MAX_MODEL_BYTES = 100_000_000
 
 @dataclass
 class Tokenizer:
-    """A tokenizer of source or target texts. Raises ModelError if the model is damaged, or if its special ids differ.
+    """A tokenizer of source or target texts.
+
+    Raises ModelError if the model is damaged, or if its special ids differ from PAD, UNK, BOS and EOS in `nmt.text`.
 
     If the model has a separate vocabulary (`nmt.text.vocabulary`), pieces that are not in the vocabulary become UNK.
 
     In a model with several target languages, a source text begins with the tag of its target language. The tag becomes
-    the first piece. If `target_tag` is set, the tokenizer adds the piece of this tag to each text; a text that begins
-    with something like a tag is then ordinary text. The tags of our own models are control symbols, which SentencePiece
-    never finds in a text. Imported models also accept texts without a tag.
+    the first piece. If `target_tag` is set, the tokenizer adds the piece of this tag to each text, and a tag in a text
+    is read as ordinary text. The tags of our own models are control symbols, which SentencePiece never finds in a text.
+    Imported models also accept texts without a tag.
     """
 
     model: bytes = field(repr=False)  # serialized SentencePiece model; ours have PAD 0, UNK 1, BOS 2, EOS 3
@@ -88,7 +90,7 @@ class Tokenizer:
         return list(self._processor.encode([self._normalized(text) for text in texts], num_threads=1))
 
     def encode_words(self, text: str, words: Sequence[Span]) -> tuple[list[int], list[list[int]]]:
-        """Return the token ids of a text, and for each token the indices of the words that it overlaps.
+        """Return the token ids of a text, and for each token the indices of the words that the token overlaps.
 
         `words` are the spans of the words in the text.
         """
@@ -118,7 +120,7 @@ class Tokenizer:
         tokens = [i for i in ids if i > EOS]
         if self._vocabulary is None:
             text = str(self._processor.decode(tokens))
-            # Byte pieces can spell U+2581. SentencePiece does not replace it by a space in this case, so do it here.
+            # Byte pieces can spell U+2581. SentencePiece does not replace this character by a space, so do it here.
             return text.removeprefix(SPACE).replace(SPACE, " ")
         text = str(self._processor.decode(self.pieces(tokens)))
         return text.replace(SPACE, " ").strip(" ")  # imported models may produce spaces at both ends

@@ -19,7 +19,7 @@ TAG = re.compile(">>.*?<<", re.DOTALL)
 
 
 def with_vocabulary(model: bytes, pieces: Sequence[str]) -> bytes:
-    """Return a serialized SentencePiece model with a vocabulary. It replaces the old vocabulary, if any.
+    """Return a serialized SentencePiece model with these pieces as its vocabulary. An old vocabulary is replaced.
 
     The vocabulary may lack pieces of the model, and may have pieces that the model lacks.
     """
@@ -33,7 +33,7 @@ def without_vocabulary(model: bytes) -> bytes:
 
 
 def vocabulary_of(model: bytes) -> list[str] | None:
-    """Return the pieces of a model's separate vocabulary in the order of their ids. If it has none, return None.
+    """Return the pieces of a separate vocabulary in the order of their ids; None if the model has no vocabulary.
 
     Raises ModelError if the vocabulary is damaged.
     """

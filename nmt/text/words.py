@@ -58,9 +58,9 @@ COMPARED_WORD = (
 )
 
 # Sentences.
-# The end of a sentence is a mark, often after a word, with closing quotes and white space before the first letter or
-# digit of the next sentence. In Chinese and Japanese, the mark alone is enough. Possessive quantifiers match each word
-# and each row of marks once, so that the time is linear.
+# The end of a sentence is a punctuation mark, often after a word. Closing quotes and white space come before the first
+# letter or digit of the next sentence. In Chinese and Japanese, the mark alone is enough. Possessive quantifiers match
+# each word and each row of marks once, so that the time is linear.
 SENTENCE_MARKS = ".!?…؟۔।॥።"
 SENTENCE_END = (
     rf"(?:(?<!\w)(?P<word>\w++)|(?<![\w{SENTENCE_MARKS}]))(?P<mark>[{SENTENCE_MARKS}]++)[\"”“’»)\]]*+"
@@ -111,8 +111,8 @@ def bare_span(text: str, span: Span) -> Span:
 def likeness(source: WordText, target: WordText) -> NDArray[np.float32]:
     """Return how similar the spelling of each source word is to the spelling of each target word, 0-1.
 
-    The similarity is the Dice coefficient of the pairs of neighboring letters in both words (compare Melamed 1999). It
-    is high for names, numbers and cognates. Returns an array of shape (source words, target words).
+    The similarity is the Dice coefficient of the pairs of neighboring letters in both words (compare Melamed 1999). The
+    similarity is high for names, numbers and cognates. Returns an array of shape (source words, target words).
     """
     target_pairs = [letter_pairs(word) for word in target.bare_words]
     rows = []
