@@ -62,7 +62,7 @@ def unzipped(content: bytes, max_bytes: int) -> tuple[list[zipfile.ZipInfo], dic
     if content.startswith(OFFICE_97):
         raise ValueError("it has a password, or the format of Office 97")
     with zipfile.ZipFile(BytesIO(content)) as archive:
-        # Before unpacking the archive, check the sizes that it claims. Of each member, no more than this size is read.
+        # Before unpacking the archive, check the sizes in its directory. No more than these sizes is read.
         infos = archive.infolist()
         if len(infos) > MAX_MEMBERS or sum(info.file_size for info in infos) > max_bytes:
             raise ValueError(f"it has over {max_bytes:,} bytes unpacked, or {MAX_MEMBERS:,} members")

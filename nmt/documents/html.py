@@ -218,8 +218,8 @@ class Parser:
             return
         end = len(self.text)
         if all(element.name != name for element in self.open):
-            # The element with this name began before this segment. So it contains everything that the innermost open
-            # element contains so far.
+            # The element with this name began before this segment. So this element contains everything that the
+            # innermost open element contains so far.
             parent = self.innermost
             self.depth += 1
             parent.children = [Element("", raw, parent.start, end, parent.children)]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 NO_PIECE = re.compile("<unk>|<0x..>")
 BYTE = re.compile("<0x[0-9A-F]{2}>")
-SPECIAL = re.compile("<.+>|>>.+<<|⟦.+⟧")  # special pieces; a model may be unable to read their single characters
-MIN_OCCURRENCES = 2  # minimum occurrences in the training text of a character that `learned_in_bytes` returns
+SPECIAL = re.compile("<.+>|>>.+<<|⟦.+⟧")  # special pieces; a model need not know the single characters of such a piece
+MIN_OCCURRENCES = 2  # minimum number of times that byte pieces must spell a character for it to be learned
 COUNTED_IDS = 10_000_000  # number of token ids that are searched for byte pieces at once; limits memory
 # Unicode's kinds of decompositions that keep the meaning of a character. Other kinds change the meaning: a trade mark
 # sign is not the word "TM", and a raised 2 is a footnote mark, not the number 2.

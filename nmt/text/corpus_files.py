@@ -30,12 +30,12 @@ class RaggedArray:
     """An array whose rows differ in length: row i is values[starts[i] : ends[i]]. All arrays may be memory-mapped."""
 
     values: NDArray[Any]
-    starts: NDArray[np.int64]  # (n,)
-    ends: NDArray[np.int64]  # (n,)
+    starts: NDArray[np.int64]  # index of the first value of each row
+    ends: NDArray[np.int64]  # index after the last value of each row
 
     @classmethod
     def map(cls, file: Path, dtype: Any) -> "RaggedArray":
-        """Memory-map the array that `append_rows` has written to `file` and FILE.ends."""
+        """Memory-map an array that `append_rows` has written to `file` and to a file with the suffix `.ends`."""
         ends = mapped(file.with_suffix(".ends"), np.int64)
         return cls(mapped(file, dtype), ends[:-1], ends[1:])
 
@@ -93,7 +93,10 @@ def append(file: Path, values: NDArray[Any]) -> None:
 
 
 def append_rows(file: Path, rows: RaggedArray) -> None:
-    """Append the values of `rows` to a file, and the end index of each row to FILE.ends, which begins with a 0."""
+    """Append the values of `rows` to a file, and the end index of each row to a file with the suffix `.ends`.
+
+    The file of the ends begins with a 0, so that it also contains the start of each row.
+    """
     ends = file.with_suffix(".ends")
     if not ends.exists():
         append(ends, np.zeros(1, np.int64))

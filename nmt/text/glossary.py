@@ -24,7 +24,7 @@ from nmt.text.words import CLAUSE_START, UNSPACED_CHARACTER, WORD_OR_MARK
 log = logging.getLogger("nmt")
 
 Terms = Mapping[str, str]  # the translation of each source term
-SYMBOLS = TERM, END = ["⟦=⟧", "⟦/⟧"]  # the symbols before and after a target term, which are pieces of the vocabulary
+SYMBOLS = TERM, END = ["⟦=⟧", "⟦/⟧"]  # the symbols before and after a target term; both are pieces of the vocabulary
 ANNOTATED, MAX_TERMS = 0.5, 3  # share of the training pairs that get terms, 0-1; maximum number of terms in a pair
 EXCHANGED = 0.25  # share of the annotated terms whose translation is replaced by another target word, 0-1
 JOINED = 0.5  # probability that two linked words which are neighbors on both sides are joined to one term
@@ -99,7 +99,7 @@ def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int,
 
 
 def annotated(text: str, terms: Sequence[tuple[Span, str]]) -> str:
-    """Return the text with the translation of each term behind the term. `terms` are in ascending order."""
+    """Return the text with the translation of each term after the term. `terms` must be in ascending order."""
     ends, notes = [], []
     for (_, end), target in terms:
         space = "" if UNSPACED.match(target) else " "
@@ -135,8 +135,8 @@ def with_terms(
     """Annotate some terms in a training pair, or none, and return the new source and target.
 
     The random choices depend only on the pair. `links` are the spans of source words and of their translations, in the
-    order of the source. For some terms, a random element of `other_words` replaces the translation both in the
-    annotation and in the target, because a model learns little from terms that it would write anyway.
+    order of the source. A model learns little from a term that it would write anyway. So for some terms, a random
+    element of `other_words` replaces the translation both in the annotation and in the target.
     """
     random = Random(f"{source}\n{target}")
     terms = joined_terms(source, target, links, random)

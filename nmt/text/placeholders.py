@@ -280,7 +280,7 @@ def choose_marks(
             return 0  # if this text stayed in the masked text, it would be taken for a symbol
         return 2 if is_known_number(item) else 1
 
-    # Only words, and signs that do not consist of unknown characters, get symbols. All other signs are removed.
+    # A sign that consists of unknown characters and is outside of words gets no symbol, so it is removed.
     is_unknown = set(unknown).issuperset
     words = [item for item in kept if re.search(r"\w", item.original) or not is_unknown(item.original)]
     with_symbol = sorted(words, key=urgency)[: len(symbols)]

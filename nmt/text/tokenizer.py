@@ -70,7 +70,10 @@ class Tokenizer:
         return len(self._pieces)
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of the best segmentation of a text, without special ids. A tag is the first token."""
+        """Return the token ids of the best segmentation of a text, without special ids.
+
+        If the text has a tag, the tag is the first token.
+        """
         tag, text = self.split_tag(text)
         tokens = self.encode_untagged(text)
         return self.tag(tag) + tokens if tag or tokens else []
