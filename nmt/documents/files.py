@@ -25,7 +25,7 @@ MEMBERS = re.compile(
 )
 # Maximum size of a document and of its texts, in bytes, and maximum number of archive members.
 MAX_FILE_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 20_000_000, 10_000
-UNPACKED = 25  # maximum size of all unpacked members together, as a multiple of the limit for texts
+UNPACKED = 25  # maximum size of all unpacked members together, as a multiple of the maximum size of texts
 OFFICE_97 = b"\xd0\xcf\x11\xe0"  # the first bytes of files of Office 97 and of encrypted Office files
 # The exceptions that parsers and zipfile raise for damaged documents.
 DAMAGES = (zipfile.BadZipFile, zlib.error, struct.error, OverflowError, ValueError, EOFError, OSError, RuntimeError)
@@ -35,7 +35,7 @@ DAMAGES = (zipfile.BadZipFile, zlib.error, struct.error, OverflowError, ValueErr
 def damages(title: object, name: str = "") -> Iterator[None]:
     """Convert the errors that a damaged document causes in a `with` block to InputError.
 
-    `title` names the document, and `name` the member of the archive, if there is one.
+    `title` is the name of the document. If the document is an archive, `name` is the name of its member.
     """
     try:
         yield
@@ -45,7 +45,7 @@ def damages(title: object, name: str = "") -> Iterator[None]:
 
 
 def decoded(title: object, name: str, content: bytes) -> str:
-    """Decode the content of a document, or of its member `name`. Raises InputError if it is not UTF-8."""
+    """Decode the content of a document, or of its member `name`. Raises InputError if the content is not UTF-8."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -57,25 +57,25 @@ def decoded(title: object, name: str, content: bytes) -> str:
 def unzipped(content: bytes, max_bytes: int) -> tuple[list[zipfile.ZipInfo], dict[str, bytes]]:
     """Return the members of a ZIP file: their descriptions, and the content of each name.
 
-    Raises one of `DAMAGES` if the file cannot be read, or if its members are too large or too many.
+    Raises one of `DAMAGES` if the file cannot be read, or if the members are too large or too many.
     """
     if content.startswith(OFFICE_97):
         raise ValueError("it has a password, or the format of Office 97")
     with zipfile.ZipFile(BytesIO(content)) as archive:
-        # Check the sizes that the archive claims before unpacking it. No more than these sizes is read afterwards.
+        # Before unpacking the archive, check the sizes in its directory. No more than these sizes is read.
         infos = archive.infolist()
         if len(infos) > MAX_MEMBERS or sum(info.file_size for info in infos) > max_bytes:
             raise ValueError(f"it has over {max_bytes:,} bytes unpacked, or {MAX_MEMBERS:,} members")
         check_deflated(archive)
         members = {info.filename: archive.open(info).read(info.file_size) for info in infos}
-    # If two members have the same name, one program may read the first and another the second, so this is an error.
+    # Two members with the same name are an error, because some programs read the first of them and some the second.
     if len(members) < len(infos) or not any(map(MEMBERS.fullmatch, members)):
         raise ValueError("it has no text of Word or PowerPoint, or two texts of one name")
     return infos, members
 
 
 def zipped(infos: list[zipfile.ZipInfo], members: dict[str, bytes]) -> bytes:
-    """Return a ZIP file with these members. Their names, times and order are those of `infos`."""
+    """Return a ZIP file with these members. The names, times and order of the members are those of `infos`."""
     file = BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for info in infos:
@@ -93,8 +93,8 @@ def parse_lines(text: str) -> list[Part]:
     return parser.parts
 
 
-# The formats of each suffix, which are applied one after the other. Word and PowerPoint need two, because a paragraph
-# may contain a text box with paragraphs.
+# The formats of each suffix. A document is translated with one format after the other. Word and PowerPoint need two
+# formats, because a paragraph may contain a text box with paragraphs.
 OOXML = [BOXES, PARAGRAPHS]
 FORMATS = {
     ".docx": OOXML,

@@ -1,8 +1,8 @@
 """A parser of HTML and XML fragments, which returns segments of text with inline elements; see `markup`.
 
 Tags, comments and everything between two segments are copied unchanged. Block tags and declarations separate segments.
-The content of scripts, styles and similar elements is copied, not translated. The same is true for the content of
-`<code>` and of elements with `translate="no"`, which can be inside of a sentence.
+The content of scripts, styles and similar elements is copied, not translated. The content of `<code>` and of elements
+with `translate="no"` is copied as well, although these elements can be inside of a sentence.
 """
 
 import re
@@ -46,7 +46,7 @@ class Kind(Enum):
     END = "end"
     EMPTY = "empty"  # the tag of an element without content
     VERBATIM = "verbatim"  # the start tag of an element whose content is copied
-    # The values of the other kinds are the names of groups in `CONSTRUCT`.
+    # The values of the kinds below are the names of groups in `CONSTRUCT`.
     COMMENT = "comment"
     DECLARATION = "declaration"
     TEXT = "text"
@@ -61,7 +61,7 @@ class Construct(NamedTuple):
 
 
 def constructs(text: str) -> Iterator[Construct]:
-    """Yield the constructs of a text. Together they are the whole text."""
+    """Yield the constructs of a text. Together, the constructs are the whole text."""
     cursor = 0
     # No tag or comment begins after this position. Without this limit, a text of many "<" would take quadratic time.
     last_end = max(text.rfind(">"), text.rfind("<!--"))
@@ -101,7 +101,7 @@ def classified(match: re.Match[str]) -> Construct:
 
 
 class Parser:
-    """A builder of the parts of a fragment, which reads constructs one by one.
+    """A reader of constructs that builds the parts of a fragment.
 
     `finish_segment` is applied to the translation of each segment.
     """
@@ -118,7 +118,8 @@ class Parser:
         self.root = Element("", "", 0, 0)
         self.open = [self.root]  # the root and all open elements; the last one is the innermost
         self.depth = 0  # the deepest nesting of elements so far
-        # While an element is copied as a whole, this list has its name, once for each open element with this name.
+        # While an element is copied as a whole, this list contains its name: once for the element itself, and once for
+        # each open element of the same name inside of it.
         self.kept: list[str] = []
 
     @property
@@ -148,10 +149,10 @@ class Parser:
             self.mark(raw, kind, name)
 
     def write(self, raw: str, text: str) -> None:
-        """Add text to the segment. `raw` is what the source writes for this text."""
+        """Add text to the segment. `raw` is this text as the source writes it, for example with entities."""
         self.raw += raw
         text = WHITE_SPACE.sub(" ", text)
-        # Browsers show white space as one space, even if there are tags in between, so drop a repeated space.
+        # Browsers show several spaces as one space, even if there are tags between them, so drop a repeated space.
         if text.startswith(" ") and (not self.text or self.text.endswith(" ")):
             text = text[1:]
             last = self.last_child
@@ -161,13 +162,14 @@ class Parser:
         self.text += text
 
     def copy(self, raw: str, text: str = "") -> None:
-        """Add a construct that is copied. In the text to translate, `text` stands for it."""
+        """Add a construct that is copied. In the text to translate, `text` stands for the construct."""
         start = len(self.text)
         self.write(raw, text)
         end = len(self.text)
         last = self.last_child
         if last and last.verbatim is not None and last.end == start:
-            # Extend the copied element before this one, because a target word can belong to only one element.
+            # The last child is a copied element that ends where this construct begins. A target word can belong to only
+            # one element, so extend this child.
             last.closing += raw
             last.end = end
             return
@@ -212,11 +214,12 @@ class Parser:
 
     def close(self, name: str, raw: str) -> None:
         """Close the innermost open element with this name, and all open elements inside of it."""
-        if self.depth > MAX_DEPTH:  # `finish` will copy the segment, so its elements do not matter
+        if self.depth > MAX_DEPTH:  # `finish` will copy the whole segment, so elements do not matter
             return
         end = len(self.text)
         if all(element.name != name for element in self.open):
-            # The element began before this segment, so it contains everything in the innermost open element so far.
+            # The element with this name began before this segment. So this element contains everything that the
+            # innermost open element contains so far.
             parent = self.innermost
             self.depth += 1
             parent.children = [Element("", raw, parent.start, end, parent.children)]
@@ -237,12 +240,13 @@ class Parser:
         between_segments.get()()
 
     def add_segment(self) -> None:
-        """Add the segment, with stripped text, to the parts. A copied part is added before it and after it."""
+        """Add the segment, with stripped text, to the parts. A copied part is added before and after the segment."""
         # 1. End the elements that are still open.
         for element in self.open:
             element.end = len(self.text)
 
-        # 2. If an element's text ends in a space, and children without text follow, the first child gets the space.
+        # 2. If the text of an element ends in a space, and children without text follow this space, write the space
+        # before the opening tag of the first of these children.
         for parent in (self.root, *descendants(self.root)):
             is_spaced = parent.start < parent.end and self.text[parent.end - 1] == " "
             at_end = [child for child in parent.children if child.start == parent.end]
@@ -257,7 +261,7 @@ class Parser:
         before = self.raw[: len(self.raw) - len(self.raw.lstrip(SPACES))]
         after = self.raw[len(self.raw.rstrip(SPACES)) :]
 
-        # 4. Copy a tag without its partner that is at an edge of the segment: it must not move with a word.
+        # 4. A tag at an edge of the segment whose partner is missing must not move with a word, so copy this tag.
         inner, tags_at_end = [], ""
         for child in self.root.children:
             if child.end == 0 and is_half_tag(child):
@@ -279,7 +283,7 @@ def is_half_tag(element: Element) -> bool:
 
 
 def move(element: Element, shift: int, length: int) -> None:
-    """Shift an element and its descendants to the left, and clip them to a text of this length."""
+    """Shift an element and its descendants to the left, and clip them to a text of `length` characters."""
     element.start = min(max(element.start - shift, 0), length)
     element.end = min(max(element.end - shift, 0), length)
     for child in element.children:

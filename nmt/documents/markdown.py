@@ -13,22 +13,23 @@ from nmt.text.spans import Span
 
 FRONT_MATTER = re.compile(r"\ufeff?(?:---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z))?", re.DOTALL | re.MULTILINE)
 LINE_END = re.compile(r"\r\n?|\n")
-# Templates, formulas, footnote marks and checkboxes. An alternative may not match beyond a place where it could begin
-# again; otherwise it would take quadratic time.
+# Templates, formulas, footnote marks and checkboxes. No alternative matches beyond a place where the same alternative
+# could begin again; otherwise, a search would take quadratic time.
 TEMPLATE_OR_MARK = re.compile(
     r"(\{\{(?:(?!\{\{).)*?\}\}|\{%(?:(?!\{%).)*?%\}|\$[^$\s](?:[^$]*[^$\s])?\$|\[\^[^\[\]\s]+\](?::\s)?|^\[[ xX]\]\s)"
 )
 ESCAPED = re.compile(
     r"\\(?=[!-/:-@[-`{-~])|[`]|\*(?=\S)|(?<=\S)\*|(?<!\w)_|_(?!\w)|~~|<(?=[A-Za-z/!?])|&(?=#?\w+;)|\](?=[(\[])"
 )
-# Functions that escape a translation: a paragraph must not begin like a list or a heading, a cell must not contain "|".
+# Functions that escape a translation: a paragraph must not begin like a list or a heading, and a cell must not contain
+# "|".
 AS_PARAGRAPH = partial(re.compile(r"^(\d{0,9})([-+.)>=]|#{1,6})(?=\s|$)").sub, r"\1\\\2")
 AS_CELL = partial(re.compile(r"(?<!\\)\|").sub, r"\\|")
 
 
 @cache
 def markdown_it() -> Any:
-    """Return a parser for GitHub's Markdown. It sets `map` of each inline token to the token's span in its block."""
+    """Return a parser for GitHub's Markdown. The `map` of an inline token is the token's span in the block."""
     try:
         from markdown_it import MarkdownIt
     except ImportError as error:
@@ -41,9 +42,10 @@ def markdown_it() -> Any:
 
 
 def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
-    """Wrap an inline rule of markdown-it-py so that it sets `map` of its tokens to their spans in the block.
+    """Wrap an inline rule of markdown-it-py.
 
-    The span of a `link_close` token covers `](…)`.
+    For each token that the rule adds, the wrapped rule sets `map` to the token's span in the block. The span of a
+    `link_close` token covers `](…)`.
     """
 
     def run(state: Any, silent: bool) -> bool:
@@ -65,13 +67,13 @@ def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def parse_markdown(text: str) -> list[Part]:
-    """Return the parts of a Markdown text. Together they cover the whole text."""
+    """Return the parts of a Markdown text. Together, the parts cover the whole text."""
     n_front = FRONT_MATTER.match(text).end()  # type: ignore[union-attr]
-    # The parser counts lines from the end of the front matter.
+    # The parser gets only the text after the front matter, so count lines from there.
     line_ends = [match.end() for match in LINE_END.finditer(text, n_front)]
     line_starts = [n_front, *line_ends, len(text)]
     replacements = []
-    searched = n_front  # the end of the last text: the next cell of a table is after it
+    searched = n_front  # the end of the last block; the next cell of a table is searched from here
     for parent, block in pairwise(markdown_it().parse(text[n_front:])):
         if block.type != "inline" or not block.content:
             continue
@@ -111,7 +113,7 @@ def parts_of_block(tokens: Sequence[Any], content: str, finish: Callable[[str], 
     """Return the parts of a block.
 
     Templates and formulas are part of the text to translate, but stay unchanged. Footnote marks, checkboxes and images
-    are not part of the text: they are copied beside it.
+    are not part of this text: they are copied like tags.
     """
     parser = Parser(finish)
     n_read = 0  # tokens before this index have been read
@@ -171,7 +173,7 @@ def read_text(parser: Parser, text: str, content: str) -> None:
         if i % 2 == 0:
             parser.write(part, part)
             continue
-        # If the source writes the part differently, with entities, escape it anew.
+        # If the source writes this part differently, for example with entities, escape the part anew.
         raw = part if part in content else escape_markdown(part)
         parser.copy(raw, part if part[0] in "{$" else "")
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from nmt.text.spans import Span
 
-# A function that is called after each segment is parsed or written. If it raises an exception, the work ends. With this
-# function, a server can let other requests go first in the middle of a document of any format.
+# A function that is called each time a segment has been parsed or written. If the function raises an exception, the
+# work on the document ends. A server uses the function to process other requests in the middle of a document.
 between_segments: ContextVar[Callable[[], object]] = ContextVar("between_segments", default=lambda: None)
 
 
@@ -20,7 +20,7 @@ class Element:
     start: int  # the start of the content in the plain text, in characters
     end: int  # the end of the content
     children: list["Element"] = field(default_factory=list)
-    verbatim: str | None = None  # text to write instead of the translated content, such as code, or None
+    verbatim: str | None = None  # text, such as code, that is written instead of the translated content, or None
     name: str = ""  # the name in both tags; empty if the element has no closing tag
 
 
@@ -46,7 +46,10 @@ class Format:
 
 
 def parts_of_text(text: str, replacements: Iterable[Replacement]) -> list[Part]:
-    """Return the parts of a text that is copied except for the replaced spans, which are in ascending order."""
+    """Return the parts of a text in which spans are replaced. Everything else is copied.
+
+    The spans of `replacements` must be in ascending order.
+    """
     parts = []
     copied = 0  # the end of the text that has been copied or replaced
     for (start, end), new_parts in replacements:
@@ -61,7 +64,7 @@ def has_segment(parts: Sequence[Part]) -> bool:
 
 
 def descendants(element: Element) -> Iterator[Element]:
-    """Yield the children of an element, each followed by its own descendants."""
+    """Yield all descendants of an element, in the order of their opening tags."""
     for child in element.children:
         yield child
         yield from descendants(child)

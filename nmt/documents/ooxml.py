@@ -1,8 +1,9 @@
 """Word and PowerPoint: a paragraph (`w:p`, `a:p`) consists of runs (`w:r`, `a:r`), and each run has a format.
 
-A translation is written in the base style: the style of most characters of its paragraph. A run in another style is an
-element. Its opening tag ends the run in the base style and begins a run in the other style; its closing tag does the
-reverse. Nodes that are no text, such as images, and nodes that contain runs, such as links, are elements likewise.
+A translation is written in the base style: the style of most characters of the paragraph. A run in another style is an
+element. The opening tag of the element ends the run in the base style and begins a run in the other style. The closing
+tag does the reverse. Nodes that are no text, such as images, and nodes that contain runs, such as links, are elements
+as well.
 """
 
 import re
@@ -54,9 +55,10 @@ def style_of(run: XmlNode) -> RunStyle:
 def main_style(nodes: Sequence[XmlNode]) -> RunStyle | None:
     """Return the style of most characters in the runs among `nodes`.
 
-    If these runs have no text, return the style of the first hyperlink or similar node that has text, or None.
+    If these runs have no text, return the main style of the first hyperlink or similar node that has text. If no node
+    has text, return None.
     """
-    n_characters = Counter[RunStyle]()  # the key of equal styles is the first one of them
+    n_characters = Counter[RunStyle]()  # for equal styles, the key is the style that comes first
     for node in nodes:
         if node.name in RUNS:
             raw_text = "".join(child.raw for child in node.children if child.name[2:] == "t")
@@ -76,9 +78,10 @@ def text_of_runs(raw: str) -> str:
 
 
 def parse_ooxml(text: str, *, of_boxes: bool) -> list[Part]:
-    """Return the parts of a document. Its segments are the paragraphs in text boxes if `of_boxes`, else all others.
+    """Return the parts of a document.
 
-    Text boxes are inside of paragraphs. So a paragraph is in a text box if another paragraph is around it.
+    If `of_boxes` is true, the segments are the paragraphs in text boxes; otherwise, all paragraphs outside of text
+    boxes. Text boxes are inside of paragraphs, so a paragraph within another paragraph is in a text box.
     """
     parts: list[Part] = []
 
@@ -86,7 +89,7 @@ def parse_ooxml(text: str, *, of_boxes: bool) -> list[Part]:
         is_paragraph = node.name in ("w:p", "a:p")
         content = []
         if is_paragraph:
-            between_segments.get()()  # also called if the other of the two formats reads this paragraph
+            between_segments.get()()  # called for all paragraphs, whatever `of_boxes` is
             base = main_style(node.children) if is_inside == of_boxes else None
             if base:
                 content = Paragraph(node.children, base).parts
@@ -113,7 +116,10 @@ class Paragraph(Parser):
         self.finish()
 
     def add(self, nodes: Sequence[XmlNode], base: RunStyle) -> None:
-        """Add the children of a paragraph or a hyperlink. `base` is the style of its text outside of elements."""
+        """Add `nodes`, which are the children of a paragraph or of a hyperlink.
+
+        Text in the style `base` is plain text. Text in another style becomes an element.
+        """
         self.empty.add(base.start + base.end)
         style = base  # the style of the text that is added now
         for node in fields_joined(nodes):
@@ -121,9 +127,9 @@ class Paragraph(Parser):
                 style = self.switch(style, base, base)
                 self.add_other(node, node.raw, base)
                 continue
-            # A child that is no text, such as an image, is copied in a run with the format of this run.
+            # A child of the run that is no text, such as an image, is copied within a separate run of the same format.
             run_style = style_of(node)
-            run_start = run_style.start.rpartition("<")[0]  # the tags of the run, without the tag of its text
+            run_start = run_style.start.rpartition("<")[0]  # the tags that start the run, without that of its text
             for child in node.children:
                 if child.name in TEXTS:
                     raw = CDATA_OR_TAG.sub(as_escaped, "".join(part.raw for part in child.children))
@@ -138,7 +144,7 @@ class Paragraph(Parser):
     def switch(self, style: RunStyle, new: RunStyle, base: RunStyle) -> RunStyle:
         """Write the tags that change the style of the text from `style` to `new`, and return the new style.
 
-        Text in a style other than `base` is an element. The tags of this element are written.
+        Text in a style other than `base` is an element, whose opening and closing tags change the style.
         """
         if new == style:
             return style
@@ -151,7 +157,7 @@ class Paragraph(Parser):
         return new
 
     def add_other(self, node: XmlNode, raw: str, base: RunStyle) -> None:
-        """Add a node that is not text. `raw` is the XML that is written for it."""
+        """Add a node that is not text. `raw` is the XML that is written for this node."""
         inner = main_style(node.children) if node.name in CONTAINERS else None
         if inner:  # the node contains text, as a link does, so it is an element
             self.read(base.end + node.opening + inner.start, Kind.START, node.name)
@@ -161,12 +167,12 @@ class Paragraph(Parser):
             self.finish()
             self.parts.append(raw)
         elif raw and node.name not in DROPPED:
-            if node.name in BREAKS:  # a break inside of an element, such as a link, is a space in its text
+            if node.name in BREAKS:  # a break inside of an element, such as a link, is a space in the text
                 self.write("", " ")
             self.copy(base.end + raw + base.start, text_of_runs(raw) if node.name in FIELDS else "")
 
     def finish(self) -> None:
-        """End the segment. What is copied around the segment is written within runs."""
+        """End the segment. The copied parts before and after the segment are written within runs."""
         n_parts = len(self.parts)
         super().finish()
         # The parser has added either the segment between two parts that are copied, or only one part that is copied.
@@ -182,7 +188,7 @@ class Paragraph(Parser):
     def written(self, before: str, after: str, text: str) -> str:
         """Return XML that consists of runs in the base style: `before`, `text` with its tags, and `after`.
 
-        Empty runs are left out. They arise where an element begins or ends at an edge of the text.
+        Empty runs, which arise where an element begins or ends at an edge of the text, are left out.
         """
         runs = self.base.start + before + text + after + self.base.end
         return EMPTY_RUN.sub(lambda match: "" if match[0] in self.empty else match[0], runs)
@@ -206,7 +212,8 @@ def fields_joined(nodes: Sequence[XmlNode]) -> list[XmlNode]:
             joined.append(XmlNode("field", children=field_nodes) if marks else node)
             field_nodes = []
             depth = 0
-    # A field that ends in another paragraph is not merged: keep its first node, and search the others for fields.
+    # The last field ends in another paragraph, so do not merge it: keep the first node of this field, and search the
+    # nodes after the first one for other fields.
     if field_nodes:
         joined += [field_nodes[0], *fields_joined(field_nodes[1:])]
     return joined

@@ -21,14 +21,16 @@ POSITION_AND_DASH = re.compile(r"(?:\{[^}]*\})*(?:[-–—]\s*)?")
 TIME_OR_FORMAT = re.compile(r"(<[\d:.]+>|\{\\[^{}]*\})")  # a time inside of a cue, or a format such as {\i1}
 UNSPACED_BREAK = re.compile(rf"(?<={UNSPACED_CHARACTER})\n(?={UNSPACED_CHARACTER})")
 # A unit that stays on one line: a word, or a character of an unspaced script with the punctuation marks after it. Tags
-# and white space before the word or character belong to the unit.
+# and white space before a word or character belong to the same unit.
 UNBROKEN = re.compile(rf"\s*(?:<[^<>]*>)*(?:{UNSPACED_CHARACTER}[^\w\s<&]*|(?:[^\s<{UNSPACED_SCRIPTS}]|</[^<>]*>)+|<|)")
 ANY_TAG = re.compile("<[^<>]*>")
-MAX_LINE = 42  # broadcasters' maximum width of a line in characters; a cue with a wider line in the source may keep it
+# Maximum width, in characters, of a translation that is written on one line. Broadcasters usually allow 42. If the
+# source has a wider line, the width of that line is the maximum.
+MAX_LINE = 42
 
 
 def parse_subtitles(text: str) -> list[Part]:
-    """Return the parts of a subtitle file. Raises ValueError if it has no cues, or a line with malformed times."""
+    """Return the parts of a subtitle file. Raises ValueError if the file has no cues or malformed times."""
     for number, line in enumerate(text.split("\n"), 1):
         is_time = "-->" in line or BEGINS_WITH_TIME.match(line)
         if is_time and not TIMES.fullmatch(line.rstrip("\r")):
@@ -70,7 +72,7 @@ def constructs_with_marks(text: str) -> Iterator[Construct]:
 
 
 def broken(text: str, *, n_lines: int, width: int, line_end: str) -> str:
-    """Break a text with tags into `n_lines` lines of similar length. A single line wider than `width` becomes two."""
+    """Break a text with tags into `n_lines` lines of similar length. A single line over `width` becomes two lines."""
     words = UNBROKEN.findall(text)
     sizes = [len(ANY_TAG.sub("", word)) for word in words]
     n_characters = sum(sizes)

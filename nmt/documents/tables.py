@@ -31,13 +31,14 @@ PO_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))")
 PO_ESCAPED = str.maketrans({character: f"\\{name}" for name, character in PO_ESCAPES.items()})
 PO_CHARSET = re.compile(r"charset=([\w-]+)")
 TAG_START = re.compile(r"</?[^\s/>]+")
-HTML_NAMES = BLOCK | VOID  # names of tags that need no partner
+HTML_NAMES = BLOCK | VOID  # names of tags that are read as tags even without a partner
 
 
 def parts_of_string(text: str, encode: Callable[[str], str]) -> list[Part]:
     """Return the parts of a string. `encode` returns a text in the form in which the file writes it.
 
-    Entities such as `&amp;` are text. So is a tag without its partner, such as `<a@b.de>`, unless `HTML_NAMES` has it.
+    Entities such as `&amp;` are text. A tag without a partner, such as `<a@b.de>`, is text as well, unless `HTML_NAMES`
+    contains the name of the tag.
     """
     text.encode()  # raises UnicodeEncodeError, a ValueError, for half of a surrogate pair
     parser = Parser(encode)
@@ -59,7 +60,7 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
         if i > 0 and not parser.kept:  # each line is a paragraph; line breaks between them are copied
             parser.finish()
         for raw, kind, name in constructs(line):
-            # A tag is text if its name is not in `HTML_NAMES` and it has no partner.
+            # A tag whose name is not in `HTML_NAMES` is text if the tag has no partner.
             partner = f"<{name}" if kind is Kind.END else f"</{name}"
             is_no_tag = name and name not in HTML_NAMES and partner not in tags
             if parser.kept or not (kind is Kind.TEXT or is_no_tag):
@@ -69,7 +70,7 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
 
 
 def parse_csv(text: str, column: str, title: object = "") -> list[Part]:
-    """Return the parts of a CSV file (RFC 4180). Its segments are the fields of one column.
+    """Return the parts of a CSV file (RFC 4180). The segments are the fields of one column.
 
     `column` is the name of the column in the first row. If the first row has no names, `column` is the number of the
     column, from 1. `title` is the name of the file. Raises InputError if there is no such column, and ValueError if the
@@ -82,7 +83,7 @@ def parse_csv(text: str, column: str, title: object = "") -> list[Part]:
         if not names:
             names = [match["value"].strip('"') for match in row]
             index = column_index(names, column, title)
-            if column in names:  # otherwise, the first row has no names, and is translated
+            if column in names:  # otherwise, the first row has no names, so it is translated
                 continue
         if len(row) != len(names):
             raise ValueError(f"line {line_number(text, row[0].start())} has {len(row)} fields instead of {len(names)}")
@@ -134,7 +135,7 @@ def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
 
 
 def parse_json_strings(text: str) -> list[Part]:
-    """Return the parts of a JSON file. All strings except keys are segments. Raises ValueError if it is not JSON."""
+    """Return the parts of a JSON file. All strings except keys are segments. Raises ValueError if it is no JSON."""
     json.loads(text.removeprefix("\ufeff"))  # raises ValueError if the file is not JSON
     replacements = []
     for match in JSON_STRING.finditer(text):
@@ -161,15 +162,15 @@ class PoMessage:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the message has a msgstr, which can only be followed by further plural forms."""
+        """Whether the message has a msgstr. After a msgstr, a message can only have further plural forms."""
         return bool(self.values) and self.values[-1]["name"].startswith("msgstr")
 
 
 def parse_po(text: str) -> list[Part]:
-    """Return the parts of a PO file. Each `msgstr` that is empty or fuzzy gets a translation of its `msgid`.
+    """Return the parts of a PO file. Each `msgstr` that is empty or fuzzy gets a translation of the `msgid`.
 
-    In a message with plural forms, the first of several forms is translated from `msgid`, and all others from
-    `msgid_plural`. Raises ValueError if the text is no PO file.
+    In a message with several plural forms, the first form is translated from `msgid`, and all other forms from
+    `msgid_plural`. A single plural form is translated from `msgid_plural`. Raises ValueError if the text is no PO file.
     """
     replacements = []
     for message in po_messages(text):
@@ -201,8 +202,8 @@ def check_charset(header: str) -> None:
 def po_messages(text: str) -> list[PoMessage]:
     """Return the messages of a PO file that are in use. A message ends with its last msgstr.
 
-    Comments belong to the message or domain after them. The lines of obsolete messages, which are not in use, begin
-    with `#~`.
+    A comment belongs to the message or domain that follows it. The lines of obsolete messages, which are not in use,
+    begin with `#~`.
     """
     messages = [PoMessage()]
     position = 1 if text.startswith("\ufeff") else 0  # skip a BOM
@@ -225,7 +226,8 @@ def po_messages(text: str) -> list[PoMessage]:
         if name:
             messages[-1].values.append(line)
 
-    # 2. Leave out messages that have only comments: those of obsolete messages, or at the end. Check all others.
+    # 2. Leave out messages without values. They arise from lines of obsolete messages, from domains, and from comments
+    # at the end of the file. Check all other messages.
     messages = [message for message in messages if message.values]
     if not messages and text.strip():
         raise ValueError("it has no msgid")
@@ -243,7 +245,7 @@ def escape_po(text: str) -> str:
 
 
 def po_text(value: str) -> str:
-    """Return the text of a value, which has the escapes of C. A numeric escape stands for a byte of UTF-8."""
+    """Return the text of a value. The value has escapes as in C, where a number stands for a byte of UTF-8."""
 
     def character(escape: re.Match[str]) -> str:
         hexadecimal, octal, name = escape.groups()
@@ -253,7 +255,7 @@ def po_text(value: str) -> str:
         return chr(code & 255)
 
     joined = "".join(string[1:-1] for string in re.findall(PO_STRING, value))
-    # Convert the text so that each byte of UTF-8 is one character, replace the escapes, and convert it back.
+    # Convert the text so that each byte of UTF-8 is one character, replace the escapes, and convert the text back.
     as_bytes = joined.encode().decode("latin-1")
     return PO_ESCAPE.sub(character, as_bytes).encode("latin-1").decode(errors="replace")
 

@@ -1,7 +1,7 @@
-"""XLIFF 1 and 2: each source is translated into its target, unless the target is finished. Inline elements are tags.
+"""XLIFF 1 and 2: in each unit, the translation of the source replaces the target, unless the target is finished.
 
-The library translate-toolkit is not used, because it would write the whole file anew, and lose elements that it does
-not know.
+Inline elements are read as tags. The library translate-toolkit is not used, because it would write the whole file anew,
+and lose elements that it does not know.
 """
 
 import re
@@ -13,7 +13,7 @@ from nmt.documents.tables import read_string
 from nmt.documents.xml import XmlNode, read_xml
 
 AROUND = ("g", "mrk", "pc")  # inline elements that contain text; other inline elements contain code, or nothing
-# Inline elements that come in pairs: one of them is the opening tag, the other one the closing tag.
+# Inline elements that come in pairs: one element of a pair is the opening tag (START), the other the closing tag (END).
 PAIRED = {"bpt": Kind.START, "bx": Kind.START, "sc": Kind.START, "ec": Kind.END, "ept": Kind.END, "ex": Kind.END}
 VERSION = re.compile(r"""\sversion\s*=\s*["'][12]\.""")
 PROTECTED = re.compile(r"""\s(?:translate\s*=\s*["']no|mtype\s*=\s*["']protected)\b""")
@@ -23,7 +23,7 @@ CDATA = "<![CDATA["
 
 
 def local_name(node: XmlNode) -> str:
-    """Return a node's name without its prefix."""
+    """Return the name of a node without the namespace prefix."""
     return node.name.rpartition(":")[2]
 
 
@@ -50,9 +50,9 @@ def parse_xliff(text: str) -> list[Part]:
 
 
 def parts_of_unit(unit: XmlNode) -> list[Part]:
-    """Return the parts of a unit. The parts of its source replace the content of its target.
+    """Return the parts of a unit. The parts of the source replace the content of the target.
 
-    If the unit has no target, one is added behind the source. If the target is finished, the unit is copied.
+    If the unit has no target, a target is added after the source. If the target is finished, the unit is copied.
     """
     children = {local_name(child): child for child in unit.children}
     source, target = children.get("source"), children.get("target")
@@ -67,13 +67,13 @@ def parts_of_unit(unit: XmlNode) -> list[Part]:
     if has_text and not UNFINISHED.search(unit.opening + target.opening):
         return [unit.raw]
 
-    # Translate the source, and write it into the target.
+    # Replace the content of the target by the parts of the source, which will be translated.
     parser = Parser()
     read_inline(parser, source.children)
     parser.finish()
     parts: list[Part] = [unit.opening]
     for child in unit.children:
-        if child is target:  # the source may write it as an empty element, `<target/>`
+        if child is target:  # the file may write the target as an empty element, `<target/>`
             opening = (target.opening or f"<{target.name}").rstrip("/> \t\r\n")
             parts += [f"{opening}>", *parser.parts, f"</{target.name}>"]
         else:
@@ -95,7 +95,7 @@ def read_inline(parser: Parser, nodes: list[XmlNode]) -> None:
             read_inline(parser, node.children)
             parser.read(node.closing, Kind.END, f"{name} ")
         elif name in PAIRED or parser.kept:
-            # Several attributes can name the pair. startRef is preferred to rid, and rid to id.
+            # Several attributes can identify the pair. `startRef` is preferred to `rid`, and `rid` to `id`.
             _, key = max(KEY.findall(raw), default=("", ""))
             parser.read(node.raw, PAIRED.get(name, Kind.EMPTY), f"code {key}")
         else:  # the node is a code or a comment

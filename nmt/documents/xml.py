@@ -1,4 +1,4 @@
-"""XML as a tree whose nodes keep their source text. lxml is not used, because it has no source offsets of tags."""
+"""XML as a tree whose nodes keep their source text. lxml is not used, because it does not give the places of tags."""
 
 import re
 from dataclasses import dataclass, field

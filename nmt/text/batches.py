@@ -1,8 +1,9 @@
 """Padded batches of token ids: how pairs are grouped, get special ids, and are ordered in an epoch.
 
-An epoch is a random order of pairs, split into pools. Only one pool is in memory at a time: its pairs are sorted by
-length and grouped into batches, and the batches are shuffled. The order depends only on the seed, the epoch and the
-number of the pool, so training resumes without saved state. This module does not depend on models.
+An epoch is a random order of pairs, split into pools. Only one pool is in memory at a time. The pairs of the pool are
+sorted by length and grouped into batches, and the batches are shuffled. The order of the batches depends only on the
+seed, the epoch and the number of the pool, so training resumes without saved state. This module does not depend on
+models.
 """
 
 import functools
@@ -25,7 +26,7 @@ N_COST_GROUPS = 12  # number of groups into which `shuffle_batches` divides the 
 
 
 class Pool(NamedTuple):
-    """A part of an epoch: its pairs, and how they are grouped into batches."""
+    """A part of an epoch: the pairs of this part, and how these pairs are grouped into batches."""
 
     pairs: NDArray[np.int64]  # index of each pair in the corpus
     source: RaggedArray  # token ids of each pair's source
@@ -100,7 +101,8 @@ class Batch:
     def _by_length(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Sort the pairs by the length of their longer side.
 
-        Returns their source and target lengths, an array of shape (B, 2), and their rows in the batch, (B,).
+        Returns the source and target lengths of the sorted pairs, an array of shape (B, 2), and the row of each sorted
+        pair in this batch, an array of shape (B,).
         """
         n_source = (self.src != PAD).sum(1)  # (B,)
         n_target = (self.tgt_out != PAD).sum(1)  # (B,)
@@ -109,7 +111,7 @@ class Batch:
         return lengths[rows], rows
 
     def _take(self, rows: NDArray[np.int64], n_source: int, n_target: int) -> "Batch":
-        """Return a batch of these rows, whose sides are truncated to `n_source` and `n_target` columns."""
+        """Return a batch of these rows, with `n_source` columns of the source and `n_target` columns of the target."""
         lines = [self.lines[row] for row in rows]
         return Batch(self.src[rows, :n_source], self.tgt_in[rows, :n_target], self.tgt_out[rows, :n_target], lines)
 
@@ -139,15 +141,17 @@ def collate(source: Sequence[list[int]], target: Sequence[list[int]], lines: Seq
 
 
 def slices_within(lengths: NDArray[np.int64], max_positions: int) -> list[slice]:
-    """Split pairs, which are sorted by length, into as few batches of consecutive pairs as possible.
+    """Split pairs that are sorted by length into as few batches of consecutive pairs as possible.
 
-    `lengths` has shape (n, 2): the source and target length of each pair. A batch has at most `max_positions` positions
-    on both sides together, padding included. A pair over this limit gets its own batch. Returns a slice for each batch.
+    Each row of `lengths` contains the source and the target length of a pair. A batch has at most `max_positions`
+    positions on both sides together, padding included. A pair over this limit gets its own batch. Returns a slice for
+    each batch.
     """
     slices = []
     start = 0
     while start < len(lengths):
-        # Element i is about a batch of i + 1 pairs: its longest source + its longest target, and its positions.
+        # Element i of both arrays describes a batch of the next i + 1 pairs: the length of its longest source plus the
+        # length of its longest target, and the number of its positions.
         longest = np.maximum.accumulate(lengths[start:]).sum(1)
         n_positions = longest * np.arange(1, len(longest) + 1)
         n_fitting = int(n_positions.searchsorted(max_positions, "right"))
@@ -160,10 +164,11 @@ def slices_within(lengths: NDArray[np.int64], max_positions: int) -> list[slice]
 def cut_batches(lengths: Sequence[tuple[int, int]] | NDArray[np.int64], batch_tokens: int) -> list[list[int]]:
     """Group pairs into batches in which (longest side + 1) * number of pairs is at most `batch_tokens`.
 
-    `lengths` has shape (n, 2): the source and target length of each pair. Pairs are sorted by their longer side. Pairs
-    whose longer sides are equal are sorted by source minus target length: in ascending order if the longer side is odd,
-    else in descending order. So neighbors have similar lengths on both sides even where the longer side changes. A pair
-    over the budget gets its own batch. Returns the indices of the pairs in each batch.
+    Each row of `lengths` contains the source and the target length of a pair. Pairs are sorted by the length of their
+    longer side. Pairs with the same length of the longer side are sorted by source minus target length: in ascending
+    order if the length of the longer side is odd, else in descending order. So neighbors have similar lengths on both
+    sides, even where the length of the longer side changes. A pair that alone exceeds `batch_tokens` gets its own
+    batch. Returns the indices of the pairs in each batch.
     """
     source, target = np.reshape(lengths, (-1, 2)).T
     longest = np.maximum(source, target)
@@ -237,12 +242,13 @@ class TrainingData:
 
 
 def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed: int) -> list[int]:
-    """Shuffle the batches of a pool so that the batches of each optimizer step have similar costs. Returns their order.
+    """Shuffle the batches of a pool so that the batches of each optimizer step have similar costs.
 
     `costs` has the number of target tokens of each batch. Similar costs save time, because all ranks wait for the rank
     with the most expensive micro-batch. Short and long sentences have different gradients, so every part of the pool
     should have steps of all costs: the steps form `N_COST_GROUPS` groups by cost, and each group is spread evenly over
-    the pool. The first `n_open` batches complete the last step of the previous pool.
+    the pool. The first `n_open` batches complete the last step of the previous pool. Returns the indices of the batches
+    in their new order.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -251,12 +257,13 @@ def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed
     noise = N_COST_GROUPS * torch.rand(len(rank), generator=generator)
     by_cost = (rank + noise).argsort(stable=True)
 
-    # 2. Neighbors in this order form a step.
+    # 2. Each step consists of batches that are neighbors in this order.
     n_steps = max(len(rank) - n_open, 0) // accumulate
     stop = n_open + n_steps * accumulate
     steps = by_cost[n_open:stop].view(n_steps, accumulate)
 
-    # 3. Spread each group of n steps evenly: divide the pool into n equal parts, and put one step into each part.
+    # 3. Spread each group evenly: divide the pool into as many equal parts as the group has steps, and put one step of
+    # the group into each part.
     position = torch.empty(n_steps)  # position of each step in the pool, 0-1
     for group in torch.arange(n_steps).tensor_split(N_COST_GROUPS):
         n = len(group)

@@ -2,9 +2,9 @@
 
     EIN MANN IM SCHNEE  ->  Ein Mann im Schnee  ->  A man in the snow  ->  A MAN IN THE SNOW
 
-The usual case of a word is taken to be the case in which the tokenizer splits it into the fewest pieces (compare Lita
-et al. 2003, "tRuEcasIng"). Each word of a headline gets its usual case, so names and German nouns keep their capitals.
-Text in a script without case stays unchanged, and so do headlines if the model knows only one case.
+The usual case of a word is taken to be the case in which the tokenizer splits the word into the fewest pieces (compare
+Lita et al. 2003, "tRuEcasIng"). Each word of a headline gets its usual case, so names and German nouns keep their
+capitals. If the model knows only lower case, all words get lower case. Text in a script without case stays unchanged.
 """
 
 import re
@@ -16,7 +16,8 @@ from nmt.text.tokenizer import Tokenizer
 from nmt.text.words import CASED_WORD, SENTENCE_START
 
 CAPITALS = 0.9  # minimum share of capitals among the letters of a headline in CAPITALS, 0-1
-# Minimum number of words in a title whose usual case is lower case. It is one less if all words begin with a capital.
+# A text is a title if at least this many of its words after the first begin with a capital, although their usual case
+# is lower case. If all words of the text begin with a capital, one word fewer suffices.
 EVIDENCE = 3
 SHORT_IN_TITLE = 3  # maximum length, in letters, of a word that may be in lower case in a title
 HEADLINE_WORD = re.compile(CASED_WORD)
@@ -26,7 +27,7 @@ Style = Callable[[str], str]  # a function that returns a translation in the cas
 
 
 def as_read(source: str, tokenizer: Tokenizer) -> tuple[str, Style]:
-    """Return a text in the form that a model should read, and a function that styles its translation.
+    """Return a text in the form that a model should read, and a function that sets the case of the translation.
 
     The returned text has as many characters as `source`.
     """
@@ -35,12 +36,12 @@ def as_read(source: str, tokenizer: Tokenizer) -> tuple[str, Style]:
 
 
 def in_sentence_case(source: str, tokenizer: Tokenizer) -> tuple[str, Style]:
-    """Return a headline in sentence case, and a function that gives its translation the case of the headline.
+    """Return a headline in sentence case, and a function that gives the translation the case of the headline.
 
-    A text that is no headline is returned unchanged, with a function that changes nothing.
+    If `source` is no headline, it is returned unchanged, with a function that changes nothing.
     """
     tag, text = tokenizer.split_tag(source)
-    n_lower = 0  # number of letters in long words that are in lower case
+    n_lower = 0  # number of letters in the long words that are written in lower case
     for word in text.split():
         if len(word) > SHORT_IN_TITLE and word.islower() and word.isalpha():
             n_lower += len(word)
@@ -83,7 +84,8 @@ def n_pieces(word: str, tokenizer: Tokenizer) -> int:
 def recased(text: str, tokenizer: Tokenizer, *, title: bool = False) -> str:
     """Return a headline with each word in its usual case.
 
-    If it is a title in Title Case (`title`), words in CAPITALS stay unchanged, because they are acronyms.
+    `title` is true for a headline in Title Case. In such a headline, words in CAPITALS are acronyms, so they stay
+    unchanged.
     """
 
     def usual(match: re.Match[str]) -> str:
@@ -91,13 +93,14 @@ def recased(text: str, tokenizer: Tokenizer, *, title: bool = False) -> str:
         is_acronym = title and len(word) > 1 and word.isupper()
         lower = word.replace("İ", "i").lower()
         capitalized = capwords(lower, "-")
-        # Some letters become two letters in another case. Such words stay unchanged, so that the text keeps its length.
+        # Some letters become two letters in another case. A word with such a letter stays unchanged, so that the text
+        # keeps its length.
         is_longer = len(lower) != len(word) or len(capitalized) != len(word)
         if is_acronym or is_longer:
             return word
         n_lower, n_capitalized = n_pieces(lower, tokenizer), n_pieces(capitalized, tokenizer)
         is_first = BEFORE_SENTENCE.search(text, max(match.start() - 10, 0), match.start())
-        if is_first and n_capitalized <= n_lower + 1:  # if it has more pieces, the model knows no capitals
+        if is_first and n_capitalized <= n_lower + 1:  # otherwise, the model knows no capitals
             return capitalized
         n_of_forms = {lower: n_lower, capitalized: n_capitalized, word: n_pieces(word, tokenizer)}
         return min(n_of_forms, key=lambda form: n_of_forms[form])

@@ -1,4 +1,4 @@
-"""The characters that a model can read through its tokenizer, and the replacements of all others."""
+"""The characters that a model can read through its tokenizer, and the replacements of all other characters."""
 
 import codecs
 import re
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 NO_PIECE = re.compile("<unk>|<0x..>")
 BYTE = re.compile("<0x[0-9A-F]{2}>")
-SPECIAL = re.compile("<.+>|>>.+<<|⟦.+⟧")  # special pieces; a model may be unable to read their single characters
-MIN_OCCURRENCES = 2  # minimum occurrences in the training text of a character that `learned_in_bytes` returns
-COUNTED_IDS = 10_000_000  # number of token ids that are searched for bytes at once, which limits memory
-# Unicode's kinds of decompositions that keep the meaning of a character. Other kinds change it: a trade mark sign is
-# not the word "TM", and a raised 2 is a footnote mark, not the number 2.
+SPECIAL = re.compile("<.+>|>>.+<<|⟦.+⟧")  # special pieces; a model need not know the single characters of such a piece
+MIN_OCCURRENCES = 2  # minimum number of times that byte pieces must spell a character for it to be learned
+COUNTED_IDS = 10_000_000  # number of token ids that are searched for byte pieces at once; limits memory
+# Unicode's kinds of decompositions that keep the meaning of a character. Other kinds change the meaning: a trade mark
+# sign is not the word "TM", and a raised 2 is a footnote mark, not the number 2.
 SAME_MEANING = ("compat", "wide", "narrow", "font", "square", "vertical", "initial", "medial", "final", "isolated")
 
 
@@ -56,7 +56,10 @@ class KnownCharacters:
         return text.translate(forms)
 
     def compatible(self, character: str) -> str:
-        """Return the known characters that mean the same as an unknown one; if there are none, the character itself."""
+        """Return known characters with the same meaning as an unknown character.
+
+        If there are no such characters, return the unknown character itself.
+        """
         kind = unicodedata.decomposition(character).partition(">")[0].removeprefix("<")
         if kind not in SAME_MEANING:
             return character
@@ -76,8 +79,13 @@ class KnownCharacters:
         return self.forms[character]
 
     def find_form(self, character: str) -> str:
-        """Return the character itself if the model can read it, else a known letter or space in its place, else ""."""
-        # 1. The model can read the character if its normalized form is known, or if it is split into known pieces.
+        """Return what the model reads in place of a character that is in no piece.
+
+        This is the character itself if the model can read it; otherwise a similar known letter, or a known space. If
+        there is no such letter or space, the result is an empty string.
+        """
+        # 1. The model can read the character if its normalized form is known, or if the tokenizer splits it into known
+        # pieces.
         if self.characters.issuperset(self.normalize(character)):
             return character
         if not any(NO_PIECE.fullmatch(piece) for piece in self.segment(character)):
@@ -103,9 +111,9 @@ def learned_in_bytes(pieces: Sequence[str], ids: NDArray[Any]) -> str:
     """Return the characters that a model learns from byte pieces in a training text, sorted, as one string.
 
     `ids` are the token ids of the text. A character is learned if byte pieces spell it at least `MIN_OCCURRENCES`
-    times. A character that occurs once is often a typo, so it counts as unknown and is copied from the source. In a
-    fine-tuning of 26 epochs on a text with a new letter 1, 2, 3 and 5 times, words with this letter were right in 69,
-    97, 94 and 100 % of new sentences. The result is empty if the vocabulary has no byte pieces.
+    times. A character that occurs once is often a typo, so it counts as unknown and is copied from the source. After 26
+    epochs of fine-tuning on texts in which a new letter occurred 1, 2, 3 and 5 times, words with this letter were right
+    in 69, 97, 94 and 100 % of new sentences. The result is empty if the vocabulary has no byte pieces.
     """
     byte_of = np.full(len(pieces), -1, np.int16)  # the byte of each token id, -1 for other pieces
     for i, piece in enumerate(pieces):

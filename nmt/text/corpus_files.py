@@ -22,7 +22,7 @@ from nmt.text.spans import Span
 
 CHUNK = 20_000  # number of pairs that a process works on at once
 SIDES = ("source", "target")
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # an odd number, so different factors give different products modulo 2^64
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # an odd factor, so different numbers have different products modulo 2^64
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +30,12 @@ class RaggedArray:
     """An array whose rows differ in length: row i is values[starts[i] : ends[i]]. All arrays may be memory-mapped."""
 
     values: NDArray[Any]
-    starts: NDArray[np.int64]  # (n,)
-    ends: NDArray[np.int64]  # (n,)
+    starts: NDArray[np.int64]  # index of the first value of each row
+    ends: NDArray[np.int64]  # index after the last value of each row
 
     @classmethod
     def map(cls, file: Path, dtype: Any) -> "RaggedArray":
-        """Memory-map `file` and FILE.ends, which `append_rows` has written."""
+        """Memory-map an array that `append_rows` has written to `file` and to a file with the suffix `.ends`."""
         ends = mapped(file.with_suffix(".ends"), np.int64)
         return cls(mapped(file, dtype), ends[:-1], ends[1:])
 
@@ -48,7 +48,7 @@ class RaggedArray:
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> "RaggedArray":
-        """Return an array with the UTF-8 bytes of each text as a row. `text` decodes a row."""
+        """Return an array with the UTF-8 bytes of each text as a row. The method `text` decodes a row."""
         return cls.from_lists(list(map(str.encode, texts)), np.uint8)
 
     def take(self, index: NDArray[Any]) -> "RaggedArray":
@@ -93,11 +93,14 @@ def append(file: Path, values: NDArray[Any]) -> None:
 
 
 def append_rows(file: Path, rows: RaggedArray) -> None:
-    """Append all values to a file, and the end index of each row to FILE.ends, whose first number is 0."""
+    """Append the values of `rows` to a file, and the end index of each row to a file with the suffix `.ends`.
+
+    The file of the ends begins with a 0, so that it also contains the start of each row.
+    """
     ends = file.with_suffix(".ends")
     if not ends.exists():
         append(ends, np.zeros(1, np.int64))
-    # The ends count from the start of the file, so add the number of values that it already has.
+    # The ends count from the start of the file, so add the number of values that the file already has.
     n_before = file.stat().st_size // rows.values.itemsize if file.exists() else 0
     append(file, rows.values)
     append(ends, n_before + rows.ends)
@@ -121,14 +124,14 @@ class CorpusRange(NamedTuple):
 class Pairs:
     """The pairs that `write_pairs` has written into a directory.
 
-    If `lines`, a file of line numbers, is given, only the pairs on these lines.
+    If `lines`, a file of line numbers, is given, only the pairs on these lines are selected.
     """
 
     def __init__(self, directory: Path, lines: Path | None = None, *, ranges: Sequence[CorpusRange] = ()) -> None:
         self.directory = directory
         self.ranges = ranges
-        self.lines = mapped(lines or directory / "lines", np.int64)  # (n,), ascending; lines count from 1
-        # The texts of all written lines, including those that are not selected.
+        self.lines = mapped(lines or directory / "lines", np.int64)  # line number of each pair, from 1, ascending
+        # The texts of all written lines, whether they are selected or not.
         self.source = RaggedArray.map(directory / "source", np.uint8)
         self.target = RaggedArray.map(directory / "target", np.uint8)
 
@@ -142,7 +145,7 @@ class Pairs:
         return part
 
     def spans(self) -> list[Span]:
-        """Return the span of each corpus: the index of its first pair, and the index after that of its last pair."""
+        """Return the span of each corpus: the index of its first pair, and the index after its last pair."""
         last_lines = [corpus.last_line for corpus in self.ranges]
         ends = np.searchsorted(self.lines, last_lines, side="right").tolist()
         return list(itertools.pairwise([0, *ends]))
@@ -226,7 +229,7 @@ def digest_pairs(pairs: Columns) -> Digested:
 
 
 def digests_of(texts: Iterable[bytes]) -> Digests:
-    """Return a 64-bit digest of each text. Among 100M different texts, any two collide with probability 0.0003."""
+    """Return a 64-bit digest of each text. Among 100M different texts, a collision has probability 0.0003."""
     hashes = (hashlib.blake2b(text, digest_size=8) for text in texts)
     digests = b"".join(digest.digest() for digest in hashes)
     return np.frombuffer(digests, np.uint64)

@@ -1,4 +1,4 @@
-"""Glossaries: source terms, each with the translation that it must get.
+"""Glossaries: source terms, and the translation that each term must get.
 
     Ein Hund rennt.  ->  Ein Hund⟦=⟧ hound⟦/⟧ rennt.
 
@@ -24,8 +24,8 @@ from nmt.text.words import CLAUSE_START, UNSPACED_CHARACTER, WORD_OR_MARK
 log = logging.getLogger("nmt")
 
 Terms = Mapping[str, str]  # the translation of each source term
-SYMBOLS = TERM, END = ["⟦=⟧", "⟦/⟧"]  # the symbols before and after a target term, which are pieces of the vocabulary
-ANNOTATED, MAX_TERMS = 0.5, 3  # share of the training pairs that get terms, 0-1, and maximum number of terms in a pair
+SYMBOLS = TERM, END = ["⟦=⟧", "⟦/⟧"]  # the symbols before and after a target term; both are pieces of the vocabulary
+ANNOTATED, MAX_TERMS = 0.5, 3  # share of the training pairs that get terms, 0-1; maximum number of terms in a pair
 EXCHANGED = 0.25  # share of the annotated terms whose translation is replaced by another target word, 0-1
 JOINED = 0.5  # probability that two linked words which are neighbors on both sides are joined to one term
 MAX_WORDS = 20  # maximum number of words in a source term
@@ -38,7 +38,8 @@ BEFORE_CLAUSE = re.compile(CLAUSE_START)
 def read_glossary(path: Path) -> dict[str, str]:
     """Read the terms of a file: one per line, with a tab between source and target. `#` begins a comment line.
 
-    Raises InputError, which names the line, if a line has another form, or translates a term a second time.
+    Raises InputError, which names the line, if a line has another form, or if it translates a term differently than an
+    earlier line.
     """
     terms: dict[str, str] = {}
     for number, line in enumerate(iter_lines([path]), 1):
@@ -68,7 +69,7 @@ def find_terms(text: str, glossary: Terms) -> list[tuple[Span, str]]:
         for _, end in reversed(words[i : i + MAX_WORDS]):
             if start < last_end:  # this word is part of the last term
                 break
-            term = text[start:end]  # longer terms come first
+            term = text[start:end]  # the longest candidate comes first
             if term not in glossary and BEFORE_CLAUSE.search(text, max(start - 10, 0), start):
                 term = term[0].lower() + term[1:]
             if term in glossary:
@@ -80,12 +81,13 @@ def find_terms(text: str, glossary: Terms) -> list[tuple[Span, str]]:
 def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int, line: int) -> list[list[int]]:
     """Return the target token ids of each term in a text.
 
-    A term is left out, with a warning that names `line`, if the model cannot write it, or if the token ids of all terms
-    would be more than `room`.
+    `room` is the maximum number of token ids of all terms together. A term for which too little room is left, or that
+    the model cannot write, is left out, with a warning that names `line`.
     """
     required = []
     for _, term in find_terms(ANNOTATION.sub("", text), glossary):
-        # SentencePiece puts a space before a text. A script without spaces has none there, so encode a mark first.
+        # SentencePiece puts a space before the text that it encodes. In a script without spaces, a term has no space
+        # before it, so encode a punctuation mark in front of the term.
         before = "。" if UNSPACED.match(term) else ""
         tokens = tokenizer.encode(before + term)[len(tokenizer.encode(before)) :]
         if not tokens or UNK in tokens or len(tokens) > room:
@@ -97,7 +99,7 @@ def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int,
 
 
 def annotated(text: str, terms: Sequence[tuple[Span, str]]) -> str:
-    """Return the text with the translation of each term behind the term. `terms` are in ascending order."""
+    """Return the text with the translation of each term after the term. `terms` must be in ascending order."""
     ends, notes = [], []
     for (_, end), target in terms:
         space = "" if UNSPACED.match(target) else " "
@@ -122,7 +124,7 @@ class LinkedTerm:
         return self.target_start, self.target_end
 
     def is_before(self, other: "LinkedTerm", source: str, target: str) -> bool:
-        """Return whether another term follows this one on both sides, after a single space."""
+        """Return whether `other` follows this term on both sides, after a single space."""
         between = source[self.source_end : other.source_start], target[self.target_end : other.target_start]
         return between == (" ", " ")
 
@@ -133,20 +135,20 @@ def with_terms(
     """Annotate some terms in a training pair, or none, and return the new source and target.
 
     The random choices depend only on the pair. `links` are the spans of source words and of their translations, in the
-    order of the source. For some terms, a random element of `other_words` replaces the translation both in the
-    annotation and in the target, because a model learns little from terms that it would write anyway.
+    order of the source. A model learns little from a term that it would write anyway. So for some terms, a random
+    element of `other_words` replaces the translation both in the annotation and in the target.
     """
     random = Random(f"{source}\n{target}")
     terms = joined_terms(source, target, links, random)
 
-    # 1. Choose some terms and their translations, and sort them by their places in the source.
+    # 1. Choose some terms and their translations. Sort the terms by their places in the source.
     n = random.randint(1, MAX_TERMS) if random.random() < ANNOTATED else 0
     chosen = sorted(random.sample(terms, min(n, len(terms))))
     for term in chosen:
         is_exchanged = random.random() < EXCHANGED
         term.translation = random.choice(other_words) if is_exchanged else target[slice(*term.target_span)]
 
-    # 2. Write the translations behind the source terms, and into the target.
+    # 2. In the target, replace the translation of each term. In the source, write this translation behind the term.
     notes = [((term.source_start, term.source_end), term.translation) for term in chosen]
     chosen.sort(key=lambda term: term.target_span)
     target = replaced(target, [term.target_span for term in chosen], [term.translation for term in chosen])
@@ -154,7 +156,7 @@ def with_terms(
 
 
 def joined_terms(source: str, target: str, links: Iterable[tuple[Span, Span]], random: Random) -> list[LinkedTerm]:
-    """Return the linked words as terms. Some words that are neighbors on both sides are joined to one term."""
+    """Return the linked words as terms. Some linked words that are neighbors on both sides are joined to one term."""
     terms: list[LinkedTerm] = []
     for (source_start, source_end), (target_start, target_end) in links:
         term = LinkedTerm(source_start, source_end, target_start, target_end)

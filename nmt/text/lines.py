@@ -28,17 +28,17 @@ BOM = b"\xef\xbb\xbf"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAX_BAD_SHARE = 0.01  # maximum share of lines with bad UTF-8 in a file of a corpus, 0-1
 N_EXAMPLES = 3  # number of bad lines that a warning names
-MAX_LINE_BYTES = 100_000_000  # maximum length of a line, in bytes; a longer one is probably a decompression bomb
+MAX_LINE_BYTES = 100_000_000  # maximum length of a line, in bytes; a longer line is probably a decompression bomb
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A source line and its translation; `line` counts from 1 over all files of a side."""
+    """A source line and its translation. `line` is the line number, counted from 1 over all files of a side."""
 
     line: int
     source: str
     target: str
-    languages: str = ""  # the direction, such as de-en, if the corpus has several; else empty
+    languages: str = ""  # the direction, such as de-en; empty if all pairs have the same direction
 
     @property
     def tagged_source(self) -> str:
@@ -53,10 +53,10 @@ class Pair:
 
 
 def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) -> Iterator[str]:
-    """Decode the lines of a stream, which end in `\\n`; the last line may lack it.
+    """Decode the lines of a stream. Each line ends in `\\n`, which only the last line may lack.
 
-    If some lines are not valid UTF-8, logs a warning after the last line. If `strict` is true, as it is for corpora,
-    raises DataError instead, if the stream is UTF-16 or over 1 % of its lines are bad.
+    If some lines are not valid UTF-8, a warning is logged after the last line. If `strict` is true, and the stream is
+    UTF-16 or over 1 % of its lines are bad, raises DataError instead of the warning.
     """
     n_lines = n_bad = 0
     is_utf16 = False
@@ -109,7 +109,10 @@ def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
 
 
 def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile:
-    """Open a file to read bytes; a file whose name ends in `.gz` is decompressed. Raises DataError if that fails."""
+    """Open a file to read bytes. A file whose name ends in `.gz` is decompressed.
+
+    Raises DataError if the file cannot be opened.
+    """
     with reading(str(path)):
         return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
@@ -163,7 +166,7 @@ def iter_lines(paths: Iterable[Path], *, strict: bool = False) -> Generator[str]
 
 
 def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool = False) -> Iterator[Pair]:
-    """Yield the pairs of a corpus, whose lines are read as by `decode_lines`.
+    """Yield the pairs of a corpus. `decode_lines` decodes the lines of both sides.
 
     Raises DataError if one side has more lines than the other, or if both sides are empty.
     """
@@ -187,7 +190,7 @@ def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool =
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a line has nothing to translate. The model never reads blank lines: they are copied."""
+    """Return whether a line has nothing to translate. Blank lines are copied: the model never reads them."""
     return all(character.isspace() or character in "\0\ufeff" for character in text)
 
 

@@ -19,9 +19,10 @@ Digests = NDArray[np.uint64]
 def shuffled(index: Numbers, n: int, seed: int) -> Numbers:
     """Return the entries at `index` of a pseudo-random permutation of the numbers 0 to n - 1.
 
-    The permutation is not stored: a Feistel network permutes all numbers of 2k bits. A result of n or more is permuted
-    again until it is less than n (cycle walking, Black & Rogaway 2002). numpy's permutation is not used, because it may
-    change between versions of numpy, and a resumed run must keep its order of pairs and its dev pairs.
+    The permutation is not stored: a Feistel network permutes the numbers below a power of 4 that is at least n. A
+    result of n or more is permuted again until it is less than n (cycle walking, Black & Rogaway 2002). A resumed run
+    must keep its order of pairs and its dev pairs. So numpy's permutation, which may change between versions of numpy,
+    is not used.
     """
     n_bits = (n - 1).bit_length()
     n_half_bits = max(n_bits + 1, 2) // 2
@@ -52,10 +53,10 @@ def mixed_bits(x: Any) -> Any:
 class Mixture:
     """A choice of the pairs of an epoch: all pairs of the first corpus, and some pairs of each other corpus.
 
-    With N = sizes[0] / (1 - sum of the shares), an epoch has round(share * N) pairs of each other corpus, at least one.
-    Such a corpus is read in a random order, and the next epoch continues where the last one has stopped. After all of
-    its pairs have been read, the corpus is read again in a new order. So at any time, each pair of the corpus has been
-    read n or n + 1 times.
+    Before rounding, an epoch has N = sizes[0] / (1 - sum of the shares) pairs. Each corpus except the first contributes
+    round(share * N) pairs to an epoch, at least one. Such a corpus is read in a random order, and each epoch continues
+    where the last epoch has stopped. After all pairs of the corpus have been read, the corpus is read again in a new
+    order. So at the end of any epoch, some pairs of the corpus may have been read once more than the rest.
     """
 
     sizes: Sequence[int]  # number of pairs of each corpus; the corpora are concatenated
@@ -74,9 +75,9 @@ class Mixture:
         return sum(self.n_drawn)
 
     def pairs(self, entries: Numbers, epoch: int, seed: int) -> Numbers:
-        """Return the index of the pair at each position in `entries`, before the epoch is shuffled.
+        """Return the index of the training pair at each position in `entries`.
 
-        Positions in an epoch are numbers from 0 to `n_pairs` - 1.
+        `entries` are positions in the epoch before it is shuffled: numbers from 0 to `n_pairs` - 1.
         """
         indices = entries.copy()  # in the first corpus, the index of a pair is its position
         first_pair = first_entry = self.sizes[0]  # the first index and the first position of the corpus in the loop
@@ -102,9 +103,9 @@ class Mixture:
 def hold_out(
     source: Digests, target: Digests, n_held_out: int, seed: int, n_candidates: int | None = None
 ) -> tuple[Numbers, NDArray[np.bool_]]:
-    """Choose random pairs to hold out, and remove all other pairs that share a sentence with them.
+    """Choose random pairs to hold out, and remove all other pairs that share a sentence with a held-out pair.
 
-    Prefers pairs whose sentences occur only once, because holding them out removes no other pair.
+    Prefers pairs whose sentences occur only once: holding out such a pair removes no other pair.
 
     Args:
         source, target: digests of the source and the target of each pair.

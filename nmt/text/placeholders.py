@@ -20,9 +20,11 @@ from nmt.text.words import FINAL_MARKS, LONG_WORD, PLAIN_WORD, SPACED_LETTER, UN
 
 N_SYMBOLS = 6
 SYMBOLS = [f"⟦{n}⟧" for n in range(1, N_SYMBOLS + 1)]
-# Probability that symbols replace equal spans in a training pair, and that symbols are inserted into another pair.
+# Probability that symbols replace the equal spans of a training pair, and probability that symbols are inserted into a
+# pair in which no span was replaced.
 REPLACED, INSERTED = 0.5, 0.3
-# Maximum number of letters in a short word. A short word, such as "was", is often another word in the other language.
+# Equal words of at most this many letters that begin in lower case are not replaced by symbols, because such words
+# often differ in meaning, as "was" in German and English.
 SHORT_WORD = 4
 
 _IN_URL = r"a-zA-Z0-9\u00c0-\u052f\-._~:/?#@!$&'*+,;=%"
@@ -68,7 +70,7 @@ def patterns_of(extra: Iterable[str]) -> Patterns:
 def spans_of(text: str, patterns: Patterns) -> list[Span]:
     """Return the spans that match a pattern, in ascending order.
 
-    If matches of two patterns overlap, the match of the first pattern is taken.
+    If matches of two patterns overlap, only the match of the pattern that comes first in `patterns` counts.
     """
     spans = []
     is_taken = bytearray(len(text))  # 1 for each character that is in a span, else 0
@@ -82,9 +84,10 @@ def spans_of(text: str, patterns: Patterns) -> list[Span]:
 
 
 def inserted(text: str, position: int, span: str, touches_left: bool = False, touches_right: bool = False) -> str:
-    """Insert a span into a text at a position between words, with spaces around the span where the script has them.
+    """Insert a span into a text at a position between words.
 
-    If `touches_left` or `touches_right` is true, there is no space on this side.
+    The span gets a space on each side where the script has spaces between words. `touches_left` suppresses the space on
+    the left, and `touches_right` the space on the right.
     """
     before, after = text[:position], text[position:]
     if not touches_left and SPACE_AFTER.match(before[-1:]):
@@ -95,12 +98,12 @@ def inserted(text: str, position: int, span: str, touches_left: bool = False, to
 
 
 def with_symbols(source: str, target: str, links: Iterable[tuple[Span, Span]]) -> tuple[str, str]:
-    """Replace spans that occur on both sides of a training pair by symbols, in some pairs. Returns the new sides.
+    """Replace spans of a training pair by symbols, or insert symbols, or change nothing. Returns the new sides.
 
-    The random choices depend only on the pair. Because few texts have placeholders, words that are equal on both sides,
-    such as names, are replaced, too. Some of the other pairs get symbols at their beginning, at their end, and around
-    words; `links` are the spans of source words and of their translations. The symbols are numbered in the order of the
-    source.
+    The random choices depend only on the pair. With probability `REPLACED`, symbols replace the spans whose text occurs
+    on both sides. These are placeholders and, because few texts have placeholders, equal words such as names. If no
+    span was replaced, symbols are inserted with probability `INSERTED`: at the beginning, at the end, and around words.
+    `links` are the spans of source words and of their translations. The symbols are in ascending order in the source.
     """
     random = Random(f"{source}\n{target}")
     places = []
@@ -108,7 +111,7 @@ def with_symbols(source: str, target: str, links: Iterable[tuple[Span, Span]]) -
         places = equal_spans(source, target)[:N_SYMBOLS]
     if not places and random.random() < INSERTED:
         places = places_to_insert(source, target, links, random)
-    # Assign the symbols in the order of the places in the source; their order in the target may differ.
+    # Assign the symbols in the order of the places in the source. The target may have the symbols in another order.
     symbols = sorted(random.sample(SYMBOLS, len(places)))
     source = with_each(source, [span for span, _ in places], symbols)
     target = with_each(target, [span for _, span in places], symbols)
@@ -117,7 +120,7 @@ def with_symbols(source: str, target: str, links: Iterable[tuple[Span, Span]]) -
 
 def equal_spans(source: str, target: str) -> list[tuple[Span, Span]]:
     """Return pairs of a source span and a target span that have the same text, in the order of the source."""
-    free: dict[str, list[Span]] = {}  # the target spans of each text that have no partner yet
+    free: dict[str, list[Span]] = {}  # for each text, its spans in the target that have no partner yet
     for start, end in spans_of(target, [SPAN, EQUAL_WORD]):
         free.setdefault(target[start:end], []).append((start, end))
     pairs = []
@@ -134,7 +137,7 @@ def places_to_insert(
 ) -> list[tuple[Span, Span]]:
     """Return pairs of empty spans, where symbols can be inserted into source and target, in the order of the source.
 
-    They are chosen at random from the beginning and the end of both sides, and the edges of linked words.
+    The places are chosen at random from the beginning and the end of both sides, and the edges of linked words.
     """
     places = [(0, 0)]
     for (source_start, source_end), (target_start, target_end) in links:
@@ -187,10 +190,10 @@ class Masked:
     ) -> "Masked":
         """Replace spans that match a pattern, and words with characters in `unknown`, by symbols.
 
-        If there are too few symbols, numbers for which `is_known` is true stay. All other spans are removed, because a
-        model garbles text that it has never seen, and the words around it. Unknown characters outside of words are
-        always removed. If there are no letters or digits outside of the spans, the masked text is empty, because there
-        is nothing to translate.
+        If there are too few symbols, numbers for which `is_known` is true stay, and all other spans without a symbol
+        are removed: if a model reads a kind of text that it has never seen, it garbles this text and the words around
+        it. Unknown characters outside of words are always removed. If there are no letters or digits outside of the
+        spans, there is nothing to translate, so the masked text is empty.
         """
         kept = find_kept(text, patterns, unknown)
         # Without words outside of the spans, there is nothing to translate.
@@ -206,11 +209,14 @@ class Masked:
         return [item.mark for item in self.kept]
 
     def settled(self, translation: str) -> tuple[str, list[int]]:
-        """Remove surplus marks from a translation. Returns the result, and the indices of the spans that it lacks.
+        """Correct the marks in a translation. Returns the result, and the indices of the spans that have no mark in it.
 
-        An invented or repeated symbol is replaced by a missing symbol; if no symbol is missing, it is removed.
+        A mark is a symbol or a number, see `Kept.mark`. A symbol that the model has invented or repeated is replaced by
+        a missing symbol. If no symbol is missing, the symbol is removed. A mark that is a number is removed where the
+        translation has it more often than the masked text.
         """
-        # Count how often the translation has to write each mark: once per span, or as often as the source.
+        # Count how often the translation must have each mark: as often as the masked text has it. Removed spans, whose
+        # mark is empty, count as well.
         marks = self.marks
         written = {mark for _, mark in MARK.findall(translation)}
         missing = [mark for mark in marks if mark in SYMBOLS and mark not in written]
@@ -220,10 +226,10 @@ class Masked:
         def settle(match: re.Match[str]) -> str:
             space, mark = match.groups()
             if mark in SYMBOLS and not n_lacking[mark] and missing:
-                mark = missing.pop(0)  # the model wrote this symbol instead of a missing one
+                mark = missing.pop(0)  # the model wrote a wrong symbol in place of this missing symbol
             elif mark not in SYMBOLS and mark not in marks:
                 return match[0]  # a number that is the mark of no span stays
-            if not n_lacking[mark]:  # the mark was written often enough
+            if not n_lacking[mark]:  # the translation already has this mark often enough
                 return ""
             n_lacking[mark] -= 1
             return f"{space}{mark}"
@@ -243,7 +249,10 @@ class Masked:
 
 
 def find_kept(text: str, patterns: Patterns, unknown: Collection[str]) -> list[Kept]:
-    """Return the spans that match a pattern, and words and signs with unknown characters. Sets no marks."""
+    """Return the spans that match a pattern, and the words and signs with unknown characters.
+
+    The marks of these spans are still empty.
+    """
     if unknown:
         sign = f"[{re.escape(''.join(sorted(unknown)))}]"
         word = rf"(?<!{WORD_CHARACTER}){WORD_CHARACTER}*(?={WORD_CHARACTER}){sign}{WORD_CHARACTER}*"
@@ -268,10 +277,10 @@ def choose_marks(
 
     def urgency(item: Kept) -> int:
         if SYMBOL.search(item.original):
-            return 0  # text that looks like a symbol has to be replaced, or it would be taken for one
+            return 0  # if this text stayed in the masked text, it would be taken for a symbol
         return 2 if is_known_number(item) else 1
 
-    # Signs outside of words that consist of unknown characters get no symbol, so they are removed.
+    # A sign that consists of unknown characters and is outside of words gets no symbol, so it is removed.
     is_unknown = set(unknown).issuperset
     words = [item for item in kept if re.search(r"\w", item.original) or not is_unknown(item.original)]
     with_symbol = sorted(words, key=urgency)[: len(symbols)]
@@ -291,7 +300,9 @@ def write_masked(text: str, kept: Sequence[Kept]) -> str:
         masked += text[cursor:start]
         cursor = end
         if not item.mark:
-            # Of the spaces around a removed span, keep only one, or none at the beginning and the end of the text.
+            # The span is removed. If a space, a punctuation mark or the end of the text follows the span, also remove
+            # the space before the span. At the beginning of the text, remove the space after the span. Add a space
+            # where two words would touch each other.
             if NO_SPACE.match(text, end):
                 masked = masked.removesuffix(" ")
             if not masked and text.startswith(" ", end):

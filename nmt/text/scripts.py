@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Literal
 
 Script = Literal["spaced", "Hangul", "Han", "kana", "unspaced"]
-# The first words of the Unicode names of each script's letters. All other letters belong to "spaced".
+# The Unicode name of each letter of a script begins with one of these strings. All other letters belong to "spaced".
 LETTER_NAMES: dict[Script, tuple[str, ...]] = {
     "Hangul": ("HANGUL",),
     "Han": ("CJK", "IDEOGRAPHIC"),
@@ -15,7 +15,8 @@ LETTER_NAMES: dict[Script, tuple[str, ...]] = {
     # "TAI" covers Tai Le, Tai Tham and Tai Viet.
     "unspaced": ("THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "TAI", "NEW TAI LUE", "JAVANESE", "BALINESE"),
 }
-# ISO 639 codes of Chinese languages. Regional are Literary Chinese, Wu, Min Nan, Hakka, Gan, Xiang and Min Dong.
+# ISO 639 codes of Chinese languages. The list `REGIONAL_CHINESE` contains Literary Chinese, Wu, Min Nan, Hakka, Gan,
+# Xiang and Min Dong.
 MANDARIN_AND_CANTONESE = ["zh", "zho", "chi", "cmn", "yue"]
 REGIONAL_CHINESE = ["lzh", "wuu", "nan", "hak", "gan", "hsn", "cdo"]
 # ISO 639 codes of the languages that are written without spaces, and of Korean.
@@ -25,17 +26,19 @@ LANGUAGES: dict[Script, list[str]] = {
     "Hangul": ["ko", "kor"],
     "unspaced": ["th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bur", "bo", "bod", "tib", "dz", "dzo"],
 }
-# A text is not "spaced" if at least this share of its letters, 0-1, is in unspaced scripts or Hangul.
-MAJORITY = 0.5  # the share if the language is written with spaces or unknown
-SOME = 0.05  # the share if the language has such a script; all other letters may be foreign names
-KANA = 0.1  # a text in Han is Japanese if more than this share of the letters in these scripts is kana
+# A text is not "spaced" if at least this share of its letters, 0-1, is in scripts without spaces or in Hangul.
+MAJORITY = 0.5  # this share if the language is unknown, or is written with spaces and not in Hangul
+SOME = 0.05  # this share if the language is written without spaces or in Hangul; the other letters may be foreign names
+# A text that is mostly in Han is Japanese if kana are more than this share, 0-1, of its letters that are not "spaced".
+KANA = 0.1
 
 
 def main_script(language: str, lines: Iterable[str]) -> Script:
-    """Return the main script of a text, which its letters and its language determine.
+    """Return the main script of a text, which the letters and the language of the text determine.
 
-    `language` is an ISO 639 code, or empty if unknown. It matters where the letters leave the script open: in Han that
-    is Chinese or Japanese, in a text in two scripts, and in a text without letters.
+    `language` is an ISO 639 code, or empty if unknown. The language matters where the letters alone do not determine
+    the script: in a text in Han, which may be Chinese or Japanese; in a text in two scripts; and in a text without
+    letters.
     """
     expected = script_of_language(language)
     counts = count_scripts(lines)
@@ -49,7 +52,7 @@ def main_script(language: str, lines: Iterable[str]) -> Script:
     if n_unspaced < enough * n_letters or n_unspaced == 0:
         return "spaced"
 
-    # 2. Choose the most frequent of these scripts. A Japanese text may have more Han than kana, or no kana at all.
+    # 2. Choose the most frequent script except "spaced". A Japanese text may have more Han than kana, or no kana.
     script, _ = counts.most_common(1)[0]
     is_japanese = expected == "kana" or counts["kana"] > KANA * n_unspaced
     return "kana" if script == "Han" and is_japanese else script

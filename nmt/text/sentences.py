@@ -19,8 +19,8 @@ LEAST_DIGITS = 3
 def sentence_spans(text: str) -> list[Span]:
     """Return the span of each sentence of a text, without the white space between sentences.
 
-    A text without a sentence end is one sentence. A mark before a lower-case letter does not end a sentence, because it
-    mostly belongs to an abbreviation.
+    A text without a sentence end is one sentence. A punctuation mark before a word in lower case does not end a
+    sentence, because such a mark mostly belongs to an abbreviation.
     """
     spans = []
     start = 0

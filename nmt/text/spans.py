@@ -7,7 +7,7 @@ Span = tuple[int, int]  # the start and end of a part of a text, in characters; 
 
 
 def indices_between(spans: Sequence[Span], start: int, end: int) -> range:
-    """Return the indices of the spans that lie within text[start:end]. `spans` must be sorted and not overlap."""
+    """Return the indices of the spans that lie within text[start:end]. `spans` must be sorted and must not overlap."""
     first = bisect_left(spans, start, key=lambda span: span[0])
     stop = bisect_right(spans, end, key=lambda span: span[1])
     return range(first, max(first, stop))

@@ -24,24 +24,27 @@ from nmt.text.vocabulary import TAG, split_tag, tag_of, vocabulary_of
 from nmt.text.words import WORD_CHARACTER
 
 SPACE = "\u2581"  # SentencePiece's sign for a space
-MAX_MODEL_BYTES = 100_000_000  # maximum size of a model; one with the maximum of a million pieces has a fifth of it
+# Maximum size of a SentencePiece model. A model with a million pieces, the maximum, has about a fifth of this size.
+MAX_MODEL_BYTES = 100_000_000
 
 
 @dataclass
 class Tokenizer:
-    """A tokenizer of source or target texts. Raises ModelError if the model is damaged or has other special ids.
+    """A tokenizer of source or target texts.
+
+    Raises ModelError if the model is damaged, or if its special ids differ from PAD, UNK, BOS and EOS in `nmt.text`.
 
     If the model has a separate vocabulary (`nmt.text.vocabulary`), pieces that are not in the vocabulary become UNK.
 
     In a model with several target languages, a source text begins with the tag of its target language. The tag becomes
-    the first piece. If `target_tag` is set, the tokenizer adds the tag's piece to each text, and text that looks like a
-    tag is ordinary text. The tags of our own models are control symbols, which never match a part of a text. Imported
-    models also accept texts without a tag.
+    the first piece. If `target_tag` is set, the tokenizer adds the piece of this tag to each text, and a tag in a text
+    is read as ordinary text. The tags of our own models are control symbols, which SentencePiece never finds in a text.
+    Imported models also accept texts without a tag.
     """
 
     model: bytes = field(repr=False)  # serialized SentencePiece model; ours have PAD 0, UNK 1, BOS 2, EOS 3
     _: KW_ONLY
-    nfkc: bool = False  # whether to apply NFKC before encoding; only for the source side
+    nfkc: bool = False  # whether texts are normalized to NFKC before encoding; only for the source side
     # The target language of all texts, such as fra; empty if each text has its own tag; None if the model has no tags.
     target_tag: str | None = None
     learned: str | None = field(default=None, compare=False)  # see `learned_in_bytes`; None for imported models
@@ -67,7 +70,10 @@ class Tokenizer:
         return len(self._pieces)
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of the best segmentation, without special ids."""
+        """Return the token ids of the best segmentation of a text, without special ids.
+
+        If the text has a tag, the tag is the first token.
+        """
         tag, text = self.split_tag(text)
         tokens = self.encode_untagged(text)
         return self.tag(tag) + tokens if tag or tokens else []
@@ -87,7 +93,7 @@ class Tokenizer:
         return list(self._processor.encode([self._normalized(text) for text in texts], num_threads=1))
 
     def encode_words(self, text: str, words: Sequence[Span]) -> tuple[list[int], list[list[int]]]:
-        """Return the token ids of a text, and for each token the indices of the words that it overlaps.
+        """Return the token ids of a text, and for each token the indices of the words that the token overlaps.
 
         `words` are the spans of the words in the text.
         """
@@ -117,13 +123,13 @@ class Tokenizer:
         tokens = [i for i in ids if i > EOS]
         if self._vocabulary is None:
             text = str(self._processor.decode(tokens))
-            # Byte pieces can spell U+2581. SentencePiece does not replace it by a space in this case, so do it here.
+            # Byte pieces can spell U+2581. SentencePiece does not replace this character by a space, so do it here.
             return text.removeprefix(SPACE).replace(SPACE, " ")
         text = str(self._processor.decode(self.pieces(tokens)))
         return text.replace(SPACE, " ").strip(" ")  # imported models may produce spaces at both ends
 
     def decode_spans(self, ids: Sequence[int]) -> tuple[str, list[Span]]:
-        """Return the text of token ids, and the span of each token in it; the span of a special id is empty.
+        """Return the text of token ids, and the span of each token in this text. The span of a special id is empty.
 
         The text may differ from the result of `decode` in its spaces.
         """
@@ -138,7 +144,7 @@ class Tokenizer:
         return [self._pieces[i] for i in ids]
 
     def ids(self, pieces: Iterable[str]) -> list[int]:
-        """Return the token id of each piece; UNK if the piece is not in the vocabulary."""
+        """Return the token id of each piece, which is UNK if the piece is not in the vocabulary."""
         return [self._ids.get(piece, UNK) for piece in pieces]
 
     def has_word(self, word: str) -> bool:
@@ -147,14 +153,15 @@ class Tokenizer:
 
     @functools.cached_property
     def inside_words(self) -> list[int]:
-        """The token ids of the pieces that continue a word: they begin with a letter or digit instead of a space."""
+        """The token ids of the pieces that can continue a word: they begin with a letter or digit, not with a space."""
         begins_in_word = re.compile(WORD_CHARACTER).match
         return [i for i, piece in enumerate(self._pieces) if i > EOS and begins_in_word(piece)]
 
     def split_tag(self, text: str) -> tuple[str, str]:
-        """Split a text into its tag, or an empty string, and the rest.
+        """Split a text into its tag and the rest. The tag is an empty string if the text has none.
 
-        Raises InputError if the model is our own, has several target languages, and the text has no tag of one of them.
+        Raises InputError if the model is our own and has several target languages, but the text does not begin with the
+        tag of one of these languages.
         """
         if self.target_tag or (self._vocabulary is None and not self.targets):
             return "", text
@@ -165,7 +172,10 @@ class Tokenizer:
         return tag, rest
 
     def tag(self, tag: str) -> list[int]:
-        """Return the token id of `tag` in a list. If `tag` is empty, return that of `target_tag`, or an empty list."""
+        """Return a list with the token id of `tag`.
+
+        If `tag` is empty, return a list with the token id of `target_tag`. If both are empty, the list is empty.
+        """
         if not tag and self.target_tag:
             tag = tag_of(self.target_tag)
         return [self._token(tag)] if tag else []
@@ -173,8 +183,8 @@ class Tokenizer:
     def unknown(self, text: str) -> set[str]:
         """Return the characters of a text that the model cannot read.
 
-        They encode to UNK, or to byte pieces that the model has not learned to read as these characters. A character
-        does not count if the model can read it in lower case, without accents, or as a space.
+        These characters are encoded to UNK, or to byte pieces that the model has not learned to read as characters. A
+        character does not count as unknown if the model can read it in lower case, without accents, or as a space.
         """
         return self._characters.unknown(text)
 
@@ -201,7 +211,7 @@ class Tokenizer:
         return languages
 
     def _token(self, piece: str) -> int:
-        """Return the token id of a piece of a text. Special pieces give UNK, because "</s>" in a text is not EOS."""
+        """Return the token id of a piece of a text. A special piece gives UNK: "</s>" in a text does not mean EOS."""
         token = self._ids.get(piece, UNK)
         return token if token > EOS else UNK
 
@@ -240,7 +250,7 @@ def piece_spans(offsets: Sequence[Span]) -> list[Span]:
 
 
 class Tokenizers(NamedTuple):
-    """The tokenizers of source and target. If they are joint, both have the same SentencePiece model."""
+    """The tokenizers of source and target. If the tokenizers are joint, they have the same SentencePiece model."""
 
     source: Tokenizer
     target: Tokenizer

@@ -32,12 +32,12 @@ class Trained(NamedTuple):
     """A tokenizer that has just been trained."""
 
     model: bytes  # the serialized SentencePiece model
-    vocab_size: int  # the size of the vocabulary, which is less than requested if the text has too few pieces
+    vocab_size: int  # number of pieces, which is less than requested if the text has too few pieces
     too_long: list[int]  # indices of the lines that were left out because they exceed `MAX_TRAINER_BYTES`
 
 
 def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Sequence[str] = ()) -> Trained:
-    """Train a SentencePiece tokenizer. If the text has too few pieces, its vocabulary is smaller than requested.
+    """Train a SentencePiece tokenizer. If the text has too few pieces, the vocabulary is smaller than requested.
 
     `tags` become control symbols: pieces that SentencePiece never produces from a text.
     """
@@ -81,7 +81,7 @@ def as_our_error(error: RuntimeError, settings: TokenizerSettings) -> NmtError:
     required = re.search(r"smaller than required_chars.*?\d+ vs (\d+)", str(error), re.DOTALL)
     if required:
         least = int(required[1])
-    elif "(vocab_size) >= (0)" in str(error):  # the char and word trainers name no number
+    elif "(vocab_size) >= (0)" in str(error):  # the messages of the char and word trainers contain no number
         n_bytes = 256 if settings.byte_fallback else 0
         least = EOS + 1 + n_bytes
     else:

@@ -19,7 +19,7 @@ TAG = re.compile(">>.*?<<", re.DOTALL)
 
 
 def with_vocabulary(model: bytes, pieces: Sequence[str]) -> bytes:
-    """Return a serialized SentencePiece model with a vocabulary. A vocabulary that it already has is replaced.
+    """Return a serialized SentencePiece model with these pieces as its vocabulary. An old vocabulary is replaced.
 
     The vocabulary may lack pieces of the model, and may have pieces that the model lacks.
     """
@@ -33,7 +33,7 @@ def without_vocabulary(model: bytes) -> bytes:
 
 
 def vocabulary_of(model: bytes) -> list[str] | None:
-    """Return the pieces of the vocabulary in order; None if there is no vocabulary.
+    """Return the pieces of a separate vocabulary in the order of their ids; None if the model has no vocabulary.
 
     Raises ModelError if the vocabulary is damaged.
     """
@@ -57,22 +57,25 @@ def tag_of(language: str) -> str:
 
 
 def split_tag(text: str) -> tuple[str, str]:
-    """Split a text into the tag at its beginning and the rest. If there is no tag, an empty string replaces it."""
+    """Split a text into the tag at its beginning and the rest. The tag is an empty string if the text has none."""
     match = TAG.match(text)
     tag = match[0] if match else ""
     return tag, text[len(tag) :]
 
 
 def _split(model: bytes) -> tuple[bytes | None, bytes]:
-    """Split a model into the content of the vocabulary field and the rest. The content is None if there is no field."""
+    """Split a model into the content of the vocabulary field and the rest.
+
+    The content is None if the model has no vocabulary field.
+    """
     key = varint(FIELD)
     if not model.startswith(key):
         return None, model
 
-    # After the key comes the number of bytes of the content, encoded as by `varint`. If the file ends within this
-    # number, the missing bytes are read as 0.
+    # After the key, the model has the length of the content in bytes, encoded as by `varint`. If the model ends within
+    # the encoded length, the missing bytes are read as 0.
     length = 0
-    start = len(key)  # the start of the content, once the number has been read
+    start = len(key)  # the start of the content, after the loop has read the length
     for shift in range(0, 35, 7):
         byte = model[start] if start < len(model) else 0
         length |= (byte & 127) << shift

@@ -23,7 +23,7 @@ ALL_UNSPACED_SCRIPTS = (
     "\ua980-\uaadf\uf900-\ufaff\U00011700-\U0001174f"
 )
 ONE_CHARACTER_WORDS = (
-    "㐀-䶿一-鿿豈-﫿ぁ-ヿ฀-๿"  # Han, kana and Thai, where `COMPARED_WORD` matches each character as a word
+    "㐀-䶿一-鿿豈-﫿ぁ-ヿ฀-๿"  # Han, kana and Thai: in `COMPARED_WORD`, each of their characters is a word
 )
 
 # Marks that belong to the letter before them, although `\w` does not match them.
@@ -51,24 +51,24 @@ MARKED_WORD = (
     rf"{UNSPACED_CHARACTER}[{COMBINING_MARKS}]*|(?:{MARKED_CHARACTER})+(?:['’](?:{MARKED_CHARACTER})+)*|[^\w\s]"
 )
 WORD_EDGE = rf"(?<!{WORD_CHARACTER})(?<![{COMBINING_MARKS}])|(?!{MARKED_CHARACTER})"  # a position outside of words
-# A word as word alignment sees it. Khmer, Lao, Burmese and Tibetan are split at spaces, vowel signs and syllable marks,
-# because these parts show better than single characters whether two sentences are translations of each other.
+# A word for word alignment. Words in Khmer, Lao, Burmese and Tibetan end at spaces, vowel signs or syllable marks. Such
+# parts show better than single characters whether two sentences are translations of each other.
 COMPARED_WORD = (
     rf"[{ONE_CHARACTER_WORDS}]|[^\W_{ONE_CHARACTER_WORDS}]+(?:[{VOWEL_SIGNS}]+[^\W_{ONE_CHARACTER_WORDS}]*)*"
 )
 
 # Sentences.
-# The end of a sentence is a mark, often after a word, with closing quotes and white space before the first letter or
-# digit of the next sentence. In Chinese and Japanese, the mark alone is enough. Possessive quantifiers match each word
-# and each row of marks once, so that the time is linear.
+# The end of a sentence is a punctuation mark, often after a word. Closing quotes and white space come before the first
+# letter or digit of the next sentence. In Chinese and Japanese, the mark alone is enough. Possessive quantifiers match
+# each word and each row of marks once, so that the time is linear.
 SENTENCE_MARKS = ".!?…؟۔।॥።"
 SENTENCE_END = (
     rf"(?:(?<!\w)(?P<word>\w++)|(?<![\w{SENTENCE_MARKS}]))(?P<mark>[{SENTENCE_MARKS}]++)[\"”“’»)\]]*+"
     r"(?P<space>\s++)(?=[^\s\w]*+(?P<next>\w))"
     r"|(?<![。！？])[。！？]++(?P<no_space>\s*+)(?=[^\s。！？”’」』）])"
 )
-SENTENCE_START = r"(?:^|[.!?…]\s)[^\w.!?…]*\Z"  # the end of a text, if the next word begins a sentence
-CLAUSE_START = r"(?:^|[.!?…:]\s)[^\w]*\Z"  # the end of a text, if the next word begins a sentence or follows a colon
+SENTENCE_START = r"(?:^|[.!?…]\s)[^\w.!?…]*\Z"  # the end of a text after which a sentence begins
+CLAUSE_START = r"(?:^|[.!?…:]\s)[^\w]*\Z"  # the end of a text after which a sentence begins, or a part after a colon
 FINAL_MARKS = r"(?<![\s.!?…。！？\"'”’»」』)])[\s.!?…。！？\"'”’»」』)]*\Z"  # marks and spaces after the last word
 
 
@@ -81,7 +81,7 @@ class WordText:
 
     @classmethod
     def split(cls, text: str) -> "WordText":
-        """Split a text at white space. If it has none, each character of an unspaced script is a word."""
+        """Split a text at white space. If the text has none, each character of an unspaced script is a word."""
         pattern = r"\S+" if len(text.split()) > 1 else WRITTEN_WORD
         return cls(text, [match.span() for match in re.finditer(pattern, text)])
 
@@ -109,10 +109,10 @@ def bare_span(text: str, span: Span) -> Span:
 
 
 def likeness(source: WordText, target: WordText) -> NDArray[np.float32]:
-    """Return how similar the spelling of each source word and each target word is: (source words, target words), 0-1.
+    """Return how similar the spelling of each source word is to the spelling of each target word, 0-1.
 
-    Names, numbers and cognates are spelled alike. The likeness is the Dice coefficient of the pairs of neighboring
-    letters (compare Melamed 1999).
+    The similarity is the Dice coefficient of the pairs of neighboring letters in both words (compare Melamed 1999). The
+    similarity is high for names, numbers and cognates. Returns an array of shape (source words, target words).
     """
     target_pairs = [letter_pairs(word) for word in target.bare_words]
     rows = []
