@@ -122,9 +122,9 @@ def newest_run() -> Path:
 
 
 def model_paths(named: Path | list[Path] | None, *, always_log: bool = False) -> list[Path]:
-    """Return the paths of the models: those of -m, else the one of $NMT_MODEL, else the newest run.
+    """Return the paths of the models: the paths after -m, or else the path in $NMT_MODEL, or else the newest run.
 
-    The paths are logged if -m did not name them, or if `always_log` is true.
+    The paths are logged if neither -m nor $NMT_MODEL names a model, or if `always_log` is true.
     """
     # 1. Find the models.
     from_environment = os.environ.get("NMT_MODEL")
@@ -145,9 +145,9 @@ def load_translator(
     *,
     languages: str | None = "",
 ) -> "Translator":
-    """Load the models of -m, else of $NMT_MODEL, else the newest run under runs/, whose path is logged.
+    """Load the models whose paths `model_paths` returns for `named`, the paths after -m.
 
-    `languages` chooses a direction. If it is None, no direction is chosen, and the caller must choose one. Raises
+    `languages` chooses a direction. If `languages` is None, the caller must choose a direction later. Raises
     ConfigError if the model does not have the direction.
     """
     paths = model_paths(named)

@@ -117,8 +117,8 @@ def open_input(path: Path | None) -> Iterator[str | Pause]:
     # stdin is a file, in which no pause can occur.
     if is_file_on_stdin():
         return decode_lines(raw_lines(sys.stdin.buffer, "stdin"), "stdin")
-    # stdin is a pipe. Use a separate descriptor, because at exit, Python locks sys.stdin, from which the thread of
-    # with_pauses may still be reading.
+    # stdin is a pipe. Read it through a separate descriptor, because Python locks sys.stdin when the process exits. If
+    # the thread of `with_pauses` were still reading from sys.stdin, this lock would not be free.
     stream = open(os.dup(0), "rb")  # noqa: SIM115, PTH123 - the thread may read it until the process ends
     return with_pauses(decode_lines(raw_lines(stream, "stdin"), "stdin"), PAUSE_S)
 
@@ -128,7 +128,7 @@ def is_file_on_stdin() -> bool:
 
 
 def prompt() -> Iterator[str | Pause]:
-    """Ask for lines at the keyboard, and yield two pauses after each line, so that it is translated at once.
+    """Ask for lines at the keyboard, and yield two pauses after each line, so that each line is translated at once.
 
     The first pause ends the line's window. The second pause ends an empty window, which lets the line's search finish.
     """

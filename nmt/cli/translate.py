@@ -47,7 +47,7 @@ class LineOptions:
 
     @property
     def is_for_plain_text(self) -> bool:
-        """Return whether an option is used that lines with markup cannot have."""
+        """Return whether an option is used that cannot be used for lines with markup."""
         return self.needs_scores or self.prefix != ""
 
 
@@ -254,7 +254,7 @@ def translate(
 def check_patterns(protect: list[str]) -> None:
     """Raise ConfigError if a pattern of --protect is not a valid regular expression."""
     if protect:
-        from nmt.text.placeholders import patterns_of  # imported here, because its patterns take 15 ms to compile
+        from nmt.text.placeholders import patterns_of  # imported only if needed: compiling its patterns takes 15 ms
 
         patterns_of(protect)
 
@@ -276,7 +276,7 @@ def write_lines(
         lines = streams.open_input(source.path)
         n_lines = streams.bar_length(source.path, output)
     with streams.open_output(output) as out:
-        # Flush after each window, so that a program that reads from a pipe gets the lines as soon as possible.
+        # Flush after each window, so that a program that reads the output through a pipe gets lines without delay.
         translations = writer.translate_lines(lines, **arguments, after_window=out.flush)
         for translation in streams.with_bar(translations, n_lines):
             out.write(render(translation).encode() + b"\n")
