@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def renderer(translator: "Translator", line_options: "LineOptions") -> "Callable[[Translation], str]":
-    """Return a function that formats a translation as a line and, with --min-confidence, logs a doubtful translation."""
+    """Return a function that formats a translation as a line and, with --min-confidence, logs doubtful lines."""
 
     def render(translation: "Translation") -> str:
         # 1. Collect the reasons why the line is doubtful, if there are any.

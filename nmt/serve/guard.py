@@ -24,12 +24,12 @@ FORM_PATHS = {"/translate", "/detect", "/explain"}
 # At most `MAX_FILES` requests to `FILE_PATH` are processed at a time, because their bodies are large.
 FILE_PATH, MAX_FILES = "/translate_file", 8
 MAX_FIELDS = 32  # maximum number of fields in a form
-MAX_CONNECTIONS = 1024  # maximum of `max_connections`
+MAX_CONNECTIONS = 1024  # upper bound of the result of `max_connections`
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # with no-referrer, the forms of the page would send Origin: null
+    "Referrer-Policy": "same-origin",  # with no-referrer, the page's forms would send Origin: null, and be refused
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
