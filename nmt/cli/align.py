@@ -42,7 +42,7 @@ def align(
     translator = options.load_translator(model, device, languages=languages)
     from nmt.translate.align import align
 
-    # Each pair is used twice: by `align`, which reads a window of pairs ahead, and by the loop below, which prints.
+    # `align` and the loop below both need each pair, and `align` reads a window of pairs ahead of the loop.
     to_align, to_print = tee(word_pairs(translator, src, ref, beam))
     aligned = zip(to_print, align(translator.engine, translator.tokenizers, to_align), strict=True)
     # 3. Print.

@@ -140,7 +140,7 @@ def nmt(
 
 
 def main() -> None:
-    """Run the command that the arguments name, and exit with its exit code."""
+    """Run the command that the arguments name, and exit with the command's exit code."""
     for stream in (sys.stdout, sys.stderr):  # write UTF-8 and \n on every operating system
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
@@ -182,7 +182,7 @@ def fail_usage(error: Any) -> NoReturn:
     # A command has wrong arguments.
     command = error.ctx.command_path if error.ctx else "nmt"
     hint = f"`{command} --help` lists what is allowed"
-    # With `nmt translate`, mistakes in the argument TEXT are common, so the hint says more about it.
+    # With `nmt translate`, mistakes in the argument TEXT are common, so the hint says more about TEXT.
     if command == "nmt translate":
         hint += "; put -- before a TEXT that begins with a dash"
         if "extra argument" in message:
@@ -209,7 +209,7 @@ def fail(error: NmtError) -> NoReturn:
 
 
 def close_stdout() -> None:
-    """Flush stdout if possible, then redirect it to /dev/null, so that Python's flush at exit does not fail again."""
+    """Flush stdout if possible, then redirect stdout to /dev/null, so that Python's flush at exit does not fail."""
     if sys.stdout is not None:
         with contextlib.suppress(OSError):
             sys.stdout.flush()

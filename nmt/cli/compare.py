@@ -72,7 +72,7 @@ def compare(
             hypotheses = list(iter_lines([path]))
         check_references(test_set.references, hypotheses, f"lines in {path}")
         outputs.append(hypotheses)
-    # 3. Compare them.
+    # 3. Compare the translations.
     settings = choose_settings(language, test_set.references, tokenize=tokenize, lowercase=lowercase)
     warn_if_tokenized(list(chain.from_iterable(outputs)), settings.tokenize)
     evaluation_set = comparing.EvaluationSet(
@@ -89,5 +89,5 @@ def compare(
 
 
 def is_model(path: Path) -> bool:
-    """Return whether a path is a run, an export or a model file. Otherwise, it is a file of translations."""
+    """Return whether a path is a run, an export or a model file. Any other path is a file of translations."""
     return path.is_dir() or path.suffix == ".safetensors"

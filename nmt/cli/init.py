@@ -122,7 +122,7 @@ def measured(config: "Config", device: str) -> tuple[float, int]:
     from nmt.train.dry_run import measure
     from nmt.train.session import prepare
 
-    # Hide the log of the training, because the messages about the chosen sizes would be lost in it.
+    # Hide the log of the training, because the messages about the chosen sizes would be hard to find in this log.
     level = streams.log.level
     streams.log.setLevel(logging.WARNING)
     try:

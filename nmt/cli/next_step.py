@@ -5,15 +5,15 @@ import shlex
 from itertools import combinations
 from pathlib import Path
 
-MAX_SIZE_RATIO = 4  # maximum size of the larger of two parallel texts, divided by the size of the smaller
+MAX_SIZE_RATIO = 4  # maximum ratio of the file sizes of two parallel texts, larger to smaller
 MAX_CONFIG_BYTES = 100_000  # maximum size of a config; larger files are not read
 
 
 def next_step() -> str:
     """Return the command to run next in the working directory, or an empty string.
 
-    If there is a run with a model, this is `nmt translate`. Otherwise, if there is a config, it is `nmt train`.
-    Otherwise, if there are two parallel texts, it is `nmt check` and `nmt init`.
+    If there is a run with a model, the command is `nmt translate`. Otherwise, if there is a config, the command is
+    `nmt train`. Otherwise, if there are two parallel texts, the commands are `nmt check` and `nmt init`.
     """
     from nmt.run.directory import newest_model
 

@@ -1,4 +1,4 @@
-"""The options that several commands share, with functions that check them and load the models that they name."""
+"""The options that several commands share, and functions that check options and load models."""
 
 import gc
 import os
@@ -18,7 +18,7 @@ MAX_MINUTES = 10_000_000  # upper bound of --minutes, 19 years
 
 
 def checked_minutes(minutes: float | None) -> float | None:
-    """Return the value of --minutes. Raise BadParameter if it is NaN, not positive or too large."""
+    """Return the value of --minutes. Raise BadParameter if the value is NaN, not positive or too large."""
     if minutes is not None and not 0 < minutes < MAX_MINUTES:
         raise typer.BadParameter(f"{minutes:g} is not in the range 0<x<{MAX_MINUTES}")
     return minutes

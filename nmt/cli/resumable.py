@@ -46,7 +46,7 @@ def rewrite(
     Args:
         models: the paths that the translator was loaded from.
         arguments: arguments of `translate_lines`.
-        settings: the values on which the output depends besides files, models and search options; they must fit JSON.
+        settings: the values on which the output depends besides files, models and search options, as JSON values.
         render: a function that formats a translation as an output line.
     """
     from nmt.decode.engines.ctranslate2_engine import contents
@@ -63,7 +63,7 @@ def rewrite(
     n_lines = streams.count_lines(source)
     with resumed_output(output, origin) as (out, n_done):
         # 2. Find the line to begin with. The interrupted window is translated again as a whole, because the scores of a
-        # line, and its translation in bf16, depend on the other lines of its batch.
+        # line, and in bf16 also the translation of a line, depend on the other lines of the batch.
         window = arguments.get("window", WINDOW)
         n_skipped = n_done // window * window
         lines = islice(iter_lines([source]), n_skipped, None)

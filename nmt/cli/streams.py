@@ -143,7 +143,7 @@ def prompt() -> Iterator[str | Pause]:
 
 def bar_length(path: Path | None, output: Path | None) -> int | None:
     """Return the number of input lines for a progress bar, or None if no bar is shown or the input is not a file."""
-    # If the translations are printed to a terminal, show no bar, because it would break up the printed lines.
+    # If the translations are printed to a terminal, show no bar, because the bar would break up the lines.
     to_terminal = output in (None, DASH) and sys.stdout is not None and sys.stdout.isatty()
     if to_terminal or not sys.stderr.isatty():
         return None

@@ -49,7 +49,7 @@ def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[C
 
 
 def configured_test_set(configs: "Sequence[Config]") -> TestSet:
-    """Read the test set of the configs, their data.test. Raises InputError unless all configs name the same files."""
+    """Read the test set in data.test of the configs. Raises InputError if the configs name different files or none."""
     from nmt.text.lines import iter_lines
     from nmt.train.corpora import corpus_paths
 

@@ -77,7 +77,7 @@ class Request(NamedTuple):
 class Exclusion(NamedTuple):
     """A combination of arguments that is not allowed."""
 
-    applies: Callable[[Request], object]  # whether a request has these arguments
+    applies: Callable[[Request], object]  # whether a request has this combination
     message: str  # the message and the hint are format strings, which can use `request`
     hint: str
 
@@ -244,7 +244,7 @@ def translate(
     writer = translator if markup == "text" else of_markup(translator, markup)
     render = renderer(translator, line_options)
     if resume and source.path is not None and output is not None:
-        # The output depends on these settings, besides files, models and search options.
+        # Besides files, models and search options, the output depends on these settings.
         settings = {"precision": precision, "engine": engine, "languages": languages, **asdict(line_options)}
         rewrite(source.path, output, paths, writer, arguments, settings, render)
     else:
@@ -254,7 +254,7 @@ def translate(
 def check_patterns(protect: list[str]) -> None:
     """Raise ConfigError if a pattern of --protect is not a valid regular expression."""
     if protect:
-        from nmt.text.placeholders import patterns_of  # imported only if needed: compiling its patterns takes 15 ms
+        from nmt.text.placeholders import patterns_of  # imported only here: compiling the module's patterns takes 15 ms
 
         patterns_of(protect)
 
@@ -266,7 +266,7 @@ def write_lines(
     arguments: dict[str, Any],
     render: "Callable[[Translation], str]",
 ) -> None:
-    """Translate the lines of a text, of a file or of stdin, and write them.
+    """Translate the lines of a text, of a file or of stdin, and write the translations.
 
     `writer` is the translator. For `arguments` and `render`, see `resumable.rewrite`.
     """

@@ -119,7 +119,7 @@ class Engine(Protocol):
     """The interface of an engine, which translates and scores token ids."""
 
     name: str  # name of the engine with its version and precision
-    explains: bool  # whether explanations are possible, which need a `torch_engine` with exactly one model
+    explains: bool  # whether explanations are possible; these need a `torch_engine` with exactly one model
     in_background: bool  # whether a search runs in other threads after `start`; if so, no step can be watched
     max_length: int  # maximum number of tokens of a source or target sequence, including EOS
 

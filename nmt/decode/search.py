@@ -204,7 +204,8 @@ def _ban(log_probs: Tensor, required: list[int | None]) -> Tensor:
 def _best_continuations(log_probs: Tensor, live: Tensor, n: int) -> Candidates:
     """Return, for each sentence, the n continuations with the largest log-probability of the whole hypothesis.
 
-    `live` (B, K) has the log-probabilities of the live hypotheses, `log_probs` (B, K, V) those of the next tokens.
+    `live` (B, K) has the log-probabilities of the live hypotheses. `log_probs` (B, K, V) has the log-probabilities of
+    the next tokens.
     """
     n_vocab = log_probs.size(-1)
     sums = (live[..., None] + log_probs).flatten(1)  # (B, K*V)
@@ -284,7 +285,7 @@ def _continue(candidates: Candidates, live: Beams, options: SearchOptions) -> tu
 
 
 def _appended(x: Tensor, parent_beams: Tensor, new: Tensor) -> Tensor:
-    """Select the rows of the parent beams from x (B, K, t), and append `new` (B, K') to them.
+    """Select the rows of the parent beams from x (B, K, t), and append `new` (B, K') to these rows.
 
     Returns a tensor of shape (B, K', t + 1).
     """

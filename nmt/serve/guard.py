@@ -54,7 +54,7 @@ class Limits:
     n_characters: int = 5_000  # maximum number of characters in all texts of a request
     n_lines: int = 64  # maximum number of lines in all texts of a request
     n_waiting: int = 256  # maximum number of requests that wait for a model
-    stall_s: float = 15.0  # maximum seconds to receive a request's headers, and for a client to read part of an answer
+    stall_s: float = 15.0  # maximum seconds to receive headers, and for a client to read `PROGRESS_BYTES` of an answer
     read_s: float = 10.0  # maximum seconds to receive the body of a request
     answer_s: float = 30.0  # maximum seconds to answer a request, or to wait for and do one turn of a long job
     n_connections: int = field(default_factory=max_connections)  # maximum number of open connections

@@ -79,8 +79,8 @@ def bind(host: str, port: int) -> socket.socket:
     # a socket of `create_server`. Without TCP_NODELAY, the body of an answer, which is sent after the headers, would
     # wait some 40 ms for the client's delayed acknowledgment.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # Linux accepts new data only when a third of the send buffer is free. With a large buffer, this takes so long for a
-    # slow client that the client would seem to stall.
+    # Linux accepts new data only when a third of the send buffer is free. A slow client would take so long to
+    # read a third of a large buffer that the client would seem to stall.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PROGRESS_BYTES)
     return listening
 
@@ -88,7 +88,7 @@ def bind(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """uvicorn's server, changed in two ways.
 
-    When it is ready, it calls `on_start`. Before it stops, it reads the requests that have already arrived.
+    The server calls `on_start` when it is ready. Before the server stops, it reads the requests that have arrived.
     """
 
     def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:

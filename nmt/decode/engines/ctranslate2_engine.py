@@ -50,7 +50,7 @@ EXTRA_FINISHED = 3
 MAX_HYPOTHESES = 192  # maximum beams x requests per batch; 320 is no faster, and needs 30-50 MB more with two threads
 SCORED_PAIRS, ALIGNED_PAIRS = 16, 64  # pairs per batch; the logits of larger batches would not fit into the CPU cache
 SHORTLIST = "vmap.txt"  # file name in an export, fixed by CTranslate2
-CHARACTERS = "characters.txt"  # file in an export: the characters that the model has learned in bytes, without separators
+CHARACTERS = "characters.txt"  # file in an export: characters that the model learned in bytes, without separators
 MAX_CHARACTERS_BYTES = 5_000_000  # maximum size of `CHARACTERS`; all characters of Unicode take less
 # Setting of a model -> the values that CTranslate2 supports. CTranslate2 supports all values of the other settings.
 SUPPORTED: dict[str, tuple[object, ...]] = {
@@ -311,7 +311,7 @@ def converted(file: Path, precision: Precision) -> tuple[Path, str]:
 def convert(file: Path, directory: Path, quantization: str) -> None:
     """Convert a model file with `nmt export` in a child process. Raises ModelError if the conversion fails.
 
-    With a child process, this process need not import torch, and it survives a crash of the conversion.
+    Only the child process imports torch. If the conversion crashes, only the child process ends.
     """
     command = [sys.executable, "-m", "nmt", "export", "-q", "-m", str(file), "-o", str(directory)]
     command += ["--to", "ctranslate2", "--quantization", quantization]

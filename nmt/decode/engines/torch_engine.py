@@ -57,7 +57,7 @@ class TorchEngine:
         self.decoder: IncrementalDecoder[Any] = EnsembleDecoder(decoders)
         if len(decoders) == 1:
             self.decoder = decoders[0]
-        self.max_positions = MAX_BATCH_POSITIONS  # `TorchSearch` lowers this if it runs out of memory
+        self.max_positions = MAX_BATCH_POSITIONS  # `TorchSearch` lowers this value if the memory is too small
 
     def torch_engine(self, needed_for: str) -> "TorchEngine":  # noqa: ARG002 - see `Engine`
         return self
@@ -81,7 +81,7 @@ class TorchEngine:
             logits = [model(batch.src, batch.tgt_in) for model in self.models]
             log_probs = log_mean_probs(logits)  # (B, T, V)
             log_probs = log_probs.gather(-1, batch.tgt_out[..., None]).squeeze(-1)  # (B, T)
-            # Cut off the padding of each row. The last log-probability of a row is that of EOS.
+            # Cut off the padding of each row. The last log-probability of a row belongs to EOS.
             rows = log_probs.tolist()
             return [row[: len(tokens) + 1] for tokens, row in zip(targets, rows, strict=True)]
 
@@ -127,8 +127,8 @@ class TorchSearch:
     watch: WatchStep | None
 
     def result(self) -> list[NBest]:
-        # Sort the requests by length, so that a batch has little padding. The longest requests come first, because
-        # their batch needs the most memory.
+        # Sort the requests by length, so that a batch has little padding. The batch of the longest requests needs the
+        # most memory, so it comes first: if the memory is too small, this shows at once.
         order = sorted(range(len(self.requests)), key=lambda i: -len(self.requests[i].tokens))
         n_bests: list[NBest] = [[] for _ in self.requests]
         while order:
@@ -164,7 +164,7 @@ class TorchSearch:
 
 
 def tracer(watch: WatchStep, batch: Sequence[int]) -> Callable[[TraceStep], None]:
-    """Return a `trace` function for `search`. It passes the best live hypothesis of each request to `watch`."""
+    """Return a `trace` function for `search`, which passes the best live hypothesis of each request to `watch`."""
     ended: set[int] = set()  # sentences whose best hypothesis has ended, although their search may continue
 
     def trace(step: TraceStep) -> None:
