@@ -72,7 +72,7 @@ class Sampler:
         return logits
 
     def _gumbel(self, sentences: list[int], n_beams: int, n: int, device: torch.device) -> Tensor:
-        """Return Gumbel noise of shape (B, K, n). CPU generators draw the noise, so that it is the same on all devices."""
+        """Return Gumbel noise of shape (B, K, n). CPU generators draw it, so all devices get the same noise."""
         noise = torch.empty(len(sentences), n_beams, n)
         for row, sentence in zip(noise, sentences, strict=True):
             row.uniform_(generator=self.generators[sentence])

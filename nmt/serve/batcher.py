@@ -172,7 +172,7 @@ class Batcher:
                 job.abandon()
 
     def _next(self) -> ShortJob | LongJob | None:
-        """Remove the oldest job that may start from the queue, and return this job, or None if no job may start."""
+        """Return the oldest job in the queue that may start, or None, and remove the job from the queue."""
         self._drop_canceled()
         startable = self._startable()
         if not startable:
