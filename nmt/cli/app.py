@@ -213,6 +213,6 @@ def close_stdout() -> None:
     if sys.stdout is not None:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
-        # Do not close the descriptor, because a file that is opened later could then get the descriptor number of stdout.
+        # Do not close the descriptor: a file that is opened later could then get the descriptor number of stdout.
         with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -72,7 +72,7 @@ class LibreTranslate:
     async def translate_html(
         self, model: ServedModel, texts: Sequence[str], options: TranslationOptions
     ) -> list[TextAnswer]:
-        """Translate fragments of HTML. A tag is placed around the translations of the words in the tag."""
+        """Translate fragments of HTML. A tag is placed around the translations of the words inside the tag."""
         self.api.split(texts)  # only to check the limits for the texts with their markup
         # 1. Translate the units of all fragments together.
         documents = await asyncio.to_thread(lambda: [HTML.parse(text) for text in texts])
