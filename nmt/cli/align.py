@@ -42,7 +42,7 @@ def align(
     translator = options.load_translator(model, device, languages=languages)
     from nmt.translate.align import align
 
-    # Each pair is used twice: `align` reads it, a window ahead, and the loop below prints it.
+    # `align` and the loop below both need each pair, and `align` reads a window of pairs ahead of the loop.
     to_align, to_print = tee(word_pairs(translator, src, ref, beam))
     aligned = zip(to_print, align(translator.engine, translator.tokenizers, to_align), strict=True)
     # 3. Print.
@@ -59,7 +59,7 @@ def align(
 
 
 def word_pairs(translator: "Translator", src: Path | None, ref: Path | None, beam: int | None) -> "Iterator[WordPair]":
-    """Yield pairs as words. If `ref` is None, the targets are the model's translations of the source lines."""
+    """Yield pairs that are split into words. If `ref` is None, the targets are translations by the model."""
     from nmt.text.words import WordText
 
     # The translations are given.

@@ -64,17 +64,18 @@ class Group(typer.core.TyperGroup):
 
 
 def with_shared_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the additional options -q and -v, and also --threads if the command has a --device.
+    """Return a command that runs `function`, with the additional options -q and -v.
 
-    The additional options take effect before the command runs.
+    If `function` has the option --device, the command also gets the option --threads. The additional options take
+    effect before `function` runs.
     """
 
     @functools.wraps(function)
     def command(*, threads: int = 0, quiet: bool, verbose: bool, **options: Any) -> None:
-        # Do this before torch is imported, because torch reads the number of threads from the environment.
+        # Set the variables before torch is imported, because torch reads the number of threads from the environment.
         set_up_logging(quiet, verbose)
         set_environment_variables(threads)
-        # Refuse torchrun for other commands, because all ranks would write the same output.
+        # Refuse torchrun for all commands but `nmt train`, because all ranks would write the same output.
         if launched().n_ranks > 1 and function is not train:
             raise InputError("torchrun is for nmt train only", hint="start a command for each part of a file instead")
         function(**options)
@@ -139,7 +140,7 @@ def nmt(
 
 
 def main() -> None:
-    """Run the command that the arguments name, and exit with its exit code."""
+    """Run the command that the arguments name, and exit with the command's exit code."""
     for stream in (sys.stdout, sys.stderr):  # write UTF-8 and \n on every operating system
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
@@ -169,7 +170,7 @@ def main() -> None:
 
 
 def fail_usage(error: Any) -> NoReturn:
-    """Print what is wrong with the arguments and how to correct them. For `nmt` without arguments, print its help."""
+    """Print what is wrong with the arguments and how to correct them. Without arguments, print the help."""
     message = " ".join(error.format_message().split())
     # The arguments are empty.
     if message.startswith("Usage: "):
@@ -181,7 +182,7 @@ def fail_usage(error: Any) -> NoReturn:
     # A command has wrong arguments.
     command = error.ctx.command_path if error.ctx else "nmt"
     hint = f"`{command} --help` lists what is allowed"
-    # With `nmt translate`, mistakes in the argument TEXT are common, so the hint says more about it.
+    # With `nmt translate`, mistakes in the argument TEXT are common, so the hint says more about TEXT.
     if command == "nmt translate":
         hint += "; put -- before a TEXT that begins with a dash"
         if "extra argument" in message:
@@ -192,7 +193,7 @@ def fail_usage(error: Any) -> NoReturn:
 def fail(error: NmtError) -> NoReturn:
     """Print each line of the error message, then the hint, and exit with the error's exit code."""
     rank = 0
-    with contextlib.suppress(ConfigError):  # `error` may come from launched(), which then raises it again
+    with contextlib.suppress(ConfigError):  # if launched() raised `error`, it raises the same error here
         rank = launched().rank
     # All ranks raise these errors, but only the first rank prints them.
     if rank and isinstance(error, (DivergedError, LostRankError, StoppedError)):
@@ -208,10 +209,10 @@ def fail(error: NmtError) -> NoReturn:
 
 
 def close_stdout() -> None:
-    """Flush stdout if possible, then redirect it to /dev/null, so that Python's flush at exit does not fail again."""
+    """Flush stdout if possible, then redirect stdout to /dev/null, so that Python's flush at exit does not fail."""
     if sys.stdout is not None:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
-        # Replace the descriptor instead of closing it, so that a file that is opened later does not get its number.
+        # Do not close the descriptor: a file that is opened later could then get the descriptor number of stdout.
         with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -103,7 +103,7 @@ def corpora_of_config(
             corpus.target.extend(target)
     if "train" not in joined:
         raise InputError(f"{file} has no training pairs for {direction}", hint="name another direction with -l")
-    # The declared languages are the languages of the chosen direction, or if there is none, those in the config.
+    # Take the languages of the chosen direction. If no direction was chosen, take the languages in the config.
     declared = language(config.data, "source"), language(config.data, "target")
     if direction:
         source_language, _, target_language = direction.rpartition("-")

@@ -45,7 +45,7 @@ def compare(
         raise InputError(f"systems to compare: {len(systems)}", hint=f"give 2 to {comparing.MAX_SYSTEMS}")
     # 1. Read the given test set, or the test set of the runs.
     configs = [RunDirectory(path).read_config() for path in systems if path.is_dir()]
-    # Runs of several languages are compared in one direction.
+    # Runs with several directions are compared in only one direction.
     if any(config.data.directions for config in configs):
         if not languages:
             raise InputError("a model translates in several directions", hint="choose one with -l")
@@ -63,7 +63,7 @@ def compare(
         if is_model(path):
             paths = options.model_paths([path], always_log=True)
             translator = options.load_translator(paths, device, engine=engine, languages=None)
-            # Choose the direction if the model has several, which the other systems need not have.
+            # If this model has several directions, choose one. `languages` may apply only to another system.
             translator = translator.to(languages if translator.tokenizers.source.targets else "")
             search = translator.with_options(**options.search_options(beam=beam, scores=False, whole_lines=True))
             hypotheses = translate_all(translator, test_set.sources, search, batch_size)
@@ -72,7 +72,7 @@ def compare(
             hypotheses = list(iter_lines([path]))
         check_references(test_set.references, hypotheses, f"lines in {path}")
         outputs.append(hypotheses)
-    # 3. Compare them.
+    # 3. Compare the translations.
     settings = choose_settings(language, test_set.references, tokenize=tokenize, lowercase=lowercase)
     warn_if_tokenized(list(chain.from_iterable(outputs)), settings.tokenize)
     evaluation_set = comparing.EvaluationSet(
@@ -89,5 +89,5 @@ def compare(
 
 
 def is_model(path: Path) -> bool:
-    """Return whether a path is a run, an export or a model file. Otherwise, it is a file of translations."""
+    """Return whether a path is a run, an export or a model file. Any other path is a file of translations."""
     return path.is_dir() or path.suffix == ".safetensors"

@@ -32,7 +32,7 @@ def config(
         _, *lines = columns(["", "", "", ""], rows)
         print(*lines, sep="\n")
         return
-    # With a file, print the values of its settings. If `key` is a complete key, print only its value.
+    # With a file, print the values of its settings. If `key` is a complete key, print only the value of this key.
     config = load_config(of, overrides or [])
     known = dict(values(config)) | chosen_by_training(config)
     if key in known:

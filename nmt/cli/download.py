@@ -79,7 +79,7 @@ def files_of_config(config_file: str, lang_pair: str | None) -> dict[str, list[s
         if corpus is None:
             hint = f"data.root of a corpus that can be downloaded is one of: {', '.join(CORPORA)}"
             raise InputError(f"{config_file} uses no corpus that can be downloaded", hint=hint)
-        # Check that each file is gzipped and that the corpus has it, because only such files can be downloaded.
+        # Each file must be gzipped and must be a file of the corpus, because only such files can be downloaded.
         offered = corpus.files(corpus.languages)
         names = wanted.setdefault(corpus.name, [])
         for file in (*files.source, *files.target):

@@ -110,8 +110,9 @@ def evaluate(
 def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) -> list[Tested]:
     """Return the directions to test.
 
-    These are the directions of data.test that match `languages`. If a test set is given, or no direction of data.test
-    matches, this is only the direction `languages`. If the model has only one direction, its name is empty.
+    By default, these are the directions of data.test that match `languages`. If a test set is given, or if no direction
+    of data.test matches, `languages` is the only direction. If the model has only one direction, `Tested.direction` is
+    empty.
     """
     from nmt.config import is_meant
 
@@ -137,10 +138,10 @@ def model_figures(translator: "Translator", test_set: TestSet, search: "Translat
 
 
 def print_scores(title: str, scores: "Sequence[Score]", figures: Figures) -> None:
-    """Print the scores of a direction. If a model was used, also print its engine and perplexity."""
+    """Print the scores of a direction. If a model was used, also print engine and perplexity."""
     from nmt.evaluate import readable
 
-    # If there are several directions, `title` is the direction.
+    # `title` is the direction if there are several directions. Otherwise, it is empty.
     if title:
         print(f"{title}:")
     print(*scores, sep="\n")
@@ -176,7 +177,7 @@ def print_examples(test_set: TestSet, hypotheses: list[str], n_examples: int) ->
 def table_of_directions(figures_by_direction: Mapping[str, Figures]) -> list[str]:
     """Return a table with the scores of each direction, and a last row with the means over all directions.
 
-    If a direction has no TER, the table has no mean TER, because it would be a mean over only the other directions.
+    If a direction has no TER, the table has no mean TER, because the mean would leave out this direction.
     """
     from nmt.cli.tables import columns
 
@@ -185,7 +186,7 @@ def table_of_directions(figures_by_direction: Mapping[str, Figures]) -> list[str
     for direction, figures in figures_by_direction.items():
         scores[direction] = {score["name"]: score["value"] for score in figures["scores"]}
     metrics = max(scores.values(), key=len)
-    # 2. Compute the means. A missing score is NaN, so the mean over it is NaN, too.
+    # 2. Compute the means. A missing score is NaN, so the mean of its column is NaN, too.
     rows = {}
     for direction, by_metric in scores.items():
         rows[direction] = [by_metric.get(metric, math.nan) for metric in metrics]

@@ -9,7 +9,7 @@ import typer
 from nmt.cli import options, streams
 from nmt.errors import InputError
 
-EXPORTS = {  # format -> function that writes it; the function is imported when it is called, because it needs torch
+EXPORTS = {  # format -> name of the function that writes the export; only a name, so that torch is imported late
     "argos": "nmt.interchange.argos:to_argos",
     "ctranslate2": "nmt.interchange.ctranslate2:to_ctranslate2",
     "huggingface": "nmt.interchange.huggingface:to_huggingface",

@@ -97,7 +97,7 @@ def check_names(output: Path, data: Path, run: Path) -> None:
 
 
 def languages_of_files(*sides: tuple[Path, str]) -> tuple[str, str]:
-    """Return the language codes of source and target. Raises InputError if a code is invalid or both are the same.
+    """Return the language codes of source and target. Raises InputError if a code is invalid or both are equal.
 
     Each side is (file, given code). If the given code is empty, the code is taken from the file name. The codes become
     suffixes of file names.
@@ -122,7 +122,7 @@ def measured(config: "Config", device: str) -> tuple[float, int]:
     from nmt.train.dry_run import measure
     from nmt.train.session import prepare
 
-    # Hide the log of the training, so that the messages about the chosen sizes are not lost among its lines.
+    # Hide the log of the training, because the messages about the chosen sizes would be hard to find in this log.
     level = streams.log.level
     streams.log.setLevel(logging.WARNING)
     try:

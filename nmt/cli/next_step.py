@@ -1,19 +1,19 @@
-"""The next command, which `nmt` without arguments suggests. It depends on the files in the working directory."""
+"""The command that `nmt` without arguments suggests next, which depends on the files in the working directory."""
 
 import contextlib
 import shlex
 from itertools import combinations
 from pathlib import Path
 
-MAX_SIZE_RATIO = 4  # maximum ratio of the sizes of two parallel texts in bytes, the larger to the smaller
+MAX_SIZE_RATIO = 4  # maximum ratio of the file sizes of two parallel texts, larger to smaller
 MAX_CONFIG_BYTES = 100_000  # maximum size of a config; larger files are not read
 
 
 def next_step() -> str:
     """Return the command to run next in the working directory, or an empty string.
 
-    If there is a run with a model, this is `nmt translate`. Otherwise, if there is a config, it is `nmt train`.
-    Otherwise, if there are two parallel texts, it is `nmt check` and `nmt init`.
+    If there is a run with a model, the command is `nmt translate`. Otherwise, if there is a config, the command is
+    `nmt train`. Otherwise, if there are two parallel texts, the commands are `nmt check` and `nmt init`.
     """
     from nmt.run.directory import newest_model
 
@@ -35,7 +35,7 @@ def next_step() -> str:
 
 
 def is_config(file: Path) -> bool:
-    """Return whether a file is small and has the setting `run`, as every config has."""
+    """Return whether a file is small and has the setting `run`, which every config has."""
     return file.is_file() and file.stat().st_size < MAX_CONFIG_BYTES and b"\nrun:" in b"\n" + file.read_bytes()
 
 

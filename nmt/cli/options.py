@@ -1,4 +1,4 @@
-"""The options that several commands share, with functions that check them and load the models that they name."""
+"""The options that several commands share, and functions that check options and load models."""
 
 import gc
 import os
@@ -18,7 +18,7 @@ MAX_MINUTES = 10_000_000  # upper bound of --minutes, 19 years
 
 
 def checked_minutes(minutes: float | None) -> float | None:
-    """Return the value of --minutes. Raise BadParameter if it is NaN, not positive or too large."""
+    """Return the value of --minutes. Raise BadParameter if the value is NaN, not positive or too large."""
     if minutes is not None and not 0 < minutes < MAX_MINUTES:
         raise typer.BadParameter(f"{minutes:g} is not in the range 0<x<{MAX_MINUTES}")
     return minutes
@@ -122,9 +122,9 @@ def newest_run() -> Path:
 
 
 def model_paths(named: Path | list[Path] | None, *, always_log: bool = False) -> list[Path]:
-    """Return the paths of the models: those of -m, else the one of $NMT_MODEL, else the newest run.
+    """Return the paths of the models: the paths after -m, or else the path in $NMT_MODEL, or else the newest run.
 
-    The paths are logged if -m did not name them, or if `always_log` is true.
+    The paths are logged if neither -m nor $NMT_MODEL names a model, or if `always_log` is true.
     """
     # 1. Find the models.
     from_environment = os.environ.get("NMT_MODEL")
@@ -145,9 +145,9 @@ def load_translator(
     *,
     languages: str | None = "",
 ) -> "Translator":
-    """Load the models of -m, else of $NMT_MODEL, else the newest run under runs/, whose path is logged.
+    """Load the models whose paths `model_paths` returns for `named`, the paths after -m.
 
-    `languages` chooses a direction. If it is None, no direction is chosen, and the caller must choose one. Raises
+    `languages` chooses a direction. If `languages` is None, the caller must choose a direction later. Raises
     ConfigError if the model does not have the direction.
     """
     paths = model_paths(named)

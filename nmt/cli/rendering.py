@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def renderer(translator: "Translator", line_options: "LineOptions") -> "Callable[[Translation], str]":
-    """Return a function that formats a translation as a line. With --min-confidence, it also logs doubtful lines."""
+    """Return a function that formats a translation as a line and, with --min-confidence, logs doubtful lines."""
 
     def render(translation: "Translation") -> str:
         # 1. Collect the reasons why the line is doubtful, if there are any.
@@ -37,13 +37,13 @@ def as_json(
     """Format a translation as JSON, with the scores and pieces of all hypotheses.
 
     If `translator` is given, the JSON also has the words of each hypothesis and their confidences. If `reasons` is
-    given, it also tells whether the translation is doubtful.
+    given, the JSON also tells whether the translation is doubtful, and why.
     """
     hypotheses = [hypothesis_tree(hypothesis, translator) for hypothesis in translation.hypotheses]
     tree: dict[str, Any] = {"source": translation.source, "hypotheses": hypotheses}
     if reasons is not None:
         tree |= {"doubtful": bool(reasons), "reasons": reasons}
-    # A log-probability may be -inf, which JSON does not have, so it is written as null.
+    # A log-probability may be -inf, which JSON does not have, so -inf is written as null.
     return json.dumps(to_jsonable_python(tree, inf_nan_mode="null"), ensure_ascii=False)
 
 

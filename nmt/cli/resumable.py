@@ -1,7 +1,8 @@
-"""Translation of a file of lines that can be resumed: lines go to `FILE.part` and are copied to `FILE` at the end.
+"""Resumable translation of a file of lines: translations go to `FILE.part` and are copied to `FILE` at the end.
 
-The first line of the part file is its header. The header has hashes of the input, the model and the options, which
-together are the origin of the output. A command resumes a part file only if it has the same origin.
+The first line of the part file is its header. The header has hashes of the input, the model and the options. These
+hashes together are called the origin of the output. A command resumes a part file only if the origin in the header is
+the origin of the command's own output.
 """
 
 import contextlib
@@ -40,12 +41,12 @@ def rewrite(
     settings: dict[str, Any],
     render: Callable[["Translation"], str],
 ) -> None:
-    """Translate the lines of a file. If an earlier command was interrupted, translate only the rest.
+    """Translate the lines of a file. If an earlier command was interrupted, go on where it stopped.
 
     Args:
         models: the paths that the translator was loaded from.
         arguments: arguments of `translate_lines`.
-        settings: all other values that the output depends on, besides files, models and search options, as JSON values.
+        settings: the values on which the output depends besides files, models and search options, as JSON values.
         render: a function that formats a translation as an output line.
     """
     from nmt.decode.engines.ctranslate2_engine import contents
@@ -62,7 +63,7 @@ def rewrite(
     n_lines = streams.count_lines(source)
     with resumed_output(output, origin) as (out, n_done):
         # 2. Find the line to begin with. The interrupted window is translated again as a whole, because the scores of a
-        # line, and its translation in bf16, depend on the other lines of its batch.
+        # line, and in bf16 also the translation of a line, depend on the other lines of the batch.
         window = arguments.get("window", WINDOW)
         n_skipped = n_done // window * window
         lines = islice(iter_lines([source]), n_skipped, None)
@@ -79,7 +80,7 @@ def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[Bina
     """Yield the open part file, to which lines can be appended, and the number of lines that it has already.
 
     If the `with` block succeeds, the lines are copied to `path` and the part file is deleted. Raises InputError if the
-    part file has another origin or another process is writing it, and OutputError if it cannot be written.
+    part file has another origin or another process is writing it, and OutputError if the part file cannot be written.
     """
     path = Path(os.path.realpath(path))
     part = path.with_name(f"{path.name}.part")
@@ -95,7 +96,7 @@ def resumed_output(path: Path, origin: Mapping[str, str]) -> Iterator[tuple[Bina
             raise OutputError(f"cannot write {part}: {error.strerror or error}", hint=hint) from error
         except InputError as error:
             raise InputError(f"another command is writing {part}", hint="wait for it to end") from error
-        # 2. Compare the header. If a process was killed while it wrote the header, the file has only a part of it.
+        # 2. Compare the header. If a process was killed while it wrote the header, the header is incomplete.
         if not header.startswith(file.readline()):
             hint = "restore it, or delete the part file to start over"
             raise InputError(f"{part} was started with another input, model or option", hint=hint)

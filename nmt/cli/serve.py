@@ -86,7 +86,7 @@ def serve(
 
 def run_server(app: "Guard", host: str, port: int, reloader: "Reloader", *, watch: bool) -> None:
     """Answer requests until SIGTERM or Ctrl-C."""
-    import asyncio  # imported here, because it would slow down the start of every other command
+    import asyncio  # imported here, because importing asyncio would slow down the start of every other command
 
     from nmt.serve.server import bind, new_server
 
@@ -148,7 +148,7 @@ def read_keys(path: Path) -> list[str]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # The message names only the number of the line, because its content is secret.
+        # The message names only the number of the line, because the content of the line is secret.
         n_before = content.count(b"\n", 0, error.start)
         raise InputError(f"{path} is not UTF-8 in line {n_before + 1}", hint="save it as UTF-8") from error
     # 2. Drop comments and blank lines.

@@ -51,8 +51,8 @@ def source_of(text: str | None, input_file: Path | None, output: Path | None) ->
     if input_file is not None:
         raise InputError("both a TEXT and -i were given", hint="give one of them")
 
-    # If TEXT exists as a path, it is a path. The functions of `os` return False if TEXT is too long for a file name,
-    # whereas those of `Path` raise an error.
+    # If there is a file or folder with the name TEXT, take TEXT as a path. If TEXT is too long for a file name, the
+    # functions of `os` return False, whereas the methods of `Path` raise an error.
     if os.path.isdir(text):  # noqa: PTH112
         return Source("folder", Path(text))
     if os.path.exists(text):  # noqa: PTH110
@@ -61,7 +61,7 @@ def source_of(text: str | None, input_file: Path | None, output: Path | None) ->
             return Source("document", path)
         raise not_a_document(path)
 
-    # If TEXT does not exist, it may be a path with a typing error. Translating it as a text would hide the error.
+    # If there is no such file, TEXT may be a path with a typing error. Translating TEXT as a text would hide the error.
     if is_path(text, output):
         hint = f"check the name; to translate it as a text: echo {quote(text)} | nmt translate"
         raise InputError(f"no such file or folder: {text}", hint=hint)
@@ -80,7 +80,7 @@ def is_path(text: str, output: Path | None = None) -> bool:
     suffix = Path(text).suffix.lower()
     is_file_name = suffix in KNOWN_SUFFIXES
     if any(map(str.isspace, text)):
-        # A sentence can end in the name of a file. But then its translation is hardly written to a file of this format.
+        # A sentence can end in a file name, but its translation is rarely written to a file with the same suffix.
         return is_file_name and output is not None and output.suffix.lower() == suffix
     is_into_folder = output is not None and output.is_dir()
     return is_file_name or is_into_folder or text.endswith("/") or PATH_START.match(text) is not None
@@ -93,7 +93,7 @@ def check_sentence(text: str) -> None:
 
 
 def not_a_document(path: Path) -> InputError:
-    """Return the error for a TEXT that names a file which is not a document that nmt reads."""
+    """Return the error for a TEXT that is the name of a file, if the file has none of nmt's document formats."""
     # The file has lines of text: suggest -i.
     if is_text(path):
         hint = f"nmt translate -i {quote(str(path))}; to translate the name itself, pipe it in"
@@ -126,14 +126,14 @@ def check_lines(input_file: Path | None, output: Path | None) -> None:
     if input_file is None or input_file == DASH:
         return
     name = quote(str(input_file))
-    # It is a folder.
+    # The input is a folder.
     if input_file.is_dir():
         hint = f"for the documents in it: nmt translate {name} -o NEW"
         raise InputError(f"{input_file} is a folder, not lines of text", hint=hint)
-    # It is a document.
+    # The input is a document.
     if input_file.suffix.lower() in ZIPPED:
         hint = f"nmt translate {name} -o NEW{input_file.suffix}"
         raise InputError(f"{input_file} is a document, not lines of text", hint=hint)
-    # It is the output file, which would be replaced by the translation.
+    # The input is also the output, so the translation would replace the input.
     if output is not None and input_file.is_file() and output.is_file() and output.samefile(input_file):
         raise InputError(f"{input_file} would be overwritten", hint="give another name after -o")

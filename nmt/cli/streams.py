@@ -117,8 +117,8 @@ def open_input(path: Path | None) -> Iterator[str | Pause]:
     # stdin is a file, in which no pause can occur.
     if is_file_on_stdin():
         return decode_lines(raw_lines(sys.stdin.buffer, "stdin"), "stdin")
-    # stdin is a pipe. Use a separate descriptor, because at exit, Python locks sys.stdin, from which the thread of
-    # with_pauses may still be reading.
+    # stdin is a pipe. Read it through a separate descriptor, because Python locks sys.stdin when the process exits. If
+    # the thread of `with_pauses` were still reading from sys.stdin, this lock would not be free.
     stream = open(os.dup(0), "rb")  # noqa: SIM115, PTH123 - the thread may read it until the process ends
     return with_pauses(decode_lines(raw_lines(stream, "stdin"), "stdin"), PAUSE_S)
 
@@ -128,7 +128,7 @@ def is_file_on_stdin() -> bool:
 
 
 def prompt() -> Iterator[str | Pause]:
-    """Ask for lines at the keyboard, and yield two pauses after each line, so that it is translated at once.
+    """Ask for lines at the keyboard, and yield two pauses after each line, so that each line is translated at once.
 
     The first pause ends the line's window. The second pause ends an empty window, which lets the line's search finish.
     """
@@ -143,7 +143,7 @@ def prompt() -> Iterator[str | Pause]:
 
 def bar_length(path: Path | None, output: Path | None) -> int | None:
     """Return the number of input lines for a progress bar, or None if no bar is shown or the input is not a file."""
-    # If the translations are printed to a terminal, show no bar, because it would break up the printed lines.
+    # If the translations are printed to a terminal, show no bar, because the bar would break up the lines.
     to_terminal = output in (None, DASH) and sys.stdout is not None and sys.stdout.isatty()
     if to_terminal or not sys.stderr.isatty():
         return None

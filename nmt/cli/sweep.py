@@ -50,7 +50,7 @@ def sweep(
 
     def train(settings: "Config") -> None:
         (to_stderr,) = streams.log.handlers
-        to_stderr.setLevel(logging.ERROR)  # hides other messages, which are also in the run's train.log
+        to_stderr.setLevel(logging.ERROR)  # hides all messages except errors; the run's train.log has all messages
         try:
             run_training(settings, device=device, quiet=True)
         finally:

@@ -48,7 +48,7 @@ def comparison_text(comparison: "Comparison") -> list[str]:
 def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
     """Yield the lines of the table of scores, then lines that explain the table.
 
-    Each system except the baseline also has the difference of its score from that of the baseline.
+    The row of each system except the baseline also shows how much its score differs from the baseline's score.
     """
     rows = []
     for paired in comparison.scores:

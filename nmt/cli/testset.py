@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class TestSet(NamedTuple):
     """The source lines and the references of a test set. All lists of lines have the same length."""
 
-    source_name: str  # `nmt eval` writes this name and the next names to the run's scores.jsonl
-    reference_names: list[str]
+    source_name: str  # file name of the source lines, which `nmt eval` saves in the run's scores.jsonl
+    reference_names: list[str]  # file names of the references, which are saved there, too
     sources: list[str]  # the source lines; empty if --ref was given without --src
     references: list[list[str]]  # the lines of each reference
 
@@ -42,14 +42,14 @@ def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[C
         test_set = configured_test_set(configs)
     # 2. Compare the numbers of lines.
     check_references(test_set.references, test_set.references[0], "lines in reference 1")
-    # Compare the source lines, too, unless they are missing: a file of translations can be scored without them.
+    # If there are source lines, compare their number, too. A file of translations can be scored without source lines.
     if src or not ref:
         check_references(test_set.references, test_set.sources, "source lines")
     return test_set
 
 
 def configured_test_set(configs: "Sequence[Config]") -> TestSet:
-    """Read the test set that the configs name in data.test. Raises InputError unless all name the same files."""
+    """Read the test set in data.test of the configs. Raises InputError if the configs name different files or none."""
     from nmt.text.lines import iter_lines
     from nmt.train.corpora import corpus_paths
 
@@ -64,8 +64,8 @@ def configured_test_set(configs: "Sequence[Config]") -> TestSet:
     # Refuse different test sets, because scores on different test sets cannot be compared.
     if any(other != paths[0] for other in paths):
         raise InputError("the runs name different test sets", hint="give --src and --ref")
-    names = " ".join(corpora[0].source), [" ".join(corpora[0].target)]
     # Name the files as the config does, without data.root.
+    names = " ".join(corpora[0].source), [" ".join(corpora[0].target)]
     source_files, target_files = paths[0]
     return TestSet(*names, list(iter_lines(source_files)), [list(iter_lines(target_files))])
 

@@ -40,7 +40,7 @@ def train(
     from nmt.train import dry_run as measurement
     from nmt.train import session
 
-    # Every rank but the first only takes part in the training, because the first rank writes all files.
+    # The first rank writes all files. All other ranks only take part in the training.
     if launched().rank > 0:
         if not dry_run:
             session.train_along(settings, device=device)
@@ -119,9 +119,9 @@ class RunLog(logging.Handler):
 
 @contextlib.contextmanager
 def kept_log(file: Path) -> Iterator[Callable[[], None]]:
-    """Copy all messages that are logged in the `with` block to `file`, and the NmtError if one ends the block.
+    """Copy all messages that are logged in the `with` block to `file`.
 
-    Yields a function that opens the file, see `RunLog`.
+    If an NmtError ends the block, its message is copied, too. Yields a function that opens the file, see `RunLog`.
     """
     handler = RunLog(file)
     streams.log.addHandler(handler)

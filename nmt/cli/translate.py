@@ -47,7 +47,7 @@ class LineOptions:
 
     @property
     def is_for_plain_text(self) -> bool:
-        """Return whether an option is used that lines with markup cannot have."""
+        """Return whether an option is used that cannot be used for lines with markup."""
         return self.needs_scores or self.prefix != ""
 
 
@@ -77,7 +77,7 @@ class Request(NamedTuple):
 class Exclusion(NamedTuple):
     """A combination of arguments that is not allowed."""
 
-    applies: Callable[[Request], object]  # whether a request has these arguments
+    applies: Callable[[Request], object]  # whether a request has this combination
     message: str  # the message and the hint are format strings, which can use `request`
     hint: str
 
@@ -244,7 +244,7 @@ def translate(
     writer = translator if markup == "text" else of_markup(translator, markup)
     render = renderer(translator, line_options)
     if resume and source.path is not None and output is not None:
-        # The output depends on these settings, besides files, models and search options.
+        # Besides files, models and search options, the output depends on these settings.
         settings = {"precision": precision, "engine": engine, "languages": languages, **asdict(line_options)}
         rewrite(source.path, output, paths, writer, arguments, settings, render)
     else:
@@ -254,7 +254,7 @@ def translate(
 def check_patterns(protect: list[str]) -> None:
     """Raise ConfigError if a pattern of --protect is not a valid regular expression."""
     if protect:
-        from nmt.text.placeholders import patterns_of  # imported here, because its patterns take 15 ms to compile
+        from nmt.text.placeholders import patterns_of  # imported only here: compiling the module's patterns takes 15 ms
 
         patterns_of(protect)
 
@@ -266,7 +266,7 @@ def write_lines(
     arguments: dict[str, Any],
     render: "Callable[[Translation], str]",
 ) -> None:
-    """Translate the lines of a text, of a file or of stdin, and write them.
+    """Translate the lines of a text, of a file or of stdin, and write the translations.
 
     `writer` is the translator. For `arguments` and `render`, see `resumable.rewrite`.
     """
@@ -276,7 +276,7 @@ def write_lines(
         lines = streams.open_input(source.path)
         n_lines = streams.bar_length(source.path, output)
     with streams.open_output(output) as out:
-        # Flush after each window, so that a program that reads from a pipe gets the lines as soon as possible.
+        # Flush after each window, so that a program that reads the output through a pipe gets lines without delay.
         translations = writer.translate_lines(lines, **arguments, after_window=out.flush)
         for translation in streams.with_bar(translations, n_lines):
             out.write(render(translation).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""Decoding: search, sampling and engines. The input is token ids of a source; the output is hypotheses of token ids."""
+"""Decoding: search, sampling and engines, which turn the token ids of a source into hypotheses of token ids."""
 
 from typing import Literal
 

@@ -1,10 +1,11 @@
 """Terms that a translation must contain: beam search with dynamic beam allocation (Post and Vilar 2018).
 
 A hypothesis lacks all tokens of the terms that it does not contain yet. If the hypothesis ends with the first k tokens
-of such a term, it lacks k tokens fewer. Candidates that lack the same number of tokens form a bank. The K beams first
-take the best candidate of each bank, then the second-best candidate of each bank, and so on. The banks that lack the
-fewest tokens come first. A candidate is dropped if the length limit leaves no room for the tokens that it lacks and
-EOS. A candidate that ends in EOS is dropped if it lacks any token. So every finished hypothesis contains all terms.
+of such a term, the number of lacking tokens is reduced by k. Candidates that lack the same number of tokens form a
+bank. The K beams take the best candidate of each bank, then the second-best candidate of each bank, and so on, always
+beginning with the bank that lacks the fewest tokens. A candidate is dropped if the length limit leaves no room for the
+tokens that it lacks and EOS. A candidate that ends in EOS is dropped if it lacks any token. So every finished
+hypothesis contains all terms.
 
 If a term is required n times, the hypothesis must contain it n times without overlap. Each occurrence must end at the
 end of a word: no token that continues a word (`inside_words`) may follow it, unless a required term begins or
@@ -36,8 +37,8 @@ class Constraint:
     def __init__(self, terms: Sequence[Sequence[int]] = (), inside_words: Collection[int] = ()) -> None:
         self.terms = Counter(as_string(term) for term in terms)
         self.inside_words = {chr(token) for token in inside_words}
-        # If one term may begin inside another term or directly after it, then the next token of the first term must be
-        # allowed after the other term, even if this token continues a word.
+        # `following` may overlap the end of `term`, begin directly after `term` (k = 0) or contain `term`. Then `token`
+        # must be allowed after `term`, even if `token` continues a word.
         for term in self.terms:
             for following in self.terms:
                 for k, token in enumerate(following):
@@ -60,7 +61,7 @@ class Constraint:
         return n_missing - n_begun
 
     def useful_continuations(self, hypotheses: Sequence[str]) -> set[Continuation]:
-        """Return the continuations after which a hypothesis lacks fewer tokens; also EOS if it lacks no token."""
+        """Return the continuations by which a hypothesis lacks fewer tokens, and EOS if a hypothesis lacks no token."""
         continuations = set()
         tokens_of_terms = {*"".join(self.terms)}
         for beam, hypothesis in enumerate(hypotheses):
@@ -80,7 +81,7 @@ class Constraint:
         limit: int,
         n_beams: int,
     ) -> list[int]:
-        """Choose continuations by banks. Return their indices, in the order in which the beams take them.
+        """Choose continuations by banks. Return the chosen indices, in the order in which the beams take them.
 
         Args:
             hypotheses: the live hypothesis of each beam.

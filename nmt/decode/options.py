@@ -41,11 +41,12 @@ class SearchOptions(SearchSettings):
         return type(self)(**{**self.model_dump(), **changes})
 
     def limit(self, source_length: int, prefix_length: int = 0, model_limit: int = LARGEST) -> int:
-        """Return the maximum number of target tokens for a source of S tokens: ⌈aS⌉ + b. Both numbers include EOS.
+        """Return the maximum number of target tokens for a source of S tokens. Both numbers include EOS.
 
-        Training fits a and b to the training pairs and saves them in the config of the model file. The limit is raised
-        if the prefix and EOS need more tokens, and lowered to `model_limit`. `prefix_length` includes the tokens of
-        required terms. Raises ConfigError if the prefix and EOS are longer than `model_limit`.
+        The limit is ⌈aS⌉ + b. Training fits a (`max_length_a`) and b (`max_length_b`) to the training pairs and saves
+        them in the config of the model file. The limit is raised if the prefix and EOS need more tokens. It never
+        exceeds `model_limit`. `prefix_length` includes the tokens of required terms. Raises ConfigError if the prefix
+        and EOS are longer than `model_limit`.
         """
         if prefix_length >= model_limit:
             message = f"the prefix has {prefix_length} pieces, the model takes at most {model_limit - 1}"
@@ -70,7 +71,7 @@ class Terms(NamedTuple):
     """The terms that a translation must contain, see `nmt.decode.constraints`."""
 
     token_ids: Sequence[Sequence[int]]  # the token ids of each term; a term that is required n times is listed n times
-    inside_words: Collection[int] = ()  # ids of the tokens that continue a word, so that they must not follow a term
+    inside_words: Collection[int] = ()  # ids of the tokens that continue a word; none of them may follow a term
 
 
 # The dataclasses that are created for every line are not frozen, because creating a frozen one takes three times as
@@ -118,14 +119,14 @@ class Engine(Protocol):
     """The interface of an engine, which translates and scores token ids."""
 
     name: str  # name of the engine with its version and precision
-    explains: bool  # whether explanations are possible: `torch_engine` returns an engine of exactly one model
+    explains: bool  # whether explanations are possible; these need a `torch_engine` with exactly one model
     in_background: bool  # whether a search runs in other threads after `start`; if so, no step can be watched
     max_length: int  # maximum number of tokens of a source or target sequence, including EOS
 
     def torch_engine(self, needed_for: str) -> "Engine":
         """Return the torch engine with the same model.
 
-        Raises ConfigError if there is no such engine. The message names `needed_for`, the feature that needs it.
+        Raises ConfigError if there is no such engine. The message names `needed_for`, the feature that needs torch.
         """
 
     def start(

@@ -14,10 +14,11 @@ GROUP = 64  # number of neighboring tokens in a group, see `Sampler`
 
 
 class Sampler:
-    """A sampler from softmax(logits) by the Gumbel-max trick: it takes the token with the largest logit + Gumbel noise.
+    """A sampler of tokens from softmax(logits), which uses the Gumbel-max trick.
 
-    There are two stages. The first stage samples a group of neighboring tokens by the total probability of the group.
-    The second stage samples a token of this group. This takes V/64 + 64 random numbers per beam instead of V.
+    The trick takes the token with the largest sum of logit and Gumbel noise. There are two stages. The first stage
+    samples a group of neighboring tokens by the total probability of the group. The second stage samples a token of
+    this group. For a vocabulary of V tokens, two stages need V/64 + 64 random numbers per beam instead of V.
 
     The noise depends only on the sentence's seed, the step, the beam and the token, not on the rest of the batch. But
     the rest of the batch can change the rounding of the logits. Rounding changes a sample only if the two largest sums
@@ -71,7 +72,7 @@ class Sampler:
         return logits
 
     def _gumbel(self, sentences: list[int], n_beams: int, n: int, device: torch.device) -> Tensor:
-        """Return Gumbel noise of shape (B, K, n). CPU generators draw it, so that it is the same on all devices."""
+        """Return Gumbel noise of shape (B, K, n). CPU generators draw it, so all devices get the same noise."""
         noise = torch.empty(len(sentences), n_beams, n)
         for row, sentence in zip(noise, sentences, strict=True):
             row.uniform_(generator=self.generators[sentence])

@@ -41,7 +41,7 @@ class IncrementalDecoder(Protocol[State]):
         """Read one token per beam (B, K). Return the logits of the next tokens (B, K, V) and the new state."""
 
     def select(self, state: State, beam_indices: Tensor, /) -> State:
-        """Keep the beams with the given indices, (B', K').
+        """Keep the beams with the given indices, a tensor of shape (B', K').
 
         Index i means beam i % K of batch row i // K, where K is the number of beams before the call. All beams of a new
         row come from the same old row. Old rows without an index are dropped; the other rows keep their order.
@@ -59,8 +59,8 @@ class Beams(NamedTuple):
 class Candidates(NamedTuple):
     """C continuations of the live hypotheses of each sentence. All fields have the shape (B, C).
 
-    In beam search, the most probable candidate comes first, or with terms, the first candidate of
-    `Constraint.by_banks`. In sampling, the candidates have the order of their live hypotheses.
+    In beam search, the most probable candidate comes first; but the candidates of a sentence with terms have the order
+    of `Constraint.by_banks`. In sampling, the candidates have the order of their live hypotheses.
     """
 
     log_prob: Tensor
@@ -94,7 +94,7 @@ def search(
     sentence_seeds: Sequence[int] | None = None,
     trace: Callable[[TraceStep], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Translate a batch. Return at most `n_best` hypotheses per sentence, the best first; none if the output is NaN.
+    """Translate a batch. Return at most `n_best` hypotheses per sentence, the best first; [] if the output is NaN.
 
     Args:
         decoder: the incremental decoder of a model in eval mode.
@@ -165,13 +165,13 @@ def _begin(decoder: IncrementalDecoder[State], src: Tensor, options: SearchOptio
     return Beams(empty.long(), empty, log_prob), state
 
 
-NOT_EOS = -1  # value of `_required` for any token except EOS
+NOT_EOS = -1  # value of `_required` if every token except EOS is allowed
 
 
 def _required(options: SearchOptions, limit: int, length: int, prefix: Sequence[int]) -> int | None:
     """Return which token is required at position `length`, counted from 1.
 
-    This is the id of a token, `NOT_EOS` if every token except EOS is allowed, or None if every token is allowed.
+    The result is the id of a token, `NOT_EOS` if every token except EOS is allowed, or None if every token is allowed.
     """
     if length >= limit:
         return EOS
@@ -204,7 +204,8 @@ def _ban(log_probs: Tensor, required: list[int | None]) -> Tensor:
 def _best_continuations(log_probs: Tensor, live: Tensor, n: int) -> Candidates:
     """Return, for each sentence, the n continuations with the largest log-probability of the whole hypothesis.
 
-    `live` (B, K) has the log-probabilities of the live hypotheses, `log_probs` (B, K, V) those of the next tokens.
+    `live` (B, K) has the log-probabilities of the live hypotheses. `log_probs` (B, K, V) has the log-probabilities of
+    the next tokens.
     """
     n_vocab = log_probs.size(-1)
     sums = (live[..., None] + log_probs).flatten(1)  # (B, K*V)
@@ -215,7 +216,7 @@ def _best_continuations(log_probs: Tensor, live: Tensor, n: int) -> Candidates:
 def _allocate_beams(
     constraint: Constraint, candidates: Candidates, log_probs: Tensor, live: Beams, row: int, limit: int, n_beams: int
 ) -> None:
-    """If a sentence has terms, replace the candidates of its batch row by those that `by_banks` chooses, in place."""
+    """If a sentence has terms, replace in place the candidates of its row by the candidates that `by_banks` chooses."""
     if not constraint.terms:
         return
     hypotheses = [as_string(tokens) for tokens in live.tokens[row].tolist()]
@@ -270,7 +271,7 @@ def _ended(
 def _continue(candidates: Candidates, live: Beams, options: SearchOptions) -> tuple[Beams, Tensor]:
     """Return the best K candidates that do not end in EOS as live hypotheses, and their parent beams (B, K).
 
-    Samples keep their order, because each beam has its own noise in `Sampler`.
+    In sampling, the order of the beams stays the same, because `Sampler` draws separate noise for each beam.
     """
     log_prob = candidates.log_prob.masked_fill(candidates.tokens == EOS, -math.inf)
     if options.sample:
@@ -284,7 +285,7 @@ def _continue(candidates: Candidates, live: Beams, options: SearchOptions) -> tu
 
 
 def _appended(x: Tensor, parent_beams: Tensor, new: Tensor) -> Tensor:
-    """Select the rows of the parent beams from x (B, K, t), and append `new` (B, K') to them.
+    """Select the rows of the parent beams from x (B, K, t), and append `new` (B, K') to these rows.
 
     Returns a tensor of shape (B, K', t + 1).
     """

@@ -53,7 +53,7 @@ class Api:
     def check_key(self, request: Request, key: str) -> None:
         """Raise HTTPException 403 if the server has keys and the request has none of them.
 
-        A request has its key as a bearer token in the Authorization header, else in the field `key`.
+        The key is the bearer token in the Authorization header, or if there is no bearer token, the argument `key`.
         """
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":

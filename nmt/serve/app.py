@@ -35,7 +35,7 @@ def create_app(api: Api, hosts: Collection[str] = ()) -> Guard:
 
     `hosts` are the Host names that the application accepts besides localhost and IP addresses.
     """
-    # Disable FastAPI's documentation pages, because they load their scripts from a CDN.
+    # Disable FastAPI's documentation pages, because these pages load scripts from a CDN.
     app = FastAPI(title="nmt", version=__version__, docs_url=None, redoc_url=None, responses=ERRORS)
     # 1. Endpoints and pages.
     add_endpoints(app, api)

@@ -5,10 +5,10 @@ queue. The next search translates the oldest short request, together with all sh
 If the engine searches in the background, the next search starts before the results of the previous search are sent.
 
 Every other request, such as a document, a long text or an explanation, is a `LongJob`. A long job gets its first turn
-in the order of arrival. If it needs more than one turn, it then takes turns with the other long jobs. These turns come
-when no short request waits and none has ended in the last `QUIET_S` seconds, because the client of a short request may
-send the next request at once. If short requests never stop, long jobs get a quarter of the time, or less if a single
-search takes longer than three turns.
+in the order of arrival. If a long job needs more than one turn, it then takes turns with the other long jobs. Such a
+turn begins when no short request waits and no short request has ended in the last `QUIET_S` seconds. This pause is
+needed because the client of a short request may send the next request at once. If short requests never stop, long jobs
+get a quarter of the time, or less if a single search takes longer than three turns.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ from nmt.translate.units import Translation, Unit
 
 log = logging.getLogger("nmt")
 
-# Maximum lines and characters of one search. The limits bound how long later requests wait. They also bound how long a
-# search without `watch` goes on after its clients have disconnected.
+# Maximum lines and characters of one search. The limits bound how long later requests wait, and how long a search
+# without `watch` goes on after the clients of the search have disconnected.
 MAX_LINES, MAX_CHARACTERS = 128, 10_000
 MAX_SHORT = 1_000  # maximum length of a short request, in characters; a longer request is a long job
 MAX_LONG_JOBS = 16  # maximum number of long jobs that take turns; further long jobs wait for their first turn
@@ -42,7 +42,7 @@ WAIT_BY_TURN = 3  # after a turn, long jobs wait for short requests at most this
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 ShowLine = Callable[[int, str], None]  # takes the index of a line and the line's translation so far
-Finish = Callable[[], list[list[Translation]]]  # waits for a search; returns the translations of each of its jobs
+Finish = Callable[[], list[list[Translation]]]  # waits for a search; returns the translations of each job
 
 
 class QueueFullError(NmtError):
@@ -74,7 +74,7 @@ class ShortJob:
 
 @dataclass(eq=False)
 class BatchSearch:
-    """A search for a batch of jobs that has started. `finish` resolves to a function that waits for the results."""
+    """A started search for a batch of jobs. The result of `finish` is a function that waits for the translations."""
 
     jobs: Sequence[ShortJob]
     finish: asyncio.Future[Finish]
@@ -95,7 +95,7 @@ class Batcher:
         self.max_waiting = max_waiting
         self.on_batch = on_batch
         self.waiting: list[ShortJob | LongJob] = []
-        self.long_jobs: list[LongJob] = []  # the long jobs that have had a turn and need more; the first one is next
+        self.long_jobs: list[LongJob] = []  # long jobs that have had a turn and need more turns, in turn order
         self.thread = thread
         self.worker: asyncio.Task[None] | None = None  # the task of `_work`, which runs while there are jobs
         self.arrival = asyncio.Event()  # set when a request is queued
@@ -114,7 +114,7 @@ class Batcher:
         job = ShortJob(loop.create_future(), translator, lines, options, show)
         if job.n_characters <= MAX_SHORT:
             return self._queue(job)
-        # A long text becomes a long job. Its `show` works as in a short job.
+        # A long text becomes a long job. `show` works as in a short job.
 
         def translate_alone(check: Check) -> list[Translation]:
             alone = replace(job, translator=in_parts(translator, check))
@@ -172,7 +172,7 @@ class Batcher:
                 job.abandon()
 
     def _next(self) -> ShortJob | LongJob | None:
-        """Remove the oldest job that may start from the queue and return it. Return None if no job may start."""
+        """Return the oldest job in the queue that may start, or None, and remove the job from the queue."""
         self._drop_canceled()
         startable = self._startable()
         if not startable:
@@ -198,7 +198,7 @@ class Batcher:
     # --- short requests -----------------------------------------------------------------------------------
 
     def _batch(self, first: ShortJob) -> list[ShortJob]:
-        """Return a list of `first` and all queued jobs that can share its search. Remove these jobs from the queue."""
+        """Remove from the queue all jobs that fit into the same search as `first`. Return `first` and these jobs."""
         batch = [first]
         n_lines = len(first.lines)
         n_characters = first.n_characters
@@ -214,7 +214,7 @@ class Batcher:
         return batch
 
     async def _start_batch(self, jobs: Sequence[ShortJob]) -> BatchSearch:
-        """Start one search for several jobs, in the model's thread. If this raises an error, `_finish` handles it."""
+        """Start one search for several jobs, in the model's thread. If the start fails, `_finish` handles the error."""
         loop = asyncio.get_running_loop()
 
         def check() -> None:
@@ -228,7 +228,7 @@ class Batcher:
     async def _finish(self, running: BatchSearch) -> None:
         """Wait for a search and set the results of its jobs.
 
-        If the search of several jobs fails, search for each job alone, so that only the faulty jobs fail.
+        If a search for several jobs fails, start a separate search for each job, so that only the faulty jobs fail.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -251,8 +251,9 @@ class Batcher:
         """Start a search for several jobs. Return a function that waits for the results of the jobs."""
         translator = jobs[0].translator
         lines = list(chain.from_iterable(job.lines for job in jobs))
-        # `watch` shows each step to the clients. If all clients have disconnected, it ends the search by raising
-        # AbandonedError. A background search cannot be watched; a job with `show` uses an engine that can.
+        # `watch` shows each step to the clients. If all clients have disconnected, `watch` ends the search by raising
+        # AbandonedError. A background search cannot be watched, so jobs with `show` use an engine without background
+        # searches.
         is_watched = jobs[0].show is not None or not self.engine.in_background
 
         def watch(texts_so_far: Callable[[], list[str]]) -> None:
@@ -275,12 +276,16 @@ class Batcher:
     # --- long jobs ----------------------------------------------------------------------------------------
 
     async def _first_turn(self, job: LongJob) -> None:
-        """Give a job its first turn. The turn counts as a short request, because many jobs end in their first turn."""
+        """Give a job its first turn.
+
+        The first turn counts as a short request: many long jobs end in it, and then the client may send the next
+        request at once.
+        """
         await self._turn(job)
         self.short_ended = time.monotonic()
 
     async def _turn_when_due(self) -> None:
-        """Give the next long job a turn, if a turn is due. Otherwise, wait until it is due or a request arrives."""
+        """Give the next long job a turn, if a turn is due. Otherwise, wait until a turn is due or a request arrives."""
         wait_s = self._wait_s()
         if wait_s > 0:
             with contextlib.suppress(TimeoutError):
@@ -325,7 +330,7 @@ def grouped(items: Sequence[Item], sizes: Iterable[int]) -> list[list[Item]]:
 
 
 def fail(done: asyncio.Future[Any], error: BaseException) -> None:
-    """Set the error of a request. An error that is not an NmtError is a fault of the server, so it is also logged."""
+    """Set the error of a request. Also log an error that is not an NmtError, because it is a fault of the server."""
     if isinstance(error, AbandonedError):
         return
     if not isinstance(error, NmtError):

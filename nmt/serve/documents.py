@@ -24,7 +24,8 @@ from nmt.translate.documents import DocumentTranslation
 # A translation is kept for `KEPT_S` seconds, as in LibreTranslate. If all kept translations together are larger than
 # `MAX_KEPT_BYTES`, the oldest translations are deleted earlier.
 KEPT_S, MAX_KEPT_BYTES = 1800.0, 100_000_000
-# The text in Word and PowerPoint files is mostly markup, so its size limit is this many times as large as for others.
+# The text of Word and PowerPoint files is mostly markup. So the limit on the size of this text is `MARKUP` times the
+# limit for other files.
 MARKUP = 8
 
 
@@ -36,7 +37,7 @@ class KeptFile(NamedTuple):
 
 
 class Documents:
-    """The endpoints for documents, with the translated files that they keep."""
+    """The endpoints for documents, and the translated files that are kept for download."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -61,8 +62,8 @@ class Documents:
             raise HTTPException(400, f"file: its name must end in {', '.join(SUFFIXES)}")
         # 2. Translate.
         content = await self.translated(model, suffix, await file.read(), column)
-        # 3. Keep the translation under an address that cannot be guessed. It is deleted when it expires or when newer
-        # translations need the memory.
+        # 3. Keep the translation under an address that cannot be guessed. The translation is deleted when it expires or
+        # when newer translations need the memory.
         name = secrets.token_urlsafe() + suffix
         self.kept[name] = KeptFile(quote(f"{path.stem[:100]}_{model.target}{suffix}"), content)
         asyncio.get_running_loop().call_later(KEPT_S, self.kept.pop, name, None)

@@ -24,12 +24,12 @@ FORM_PATHS = {"/translate", "/detect", "/explain"}
 # At most `MAX_FILES` requests to `FILE_PATH` are processed at a time, because their bodies are large.
 FILE_PATH, MAX_FILES = "/translate_file", 8
 MAX_FIELDS = 32  # maximum number of fields in a form
-MAX_CONNECTIONS = 1024  # maximum of `max_connections`
+MAX_CONNECTIONS = 1024  # upper bound of the result of `max_connections`
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # with no-referrer, the forms of the page would send Origin: null
+    "Referrer-Policy": "same-origin",  # with no-referrer, the page's forms would send Origin: null, and be refused
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
@@ -54,7 +54,7 @@ class Limits:
     n_characters: int = 5_000  # maximum number of characters in all texts of a request
     n_lines: int = 64  # maximum number of lines in all texts of a request
     n_waiting: int = 256  # maximum number of requests that wait for a model
-    stall_s: float = 15.0  # maximum seconds to receive a request's headers, and for a client to read part of an answer
+    stall_s: float = 15.0  # maximum seconds to receive headers, and for a client to read `PROGRESS_BYTES` of an answer
     read_s: float = 10.0  # maximum seconds to receive the body of a request
     answer_s: float = 30.0  # maximum seconds to answer a request, or to wait for and do one turn of a long job
     n_connections: int = field(default_factory=max_connections)  # maximum number of open connections

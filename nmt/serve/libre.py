@@ -72,7 +72,7 @@ class LibreTranslate:
     async def translate_html(
         self, model: ServedModel, texts: Sequence[str], options: TranslationOptions
     ) -> list[TextAnswer]:
-        """Translate fragments of HTML. Tags are placed around the translations of the words that they enclosed."""
+        """Translate fragments of HTML. A tag is placed around the translations of the words inside the tag."""
         self.api.split(texts)  # only to check the limits for the texts with their markup
         # 1. Translate the units of all fragments together.
         documents = await asyncio.to_thread(lambda: [HTML.parse(text) for text in texts])
@@ -118,14 +118,15 @@ def confidence_of_text(translator: Translator, lines: Sequence[Translation]) -> 
 
 
 def variants_of(lines: Sequence[Translation], n: int) -> list[list[str]]:
-    """Return up to n variants of a text of several lines. Variant i is the list of the i-th best hypothesis per line.
+    """Return up to n variants of a text of several lines. Variant i has the i-th best hypothesis of each line.
 
-    If a line has fewer hypotheses, its last hypothesis is repeated. For no lines, the only variant is an empty list.
+    If a line has fewer hypotheses than there are variants, the last hypothesis of the line is repeated. If there are no
+    lines, the only variant is an empty list.
     """
     n_most = max((len(line.hypotheses) for line in lines), default=1)
     return [variant(lines, rank) for rank in range(min(n, n_most))]
 
 
 def variant(lines: Sequence[Translation], rank: int) -> list[str]:
-    # Take the hypothesis with this rank. If a line has too few hypotheses, take its last one.
+    # Take the hypothesis with this rank. If a line has too few hypotheses, take the last hypothesis.
     return [line.hypotheses[: rank + 1][-1].text for line in lines]

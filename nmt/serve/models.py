@@ -1,4 +1,4 @@
-"""Functions that load the models of a server, and a reloader that replaces them while the server answers requests.
+"""Functions that load the models of a server, and a reloader that replaces models while the server runs.
 
 A request is answered by the model that is loaded when the request arrives. A new model is loaded in a thread while the
 old model still answers; then the new model replaces the old one. If the new model cannot be loaded, the old model stays
@@ -32,7 +32,7 @@ COPIES = "nmt-serve"  # prefix of the names of the folders with copies of model 
 # Seconds between two looks at a watched file. A changed file is loaded if it is the same at two consecutive looks.
 LOOK_S = 1.0
 # A file that cannot be read may be incomplete, because another process is still writing it. After this many seconds
-# without a change, it is loaded anyway, so that the error is logged.
+# without a change, the server loads the file anyway, so that the error is logged.
 WHOLE_WITHIN_S = 10.0
 
 Stamp = tuple[int, int, int]  # inode, modification time in nanoseconds, and size of a file
@@ -43,20 +43,20 @@ class LoadedModel:
     """The translators of a model, one for each direction, with the hash and the stamp of the model file."""
 
     translators: Sequence[Translator]
-    sha256: str = ""  # of the model file
-    stamp: Stamp | None = None  # of the model file when it was loaded
+    sha256: str = ""  # hash of the model file
+    stamp: Stamp | None = None  # stamp of the model file when the model was loaded
 
 
 def load_model(path: Path, load: Callable[[Path], Sequence[Translator]]) -> LoadedModel:
     """Load a model from a run, a model file or an export. `load` returns the translator of each direction.
 
     The model file of a run, or a model file that is given itself, is copied first, and the model is loaded from the
-    copy. The torch engine, which explanations and streams need, loads its weights only on first use. Because it reads
-    the copy, it always has the same weights as the engine that translates, even if the model file has been replaced or
-    deleted since. Raises NmtError if the model cannot be loaded.
+    copy. The torch engine, which explanations and streams need, loads its weights only on first use. Because the
+    torch engine reads the copy, it always has the same weights as the engine that translates, even if the model file
+    has been replaced or deleted since. Raises NmtError if the model cannot be loaded.
     """
     file = weights_file(path)
-    if is_export(path):  # it needs no copy, because the engine reads the whole export at once
+    if is_export(path):  # an export needs no copy, because the engine reads the whole export at once
         stamp = stamp_of(file)
         return LoadedModel(load(path), hash_file(file), stamp)
     # 1. Copy the file. The name of the folder has the id of this process, so that other servers do not delete it.
@@ -142,7 +142,7 @@ class Reloader:
                 log.info("loaded %s, %.12s", path, loaded.sha256)
 
     async def watch(self) -> None:
-        """Load each model whose file has changed and is complete. This runs until the server stops."""
+        """Until the server stops, load a model again whenever its file has changed and is complete."""
         now = time.monotonic()
         files = []
         for path, loaded in zip(self.paths, self.api.served.loaded, strict=True):
@@ -167,7 +167,8 @@ class WatchedFile:
     async def has_settled(self) -> bool:
         """Look at the file and return whether it must be loaded.
 
-        It must be loaded if it has changed since it was last loaded, but not since the last look, and is complete.
+        The file must be loaded if it has changed since the last load but not since the last look, and if it is
+        complete. An incomplete file must be loaded if it has not changed for `WHOLE_WITHIN_S`.
         """
         stamp = current_stamp(self.path)
         if stamp != self.seen:
@@ -176,7 +177,6 @@ class WatchedFile:
             return False
         if stamp in (None, self.tried):  # the file is missing, or has already been loaded or tried
             return False
-        # Load a file even if it stays incomplete for too long, so that the log shows the error.
         is_late = time.monotonic() - self.since > WHOLE_WITHIN_S
         return is_late or await asyncio.to_thread(is_whole, self.path)
 
@@ -190,7 +190,7 @@ def current_stamp(path: Path) -> Stamp | None:
 
 
 def is_whole(path: Path) -> bool:
-    """Return whether a model file is complete according to its header. An export, without a header, always is."""
+    """Return whether a model file is complete according to its header. An export has no header: return True."""
     if is_export(path):
         return True
     try:

@@ -69,7 +69,7 @@ class LibreAnswer(BaseModel):
     detectedLanguage: DetectedLanguage | None = None  # noqa: N815
 
 
-# The answer of /languages is a list of these.
+# The answer of /languages is a list of objects of this class.
 class Language(BaseModel):
     code: str
     name: str
@@ -104,7 +104,7 @@ class Search(BaseModel):
     source: Source = "auto"
     target: Code | None = Field(None, description="Needed if several models are served.")
     api_key: Key = ""
-    # Options of `nmt.decode.options.SearchOptions`. A range that is not given here is checked by `SearchOptions`.
+    # The fields below are options of `nmt.decode.options.SearchOptions`, which checks ranges that are not given here.
     prefix: PrefixText | PrefixTokens = Field(
         "", description="What the translation begins with, as text or tokens; for one line only."
     )

@@ -27,7 +27,7 @@ class ServedModel:
     def __init__(self, translator: Translator, batcher: Batcher, sha256: str) -> None:
         self.translator = translator
         self.batcher = batcher
-        self.sha256 = sha256  # of the model file
+        self.sha256 = sha256  # hash of the model file
         data = translator.config.data
         self.source = language(data, "source") or UNKNOWN_LANGUAGE
         self.target = language(data, "target") or UNKNOWN_LANGUAGE
@@ -36,7 +36,7 @@ class ServedModel:
         self.base_target = base_language(self.target)
 
     def options(self, request: schema.Search) -> TranslationOptions:
-        """Return the search options of a request. Raises ConfigError if a value is invalid or does not fit others."""
+        """Return the search options of a request. Raises ConfigError if values are invalid or do not fit together."""
         values = request.model_dump(include=set(TranslationOptions.model_fields), exclude_none=True)
         # If the request sets no beam, sampling draws only as many translations as the answer has.
         if values.get("sample"):
@@ -87,7 +87,7 @@ class ServedModels:
         # would compile its kernels again.
         self.threads = [ThreadPoolExecutor(1, "nmt model") for _ in loaded]
         self.loaded = list(loaded)
-        # The served models of each loaded model, one per direction. They share the engine and its batcher.
+        # For each loaded model, one served model per direction. The directions of a model share its engine and batcher.
         self.directions = list(map(self._serve, loaded, self.threads))
         self.models = list_all(self.directions)
 
@@ -116,8 +116,8 @@ class ServedModels:
     def pick(self, source: str, target: str | None, detected: Iterable[str] = ()) -> ServedModel:
         """Return the model for a language pair. Raises HTTPException 400 unless exactly one model fits.
 
-        If the source is "auto", `detected` may list the source languages of all models, the most probable first. Then,
-        of the models that fit the target, the one with the most probable source language is returned.
+        If the source is "auto", `detected` may list the source languages of all models, the most probable first. If
+        a target is given, too, the result is the model that fits the target and has the most probable source language.
         """
         candidates = [model for model in self.models if model.translates(source, target)]
         # Models with the same target have different sources, so the most probable source identifies one model.
@@ -133,7 +133,7 @@ class ServedModels:
         raise HTTPException(400, f"{problem}; this server translates {pairs}")
 
     def detect(self, texts: Sequence[str]) -> dict[str, float]:
-        """Return the probability of each source language, in percent, given that the texts are in one of them.
+        """Return the probability of each source language, in percent, if the texts are in a source language.
 
         The most probable language comes first. The first call loads the language identifier, which takes half a second.
         """
@@ -151,7 +151,7 @@ class ServedModels:
 
 
 def list_all(directions: Iterable[Sequence[ServedModel]]) -> list[ServedModel]:
-    """Return the models of all directions as one list. Raises InputError if two have the same pair of languages."""
+    """Return the models of all directions as one list. Raises InputError if two translate the same languages."""
     models: list[ServedModel] = []
     # Two models whose languages differ only in region or script count as the same pair.
     for model in chain.from_iterable(directions):

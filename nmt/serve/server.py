@@ -3,7 +3,7 @@
 uvicorn limits only the time between an answer and the first byte of the next request. This server also closes a
 connection if its client takes too long to send the headers of a request or to read an answer. `Guard` limits the time
 to send a body. If there are too many connections, a new connection is accepted, and the connection that has waited
-longest for its client is closed. There is no limit per address, because many clients of a proxy share one address.
+longest for its client is closed. There is no limit per address, because all clients behind a proxy share one address.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Connection(H11Protocol):
         self.phase: tuple[Any, bool, int] = (None, True, 0)
         self.since = self.loop.time()
         if len(self.connections) > self.limits.n_connections:
-            # Close the connection that has waited longest for its client. At least this new connection waits.
+            # Close the connection that has waited longest for its client. At least the new connection is waiting.
             waiting = [connection for connection in self.connections if not connection.is_answered]
             longest = min(waiting, key=lambda connection: connection.since)
             longest.abort()
@@ -72,15 +72,15 @@ def bind(host: str, port: int) -> socket.socket:
     """Return a listening socket. Raises InputError if the address cannot be used."""
     try:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except (OSError, TypeError, UnicodeError) as error:  # the last two: the host name is too long or not UTF-8
+    except (OSError, TypeError, UnicodeError) as error:  # TypeError, UnicodeError: the name is too long or not UTF-8
         reason = getattr(error, "strerror", "it is no name of a host")
         raise InputError(f"cannot listen on {host} port {port}: {reason}", hint="use another --port") from error
-    # Connections inherit both options. asyncio does not set TCP_NODELAY on connections to a socket of `create_server`.
-    # Without it, the body of an answer, which is sent after the headers, would wait some 40 ms for the client's delayed
-    # acknowledgment.
+    # Connections inherit TCP_NODELAY and SO_SNDBUF from this socket. asyncio does not set TCP_NODELAY on connections to
+    # a socket of `create_server`. Without TCP_NODELAY, the body of an answer, which is sent after the headers, would
+    # wait some 40 ms for the client's delayed acknowledgment.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # Linux accepts new data only when a third of the send buffer is free. With a large buffer, this takes so long for a
-    # slow client that the client would seem to stall.
+    # Linux accepts new data only when a third of the send buffer is free. A slow client would take so long to
+    # read a third of a large buffer that the client would seem to stall.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PROGRESS_BYTES)
     return listening
 
@@ -88,7 +88,7 @@ def bind(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """uvicorn's server, changed in two ways.
 
-    When it is ready, it calls `on_start`. Before it stops, it reads the requests that have already arrived.
+    The server calls `on_start` when it is ready. Before the server stops, it reads the requests that have arrived.
     """
 
     def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
@@ -98,7 +98,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for one in sockets or []:
-            one.listen(BACKLOG)  # asyncio has set it to `ACCEPTED_AT_ONCE`: one of its arguments sets both numbers
+            one.listen(BACKLOG)  # asyncio, which uses the same argument for both numbers, has set `ACCEPTED_AT_ONCE`
         self.on_start()
 
     async def on_tick(self, counter: int) -> bool:
@@ -133,6 +133,6 @@ def new_server(app: Guard, on_start: Callable[[], None] = lambda: None) -> Serve
         timeout_keep_alive=math.ceil(limits.stall_s),
         timeout_graceful_shutdown=answer_s + 5,
     )
-    for library in ("uvicorn", "python_multipart"):  # clients could fill the log with their warnings
+    for library in ("uvicorn", "python_multipart"):  # clients could fill the log with warnings of these libraries
         logging.getLogger(library).setLevel(logging.ERROR)
     return Server(config, on_start)

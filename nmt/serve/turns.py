@@ -63,7 +63,10 @@ class LongJob:
         self._is_abandoned = False
 
     def take_turn(self) -> Future[Any]:
-        """Let the function work until its turn is over or it ends. Return its future, which is done if it has ended."""
+        """Let the function work until the turn is over or the function ends. Return the function's future.
+
+        The future is done if the function has ended.
+        """
         self._turn_until = time.monotonic() + TURN_S
         if self.work is None:
             self.work = THREADS.submit(Context().run, self.function, self._check)
@@ -91,9 +94,9 @@ class LongJob:
 
 
 def in_parts(translator: Translator, check: Check) -> Translator:
-    """Return a copy of a translator for a long job. Its engine calls `check` about every `PART_S`.
+    """Return a copy of a translator for a long job. The engine of the copy calls `check` about every `PART_S`.
 
-    In the context of the job, parsers and writers of documents call `check`, too.
+    Parsers and writers of documents that run in the job's context call `check`, too.
     """
     between_segments.set(check)
     changed = copy.copy(translator)
@@ -111,7 +114,7 @@ class EngineInParts:
     def __post_init__(self) -> None:
         self.name, self.max_length = self.engine.name, self.engine.max_length
         self.explains, self.in_background = self.engine.explains, self.engine.in_background
-        self.tokens_per_s: dict[str, float] = {}  # kind of work -> speed that was measured in its last part
+        self.tokens_per_s: dict[str, float] = {}  # kind of work -> speed in the last part of this kind
 
     def torch_engine(self, needed_for: str) -> "EngineInParts":
         return EngineInParts(self.engine.torch_engine(needed_for), self.check)
@@ -164,7 +167,7 @@ class EngineInParts:
             n_items = max(LEAST_ITEMS, int(speed * PART_S / longest))
             part = order[:n_items]
             del order[:n_items]
-            # 2. Work on them.
+            # 2. Work on these items.
             started = time.monotonic()
             results |= zip(part, work(part), strict=True)
             seconds = max(time.monotonic() - started, 1e-4)

@@ -48,8 +48,8 @@ class V1:
     def stream(self, model: ServedModel, lines: list[Unit], options: TranslationOptions) -> AsyncIterator[str]:
         """Queue a translation and return its server-sent events.
 
-        This function is not an async generator: the request is queued at once, so that a full queue raises
-        QueueFullError before the response starts.
+        An async generator would queue the request only when the response has started. This function queues the request
+        at once, so that a full queue raises QueueFullError before the response starts.
         """
         shown: asyncio.Queue[str] = asyncio.Queue()  # "partial" events; the empty string marks the end
         texts = [""] * len(lines)  # the translation of each line so far
@@ -91,7 +91,7 @@ class V1:
     async def explained(
         self, request: Request, body: schema.ExplainRequest, function: Callable[..., Response]
     ) -> Response:
-        """Call a function that takes the arguments of `explain`, as a long job, and return its response."""
+        """Call `function` as a long job, with the arguments of `insight.explain.explain`, and return the response."""
         model, _ = await self.api.choose(request, body)
         options = model.options(body)
         self.api.split([body.q])  # only to check the limits

@@ -1,16 +1,17 @@
 """The CTranslate2 engine, which searches with a converted model, usually on a CPU. This module does not import torch.
 
 CTranslate2's search differs from `nmt.decode.search` in these ways:
-- CTranslate2 masks PAD, UNK, BOS, and EOS below the minimum length, before the softmax, so that the other pieces get
-  the probability of the masked ones. `nmt.decode.search` masks them after the softmax.
+- CTranslate2 masks PAD, UNK, BOS, and below the minimum length also EOS, before the softmax. So the other pieces get
+  the probability of the masked pieces. `nmt.decode.search` masks the same pieces after the softmax.
 - CTranslate2 stops when `EXTRA_FINISHED` more hypotheses than the beam size have finished, even if an unfinished
   hypothesis has a better score.
 - With a shortlist (`nmt export --shortlist`), CTranslate2 computes probabilities only of the pieces that are listed for
   any source piece of the batch, so that a translation can depend on the other sentences of its batch.
-- CTranslate2 truncates a hypothesis at `max_decoding_length`, whereas `nmt.decode.search` forces EOS. So a limit of L
-  here is a limit of L - 1 in CTranslate2. A batch has only one limit, which is the largest limit of its requests. If a
-  translation exceeds the limit of its own request, the engine searches for it again. A truncated hypothesis counts as
-  cut off only if the model would not have ended it at L; `goes_on` asks for the next token to find this out.
+- CTranslate2 truncates a hypothesis at `max_decoding_length`, whereas `nmt.decode.search` forces EOS. So for a
+  limit of L tokens including EOS, CTranslate2 gets a limit of L - 1. A batch has only one limit, which is the largest
+  limit of its requests. If a translation exceeds the limit of its own request, the engine repeats the search for this
+  request. A truncated hypothesis counts as cut off only if the model would not have continued it with EOS, which
+  `goes_on` finds out.
 Sampling, steps to watch, and scores of references with UNK need the torch engine of the same model (see
 `Translator.engine_for` and `score`). An export has no torch engine.
 """
@@ -42,16 +43,16 @@ from nmt.text.tokenizer import Tokenizers
 
 COMPUTE_TYPES = {None: "default", "fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 CONVERTER = 2  # version of the converter; increase it if the converter's output for the same model changes
-# CTranslate2 stops when this many hypotheses more than the beam size have finished. With 3 and beam 5, on the test sets
-# of Multi30k de-en and Tatoeba zh-en, 8 of 2,000 translations differ from those of `nmt.decode.search`. With 2, 15
-# translations differ. With 0, 108 translations differ, and a search takes 10 % less time.
+# CTranslate2 stops when this many hypotheses more than the beam size have finished. With the value 3 and beam 5, on the
+# test sets of Multi30k de-en and Tatoeba zh-en, 8 of 2,000 translations differ from those of `nmt.decode.search`. With
+# the value 2, 15 translations differ. With the value 0, 108 translations differ, and a search takes 10 % less time.
 EXTRA_FINISHED = 3
-MAX_HYPOTHESES = 192  # maximum beams x requests per batch; 320 is no faster, and with two threads needs 30-50 MB more
+MAX_HYPOTHESES = 192  # maximum beams x requests per batch; 320 is no faster, and needs 30-50 MB more with two threads
 SCORED_PAIRS, ALIGNED_PAIRS = 16, 64  # pairs per batch; the logits of larger batches would not fit into the CPU cache
 SHORTLIST = "vmap.txt"  # file name in an export, fixed by CTranslate2
-CHARACTERS = "characters.txt"  # file of the characters that the model has learned in bytes: UTF-8 without separators
-MAX_CHARACTERS_BYTES = 5_000_000  # more than all characters of Unicode take in UTF-8
-# The values that CTranslate2 supports, for each setting of a model that is restricted. All other settings are free.
+CHARACTERS = "characters.txt"  # file in an export: characters that the model learned in bytes, without separators
+MAX_CHARACTERS_BYTES = 5_000_000  # maximum size of `CHARACTERS`; all characters of Unicode take less
+# Setting of a model -> the values that CTranslate2 supports. CTranslate2 supports all values of the other settings.
 SUPPORTED: dict[str, tuple[object, ...]] = {
     "architecture": ("transformer",),
     "attention": ("scaled_dot",),
@@ -152,9 +153,10 @@ class CTranslate2Engine:
         return sources, targets
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        """Score pairs, see `Engine`. CTranslate2 gives UNK a probability of 0, so torch scores targets with UNK.
+        """Score pairs, see `Engine`. CTranslate2 gives UNK a probability of 0.
 
-        The engine of an export has no torch engine: it scores all targets with CTranslate2.
+        So if a target has UNK, the torch engine scores all pairs. In an export, which has no torch engine, CTranslate2
+        always scores the pairs.
         """
         if self.load_torch is None or not any(UNK in tokens for tokens in target):
             return self.log_probs_of(source, target)
@@ -186,7 +188,7 @@ class CTranslate2Engine:
 
 
 class CTranslate2Search:
-    """A search that CTranslate2's threads start when this object is created."""
+    """A search that starts, in CTranslate2's threads, when this object is created."""
 
     def __init__(
         self,
@@ -203,7 +205,7 @@ class CTranslate2Search:
         ]
         # Sort the requests by length limit, the largest first. The first limit of a batch is the limit of the batch.
         self.order = sorted(range(len(requests)), key=lambda i: (-self.limits[i], -len(requests[i].tokens)))
-        fair_share = math.ceil(len(requests) / engine.engine.num_translators)  # so that few requests use all threads
+        fair_share = math.ceil(len(requests) / engine.engine.num_translators)  # so that a few requests use all threads
         size = max(1, min(batch_size, MAX_HYPOTHESES // options.beam, fair_share))
         self.futures: list[Any] = []  # one per request, in the order of `self.order`
         for first in range(0, len(requests), size):
@@ -218,7 +220,7 @@ class CTranslate2Search:
         return self._with_scores(n_bests) if self.options.scores else n_bests
 
     def _within_limit(self, i: int, n_best: NBest) -> NBest:
-        """Return `n_best`. If one of its hypotheses exceeds the limit of request i, search with this limit instead."""
+        """Return `n_best`. If a hypothesis in `n_best` exceeds the limit of request i, search again with this limit."""
         limit = self.limits[i]
         if limit == 1:  # the only possible hypothesis is EOS
             return [Hypothesis([EOS], [], 0.0, is_cut=True)]
@@ -309,7 +311,7 @@ def converted(file: Path, precision: Precision) -> tuple[Path, str]:
 def convert(file: Path, directory: Path, quantization: str) -> None:
     """Convert a model file with `nmt export` in a child process. Raises ModelError if the conversion fails.
 
-    With a child process, this process need not import torch, and it survives a crash of the conversion.
+    Only the child process imports torch. If the conversion crashes, only the child process ends.
     """
     command = [sys.executable, "-m", "nmt", "export", "-q", "-m", str(file), "-o", str(directory)]
     command += ["--to", "ctranslate2", "--quantization", quantization]
@@ -362,8 +364,8 @@ def load_export(
         raise ModelError(f"{path} has no tokenizer", hint="export the model again")
     if (path / CHARACTERS).is_file():  # the export of an imported model has no such file
         tokenizers = tokenizers.with_learned(read_characters(path / CHARACTERS))
-    # A damaged export may crash this process, so a child process loads it first. An export from the cache, for which
-    # `load_torch` is given, need not be checked, because `converted` has checked it.
+    # A damaged export may crash this process, so a child process loads the export first. If `load_torch` is given, the
+    # export comes from the cache, and `converted` has already checked it.
     if load_torch is None:
         check_loadable("ctranslate2", f"the export {path}", contents(path), str(path))
     # 2. Choose the device: a CPU with one batch per thread, or the GPU of this rank.
@@ -380,7 +382,7 @@ def load_export(
             kind,
             device_index=device_index,
             compute_type=COMPUTE_TYPES[precision],
-            inter_threads=n_threads if on_cpu else 1,  # one thread per batch: threads that share one are slower
+            inter_threads=n_threads if on_cpu else 1,  # one thread per batch: threads that share a batch are slower
             intra_threads=1,
             max_queued_batches=n_threads,  # only a few: after Ctrl-C, all queued batches are translated before exit
         )

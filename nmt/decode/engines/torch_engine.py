@@ -36,7 +36,7 @@ from nmt.text.tokenizer import Tokenizers
 log = logging.getLogger("nmt")
 
 MAX_BATCH_POSITIONS = 131_072  # maximum beams x source positions per batch, to limit the memory of KV caches
-ATTENTION_POSITIONS = 1024  # maximum positions per batch side in `attention`, to limit the memory of all heads' weights
+ATTENTION_POSITIONS = 1024  # maximum positions per batch and side in `attention`, to limit the memory of the weights
 SCORED_TOKENS = 4096  # maximum target positions per batch in `score`; each position has V log-probabilities
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class TorchEngine:
         self.decoder: IncrementalDecoder[Any] = EnsembleDecoder(decoders)
         if len(decoders) == 1:
             self.decoder = decoders[0]
-        self.max_positions = MAX_BATCH_POSITIONS  # `TorchSearch` lowers this if it runs out of memory
+        self.max_positions = MAX_BATCH_POSITIONS  # `TorchSearch` lowers this value if the memory is too small
 
     def torch_engine(self, needed_for: str) -> "TorchEngine":  # noqa: ARG002 - see `Engine`
         return self
@@ -81,7 +81,7 @@ class TorchEngine:
             logits = [model(batch.src, batch.tgt_in) for model in self.models]
             log_probs = log_mean_probs(logits)  # (B, T, V)
             log_probs = log_probs.gather(-1, batch.tgt_out[..., None]).squeeze(-1)  # (B, T)
-            # Cut off the padding of each row. The last log-probability of a row is that of EOS.
+            # Cut off the padding of each row. The last log-probability of a row belongs to EOS.
             rows = log_probs.tolist()
             return [row[: len(tokens) + 1] for tokens, row in zip(targets, rows, strict=True)]
 
@@ -127,8 +127,8 @@ class TorchSearch:
     watch: WatchStep | None
 
     def result(self) -> list[NBest]:
-        # Sort the requests by length, so that a batch has little padding. The longest requests come first, because
-        # their batch needs the most memory.
+        # Sort the requests by length, so that a batch has little padding. The batch of the longest requests needs the
+        # most memory, so it comes first: if the memory is too small, this shows at once.
         order = sorted(range(len(self.requests)), key=lambda i: -len(self.requests[i].tokens))
         n_bests: list[NBest] = [[] for _ in self.requests]
         while order:
@@ -164,7 +164,7 @@ class TorchSearch:
 
 
 def tracer(watch: WatchStep, batch: Sequence[int]) -> Callable[[TraceStep], None]:
-    """Return a `trace` function for `search`. It passes the best live hypothesis of each request to `watch`."""
+    """Return a `trace` function for `search`, which passes the best live hypothesis of each request to `watch`."""
     ended: set[int] = set()  # sentences whose best hypothesis has ended, although their search may continue
 
     def trace(step: TraceStep) -> None:
@@ -173,7 +173,7 @@ def tracer(watch: WatchStep, batch: Sequence[int]) -> Callable[[TraceStep], None
         for sentence, token in zip(step.sentences, first_candidates, strict=True):
             if token == EOS:
                 ended.add(sentence)
-        # 2. Show the best live hypothesis of each other sentence.
+        # 2. Show the best live hypothesis of each sentence that is not in `ended`.
         first_beams = step.live.tokens[:, 0].tolist()
         best = zip(step.sentences, first_beams, strict=True)
         watch({batch[sentence]: tokens for sentence, tokens in best if sentence not in ended})
@@ -184,7 +184,8 @@ def tracer(watch: WatchStep, batch: Sequence[int]) -> Callable[[TraceStep], None
 class EnsembleDecoder:
     """An `IncrementalDecoder` for several models with the same vocabularies. The models may differ in architecture.
 
-    Its state is the list of the decoders' states. Its logits are the log-probabilities of the mean distribution.
+    The state of the ensemble is the list of the decoders' states. The logits that `step` returns are the logarithms of
+    the mean probabilities.
     """
 
     def __init__(self, decoders: Sequence[IncrementalDecoder[Any]]) -> None:
@@ -217,9 +218,9 @@ def log_mean_probs(logits: Sequence[Tensor]) -> Tensor:
 
 
 def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[int]) -> list[list[T]]:
-    """Process a batch. If the memory is too small, process each half of the batch, and so on.
+    """Process a batch. If the memory is too small, split the batch into halves, and process each half in the same way.
 
-    Returns a list with the results of each part that was processed at once.
+    Returns one list of results per part that was not split further.
     """
     try:
         return [process(batch)]
@@ -227,7 +228,7 @@ def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[
         if len(batch) == 1:
             hint = "lower --beam, or use --device cpu"
             raise NmtError("out of memory with one sentence", hint=hint) from error
-    # This is outside the except block, because inside it, the traceback of the error keeps tensors alive.
+    # Empty the cache only outside the except block: inside the block, the traceback of the error keeps tensors alive.
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     half = (len(batch) + 1) // 2
@@ -271,9 +272,9 @@ def load_models(
 ) -> tuple[TorchEngine, Tokenizers, Config, RunDirectory | None, dict[str, Any]]:
     """Load models from run directories or model files. Return the arguments of `Translator`; see `loading.load`.
 
-    Several models form an ensemble, with the config and the run of the first model. But `data.max_length` is the
-    smallest of all models, the length limit for translations is the largest of all models, and the characters learned
-    in bytes are those that all models have learned.
+    Several models form an ensemble, with the run and the config of the first model, except that `data.max_length` is
+    the smallest value of all models, and the length limit for translations is the largest limit of all models. Of
+    the characters learned in bytes, the tokenizers know only those that all models have learned.
     """
     models: list[Seq2Seq] = []
     configs: list[Config] = []
