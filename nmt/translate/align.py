@@ -28,7 +28,7 @@ log = logging.getLogger("nmt")
 
 # The weight of similar spelling. It was tuned on 300 pairs of Multi30k de-en, with links from co-occurrence statistics.
 ALIKE = 30.0
-MIN_SHARE = 0.01  # `Shares` leaves out values of p(source word | target word) up to this one
+MIN_SHARE = 0.01  # `Shares` contain only values of p(source word | target word) above this number
 # Shares are rounded to this many digits, so that ties stay ties: the engine's rounding errors depend on the batch.
 SHARE_DIGITS = 6
 MAX_DELETED = 100  # maximum number of source words for `losses_without`, which scores the target once per source word
@@ -37,7 +37,7 @@ LOSS_WINDOW = 100  # number of pairs that are passed to `losses_without` togethe
 WINDOW = 1000
 
 Matrix = NDArray[np.floating[Any]]
-Links = list[tuple[int, int]]  # sorted pairs of the index of a source word and the index of a target word
+Links = list[tuple[int, int]]  # sorted pairs: index of a source word, index of a target word
 Shares = dict[int, float]  # for one target word: index of a source word -> p(source word | target word)
 WordPair = tuple[WordText, WordText]  # the source text and the target text
 
@@ -114,7 +114,7 @@ def score_window(
     for i, (source, target) in enumerate(pairs):
         if not source.spans or not target.spans:
             continue
-        # Check the length before `encoded` is called, whose matrix needs much memory for a long text.
+        # Check the length first, because the matrix that `encoded` makes of a long text needs much memory.
         n_pieces = max(count_pieces(source, tokenizers.source), count_pieces(target, tokenizers.target))
         if n_pieces > limit:
             message = "line %d is not aligned: a side has more than the %d pieces that the model takes"
@@ -181,12 +181,12 @@ def deletions(source: EncodedWords) -> Iterator[tuple[int, ...]]:
 def word_scores(
     weights: Matrix, source: Matrix, target: Matrix, likeness: Matrix | float = 0.0, losses: Matrix | float = 1.0
 ) -> Matrix:
-    """Return the scores p(source word | target word) · p(target word | source word) of a pair.
+    """Return the product p(source word | target word) · p(target word | source word) for each pair of words.
 
     Args:
         weights: attention weights (T, S), from which both probabilities are computed.
         source, target: the `shares` of the encoded sides, (S, source words) and (T, target words).
-        likeness: similarity of the spelling of each pair of words, (source words, target words).
+        likeness: the similarity of the spellings of each pair of words, (source words, target words).
         losses: the result of `losses_without`, (source words, T).
     Returns:
         the scores (source words, target words), between 0 and 1.
@@ -231,7 +231,8 @@ def links(matrix: Matrix) -> Links:
 def grow_diagonal(first: set[tuple[int, int]], second: set[tuple[int, int]]) -> set[tuple[int, int]]:
     """Return the intersection of two alignments, extended by links from their union.
 
-    A link is added if it is adjacent to a link of the result, and its source word or target word has no link yet.
+    A link of the union is added if it is adjacent to a link that the result already has, and if the result has no other
+    link of the same source word or no other link of the same target word.
     """
     grown = first & second
     candidates = sorted(first ^ second)

@@ -1,6 +1,6 @@
 """The step that changes headlines to sentence case, and restores the case of the headline in the translation.
 
-The step also replaces characters that the model has not learned by similar characters.
+If the model has not learned a character, the step also replaces this character by a similar one.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from nmt.translate.units import Step, Translation, Unit
 
 
 class Case(Step):
-    """The step that gives each sentence the case that the model knows, and its translation the case of the original."""
+    """The step that changes a sentence to the case that the model knows, and restores the case in the translation."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Set up the step with the tokenizer of the source side."""

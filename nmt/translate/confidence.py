@@ -39,8 +39,8 @@ LEAST_P = 1e-6  # probabilities are clamped to LEAST_P..1 - LEAST_P, so that the
 # Their chrF is 30; the chrF of all other translations is 60. Of the translations that leave out one of two sentences,
 # two thirds have a coverage below this value.
 LEAST_COVERAGE = 0.4
-# In a text with spaces, a repetition is a phrase of two to four words twice in a row, or a word three times in a row.
-# In a text without spaces, a repetition is a string of one to nine letters three times in a row.
+# A repetition in a text with spaces: a phrase of two to four words twice in a row, or a word three times in a row.
+# A repetition in a text without spaces: a string of one to nine letters three times in a row.
 REPEATED = re.compile(r"(?<!\S)(?:(\S+(?: \S+){1,3}) \1|(\S+) \2 \2)(?!\S)")
 REPEATED_CHARACTERS = re.compile(r"([^\W\d]{1,9}?)\1\1")
 UNIT = re.compile(WORD_OR_CHARACTER)  # the units in which two texts are compared: words, and single other characters
@@ -49,7 +49,7 @@ Sample = tuple[float, float, bool]  # for one word: logit(p), logit(q), and whet
 
 
 class Word(NamedTuple):
-    """A word of a translation, with the punctuation around the word. It is `translation.text[start:end]`."""
+    """A word of a hypothesis, with the punctuation around the word: `text` is `hypothesis.text[start:end]`."""
 
     text: str
     start: int
@@ -200,13 +200,13 @@ def piece_spans(translator: Translator, hypothesis: TextHypothesis) -> list[Span
 def equal_characters(old: str, new: str) -> dict[int, int]:
     """Return a dict from the index of a character in `old` to the index of the same character in `new`.
 
-    It contains the characters of the words that both texts have in the same order.
+    The dict contains the characters of the words that both texts have in the same order.
     """
     old_units, new_units = UNIT.findall(old), UNIT.findall(new)
     old_starts = [0, *accumulate(len(unit) for unit in old_units)]
     new_starts = [0, *accumulate(len(unit) for unit in new_units)]
     places = {}
-    # Autojunk is off, because it would ignore frequent units in long texts.
+    # With autojunk, the matcher would ignore frequent units in long texts.
     matcher = SequenceMatcher(None, old_units, new_units, autojunk=False)
     for old_first, new_first, n_units in matcher.get_matching_blocks():
         start, end = old_starts[old_first], old_starts[old_first + n_units]

@@ -37,7 +37,8 @@ TMX = """<?xml version="1.0" encoding="utf-8"?><tmx version="1.4"><header creati
 segtype="sentence" o-tmf="nmt" adminlang="en" srclang="{}" datatype="plaintext"/><body>"""
 NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # a character that XML does not allow
 
-# A function that is given the translations and their number, and passes the translations on, as a progress bar does.
+# A function that gets an iterable of translations and their number, and yields the same translations. A progress bar is
+# such a function.
 Watch = Callable[[Iterable[Translation], int], Iterable[Translation]]
 
 
@@ -102,7 +103,7 @@ def translate_file(
     damaged or too large, InputError is raised, and nothing is written.
 
     Args:
-        watch: passes the translations on, see `Watch`.
+        watch: a function through which all translations pass, see `Watch`.
         arguments: keyword arguments of `Translator.translate_lines`, and `column`, see `DocumentTranslation`.
     """
     suffix = source.suffix.lower()
@@ -117,7 +118,7 @@ def translate_file(
         if output.exists() and output.samefile(source):
             raise InputError(f"{source} would be overwritten", hint="give another name after -o")
         content = read_capped(source, MAX_FILE_BYTES)
-    # 3. Open the output, so that an error in writing is found before the work. Then translate the document.
+    # 3. Open the output first, to find out early if it cannot be written. Then translate the document.
     with atomic_writer(output) as file:
         document = DocumentTranslation(translator, source, suffix, content, MAX_TEXT_BYTES, **arguments)
         if bilingual:
@@ -196,7 +197,7 @@ class DocumentTranslation:
         self.texts = {name: decoded(title, name, self.members[name]) for name in names}
 
     def translations(self, watch: Watch = lambda translations, _: translations) -> Iterator[Translation]:
-        """Translate all units, and yield the translation of each unit. `watch` passes the translations on, see `Watch`.
+        """Translate all units, and yield the translation of each unit. All translations pass through `watch`.
 
         Raises InputError if a text of the document is damaged.
         """

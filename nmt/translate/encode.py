@@ -25,7 +25,7 @@ class Encoding:
         """Encode sentences.
 
         Args:
-            max_length: maximum number of source tokens of a request, without EOS.
+            max_length: maximum number of source tokens in a request, without EOS.
             joiner: the text between the translations of two parts of a sentence.
         """
         self.units = units
@@ -63,11 +63,11 @@ class Encoding:
         return translations
 
     def decoded(self, n_best: NBest) -> list[TextHypothesis]:
-        """Return the hypotheses of a request with their texts. With the option `scores`, also set their pieces."""
+        """Return the hypotheses of a request with their texts. With the option `scores`, add their pieces."""
         hypotheses = []
         for hypothesis in n_best:
             tokens = hypothesis.tokens
-            # Pieces are computed only for scores, because this takes time.
+            # Compute pieces only if the scores are needed, because this takes time.
             pieces = self.target.pieces(tokens) if self.options.scores else []
             text = one_line(self.target.decode(tokens))
             hypotheses.append(

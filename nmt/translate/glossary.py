@@ -44,7 +44,7 @@ def require_terms(
     maximum number of tokens of a target sequence, EOS included.
     """
     for request in requests:
-        # Search in the text that the model reads, where a headline has sentence case, so that its terms are found.
+        # Search in the text that the model reads. In this text, a headline has sentence case, so its terms are found.
         text = tokenizers.source.decode(request.tokens)
         # The number of tokens that the prefix and EOS leave for the terms.
         room = max_length - 1 - len(request.prefix)

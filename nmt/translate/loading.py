@@ -1,4 +1,4 @@
-"""The loading of translators: functions that choose an engine for a model, and load both."""
+"""Functions that choose an engine for a model, and load a translator with this engine."""
 
 import functools
 import logging
@@ -59,7 +59,7 @@ def load(
     paths = [Path(path)] if isinstance(path, Path | str) else [Path(model_path) for model_path in path]
     if not paths:
         raise ModelError("no model was named", hint="give the path of a run")
-    # 1. Check the arguments. The command line checks them, but Python code can pass any value.
+    # 1. Check the arguments. Python code can pass any value, unlike the command line, which allows only known values.
     for name, value, choices in (("precision", precision, Precision), ("engine", engine, EngineName)):
         if value is not None and value not in get_args(choices):
             raise ConfigError(f"unknown {name} {value!r}", hint=f"choose one of {', '.join(get_args(choices))}")
@@ -87,7 +87,7 @@ def load(
             log.warning("torch translates, because CTranslate2 cannot: %s", reason)
     elif engine == "ctranslate2":
         raise ConfigError(f"CTranslate2 cannot translate: {reason}", hint="use --engine auto or torch")
-    # 4. Otherwise, load torch, and log the reason.
+    # 4. Load the model for torch if CTranslate2 cannot translate, and log the reason.
     log.debug("engine: torch: %s", reason)
     return load_torch(paths, device, precision or "fp32")
 

@@ -57,7 +57,7 @@ class MarkupTranslator:
         *,
         batch_size: int | None = None,
         window: int = WINDOW,
-        fixed_windows: bool = False,  # noqa: ARG002 - all windows have a fixed size
+        fixed_windows: bool = False,  # noqa: ARG002 - windows are always fixed
         first: int = 1,
         after_window: Callable[[], object] = lambda: None,
     ) -> Iterator[Translation]:
@@ -71,7 +71,7 @@ class MarkupTranslator:
         with CutLines(at_once=window == 1) as cut_lines:
             while (window_lines := read_window(stream, first, window)) is not None:
                 first += len(window_lines)
-                # 1. Parse each line into units. All of them have the number of the line, which seeds and messages use.
+                # 1. Parse each line into units. Each unit has the number of its line, for random seeds and messages.
                 documents = [self.markup.parse(line.text) for line in window_lines]
                 units: list[Unit] = []
                 ends = []  # for each line, the end of its units in `units`

@@ -1,4 +1,4 @@
-"""The step that replaces placeholders, and words with characters that the model cannot read, by symbols.
+"""The step that replaces placeholders by symbols, and also words with characters that the model cannot read.
 
 `nmt.text.placeholders` finds these spans. The step writes every replaced span into the translation exactly once, even
 if the model has left out or repeated the symbol of the span. A missing span is inserted at the place that word
@@ -24,7 +24,7 @@ from nmt.translate.units import Step, TextHypothesis, Translation, Unit
 
 log = logging.getLogger("nmt")
 
-NO_WORDS = WordText("", [])  # `align` skips pairs with a text without words
+NO_WORDS = WordText("", [])  # `align` skips a pair if one of its texts has no words
 
 
 class Place(NamedTuple):
@@ -88,7 +88,8 @@ class Placeholders(Step):
     def masked(self, text: str) -> Masked | None:
         """Mask a text, or return None if there is nothing to mask.
 
-        Before that, unknown characters are replaced by known characters with the same meaning in Unicode (NFC, NFKC).
+        Before the text is masked, unknown characters are replaced by known characters that have the same meaning in
+        Unicode (NFC, NFKC).
         """
         unknown = self.unknown(text)
         if is_blank(text) or not (unknown or self.patterns):
@@ -174,7 +175,7 @@ def places_of(settled: Settled, links: Links) -> dict[int, Place]:
     """
     mask = settled.mask
     source, target = settled.source_words.spans, settled.target_words.spans
-    # For each missing span, find the words of its mark, a symbol or number, in the masked source. It may have no mark.
+    # For each missing span, find the words of the mark (a symbol or number) in the masked source. Some spans have none.
     masked_words = {i: indices_between(source, *mask.kept[i].span) for i in settled.missing}
     lost = set(chain.from_iterable(masked_words.values()))
     places: dict[int, Place] = {}

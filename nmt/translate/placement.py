@@ -19,7 +19,7 @@ EDGE = re.compile(WORD_EDGE)
 
 
 class TaggedPair:
-    """A unit with markup and one of its hypotheses, split into sentences and into words, and their word alignment."""
+    """A unit with markup and one hypothesis of the unit: both texts with their sentences, words and word alignment."""
 
     def __init__(self, markup: Markup, translation: Translation, hypothesis: TextHypothesis) -> None:
         self.markup = markup
@@ -37,7 +37,7 @@ class TaggedPair:
 
 
 def word_spans(text: str, cuts: Iterable[int] = ()) -> list[Span]:
-    """Return the span of each word and punctuation mark. A word is split at the positions in `cuts`, which are tags."""
+    """Return the span of each word and punctuation mark. A word is split at the positions in `cuts`."""
     edges = sorted(set(cuts))
     spans: list[Span] = []
     for match in WORD.finditer(text):
@@ -103,7 +103,7 @@ class Placement:
         placed: dict[int, PlacedElement] = {}  # by the index of the child
         # 1. Place the children that get words, the longest child first.
         search_from = Counter[str]()  # text to copy -> where the next search for it in the translation starts
-        # A long child needs an interval without words of other children. Short children fit beside this interval.
+        # Long children come first, because their intervals need many adjacent free words.
         longest_first = sorted(range(len(children)), key=lambda i: children[i].start - children[i].end)
         for i in longest_first:
             place = self.copied(children[i], parent, free, search_from)
@@ -131,7 +131,7 @@ class Placement:
     def copied(
         self, element: Element, parent: PlacedElement, free: set[int], search_from: Counter[str]
     ) -> PlacedElement | None:
-        """Place an element that is copied, such as code, where the translation contains its text in free words.
+        """Place an element that is copied, such as code, at its text in the translation, if the words there are free.
 
         Returns None if the element has no text to copy, or if there is no such place.
         """
@@ -177,7 +177,7 @@ class Placement:
         return not cuts_in_source and not is_own
 
     def by_links(self, element: Element, parent: PlacedElement, free: set[int]) -> PlacedElement | None:
-        """Place an element around the target words that are linked to its source words.
+        """Place an element around the target words that are linked to the source words of the element.
 
         Returns None if there are no such target words.
         """
@@ -258,14 +258,15 @@ class Placement:
     def position(self, element: Element, words: range) -> int:
         """Return the target position of an element without linked words. `words` are the target words of its parent.
 
-        If the element touches only the word before it, it goes after the target words of that word. Otherwise, it goes
-        before the target words of the next word.
+        An element that touches only the source word before the element goes after the translation of this word. Any
+        other element goes before the translation of the next source word.
         """
         # 1. Find the target words of the source words around the element.
         n_before = bisect_right(self.pair.source_words, element.start, key=lambda word: word[1])
         before = self.targets_in(n_before - 1, words)
         after = self.targets_in(n_before, words)
-        # 2. Put the element after the word before it, if it touches only this word or if the next word has no links.
+        # 2. Put the element after the translation of the word before, if the element touches only this word, or if the
+        # next word has no links. Otherwise, put the element before the translation of the next word.
         character_before = self.pair.source[: element.start][-1:]
         character_after = self.pair.source[element.end :][:1]
         is_attached = character_before.strip() and not character_after.strip()

@@ -43,7 +43,7 @@ class Sentences(Step):
             if not self.options.whole_lines:
                 spans = self.spans_of(unit.text, len(tag))
             self.spans.append(spans)
-            # 2. Make a unit of each sentence. Only the first one gets the prefix. The others get the tag.
+            # 2. Make a unit of each sentence. The first sentence gets the prefix. All other sentences get the tag.
             for i, (start, end) in enumerate(spans):
                 text = unit.text[start:end]
                 if i == 0:

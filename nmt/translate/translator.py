@@ -30,8 +30,8 @@ log = logging.getLogger("nmt")
 MAX_LINES = 4_000  # default of the maximum number of lines in a window
 UNSPACED = frozenset(["zh", "zho", "cmn", "yue", "ja", "jpn"])  # languages without spaces between sentences
 
-# A function that is called after every step of a search. Its argument is a function that returns the translation so far
-# of each unit. If it raises an exception, the translation ends.
+# A function that is called after every step of a search. The argument is another function, which returns the
+# translation so far of each unit. If the `Watch` raises an exception, the translation ends.
 Watch = Callable[[Callable[[], list[str]]], None]
 
 
@@ -57,9 +57,10 @@ class Translator:
         self.joiner = "" if base_language(self.target_language) in UNSPACED else " "  # the text between two sentences
 
     def to(self, languages: str) -> "Translator":
-        """Return a translator of one direction with the same engine. `languages` is `de-en`, or `en` for any source.
+        """Return a translator of one direction with the same engine.
 
-        If the model has only one direction, `languages` can be empty. Raises ConfigError if the model lacks the
+        `languages` is a direction such as `de-en`, or a target language such as `en`. If the model has only one
+        direction, `languages` can be empty. Raises ConfigError if the model lacks the
         direction, or if a choice is needed and `languages` is empty.
         """
         source, target = self.tokenizers
@@ -178,7 +179,7 @@ class Translator:
         steps: list[Step] = []
         # 1. Tags come first, because `Tags.restore` needs the translations of whole units.
         if any(unit.markup for unit in units):
-            from nmt.translate.tags import Tags  # imported here: expressions take 15 ms to compile
+            from nmt.translate.tags import Tags  # imported here, because this takes 15 ms
 
             steps.append(Tags(self.engine, self.tokenizers))
         # 2. Sentences, then placeholders. No sentence ends inside of a placeholder.

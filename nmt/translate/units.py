@@ -32,7 +32,7 @@ class Unit:
 
 @dataclass
 class TextHypothesis(Hypothesis):
-    """A hypothesis with its pieces and its text. The tokens of each of its search requests end in EOS."""
+    """A hypothesis with its pieces and its text. The tokens of each search request of a text end in EOS."""
 
     pieces: list[str]  # empty without `SearchOptions.scores`
     text: str
@@ -72,11 +72,15 @@ class Step:
         return units
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
-        """Undo the changes of `prepare`: convert translations of the units that it returned to those of its input."""
+        """Undo the changes of `prepare`.
+
+        `translations` belong to the units that `prepare` returned. The returned translations belong to the units that
+        `prepare` was given.
+        """
         return translations
 
     def preview(self, texts: list[str]) -> list[str]:
-        """Do the same as `restore` with texts only: the best hypotheses so far of a search that still runs."""
+        """Return the texts of an unfinished search as `restore` would return them, one for each unit."""
         return texts
 
 

@@ -29,9 +29,9 @@ def windows(
 ) -> Iterator[Running]:
     """Read the stream in windows, call `start` with the units of each window, and yield the results of `start`.
 
-    The first window has at most `FIRST_LINES` lines. Later windows have `least` to `most` lines, so that each takes
-    about `TARGET_S`. A window has fewer lines, or none, if the stream has a `Pause`. `first` is the number of the first
-    line.
+    The first window has at most `FIRST_LINES` lines. Later windows have `least` to `most` lines, so that each window
+    takes about `TARGET_S`. A `Pause` in the stream ends a window early, and can make a window empty. `first` is the
+    number of the first line.
     """
     stream = iter(lines)
     n_lines = min(most, FIRST_LINES)
