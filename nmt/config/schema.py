@@ -153,7 +153,7 @@ class Data(Section):
 
     @field_serializer("train", "dev", "test", mode="wrap")
     def dump_corpora(self, corpora: tuple[Files, ...], dump: SerializerFunctionWrapHandler) -> Any:
-        """Dump a single corpus without languages as a mapping, as in config files. Dump an empty list as null."""
+        """Dump a single corpus without languages as a mapping, not as a list. Dump an empty list as null."""
         if not corpora:
             return None
         dumped = dump(corpora)
@@ -169,7 +169,7 @@ class Data(Section):
 
     @model_validator(mode="after")
     def check_lists(self) -> Self:
-        """Check the form of `dev` and `test`: a list if `train` is a list, else a corpus. Lists need languages."""
+        """Check that dev and test are lists only if train is a list, and that corpora in lists have languages."""
         is_list = len(self.train) != 1 or bool(self.directions)
         if is_list and (self.mix or self.target_tag):
             raise ValueError("mix and target_tag do not go with a list of corpora in train")
@@ -186,7 +186,7 @@ class Data(Section):
         return self
 
     def _check_same_form(self, name: str, corpora: tuple[Files, ...], is_list: bool) -> None:
-        """Check that `corpora` have each direction only once if train is a list, else that they are at most one."""
+        """Check that a list has each direction only once, or, if train is no list, that there is at most one corpus."""
         directions = [files.languages for files in corpora]
         if is_list and len(set(directions)) < len(directions):
             raise ValueError(f"{name} has a direction twice: list all of its files in one corpus")

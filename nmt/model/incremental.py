@@ -33,7 +33,7 @@ def incremental_decoder(model: Seq2Seq) -> Any:
 
 @dataclass(frozen=True)
 class KVCache:
-    """The keys and values of B sentences with K beams each. No later token changes them, so they are computed once.
+    """The keys and values of B sentences with K beams each. Later tokens do not change them.
 
     `self_kv` has the keys and values of the tokens that each beam has read. `cross_kv` has the keys and values of the
     memory, which all beams of a sentence share. A search begins with one beam per sentence (K = 1); then `select`
@@ -59,7 +59,7 @@ class TransformerDecoder:
         return KVCache(self_kv, cross_kv, cross_mask=mask, n_read=0)
 
     def step(self, tokens: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
-        """Decode one position of each beam. Each layer computes the same as `DecoderLayer.forward` there."""
+        """Decode one position of each beam. Each layer computes the same as in `DecoderLayer.forward`."""
         model = self.model
         position = slice(cache.n_read, cache.n_read + 1)
         x, rotation = model.embed(tokens, model.target_embedding, model.target_positions, position)  # (B, K, D)

@@ -29,7 +29,8 @@ log = logging.getLogger("nmt")
 # The weight of similar spelling. It was tuned on 300 pairs of Multi30k de-en, with links from co-occurrence statistics.
 ALIKE = 30.0
 MIN_SHARE = 0.01  # `Shares` contain only values of p(source word | target word) above this number
-# Shares are rounded to this many digits, so that ties stay ties: the engine's rounding errors depend on the batch.
+# Shares are rounded to this many digits, so that rounding errors of the engine, which depend on the batch, break no
+# ties.
 SHARE_DIGITS = 6
 MAX_DELETED = 100  # maximum number of source words for `losses_without`, which scores the target once per source word
 LOSS_WINDOW = 100  # number of pairs that are passed to `losses_without` together; this limits memory
@@ -43,7 +44,7 @@ WordPair = tuple[WordText, WordText]  # the source text and the target text
 
 
 class EncodedWords(NamedTuple):
-    """The token ids of a text, and the words that they belong to."""
+    """The token ids of a text, and the words to which the tokens belong."""
 
     tokens: list[int]
     shares: Matrix  # (tokens, words): the share of each token that belongs to each word
@@ -147,8 +148,8 @@ def losses_without(engine: Engine, pairs: Sequence[tuple[EncodedWords, EncodedWo
     decrease (Li et al. 2019, "On the word alignment from neural machine translation"). If a source has more than
     `MAX_DELETED` words, its pair gets the number 1.0 instead of a matrix.
     """
-    # 1. Collect the inputs to score. Equal inputs are scored once, so that their losses are exactly equal: the rounding
-    # errors of a score depend on its batch.
+    # 1. Collect the inputs to score. Equal inputs are scored only once, so that the scores are exactly equal: scores
+    # from different batches could have different rounding errors.
     scored: dict[tuple[tuple[int, ...], tuple[int, ...]], list[float]] = {}
     for source, target in pairs:
         if source.shares.shape[1] <= MAX_DELETED:
@@ -217,7 +218,7 @@ def normalized(weights: Matrix, axis: int) -> Matrix:
 
 
 def links(matrix: Matrix) -> Links:
-    """Return the links of a pair, given its scores of shape (source words, target words)."""
+    """Return the links of a pair, given the scores of the pair in a matrix (source words, target words)."""
     if not matrix.size:
         return []
     # Find the best source word of each target word, and the reverse. Two words with the score 0 get no link.

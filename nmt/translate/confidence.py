@@ -7,7 +7,7 @@ confidence of a word is an estimate of the probability that the word is right, b
     logit(confidence) = word · logit(p) + line · logit(q) + bias
 
 p is the product of the probabilities of the word's pieces. q is the geometric mean of the probabilities of all pieces
-of the line, EOS included. `word`, `line` and `bias` are the coefficients. Every validation fits them to the
+of the line, EOS included. `word`, `line` and `bias` are the coefficients. Every validation fits the coefficients to the
 translations of the dev corpus, and stores them in the model file. The confidence of a line is the mean of the
 confidences of its words, which is the expected share of right words.
 """
@@ -35,9 +35,9 @@ log = logging.getLogger("nmt")
 N_NEWTON = 25  # number of steps of Newton's method; about 6 steps are enough
 MAX_FIGURE = 1e9  # a calibration is ignored if a coefficient has this absolute value or more
 LEAST_P = 1e-6  # probabilities are clamped to LEAST_P..1 - LEAST_P, so that their logits are finite
-# A translation with a coverage below this value is doubtful. On Tatoeba de-en, 2 % of 5,000 translations are doubtful.
-# Their chrF is 30; the chrF of all other translations is 60. Of the translations that leave out one of two sentences,
-# two thirds have a coverage below this value.
+# A translation with a coverage below this value is doubtful. On Tatoeba de-en, 2 % of 5,000 translations have such
+# a coverage. The chrF of these translations is 30; the chrF of all other translations is 60. Of the translations that
+# leave out one of two sentences, two thirds have such a coverage.
 LEAST_COVERAGE = 0.4
 # A repetition in a text with spaces: a phrase of two to four words twice in a row, or a word three times in a row.
 # A repetition in a text without spaces: a string of one to nine letters three times in a row.
@@ -66,7 +66,7 @@ class Calibration(NamedTuple):
 
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> "Calibration":
-        """Return the calibration in the training progress of a model file, or the default if there is none."""
+        """Return the calibration in the training progress of a model file, or the default if `progress` has none."""
         match progress.get("best_figures"):
             case {"confidence": [float(), float(), float()] as figures}:
                 # With a damaged or diverged coefficient, every word would have confidence 0 or 1.

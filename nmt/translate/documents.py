@@ -118,7 +118,7 @@ def translate_file(
         if output.exists() and output.samefile(source):
             raise InputError(f"{source} would be overwritten", hint="give another name after -o")
         content = read_capped(source, MAX_FILE_BYTES)
-    # 3. Open the output first, to find out early if it cannot be written. Then translate the document.
+    # 3. Open the output before the translation, so that an output that cannot be written causes an early error.
     with atomic_writer(output) as file:
         document = DocumentTranslation(translator, source, suffix, content, MAX_TEXT_BYTES, **arguments)
         if bilingual:

@@ -63,11 +63,11 @@ class Encoding:
         return translations
 
     def decoded(self, n_best: NBest) -> list[TextHypothesis]:
-        """Return the hypotheses of a request with their texts. With the option `scores`, add their pieces."""
+        """Return the hypotheses of a request with texts and, if the option `scores` is set, with pieces."""
         hypotheses = []
         for hypothesis in n_best:
             tokens = hypothesis.tokens
-            # Compute pieces only if the scores are needed, because this takes time.
+            # The pieces take time, so compute them only if scores are needed.
             pieces = self.target.pieces(tokens) if self.options.scores else []
             text = one_line(self.target.decode(tokens))
             hypotheses.append(

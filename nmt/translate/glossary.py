@@ -40,11 +40,11 @@ def require_terms(
 ) -> None:
     """Set the target terms that the translation of each request must contain.
 
-    A target term is left out, with a warning, if the model cannot write it or if it is too long. `max_length` is the
+    A target term that is too long or that the model cannot write is left out, with a warning. `max_length` is the
     maximum number of tokens of a target sequence, EOS included.
     """
     for request in requests:
-        # Search in the text that the model reads. In this text, a headline has sentence case, so its terms are found.
+        # Search in the text that the model reads. There, a headline has sentence case, so terms in headlines are found.
         text = tokenizers.source.decode(request.tokens)
         # The number of tokens that the prefix and EOS leave for the terms.
         room = max_length - 1 - len(request.prefix)

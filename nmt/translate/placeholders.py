@@ -192,7 +192,7 @@ def places_of(settled: Settled, links: Links) -> dict[int, Place]:
                 places[i] = Place(target[became[0]][0], target[became[-1]][1])
                 lost.difference_update(words)
                 continue
-        # 2. Put a span that was removed at an end of the line at this end.
+        # 2. If the span was removed at the beginning or end of the line, put it at the same end of the translation.
         start, end = kept.span
         head, tail = mask.text[:start].strip(), mask.text[end:].strip()
         if not kept.mark and not head:
@@ -202,12 +202,12 @@ def places_of(settled: Settled, links: Links) -> dict[int, Place]:
             length = len(settled.text)
             places[i] = Place(length, length, touches_left=not kept.before.isspace())
             continue
-        # 3. Put the span beside the target words of its neighbors.
+        # 3. Put the span beside the translation of a neighboring word.
         touches_left = bool(IN_WORD.match(kept.before)) and words.start - 1 in sources
         touches_right = bool(IN_WORD.match(kept.after)) and words.stop in sources
         before = [t for s, t in links if s < words.start and s not in lost]
         after = [t for s, t in links if s >= words.stop and s not in lost]
-        # Prefer the place after the word before, unless the span touches only the next word.
+        # Put the span after the translation of the word before, unless the span touches only the next word.
         if before and (touches_left or not touches_right):
             at = target[before[-1]][1]
             places[i] = Place(at, at, touches_left=touches_left)

@@ -58,7 +58,7 @@ class PlacedElement:
     end: int
 
     def nearer_edge(self, at: int) -> int:
-        """Return `at` if this position is at or after the end of the element, else the nearer edge of the element."""
+        """Return the position `at` if it is not before the end of the element, else the nearer edge of the element."""
         if at >= self.end:
             return at
         return self.start if at - self.start < self.end - at else self.end
@@ -119,7 +119,7 @@ class Placement:
                 continue
             at = self.position(child, parent.words)
             at = min(max(at, parent.start), parent.end)
-            # Move the position to an edge if it is inside of another child.
+            # If the position is inside of another child, move it to the nearer edge of this child.
             n_before = bisect_left(with_words, at, key=lambda place: place.start)
             if n_before:
                 at = with_words[n_before - 1].nearer_edge(at)
@@ -158,8 +158,8 @@ class Placement:
     def cuts_a_word(self, element: Element, span: Span, words: range) -> bool:
         """Return whether a target span for a copied element splits a word that the element may not split.
 
-        An edge may split a target word that is linked to a word of the element, as in l'`option`. If the edge splits a
-        word in the source, it may split any target word.
+        An edge may split a target word that is linked to a word of the element, as in l'`option`. An edge that
+        splits a word in the source may split any target word.
         """
         start, end = span
         first, last = words[0], words[-1]
@@ -199,7 +199,7 @@ class Placement:
         return PlacedElement(element, interval, start, end)
 
     def source_words(self, element: Element) -> range:
-        """Return the indices of the source words of an element. Words are split at tags, so none is partly inside."""
+        """Return the indices of the source words of an element. Words are split at tags, so no word is partly in it."""
         return indices_between(self.pair.source_words, element.start, element.end)
 
     def best_interval(self, own_words: range, free: set[int], *, only_own: bool) -> range:
@@ -217,7 +217,7 @@ class Placement:
         start = min(targets)
         best, best_total, total = range(0), -1.0, 0.0
         for t in range(start, max(targets) + 1):
-            # The word belongs to the element if it is linked, and only to words of the element.
+            # The word belongs to the element if it has links, and all of them are to words of the element.
             sources = self.linked_sources[t]
             n_own = sum(s in own_words for s in sources)
             is_own = n_own > 0 and n_own == len(sources)
@@ -265,8 +265,8 @@ class Placement:
         n_before = bisect_right(self.pair.source_words, element.start, key=lambda word: word[1])
         before = self.targets_in(n_before - 1, words)
         after = self.targets_in(n_before, words)
-        # 2. Put the element after the translation of the word before, if the element touches only this word, or if the
-        # next word has no links. Otherwise, put the element before the translation of the next word.
+        # 2. If the element touches only the word before, or if the next word has no links, put the element after the
+        # translation of the word before. Otherwise, put the element before the translation of the next word.
         character_before = self.pair.source[: element.start][-1:]
         character_after = self.pair.source[element.end :][:1]
         is_attached = character_before.strip() and not character_after.strip()
@@ -280,7 +280,7 @@ class Placement:
         return self.pair.target_words[index][0] if index < n_words else len(self.pair.target)
 
     def targets_in(self, source_word: int, words: range) -> list[int]:
-        """Return the words in `words` that are linked to a source word. If the index is out of range, return none."""
+        """Return the words in `words` that are linked to a source word. If its index is out of range, return []."""
         if not 0 <= source_word < len(self.linked_targets):
             return []
         return [t for t in self.linked_targets[source_word] if t in words]

@@ -1,4 +1,4 @@
-"""The scoring of given translations: their log-probabilities under the model, by teacher forcing.
+"""The scoring of given translations: the log-probabilities that the model assigns to them (teacher forcing).
 
 Lines are not split into sentences.
 """

@@ -109,7 +109,7 @@ class Translator:
             lines: the stream, which is read one window at a time. A `Pause` ends a window. A `Unit` keeps its number.
             options, batch_size: if None, the defaults of the model.
             prefix: the text that every translation must begin with.
-            window: maximum number of lines in a window. If it is 1, each line is translated as soon as it is read.
+            window: maximum number of lines in a window. With 1, each line is translated as soon as the line is read.
             fixed_windows: whether the number of lines in a window does not depend on the speed of the translation. Then
                 the batches are always the same.
             first: the number of the first line, for messages and random seeds.
@@ -198,7 +198,7 @@ class Translator:
             from nmt.translate.glossary import Glossary
 
             steps.append(Glossary(options.glossary))
-        # 4. The case comes last, so that it also applies to the text that other steps have changed.
+        # 4. The case comes last, so that the case of the whole text is changed, with the text that other steps added.
         steps.append(Case(source))
         return steps
 
@@ -220,7 +220,7 @@ class Translator:
         If `watched`, the steps of the search will be watched. Raises ConfigError if torch is needed and there is no
         torch engine.
         """
-        # Only the search of torch can sample, write required terms, and be watched.
+        # Only torch's search can sample and write required terms, and only its steps can be watched.
         reads_terms = self.config.data.glossary
         if options.sample:
             if options.glossary and not reads_terms:
@@ -241,7 +241,7 @@ class Translator:
             if not EOS < token < len(target):
                 message = f"the prefix has the token {token}, but tokens of words are {EOS + 1} to {len(target) - 1}"
                 raise ConfigError(message, hint="give the prefix as text")
-        # If the prefix is too long, this raises the error before anything is translated.
+        # Check the length here, so that a prefix that is too long raises ConfigError before anything is translated.
         self.options.limit(1, len(tokens), self.engine.max_length)
         return tokens
 

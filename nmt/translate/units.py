@@ -48,7 +48,7 @@ class Translation:
     number: int = 0  # the number of the line, from 1; 0 if the number is not known
     source_tokens: list[list[int]] = field(default_factory=list)  # the tokens of each search request, without EOS
     sentences: list[Span] = field(default_factory=list)  # spans in `source`
-    # Each sentence of the source and its best translation, without tags.
+    # For each sentence: the text in the source, and the text of the best translation without tags.
     sentence_pairs: list[tuple[str, str]] = field(default_factory=list)
 
     @property
@@ -80,7 +80,7 @@ class Step:
         return translations
 
     def preview(self, texts: list[str]) -> list[str]:
-        """Return the texts of an unfinished search as `restore` would return them, one for each unit."""
+        """Return the texts of an unfinished search, one for each unit, as `restore` would change them."""
         return texts
 
 
