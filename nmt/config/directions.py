@@ -8,12 +8,14 @@ from nmt.errors import ConfigError
 
 
 def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
-    """Return the direction that a user means by `languages`: de-en or en. Empty if there is nothing to choose.
+    """Return the direction that a user means by `languages`, such as de-en or en.
 
-    `targets` are the target languages of the model; empty if it has only one direction. Training must have had the
-    source language and the target language of the direction, but not necessarily together. Raises ConfigError if
-    training has not had both, if `languages` is empty although the model has several target languages, or if it is not
-    empty although the model has only one direction.
+    Return an empty text if there is nothing to choose.
+
+    `targets` are the target languages of the model, or empty if the model has only one direction. Training must have
+    had the source language and the target language of the direction, but not necessarily together. Raises ConfigError
+    if training has not had both languages, if `languages` is empty although the model has several target languages, or
+    if `languages` is not empty although the model has only one direction.
     """
     known = data.directions
     if not languages:
@@ -38,7 +40,7 @@ def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
     if target not in targets or (source and known and source not in sources):
         hint = f"it translates {', '.join(known or targets):.200}"
         raise ConfigError(f"the model does not translate {languages}", hint=hint)
-    # A target language means the only direction into it. If there are several directions into it, none is chosen: the
-    # target language is enough for the model.
+    # If there is only one direction into the target language, return this direction. If there are several, return
+    # only the target language, because the model does not need to know the source language.
     fitting = [direction for direction in known if is_meant(direction, languages)]
     return fitting[0] if len(fitting) == 1 else languages

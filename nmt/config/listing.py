@@ -44,7 +44,9 @@ def settings(section: type[BaseModel] = Config, prefix: str = "") -> Iterator[Se
 
 
 def section_in(kind: Any) -> type[BaseModel] | None:
-    """Return the first section in a type: the type itself, or a type in a list, dict or union; None if it has none."""
+    """Return the first section in a type: the type itself, or a type in a list, dict or union. Return None if
+    there is no section.
+    """
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return kind
     sections = map(section_in, get_args(kind))
@@ -62,7 +64,7 @@ def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
         return f"list of {parts}" if choices[0] is ModelPart else "path(s)"
     if get_origin(kind) is types.UnionType:
         kind, _ = choices  # the second type is None
-    # A range includes its ends, unless they are written with < or >.
+    # A range includes its ends, unless the ends are written with < or >.
     low = high = ""
     for bound in bounds:
         low = str(getattr(bound, "ge", low))
@@ -91,7 +93,7 @@ def values(config: Config, *, only_set: bool = False) -> Iterator[tuple[str, str
 
 
 def leaves(tree: Mapping[str, Any], prefix: str, root: Path) -> Iterator[tuple[str, str]]:
-    """Yield the key and the value of each setting in a section. `root` is the directory of its corpora."""
+    """Yield the key and the value of each setting in a section. `root` is the directory of the corpora."""
     for name, value in tree.items():
         key = prefix + name
         if isinstance(value, Mapping):
@@ -99,7 +101,7 @@ def leaves(tree: Mapping[str, Any], prefix: str, root: Path) -> Iterator[tuple[s
             own_root = value.get("root")
             yield from leaves(value, f"{key}.", data_root(own_root) if own_root else root)
         elif isinstance(value, tuple) and any(isinstance(item, Mapping) for item in value):
-            # The value is a list of corpora, whose keys are numbers.
+            # The value is a list of corpora. The key of each corpus is its number.
             corpora = {str(number): corpus for number, corpus in enumerate(value)}
             yield from leaves(corpora, f"{key}.", root)
         elif isinstance(value, tuple):
@@ -128,9 +130,10 @@ def chosen_by_training(config: Config) -> dict[str, str]:
 
 
 def language(data: Data, side: Side) -> str:
-    """Return the language code of a side of the training corpora; empty if it is unknown, or if there are several.
+    """Return the language code of a side of the training corpora.
 
-    If the code is not set, it comes from the directions or file names of the corpora.
+    If the code is not set, it comes from the directions or file names of the corpora. If the code is unknown, or if the
+    corpora have several codes, return an empty text.
     """
     was_set = data.source_lang if side == "source" else data.target_lang
     if was_set:
@@ -150,7 +153,10 @@ def language_of_side(files: Files, side: Side) -> str:
 
 
 def language_of(path: Path) -> str:
-    """Return the language code at the end of a file name, such as zh-CN for `test.zh-CN.gz`; empty if there is none."""
+    """Return the language code at the end of a file name, such as zh-CN for `test.zh-CN.gz`.
+
+    Return an empty text if the name has no code.
+    """
     name = Path(path.name.removesuffix(".gz"))
     suffix = name.suffix.lstrip(".")
     # Any suffix of this form counts as a code, except for txt.
@@ -165,16 +171,16 @@ def base_language(code: str) -> str:
 
 
 def downloads_directory() -> Path:
-    """Return the directory of downloaded corpora: NMT_DATA, else data/downloads in the working directory."""
+    """Return the directory of downloaded corpora: $NMT_DATA if it is set, else data/downloads."""
     return Path(os.environ.get("NMT_DATA") or DOWNLOADS)
 
 
 def data_root(root: str) -> Path:
     """Return the directory that a value of `data.root` means.
 
-    It is `root` itself if this directory exists. Otherwise, it is the first directory that exists with this name in
-    NMT_DATA, data/downloads and ../shared/data, or `root` itself if there is none. If `root` is absolute or contains
-    `..`, it is always `root` itself.
+    If the directory `root` exists, return `root` itself. Otherwise, search for a directory of this name in $NMT_DATA,
+    data/downloads and ../shared/data, in this order, and return the first one that exists. If none exists, or if `root`
+    is absolute or contains `..`, return `root` itself.
     """
     # An empty root is the working directory.
     given = Path(root)

@@ -11,7 +11,7 @@ MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # file systems' limits for a name (bytes)
 LANGUAGE = re.compile(r"([a-zA-Z]{2,8}|x-[a-zA-Z0-9]{1,8})([-_][a-zA-Z0-9]{1,8})*")
 CODE = "[a-zA-Z]{2,8}(_[a-zA-Z0-9]{1,8})*"  # a language code without dashes, which separate the codes of a direction
 LARGEST = 10**9  # upper bound of counts for which there is no smaller upper bound
-# For some keys, the values that each architecture supports. Other values are refused, as they are not implemented.
+# For some keys, the values that each architecture implements. All other values of these keys are refused.
 SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
     "transformer": {"cell": ("lstm",), "attention": ("scaled_dot", "dot", "additive")},
     "rnn": {"norm": ("pre",), "positions": ("sinusoidal",), "padding_mask": (True,), "attention_window": (None,)},
@@ -133,12 +133,12 @@ class Data(Section):
     nfkc_source: bool = Field(False, description="normalize the source side with NFKC (the target never is)")
     placeholders: bool = Field(False, description="learn to keep numbers, URLs, {name} and the like as they are")
     glossary: bool = Field(False, description="learn to translate terms as nmt translate --glossary says")
-    # The program sets this value in the config of one direction.
+    # `Config.direction` sets this value. Users do not set it.
     target_tag: str = Field("", description="the only target language of a model of several: fra for >>fra<<")
 
     @property
     def directions(self) -> list[str]:
-        """The directions of the training corpora, such as de-en, in order; empty if the corpora have no languages."""
+        """The directions of the training corpora, such as de-en, in order. Without languages, the list is empty."""
         # In the config of one direction, the corpora keep their languages, but the direction is already chosen.
         if self.target_tag:
             return []
@@ -153,7 +153,7 @@ class Data(Section):
 
     @field_serializer("train", "dev", "test", mode="wrap")
     def dump_corpora(self, corpora: tuple[Files, ...], dump: SerializerFunctionWrapHandler) -> Any:
-        """Dump a single corpus without languages as a mapping, as users write it, and an empty list as null."""
+        """Dump a single corpus without languages as a mapping, not as a list. Dump an empty list as null."""
         if not corpora:
             return None
         dumped = dump(corpora)
@@ -169,14 +169,14 @@ class Data(Section):
 
     @model_validator(mode="after")
     def check_lists(self) -> Self:
-        """Check that all corpora have languages if train is a list, and that dev and test have the form of train."""
+        """Check that dev and test are lists only if train is a list, and that corpora in lists have languages."""
         is_list = len(self.train) != 1 or bool(self.directions)
         if is_list and (self.mix or self.target_tag):
             raise ValueError("mix and target_tag do not go with a list of corpora in train")
         if not is_list and self.temperature != 1:
             raise ValueError("temperature needs a list of corpora in train")
         if is_list:
-            # A test set is optional. A dev set is required, because none can be held out from several corpora.
+            # A test set is optional. A dev set is required, because a list of corpora has no held-out dev set.
             self._check_languages("train", self.train)
             self._check_languages("dev", self.dev)
             if self.test:
@@ -186,7 +186,7 @@ class Data(Section):
         return self
 
     def _check_same_form(self, name: str, corpora: tuple[Files, ...], is_list: bool) -> None:
-        """Check that dev or test has the form of train: a list with each direction once, or at most one corpus."""
+        """Check that a list has each direction only once, or, if train is no list, that there is at most one corpus."""
         directions = [files.languages for files in corpora]
         if is_list and len(set(directions)) < len(directions):
             raise ValueError(f"{name} has a direction twice: list all of its files in one corpus")
@@ -196,7 +196,7 @@ class Data(Section):
             raise ValueError(f"{name} must be a corpus, as train is")
 
     def _check_languages(self, name: str, corpora: tuple[Files, ...]) -> None:
-        """Check that all corpora have a direction, and that train has a corpus into the same language."""
+        """Check that each corpus has a direction, and that `data.train` has a corpus with the same target language."""
         directions = [files.languages for files in corpora]
         if not directions or "" in directions:
             raise ValueError(f"{name} needs corpora that have languages, such as de-en")
@@ -265,7 +265,7 @@ class ModelSettings(Section):
         if self.architecture == "transformer" and self.d_model % self.n_heads:
             raise ValueError(f"d_model ({self.d_model}) is not divisible by n_heads ({self.n_heads})")
 
-        # 4. Encodings consist of pairs of numbers. An rnn, which is always "sinusoidal", splits the width in half.
+        # 4. Encodings are pairs of numbers. An rnn (always "sinusoidal") needs half of the width for each direction.
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"architecture rnn and sinusoidal positions need an even d_model, got {self.d_model}")
         width = self.d_model // self.n_heads
@@ -298,7 +298,7 @@ class TrainSettings(Section):
     sampling_rate: float = Field(0.25, ge=0, le=1, description="scheduled sampling: final rate, rises linearly from 0")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matmuls; weights stay fp32")
     deterministic: bool = Field(False, description="bit-identical weights on a GPU too, slower; CPUs always give them")
-    # The limits of training, which ends when it reaches the first of them.
+    # The limits of training. Training ends when it reaches one of these limits.
     max_steps: int | None = Field(None, ge=1, le=LARGEST, description="stop after so many steps in total")
     max_epochs: int | None = Field(None, ge=1, le=LARGEST, description="stop after so many epochs in total [fitted]")
     max_minutes: float | None = Field(None, gt=0, description="stop after so many minutes of training in total")
@@ -356,14 +356,14 @@ class Config(Section):
     decode: DecodeSettings = DecodeSettings()
 
     def direction(self, languages: str) -> Self:
-        """Return the config, with its corpora, of one direction (de-en) or of all directions into one language (en).
+        """Return the config of one direction (de-en) or of all directions into one language (en), with its corpora.
 
-        If no training corpus has this direction, `data.train` is another training corpus.
+        If no training corpus has this direction, `data.train` is the first training corpus.
         """
         source, _, target = languages.rpartition("-")
         changes: dict[str, Any] = {"source_lang": source, "target_lang": target, "target_tag": target}
         changes["temperature"] = 1.0  # there is only one training corpus
-        # A config must have a training corpus, even if none has this direction.
+        # A config must have a training corpus, even if no training corpus has this direction.
         without_languages = self.data.train[0].model_copy(update={"languages": ""})
         changes["train"] = only_corpus(self.data.train, languages) or (without_languages,)
         changes["dev"] = only_corpus(self.data.dev, languages)
@@ -387,7 +387,7 @@ class Config(Section):
 
 
 def only_corpus(corpora: tuple[Files, ...], languages: str) -> tuple[Files, ...]:
-    """Return the first corpus that `languages` means, in a tuple; () if it means no corpus, or several directions."""
+    """Return (corpus,) with the first corpus that `languages` means, or () if no or several directions are meant."""
     meant = [files for files in corpora if is_meant(files.languages, languages)]
     directions = {files.languages for files in meant}
     return tuple(meant[:1]) if len(directions) == 1 else ()

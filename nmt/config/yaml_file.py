@@ -92,7 +92,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def parse_override(override: str) -> tuple[KeyPath, Any]:
-    """Split `key=value` into the path of the key and the parsed value. Raises ConfigError if it is invalid."""
+    """Split `key=value` into the path of the key and the parsed value. Raises ConfigError if `override` is invalid."""
     # Split at the first "=", because the value may contain others.
     key, equals, text = override.partition("=")
     if not equals or not key:
@@ -136,7 +136,7 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
 
 
 def yaml_place(path: Path, error: Exception) -> str:
-    """Return the file of an error, and its line if PyYAML knows the line."""
+    """Return the file name of an error, with the line number if PyYAML knows the line."""
     mark = getattr(error, "problem_mark", None)  # lines count from 0
     return f"{path}:{mark.line + 1}" if mark else str(path)
 
@@ -165,7 +165,7 @@ def keys_of(node: yaml.Node | None, prefix: KeyPath) -> Iterator[tuple[KeyPath, 
 def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config:
     """Validate a tree of settings. Raises ConfigError with one line per fault.
 
-    `name` is the name of the tree. A message gives this name if it does not know the origin of a fault.
+    `name` is the name of the tree. A message contains this name if the origin of a fault is not known.
     """
     if isinstance(tree, Mapping):
         tree = without_gone(tree, name)
@@ -181,11 +181,14 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
 
 
 def without_gone(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the settings without the keys in `GONE`. Raises ModelError if one of these has a value with an effect."""
+    """Return the settings without the keys in `GONE`.
+
+    Raises ModelError if such a key has another value than the value without effect.
+    """
     kept = dict(tree)  # a copy, so that the caller's tree stays unchanged
     for (section, key), without_effect in GONE.items():
         settings_of_section = kept.get(section)
-        # A section that is no mapping stays: the schema will report it.
+        # Keep a section that is not a mapping. The schema reports this fault later.
         if not isinstance(settings_of_section, dict) or key not in settings_of_section:
             continue
         remaining = dict(settings_of_section)
@@ -198,7 +201,7 @@ def without_gone(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def describe_with_origin(fault: Mapping[str, Any], tree: Any, origins: Origins, name: str) -> str:
-    """Describe one of pydantic's errors in one line: its file and line, the key, and what is wrong."""
+    """Describe one of pydantic's errors in one line: the origin of the key, the key, and what is wrong."""
     path = written_path(fault["loc"], tree)
     # 1. Find the origin of the key, or of the nearest section around it.
     origin = name
@@ -215,7 +218,8 @@ def describe_with_origin(fault: Mapping[str, Any], tree: Any, origins: Origins, 
     if fault["type"] != "value_error":
         return f"{origin}: '{key}': {message}"
 
-    # 3. The fault is about several keys of this section. If the command line sets one of them, it is the origin.
+    # 3. The fault is about several keys of this section. If the command line sets one of these keys,
+    # the command line is the origin.
     words = re.findall(r"\w+", message)
     for other, other_origin in origins.items():
         is_inside = other[: len(path)] == path
@@ -243,7 +247,7 @@ def written_path(location: Sequence[str | int], tree: Any) -> KeyPath:
 
 
 def suggestion(key: str) -> str:
-    """Return a hint for an unknown key: the known key with the same last part, else the most similar one."""
+    """Return a hint for an unknown key: a known key with the same last part, else the most similar known key."""
     # 1. Search for keys with the same last part.
     keys = [setting.key for setting in settings()]
     leaf = key.rpartition(".")[2]

@@ -124,7 +124,7 @@ class MultiHeadAttention(nn.Module):
         if not self.scaled:
             d_head = query.size(-1)
             query = query * math.sqrt(d_head)  # cancels the division by sqrt(d) in equation 1
-        # 1. Use a fused kernel where it is faster. It cannot return weights, and cannot compute additive scores.
+        # 1. Use a fused kernel where it is faster. Fused kernels cannot return weights or compute additive scores.
         if weights is None and self.v is None and kernels.prefers_fused(query):
             p = self.dropout.p if self.training else 0.0
             heads = F.scaled_dot_product_attention(query, key, value, mask, p, is_causal=causal)
@@ -167,8 +167,8 @@ class SelfAttention(MultiHeadAttention):
 
         Args:
             x: (B, T, D).
-            rotation: rotary positions of the tokens, a complex tensor broadcastable to (T, D/H/2). Queries and keys are
-                rotated by it. None if the model has no rotary positions.
+            rotation: rotary positions of the tokens, a complex tensor broadcastable to (T, D/H/2), which rotates
+                queries and keys. None if the model has no rotary positions.
         """
         heads = self.split_heads(self.query_key_value(x), 3)
         if rotation is None:
@@ -187,8 +187,8 @@ class SelfAttention(MultiHeadAttention):
     ) -> Tensor:
         """Map x (B, T, D) to (B, T, D).
 
-        `mask`, a bool tensor (B, 1, 1, T), hides padding in the encoder; it is None in the decoder. For `causal` and
-        `weights` see `attend`, for `rotation` see `project`.
+        In the encoder, `mask` (B, 1, 1, T) is a bool tensor that hides padding. In the decoder, `mask` is None. For
+        `causal` and `weights` see `attend`, for `rotation` see `project`.
         """
         query, key, value = heads_first(self.project(x, rotation))
         if self.window is None:
@@ -200,8 +200,8 @@ class SelfAttention(MultiHeadAttention):
             near = near & causal_mask(length, x.device)
         if mask is not None:
             itself = window_mask(length, 0, x.device)
-            # Each position may attend to itself. Otherwise, if all of its neighbors are padding, its softmax would be
-            # over no key, which is NaN.
+            # Each position may attend to itself. Otherwise, a position whose neighbors are all padding could not
+            # attend to any key, and the softmax would be NaN.
             near = near & (mask | itself)
         return self.attend(query, key, value, mask=near, weights=weights)
 

@@ -15,7 +15,7 @@ from nmt.config import ModelSettings
 from nmt.errors import ConfigError
 from nmt.model.kernels import Dropout, Linear
 
-PART_OF = {  # maps the first component of a parameter's name to the model part, as train.freeze names it
+PART_OF = {  # maps the first component of a parameter's name to the part of the model in train.freeze
     "source_embedding": "embeddings",
     "target_embedding": "embeddings",
     "source_positions": "embeddings",
@@ -85,7 +85,7 @@ class Seq2Seq(nn.Module, abc.ABC):
     def freeze(self, parts: Collection[str]) -> None:
         """Freeze parts of the model, which are values of `PART_OF`. Raises ConfigError if nothing is left to train.
 
-        A matrix that two parts share is frozen with either of them.
+        A matrix that two parts share is frozen if one of the two parts is frozen.
         """
         for name, parameter in self.named_parameters(remove_duplicate=False):
             first, _, _ = name.partition(".")
@@ -124,8 +124,8 @@ class Seq2Seq(nn.Module, abc.ABC):
         Args:
             src: (B, S) source ids.
             tgt_in: (B, T) target ids, BOS first.
-            is_token: (B, T) bool. If it is given, only the logits (N, V) at its N True positions are computed and
-                returned. This saves time, because the projection is the largest matmul.
+            is_token: (B, T) bool. If `is_token` is given, only the logits (N, V) at its N True positions are computed
+                and returned. This saves time, because the projection is the largest matmul.
         """
         hidden = self.hidden(src, tgt_in)
         if is_token is not None:

@@ -1,4 +1,6 @@
-"""Decoding one token at a time, as the search does, and the Transformer's KV cache. A decoder has three methods:
+"""The decoders that the search uses, which decode one token at a time, and the Transformer's KV cache.
+
+A decoder has three methods:
 
     start   encodes the source, and caches the keys and values of the memory, which are the same at every step
     step    reads one token per beam, and appends its keys and values to the cache, where later tokens attend to them
@@ -31,7 +33,7 @@ def incremental_decoder(model: Seq2Seq) -> Any:
 
 @dataclass(frozen=True)
 class KVCache:
-    """The keys and values of B sentences with K beams each. As they do not depend on later tokens, they are kept.
+    """The keys and values of B sentences with K beams each. Later tokens do not change them.
 
     `self_kv` has the keys and values of the tokens that each beam has read. `cross_kv` has the keys and values of the
     memory, which all beams of a sentence share. A search begins with one beam per sentence (K = 1); then `select`
@@ -57,7 +59,7 @@ class TransformerDecoder:
         return KVCache(self_kv, cross_kv, cross_mask=mask, n_read=0)
 
     def step(self, tokens: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
-        """Decode one position of each beam. Each layer computes what `DecoderLayer.forward` computes for it."""
+        """Decode one position of each beam. Each layer computes the same as in `DecoderLayer.forward`."""
         model = self.model
         position = slice(cache.n_read, cache.n_read + 1)
         x, rotation = model.embed(tokens, model.target_embedding, model.target_positions, position)  # (B, K, D)
@@ -92,8 +94,8 @@ def cached_self_attention(
 ) -> Tensor:
     """Compute self-attention from the new token of each beam to all tokens of the beam. Maps x (B, K, D) to (B, K, D).
 
-    Extends `old_kv` by the keys and values of the new tokens, and appends the result to `new_kv`: it is the layer's
-    entry in `KVCache.self_kv`.
+    Extends `old_kv` by the keys and values of the new tokens, and appends the result to `new_kv`. The result is
+    the layer's entry in `KVCache.self_kv`.
     """
     projected = attention.project(x, rotation).flatten(0, 1)  # (B*K, 3, H, D/H)
     query, key, value = projected.unsqueeze(3).unbind(1)  # each (B*K, H, 1, D/H)

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 def prefers_fused(query: Tensor) -> bool:
     """Return whether fused attention is faster, which is true except for training on a CPU.
 
-    On a CPU, the backward pass of fused attention takes 2 (fp32) to 9 (bf16) times as long as that of plain attention.
+    On a CPU, the backward pass of fused attention takes 2 (fp32) to 9 (bf16) times as long as the backward pass of
+    plain attention.
     """
     return query.device.type != "cpu" or not torch.is_grad_enabled()
 
@@ -42,7 +43,7 @@ def softmax(scores: Tensor) -> Tensor:
 
 
 def bf16_is_faster(device: torch.device) -> bool:
-    """Return whether bf16 matmuls are so much faster than fp32 matmuls that casts are worth their time.
+    """Return whether bf16 matmuls save more time, compared to fp32 matmuls, than the casts to bf16 take.
 
     On a CPU, both kinds of matmuls are timed.
     """
@@ -65,7 +66,7 @@ def bf16_is_faster(device: torch.device) -> bool:
 
 
 class Linear(nn.Linear):
-    """A linear layer. With autocast on a CPU, it rounds up the number of rows of its bf16 matmuls.
+    """A linear layer. With autocast on a CPU, the number of rows of its bf16 matmuls is rounded up.
 
     oneDNN compiles a bf16 matmul for each new shape, which takes up to 25 times as long as a small matmul. Batches have
     hundreds of shapes. With rounded numbers of rows, most shapes are in oneDNN's cache.

@@ -55,7 +55,7 @@ class RecurrentLayer(nn.Module):
                 forget_gate.fill_(1.0)
 
     def forward(self, x: Sequence, state: Tensor | None = None) -> tuple[Sequence, Tensor]:
-        """Run the layer over x, which is (B, T, D) or packed. `state` (G, B, D) is its initial state; None means zeros.
+        """Run the layer over x, which is (B, T, D) or packed. `state` (G, B, D) is the initial state; None means zeros.
 
         Returns the output, which has the shape of x, and the final state (G, B, D). In a bidirectional layer, both
         directions are concatenated.
@@ -120,10 +120,10 @@ class GlobalAttention(nn.Module):
 
 
 class RecurrentModel(Seq2Seq):
-    """A recurrent encoder and decoder, with attention between them. In eval mode, it is its own `IncrementalDecoder`.
+    """A recurrent encoder and decoder, with attention between them.
 
     Dropout is applied to the inputs of layers and of the projection, not to recurrent connections (Zaremba et al.
-    2014).
+    2014). In eval mode, the model is its own `IncrementalDecoder`.
     """
 
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
@@ -152,7 +152,7 @@ class RecurrentModel(Seq2Seq):
         return RecurrentState(torch.stack(states), memory, keys, mask[:, None])
 
     def decode(self, tgt: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Run the recurrent layers of the decoder over tgt (N, T). `states` (L, G, N, D) are their initial states.
+        """Run the recurrent layers of the decoder over tgt (N, T). `states` (L, G, N, D) are the initial states.
 
         Returns the output of the last layer (N, T, D), and the final states (L, G, N, D).
         """

@@ -1,1 +1,1 @@
-"""Text in, text out: the translator and its steps."""
+"""The translation of texts: the translator, and the steps that prepare a text and restore its translation."""

@@ -1,4 +1,7 @@
-"""Step: headlines are translated in sentence case, and characters that the model has not learned as similar ones."""
+"""The step that changes headlines to sentence case, and restores the case of the headline in the translation.
+
+If the model has not learned a character, the step also replaces this character by a similar one.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,19 +12,20 @@ from nmt.translate.units import Step, Translation, Unit
 
 
 class Case(Step):
-    """Gives each sentence the case in which the model has read it, and its translation the case that it had."""
+    """The step that changes a sentence to the case that the model knows, and restores the case in the translation."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """`tokenizer` is that of the source."""
+        """Set up the step with the tokenizer of the source side."""
         self.tokenizer = tokenizer
-        self.styles: list[Callable[[str], str]] = []  # puts each translation into capitals or title case
+        # For each unit, a function that puts the translation into the case of the original.
+        self.styles: list[Callable[[str], str]] = []
 
     def prepare(self, units: list[Unit]) -> list[Unit]:
         prepared = []
         for unit in units:
             text, style = as_read(unit.text, self.tokenizer)
             self.styles.append(style)
-            # Most texts stay as they are, and so do their units.
+            # Most texts do not change, so their units are not copied.
             if text != unit.text:
                 unit = replace(unit, text=text)
             prepared.append(unit)

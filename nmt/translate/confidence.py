@@ -1,13 +1,15 @@
-"""How far a translation can be trusted: confidences of words and lines, and signs of hallucination.
+"""Estimates of the quality of a translation: the confidence of each word and line, and signs of hallucination.
 
-A word is right if the reference has it, punctuation around it aside, and as often as the translation. The confidence of
-a word estimates the probability that it is right, by logistic regression (Platt 1999):
+A word of a translation is right if the reference contains the word. Punctuation around words is ignored. If the
+translation contains a word more often than the reference, only as many occurrences as the reference has are right. The
+confidence of a word is an estimate of the probability that the word is right, by logistic regression (Platt 1999):
 
     logit(confidence) = word · logit(p) + line · logit(q) + bias
 
-p is the probability of the word's pieces, q the geometric mean of the probabilities of all pieces of the line, EOS
-included. Every validation fits the three figures to its translations of dev; the model file keeps them. The confidence
-of a line is the mean of its words': the expected share of right words.
+p is the product of the probabilities of the word's pieces. q is the geometric mean of the probabilities of all pieces
+of the line, EOS included. `word`, `line` and `bias` are the coefficients. Every validation fits the coefficients to the
+translations of the dev corpus, and stores them in the model file. The confidence of a line is the mean of the
+confidences of its words, which is the expected share of right words.
 """
 
 import logging
@@ -30,22 +32,24 @@ from nmt.translate.units import TextHypothesis, Translation
 
 log = logging.getLogger("nmt")
 
-N_NEWTON = 25  # steps of Newton's method, which needs about 6
+N_NEWTON = 25  # number of steps of Newton's method; about 6 steps are enough
 MAX_FIGURE = 1e9  # a calibration is ignored if a coefficient has this absolute value or more
-LEAST_P = 1e-6  # probabilities are at least this, and at most 1 - LEAST_P, so that their logits are finite
-# On Tatoeba de-en, 2 % of 5,000 translations have a lower coverage: their chrF is 30, that of all others 60. Where a
-# translation leaves out one of two sentences, its coverage is lower in two cases of three.
+LEAST_P = 1e-6  # probabilities are clamped to LEAST_P..1 - LEAST_P, so that their logits are finite
+# A translation with a coverage below this value is doubtful. On Tatoeba de-en, 2 % of 5,000 translations have such
+# a coverage. The chrF of these translations is 30; the chrF of all other translations is 60. Of the translations that
+# leave out one of two sentences, two thirds have such a coverage.
 LEAST_COVERAGE = 0.4
-# Two to four words twice in a row, or one word three times; without spaces, one to nine characters three times.
+# A repetition in a text with spaces: a phrase of two to four words twice in a row, or a word three times in a row.
+# A repetition in a text without spaces: a string of one to nine letters three times in a row.
 REPEATED = re.compile(r"(?<!\S)(?:(\S+(?: \S+){1,3}) \1|(\S+) \2 \2)(?!\S)")
 REPEATED_CHARACTERS = re.compile(r"([^\W\d]{1,9}?)\1\1")
-UNIT = re.compile(WORD_OR_CHARACTER)  # texts are compared by words and single other characters
+UNIT = re.compile(WORD_OR_CHARACTER)  # the units in which two texts are compared: words, and single other characters
 
-Sample = tuple[float, float, bool]  # logit(p) and logit(q) of a word, and whether the word is right
+Sample = tuple[float, float, bool]  # for one word: logit(p), logit(q), and whether the word is right
 
 
 class Word(NamedTuple):
-    """A word of a translation, with the punctuation around it: `text[start:end]`, in characters."""
+    """A word of a hypothesis, with the punctuation around the word: `text` is `hypothesis.text[start:end]`."""
 
     text: str
     start: int
@@ -54,31 +58,34 @@ class Word(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """The figures of the regression; by default, the confidence of a word is its probability."""
+    """The coefficients of the regression. With the defaults, the confidence of a word is its probability p."""
 
-    word: float = 1.0  # not negative, and neither is `line`: a more probable word never gets a lower confidence
+    word: float = 1.0  # `word` and `line` are at least 0, so a more probable word never gets a lower confidence
     line: float = 0.0
     bias: float = 0.0
 
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> "Calibration":
-        """Return the calibration of a model file with this progress; the default if it has none."""
+        """Return the calibration in the training progress of a model file, or the default if `progress` has none."""
         match progress.get("best_figures"):
             case {"confidence": [float(), float(), float()] as figures}:
-                # A damaged or diverged figure would make every word certain or impossible.
+                # With a damaged or diverged coefficient, every word would have confidence 0 or 1.
                 if all(abs(figure) < MAX_FIGURE for figure in figures):
                     return cls(*figures)
         return cls()
 
     @classmethod
     def fit(cls, samples: Iterable[Sample]) -> "Calibration":
-        """Fit by maximum a posteriori; a normal prior with its mean at the default keeps the figures finite."""
+        """Return the coefficients with the maximum a posteriori probability.
+
+        The prior is a normal distribution around the default coefficients. It keeps the coefficients finite.
+        """
         table = np.array([*samples], np.float64).reshape(-1, 3)
         logits, right = table[:, :2], table[:, 2]
-        features = np.column_stack([logits, np.ones(len(table))])  # (n, 3)
+        features = np.column_stack([logits, np.ones(len(table))])  # (samples, 3)
         weights = np.zeros(3)
         for _ in range(N_NEWTON):
-            p = (1 + np.tanh(features @ weights / 2)) / 2  # the logistic function, which does not overflow
+            p = (1 + np.tanh(features @ weights / 2)) / 2  # the logistic function, in a form that does not overflow
             gradient = features.T @ (right - p) - (weights - cls())
             variance = p * (1 - p)
             hessian = (features.T * variance) @ features + np.eye(3)
@@ -86,13 +93,16 @@ class Calibration(NamedTuple):
         return cls(*np.maximum(weights, (0, 0, -math.inf)).tolist())
 
     def confidence(self, word: float, line: float) -> float:
-        """Return the confidence, 0-1, of a word with these logits."""
+        """Return the confidence of a word, 0-1, given `word` = logit(p) and `line` = logit(q)."""
         logit_of_confidence = self.word * word + self.line * line + self.bias
         return (1 + math.tanh(logit_of_confidence / 2)) / 2
 
 
 def words_of(translator: Translator, hypothesis: TextHypothesis) -> list[Word]:
-    """Return the words of a hypothesis that has log-probabilities; they cover its text except white space."""
+    """Return the words of a hypothesis with their confidences. The words contain all of the text except white space.
+
+    The hypothesis must have log-probabilities.
+    """
     calibration = Calibration.of(translator.progress)
     spans = WordText.split(hypothesis.text).spans
     words = []
@@ -102,17 +112,20 @@ def words_of(translator: Translator, hypothesis: TextHypothesis) -> list[Word]:
 
 
 def confidence_of(words: Sequence[Word]) -> float:
-    """Return the confidence of a line with these words; 1 if there are none."""
+    """Return the confidence of a line with these words, or 1 if there are no words."""
     if not words:
         return 1.0
     return sum(word.confidence for word in words) / len(words)
 
 
 def doubts(translator: Translator, translation: Translation, least: float) -> list[str]:
-    """Log and return the reasons to check the best hypothesis of a line by hand; none if there is nothing to doubt."""
+    """Log and return the reasons why the best hypothesis of a line is doubtful. Without a reason, the list is empty.
+
+    A confidence of the line below `least` is one of the reasons.
+    """
     best = translation.hypotheses[0]
     reasons = []
-    # 1. The words are improbable.
+    # 1. The mean confidence of the words is low.
     confidence = confidence_of(words_of(translator, best))
     if confidence < least:
         reasons.append(f"confidence {confidence:.2f}")
@@ -120,7 +133,7 @@ def doubts(translator: Translator, translation: Translation, least: float) -> li
     covered = coverage(translator, translation)
     if covered < LEAST_COVERAGE:
         reasons.append(f"attention covers {covered:.0%} of the source")
-    # 3. The model repeats itself, and the source does not.
+    # 3. The translation repeats a phrase, and the source repeats no phrase.
     phrase = repeated(best.text)
     if phrase and not repeated(translation.source):
         reasons.append(f"repeats '{phrase:.40}'")
@@ -130,9 +143,9 @@ def doubts(translator: Translator, translation: Translation, least: float) -> li
 
 
 def samples_of(translator: Translator, hypothesis: TextHypothesis, reference: str) -> list[Sample]:
-    """Return a training sample of `Calibration.fit` for each word of a hypothesis."""
-    # A word that the reference has once is right once.
-    n_left = Counter(WordText.split(reference).bare_words)  # a word is right as often as the reference has it
+    """Return a sample for `Calibration.fit` for each word of a hypothesis."""
+    # For each word, count the occurrences in the reference that no word of the hypothesis has matched yet.
+    n_left = Counter(WordText.split(reference).bare_words)
     words = WordText.split(hypothesis.text).bare_words
     samples = []
     for word, (word_logit, line_logit) in zip(words, logits_of(translator, hypothesis), strict=True):
@@ -142,7 +155,10 @@ def samples_of(translator: Translator, hypothesis: TextHypothesis, reference: st
 
 
 def logits_of(translator: Translator, hypothesis: TextHypothesis) -> list[tuple[float, float]]:
-    """Return logit(p) and logit(q) of each word, as defined above. Without pieces, as for a copied word, p is 1."""
+    """Return logit(p) and logit(q) of each word; the module docstring defines p and q.
+
+    For a word without pieces, such as a copied placeholder, p is 1.
+    """
     text, log_probs = hypothesis.text, hypothesis.log_probs
     spans = piece_spans(translator, hypothesis)
     mean_log_prob = sum(log_probs) / max(len(log_probs), 1)
@@ -150,7 +166,7 @@ def logits_of(translator: Translator, hypothesis: TextHypothesis) -> list[tuple[
     logits = []
     for word in WordText.split(text).spans:
         word_start, word_end = bare_span(text, word)
-        # The pieces of a word, without those of the punctuation around it.
+        # Use the pieces that overlap the word itself, and leave out the pieces of the punctuation around the word.
         log_prob = 0.0
         for piece_log_prob, (start, end) in zip(log_probs, spans, strict=True):
             if start < word_end and word_start < end:
@@ -160,19 +176,19 @@ def logits_of(translator: Translator, hypothesis: TextHypothesis) -> list[tuple[
 
 
 def logit(log_prob: float) -> float:
-    """Return the logit of a probability, given its logarithm."""
+    """Return the logit of a probability, given the logarithm of the probability."""
     p = min(max(math.exp(log_prob), LEAST_P), 1 - LEAST_P)
     return math.log(p / (1 - p))
 
 
 def piece_spans(translator: Translator, hypothesis: TextHypothesis) -> list[Span]:
-    """Return the span of each piece in the text of a hypothesis; empty for EOS, and for pieces that it lacks."""
+    """Return the span of each piece in the text of a hypothesis. EOS and pieces that the text lacks get empty spans."""
     written, spans = translator.tokenizers.target.decode_spans(hypothesis.tokens)
-    # The text may have been changed after the search: headlines are rewritten, placeholders are put back.
+    # Steps after the search may have changed the text: they change the case of headlines, and restore placeholders.
     written, text = written.lower(), hypothesis.text.lower()
     if written == text:
         return spans
-    # Pieces move with the characters of equal words; what was put in has no pieces.
+    # Find each piece by the characters of the words that are in both texts. Inserted text has no pieces.
     new_places = equal_characters(written, text)
     moved = []
     for start, end in spans:
@@ -182,12 +198,15 @@ def piece_spans(translator: Translator, hypothesis: TextHypothesis) -> list[Span
 
 
 def equal_characters(old: str, new: str) -> dict[int, int]:
-    """Return where the characters of equal words are in two texts, in the order of both: index in old -> in new."""
+    """Return a dict from the index of a character in `old` to the index of the same character in `new`.
+
+    The dict contains the characters of the words that both texts have in the same order.
+    """
     old_units, new_units = UNIT.findall(old), UNIT.findall(new)
     old_starts = [0, *accumulate(len(unit) for unit in old_units)]
     new_starts = [0, *accumulate(len(unit) for unit in new_units)]
     places = {}
-    # Every unit may match: autojunk would ignore frequent ones in long texts.
+    # With autojunk, the matcher would ignore frequent units in long texts.
     matcher = SequenceMatcher(None, old_units, new_units, autojunk=False)
     for old_first, new_first, n_units in matcher.get_matching_blocks():
         start, end = old_starts[old_first], old_starts[old_first + n_units]
@@ -198,9 +217,10 @@ def equal_characters(old: str, new: str) -> dict[int, int]:
 
 
 def coverage(translator: Translator, translation: Translation) -> float:
-    """Return the attention that a source piece receives from all target pieces, at most 1; the mean over source pieces.
+    """Return the share of the source that attention covers, 0-1: the mean coverage of the source pieces.
 
-    Returns 1 if it is unknown: the line is blank, or the model has no attention.
+    The coverage of a source piece is the sum of the attention weights from all target pieces to this piece, but at most
+    1. If the line is blank or the model has no attention, the coverage is unknown, and 1 is returned.
     """
     if not translation.source_tokens:
         return 1.0
@@ -209,13 +229,13 @@ def coverage(translator: Translator, translation: Translation) -> float:
         attention = translator.engine.attention(translation.source_tokens, targets)
     except InputError:
         return 1.0
-    # (source pieces,), over all sentences of the line.
+    # The sum of the weights to each source piece, over all sentences of the line: (source pieces,).
     received = np.concatenate([weights.sum(0) for weights in attention])
     return float(np.minimum(received, 1).mean())
 
 
 def split_at_eos(tokens: Sequence[int]) -> list[list[int]]:
-    """Return the tokens of each search request in a hypothesis, without EOS."""
+    """Split the tokens of a hypothesis into the tokens of each search request, without EOS."""
     parts: list[list[int]] = [[]]
     for token in tokens:
         if token == EOS:
@@ -226,6 +246,6 @@ def split_at_eos(tokens: Sequence[int]) -> list[list[int]]:
 
 
 def repeated(text: str) -> str:
-    """Return the first immediate repetition of a phrase in a text; empty if there is none."""
+    """Return the first repetition in a text, as defined at `REPEATED`. Return an empty text if there is none."""
     found = (REPEATED if " " in text else REPEATED_CHARACTERS).search(text)
     return found[0] if found else ""

@@ -1,4 +1,4 @@
-"""Translate a document; its suffix tells its format. If it is damaged, an error is raised and nothing is written."""
+"""The translation of documents and folders. The suffix of a document determines its format."""
 
 import logging
 import os
@@ -35,24 +35,27 @@ from nmt.translate.units import Translation, Unit
 log = logging.getLogger("nmt")
 TMX = """<?xml version="1.0" encoding="utf-8"?><tmx version="1.4"><header creationtool="nmt" creationtoolversion="1"
 segtype="sentence" o-tmf="nmt" adminlang="en" srclang="{}" datatype="plaintext"/><body>"""
-NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML cannot have
+NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # a character that XML does not allow
 
+# A function that gets an iterable of translations and their number, and yields the same translations. A progress bar is
+# such a function.
 Watch = Callable[[Iterable[Translation], int], Iterable[Translation]]
 
 
 def translate_path(translator: Translator, source: Path, output: Path, resume: bool = False, **arguments: Any) -> None:
-    """Translate a document, or the documents in a folder and below into another; see `translate_file`.
+    """Translate a document, or translate all documents below a folder into another folder; see `translate_file`.
 
-    A bad one is logged. With `resume`, those with a newer translation are skipped. Raises NmtError if any was bad.
+    In a folder, an error in a document is logged, and the other documents are translated. With `resume`, documents
+    whose translation is not older than the document are skipped. Raises NmtError at the end if a document had an error.
     """
     if not source.is_dir():
         translate_file(translator, source, output, **arguments)
         return
-    # 1. What an earlier run has written into a folder below the source is not translated again.
+    # 1. If the output folder is below the source folder, leave out the translations that an earlier run wrote there.
     paths = [path for path in documents_below(source) if not path.resolve().is_relative_to(output.resolve())]
     if not paths:
         raise InputError(f"{source} has no documents outside of {output}", hint=f"they end in {', '.join(SUFFIXES)}")
-    # 2. A bad document does not keep the others from being translated.
+    # 2. Translate each document. After an error, continue with the next document.
     n_bad = n_skipped = 0
     for path in paths:
         new = output / path.relative_to(source)
@@ -67,7 +70,7 @@ def translate_path(translator: Translator, source: Path, output: Path, resume: b
         except InputError as error:
             log.error("%s; %s", error, error.hint)
             n_bad += 1
-    # 3. Tell what was left out.
+    # 3. Report the documents that were skipped or had an error.
     if n_skipped:
         log.info("%d of %d documents had been translated before", n_skipped, len(paths))
     if n_bad:
@@ -75,7 +78,7 @@ def translate_path(translator: Translator, source: Path, output: Path, resume: b
 
 
 def documents_below(folder: Path) -> list[Path]:
-    """The documents in a folder and below, sorted. Raises InputError if one of its folders cannot be read."""
+    """Return the documents in a folder and its subfolders, sorted. Raises InputError if a folder cannot be read."""
 
     def refuse(error: OSError) -> None:
         hint = "check that you may read it, or move it away"
@@ -85,7 +88,7 @@ def documents_below(folder: Path) -> list[Path]:
     for directory, _, names in os.walk(folder, onerror=refuse):
         for name in names:
             path = Path(directory, name)
-            is_lock = name.startswith("~$")  # of an open Office document
+            is_lock = name.startswith("~$")  # Office writes such a file while the document is open
             if path.suffix.lower() in SUFFIXES and path.is_file() and not is_lock:
                 paths.append(path)
     return sorted(paths)
@@ -94,14 +97,18 @@ def documents_below(folder: Path) -> list[Path]:
 def translate_file(
     translator: Translator, source: Path, output: Path, *, watch: Watch, bilingual: bool = False, **arguments: Any
 ) -> None:
-    """Write the translation of a document. Raises InputError, and writes nothing, if it is damaged or too large.
+    """Translate the document `source`, and write the translated document to `output`.
 
-    `watch(translations, n)` passes on the n translations, as a progress bar does; `arguments` are those of
-    `Translator.translate_lines`. With `bilingual`, pairs of sentences are written instead, see `as_pairs`.
+    With `bilingual`, the output contains pairs of sentences instead of the document, see `as_pairs`. If the document is
+    damaged or too large, InputError is raised, and nothing is written.
+
+    Args:
+        watch: a function through which all translations pass, see `Watch`.
+        arguments: keyword arguments of `Translator.translate_lines`, and `column`, see `DocumentTranslation`.
     """
     suffix = source.suffix.lower()
     suffixes = (".tmx", ".tsv") if bilingual else (suffix,)
-    # 1. Check the names, before anything is read or written.
+    # 1. Check the names of the files before anything is read or written.
     if output.is_dir():
         raise InputError(f"{output} is a folder", hint=f"-o {output / source.with_suffix(suffixes[0]).name}")
     if output.suffix.lower() not in suffixes:
@@ -111,7 +118,7 @@ def translate_file(
         if output.exists() and output.samefile(source):
             raise InputError(f"{source} would be overwritten", hint="give another name after -o")
         content = read_capped(source, MAX_FILE_BYTES)
-    # 3. Translate it. The output is opened first: if it cannot be written, that is known before the work.
+    # 3. Open the output before the translation, so that an output that cannot be written causes an early error.
     with atomic_writer(output) as file:
         document = DocumentTranslation(translator, source, suffix, content, MAX_TEXT_BYTES, **arguments)
         if bilingual:
@@ -119,19 +126,22 @@ def translate_file(
             file.write("".join(f"{line}\n" for line in lines).encode())
             return
         for _ in document.translations(watch):
-            pass  # the document keeps it
+            pass  # `document` keeps the translations
         file.write(document.content())
 
 
 def as_pairs(translator: Translator, output: Path, translations: Iterable[Translation]) -> Iterator[str]:
-    """The lines of a file with sentences and their translations, by its suffix: TMX 1.4 or two columns."""
+    """Yield the lines of a file that has sentences and their translations.
+
+    The suffix of `output` determines the format: TMX 1.4, or for .tsv two columns.
+    """
     pairs = list(chain.from_iterable(translation.sentence_pairs for translation in translations))
     if output.suffix.lower() == ".tsv":
         for pair in pairs:
             yield "\t".join(" ".join(text.split()) for text in pair)
         return
     source, target = (language(translator.config.data, side) or "und" for side in ("source", "target"))
-    # In XML, some characters are escaped and others cannot be.
+    # Escape the characters that have a meaning in XML, and remove the characters that XML does not allow.
     yield TMX.format(source)
     for pair in pairs:
         old, new = (escape(NOT_XML.sub("", text), quote=False) for text in pair)
@@ -140,9 +150,9 @@ def as_pairs(translator: Translator, output: Path, translations: Iterable[Transl
 
 
 class DocumentTranslation:
-    """The translation of a document: first all of its units, then its content.
+    """The translation of a document: `translations` translates all units, then `content` returns the new document.
 
-    See `between_segments` for callers with other work to do meanwhile.
+    A caller that has other work to do during the translation can set `between_segments`.
     """
 
     def __init__(
@@ -158,12 +168,12 @@ class DocumentTranslation:
         """Read a document.
 
         Args:
-            title: names the document in messages.
-            max_text: limit of the bytes of its texts.
-            column: the name or number of a CSV file's column.
-            arguments: those of `Translator.translate_lines`.
+            title: the name of the document in messages.
+            max_text: maximum size of all texts of the document, in bytes.
+            column: the name or number of the column of a CSV file that is translated.
+            arguments: keyword arguments of `Translator.translate_lines`.
         Raises:
-            InputError: it is damaged or too large.
+            InputError: the document is damaged or too large.
         """
         self.translator = translator
         self.title = title
@@ -172,7 +182,7 @@ class DocumentTranslation:
         csv = Format(partial(parse_csv, column=column, title=title), str)
         self.formats = [csv] if suffix == ".csv" else FORMATS[suffix]
 
-        # A document of one file has one text, which has no name.
+        # A document that is not an archive has one text, whose name is empty.
         self.infos: list[zipfile.ZipInfo] = []
         self.members = {"": content}
         names = [""]
@@ -180,14 +190,17 @@ class DocumentTranslation:
             with damages(title):
                 self.infos, self.members = unzipped(content, UNPACKED * max_text)
             names = [name for name in self.members if MEMBERS.fullmatch(name)]
-        # A small archive can hold a huge text.
+        # Check the unpacked size, because a small archive can contain a huge text.
         n_bytes = sum(len(self.members[name]) for name in names)
         if n_bytes > max_text:
             raise InputError(f"{title} has {n_bytes:,} bytes of text, over {max_text:,}", hint="split it")
         self.texts = {name: decoded(title, name, self.members[name]) for name in names}
 
     def translations(self, watch: Watch = lambda translations, _: translations) -> Iterator[Translation]:
-        """Translate and yield each unit; `watch` is as in `translate_file`. Raises InputError if one is damaged."""
+        """Translate all units, and yield the translation of each unit. All translations pass through `watch`.
+
+        Raises InputError if a text of the document is damaged.
+        """
         for markup in self.formats:
             # 1. Read the units of all texts.
             documents: dict[str, list[Part]] = {}
@@ -196,13 +209,13 @@ class DocumentTranslation:
                 with damages(self.title, name):
                     documents[name] = markup.parse(text)
                 units += self.units_of(documents[name], markup, len(units) + 1)
-            # 2. Translate them.
+            # 2. Translate the units of all texts together.
             translations: list[Translation] = []
             if units:
                 for translation in watch(self.translator.translate_lines(units, **self.arguments), len(units)):
                     translations.append(translation)
                     yield translation
-            # 3. Write them. The next format reads what this one has written.
+            # 3. Write the translations into the texts. The next format parses the texts that this format has written.
             start = 0
             for name, parts in documents.items():
                 end = start + sum(isinstance(part, Segment) for part in parts)
@@ -210,16 +223,16 @@ class DocumentTranslation:
                 start = end
 
     def units_of(self, parts: Sequence[Part], markup: Format, first: int) -> list[Unit]:
-        """Return the units of a text, numbered from `first`; those of plain text have the numbers of their lines.
+        """Return the units of a text, numbered from `first`. In plain text, the number of a unit is its line number.
 
-        So seeds and messages of plain text are those of the lines of a file.
+        So the units of plain text have the same random seeds and messages as the lines that `nmt translate` reads.
         """
         units = []
         number = first
         for part in parts:
             if isinstance(part, Segment):
                 units += units_of([part], markup, number)
-            # The line ends of plain text are between its units.
+            # In plain text, the parts between the units contain the line ends.
             if self.suffix == ".txt":
                 number += part.count("\n") if isinstance(part, str) else 0
             else:
@@ -227,6 +240,6 @@ class DocumentTranslation:
         return units
 
     def content(self) -> bytes:
-        """Return the new document, once all units are translated."""
+        """Return the content of the new document. All units must have been translated."""
         members = {name: text.encode() for name, text in self.texts.items()}
         return zipped(self.infos, self.members | members) if self.infos else members[""]

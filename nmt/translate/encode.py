@@ -1,4 +1,4 @@
-"""The last step before the search: sentences to search requests of token ids; and back, from hypotheses to texts."""
+"""The last step before the search, which encodes sentences as search requests, and decodes the hypotheses to texts."""
 
 import logging
 from collections.abc import Sequence
@@ -14,7 +14,10 @@ log = logging.getLogger("nmt")
 
 
 class Encoding:
-    """The search requests of sentences. A blank sentence has none, one that is too long for the model several."""
+    """The search requests of sentences: usually one for each sentence.
+
+    A blank sentence has no request. A sentence that is too long for the model has several requests.
+    """
 
     def __init__(
         self, units: Sequence[Unit], tokenizers: Tokenizers, max_length: int, options: SearchOptions, joiner: str
@@ -22,16 +25,16 @@ class Encoding:
         """Encode sentences.
 
         Args:
-            max_length: maximum tokens of a request, without EOS.
-            joiner: stands between the translations of two parts of a sentence.
+            max_length: maximum number of source tokens in a request, without EOS.
+            joiner: the text between the translations of two parts of a sentence.
         """
         self.units = units
         self.target = tokenizers.target
         self.options = options
         self.joiner = joiner
         self.requests: list[SearchRequest] = []
-        self.n_requests: list[int] = []  # of each unit
-        # One call of the tokenizer for all units is faster than many.
+        self.n_requests: list[int] = []  # number of requests of each unit
+        # One call of the tokenizer for all units is faster than a call for each unit.
         tokens_of_units = tokenizers.source.encode_all([unit.text for unit in units])
         for unit, tokens in zip(units, tokens_of_units, strict=True):
             requests = requests_of(unit, tokens, tokenizers.source, max_length)
@@ -41,7 +44,7 @@ class Encoding:
     def translations(self, n_bests: Sequence[NBest]) -> list[Translation]:
         """Return the translation of each unit, given the hypotheses of each request.
 
-        Raises ModelError if a request has none, because the model's output is NaN.
+        Raises ModelError if a request has no hypotheses, which means that the model's output is NaN.
         """
         if not all(n_bests):
             raise ModelError("the model's output is not a number", hint="check the loss of its training")
@@ -50,7 +53,7 @@ class Encoding:
         for unit, n_requests in zip(self.units, self.n_requests, strict=True):
             parts = slice(first, first + n_requests)
             first += n_requests
-            # A blank unit has a blank hypothesis; several parts become one translation.
+            # A blank unit gets a blank hypothesis. The hypotheses of several requests are joined to one translation.
             hypotheses = [TextHypothesis([], [], 0.0, [], "")]
             if n_requests:
                 decoded = [self.decoded(n_best) for n_best in n_bests[parts]]
@@ -60,11 +63,11 @@ class Encoding:
         return translations
 
     def decoded(self, n_best: NBest) -> list[TextHypothesis]:
-        """Return hypotheses with their texts."""
+        """Return the hypotheses of a request with texts and, if the option `scores` is set, with pieces."""
         hypotheses = []
         for hypothesis in n_best:
             tokens = hypothesis.tokens
-            # Pieces take time, and only scores need them.
+            # The pieces take time, so compute them only if scores are needed.
             pieces = self.target.pieces(tokens) if self.options.scores else []
             text = one_line(self.target.decode(tokens))
             hypotheses.append(
@@ -73,11 +76,11 @@ class Encoding:
         return hypotheses
 
     def preview(self, tokens: dict[int, list[int]]) -> list[str]:
-        """Return the text of each unit, given the tokens of the requests that have begun."""
+        """Return the text so far of each unit, given the tokens so far of each request that the search has begun."""
         texts = []
         first = 0
         for n_requests in self.n_requests:
-            # The later parts of a unit may not have begun.
+            # The search may not have begun the later requests of a unit.
             begun = []
             for request in range(first, first + n_requests):
                 if request in tokens:
@@ -88,22 +91,23 @@ class Encoding:
 
 
 def requests_of(unit: Unit, tokens: list[int], tokenizer: Tokenizer, max_length: int) -> list[SearchRequest]:
-    """Return the search requests of a unit with these tokens; the first begins with the unit's prefix.
+    """Return the search requests of a unit, given its tokens.
 
-    A unit that is too long is cut into parts, with a warning.
+    A unit of more than `max_length` tokens is split into several requests, with a warning. The translation of the first
+    request must begin with the unit's prefix.
     """
     if not tokens or is_blank(unit.text):
         return []
-    # Nearly all sentences fit.
+    # Nearly all sentences fit into one request.
     if len(tokens) <= max_length:
         return [SearchRequest(tokens, unit.prefix, place_of(unit))]
-    # The tag of a target language stands before each part.
+    # Each part begins with the tag of the target language.
     tag, text = tokenizer.split_tag(unit.text)
     tag_tokens = tokenizer.tag(tag)
     parts = cut(text, tokenizer, max(max_length - len(tag_tokens), 1))
     message = "line %d has %d pieces, the model takes %d: translated in %d parts"
     log.warning(message, unit.number, len(tokens), max_length, len(parts))
-    # The prefix begins the translation of the unit, so that of the first part only.
+    # The prefix is the beginning of the unit's translation, so only the first part gets it.
     requests = [SearchRequest(tag_tokens + parts[0], unit.prefix, place_of(unit))]
     for i, part in enumerate(parts[1:], 1):
         requests.append(SearchRequest(tag_tokens + part, (), place_of(unit, i)))
@@ -111,18 +115,19 @@ def requests_of(unit: Unit, tokens: list[int], tokenizer: Tokenizer, max_length:
 
 
 def place_of(unit: Unit, part: int = 0) -> tuple[int, ...]:
-    """Return the numbers from which the seed of a part of a sentence is made.
+    """Return the numbers from which the random seed of a part of a sentence is computed.
 
-    They are the same for a line of text and for the only unit of a line of markup.
+    A line of text has the same numbers as a line of markup with a single unit.
     """
     place = (unit.number, unit.sentence)
     return (*place, unit.index, part) if unit.index or part else place
 
 
 def cut(text: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
-    """Return the tokens of the parts of a text without its tag, each of at most `max_length`.
+    """Split a text without its tag into parts of at most `max_length` tokens, and return the tokens of each part.
 
-    A part is a sentence. A longer sentence is cut between words, a longer word between pieces.
+    The parts are sentences. A sentence that is too long is split between words, and a word that is too long is split
+    between pieces.
     """
     parts: list[list[int]] = []
     for start, end in sentence_spans(text):
@@ -131,11 +136,11 @@ def cut(text: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
         if len(tokens) <= max_length:
             parts.append(tokens)
             continue
-        # A part takes as many words as fit.
+        # Each part gets as many words as fit.
         parts.append([])
         for word in sentence.split():
             tokens = tokenizer.encode_untagged(word)
-            # Most words are one chunk of pieces.
+            # Only a word that is longer than a part has several chunks of tokens.
             for first in range(0, len(tokens), max_length):
                 pieces = tokens[first : first + max_length]
                 if len(parts[-1]) + len(pieces) > max_length:

@@ -1,6 +1,7 @@
-"""Step: terms of a glossary are written behind the source terms, for a model that was trained to read them.
+"""Glossaries: terms whose translations are given.
 
-With any model, the torch engine can search for translations that contain the terms: see `require_terms`.
+The step `Glossary` writes the target term after each source term, for a model that was trained to read such terms. With
+any model, the torch engine can search for translations that contain the target terms, see `require_terms`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from nmt.translate.units import Step, Translation, Unit
 
 
 class Glossary(Step):
-    """Annotates source terms with their translations."""
+    """The step that writes the target term after each source term."""
 
     def __init__(self, glossary: Mapping[str, str]) -> None:
         self.glossary = glossary
@@ -29,7 +30,7 @@ class Glossary(Step):
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
         for translation, unit in zip(translations, self.units, strict=True):
-            # The reader of a translation sees the source without terms.
+            # The source that is returned with a translation has no target terms.
             translation.source = unit.text
         return translations
 
@@ -37,14 +38,15 @@ class Glossary(Step):
 def require_terms(
     requests: Sequence[SearchRequest], glossary: Mapping[str, str], tokenizers: Tokenizers, max_length: int
 ) -> None:
-    """Let the search write the target terms of each request; those that the model cannot write are logged.
+    """Set the target terms that the translation of each request must contain.
 
-    `max_length` is that of a target sequence, EOS counted.
+    A target term that is too long or that the model cannot write is left out, with a warning. `max_length` is the
+    maximum number of tokens of a target sequence, EOS included.
     """
     for request in requests:
-        # The text as the model reads it, so that terms in a headline are found in their usual case.
+        # Search in the text that the model reads. There, a headline has sentence case, so terms in headlines are found.
         text = tokenizers.source.decode(request.tokens)
-        # What is left for the terms beside the prefix and EOS.
+        # The number of tokens that the prefix and EOS leave for the terms.
         room = max_length - 1 - len(request.prefix)
         token_ids = required_tokens(text, glossary, tokenizers.target, room, request.place[0])
         request.terms = Terms(token_ids, tokenizers.target.inside_words)

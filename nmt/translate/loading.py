@@ -1,4 +1,4 @@
-"""Loading: the engine that suits a model, and the translator around it."""
+"""Functions that choose an engine for a model, and load a translator with this engine."""
 
 import functools
 import logging
@@ -21,12 +21,15 @@ log = logging.getLogger("nmt")
 
 
 def is_export(path: Path) -> bool:
-    """Whether `path` is a directory written by `nmt export`."""
+    """Return whether `path` is a directory that `nmt export` has written."""
     return (path / "model.bin").is_file()
 
 
 def model_file(path: Path) -> Path:
-    """The model file of a run, or the path itself. Raises ModelError if there is none."""
+    """Return the model file of a run directory, or the path itself if it is no directory.
+
+    Raises ModelError if the file does not exist.
+    """
     file = RunDirectory(path).model_file if path.is_dir() else path
     if not file.exists():
         raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another with -m")
@@ -42,24 +45,25 @@ def load(
     """Load a translator from a run directory, a model file or an export to CTranslate2.
 
     Args:
-        path: path of one of these; a sequence of several runs or model files is an ensemble.
-        device: `auto` is cuda, else mps, else cpu.
-        precision: None is fp32, or the precision of an export. bf16 (on some hardware) and int8 (on CPUs) are faster
-            but less exact.
-        engine: `auto` is CTranslate2 on a CPU if it can hold the model, else torch; None is the config's, `auto`.
+        path: the path of a run, model file or export; or a sequence of runs and model files, which form an ensemble.
+        device: `auto` is cuda if there is such a device, else mps, else cpu.
+        precision: None is fp32, and for an export, the precision of the export. bf16 (on some hardware) and int8 (on
+            CPUs) are faster but less exact.
+        engine: `auto` is CTranslate2 on a CPU if CTranslate2 supports the model, else torch. None is the engine in the
+            config of the model, which is `auto` by default.
     Raises:
-        ModelError: the model is missing, damaged or of another engine, or its tokenizer differs from that of its run or
-            of the other models of the ensemble.
+        ModelError: the model is missing, damaged or of another engine, or the tokenizer of the model differs from the
+            tokenizer of the run or of the other models of the ensemble.
         ConfigError: the device is missing or does not support the precision.
     """
     paths = [Path(path)] if isinstance(path, Path | str) else [Path(model_path) for model_path in path]
     if not paths:
         raise ModelError("no model was named", hint="give the path of a run")
-    # 1. Check the arguments, which may come from Python.
+    # 1. Check the arguments. Python code can pass any value, unlike the command line, which allows only known values.
     for name, value, choices in (("precision", precision, Precision), ("engine", engine, EngineName)):
         if value is not None and value not in get_args(choices):
             raise ConfigError(f"unknown {name} {value!r}", hint=f"choose one of {', '.join(get_args(choices))}")
-    # 2. An export has no weights for torch, and stands alone.
+    # 2. Load an export. It has no weights for torch, and cannot be part of an ensemble.
     for model_path in paths:
         if is_export(model_path) and (engine == "torch" or len(paths) > 1):
             raise ModelError(f"{model_path} is a CTranslate2 export", hint="give the run that was exported")
@@ -67,13 +71,13 @@ def load(
         from nmt.decode.engines.ctranslate2_engine import load_export
 
         return Translator(*load_export(paths[0], device, precision))
-    # 3. The engine, by the settings of all models and by the device.
+    # 3. Choose the engine by the settings of all models and by the device.
     headers = [read_header(model_file(model_path)) for model_path in paths]
     configs = [config for config, _ in headers]
     engine = engine or configs[0].decode.engine
     reason = needs_torch(configs, device, precision, engine)
     if not reason:
-        # CTranslate2 is preferred, not required, unless it was chosen.
+        # If CTranslate2 fails, torch translates, unless CTranslate2 or int8 was chosen.
         try:
             return load_converted(paths[0], precision or "fp32", headers[0][1])
         except NmtError as error:
@@ -83,7 +87,7 @@ def load(
             log.warning("torch translates, because CTranslate2 cannot: %s", reason)
     elif engine == "ctranslate2":
         raise ConfigError(f"CTranslate2 cannot translate: {reason}", hint="use --engine auto or torch")
-    # 4. Else torch, with the reason in the log.
+    # 4. Load the model for torch if CTranslate2 cannot translate, and log the reason.
     log.debug("engine: torch: %s", reason)
     return load_torch(paths, device, precision or "fp32")
 
@@ -91,7 +95,10 @@ def load(
 def needs_torch(
     configs: Sequence[Config], device: str = "auto", precision: Precision | None = None, engine: EngineName = "auto"
 ) -> str:
-    """Why models need the torch engine, or "" if CTranslate2 translates; see `load` for the arguments."""
+    """Return the reason why models need the torch engine, or "" if CTranslate2 can translate.
+
+    The arguments are the same as in `load`.
+    """
     if engine == "torch":
         return "chosen"
     from nmt.decode.engines.ctranslate2_engine import import_ctranslate2, unsupported
@@ -108,22 +115,25 @@ def needs_torch(
         return "precision bf16"
     if device == "cpu":
         return ""
-    # Apple's GPUs are found by torch only. On GPUs, torch has not been compared with CTranslate2.
+    # Use torch on GPUs: CTranslate2 does not support Apple's GPUs, and has not been compared with torch on others.
     has_gpu = sys.platform == "darwin" or ctranslate2.get_cuda_device_count() > 0
     return "" if device == "auto" and not has_gpu else f"device {device}"
 
 
 def load_converted(path: Path, precision: Precision, progress: Mapping[str, Any]) -> Translator:
-    """Load a run or model file for CTranslate2, converted in the cache. Raises NmtError if that fails."""
+    """Load a run or model file with CTranslate2. The model is converted, and the cache keeps the converted model.
+
+    Raises NmtError if the model cannot be converted or loaded.
+    """
     from nmt.decode.engines.ctranslate2_engine import converted, load_export
 
     file = model_file(path)
     export, digest = converted(file, precision)
 
-    # Some options need torch. Its model is loaded when it is first needed.
+    # Some options need torch. The torch model is loaded when such an option is used first.
     @functools.cache
     def load_reference() -> Engine:
-        if hash_file(file) != digest:  # by a training
+        if hash_file(file) != digest:  # a training has replaced the file
             raise ModelError(f"{file} has been replaced since it was loaded", hint="start again to use the new model")
         return load_torch([path], "cpu", "fp32").engine
 
@@ -135,7 +145,7 @@ def load_converted(path: Path, precision: Precision, progress: Mapping[str, Any]
 
 def load_torch(paths: Sequence[Path], device: str, precision: Precision) -> Translator:
     """Load runs or model files for torch; see `load`."""
-    prepare_torch()  # if torch is already imported, it affects only malloc
+    prepare_torch()  # if torch is already imported, `prepare_torch` affects only malloc
     from nmt.decode.engines.torch_engine import load_models
 
     return Translator(*load_models(paths, device, precision))

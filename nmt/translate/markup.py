@@ -1,4 +1,7 @@
-"""Text with markup: a reader of `nmt.documents` finds its units, whose translations are written in their places."""
+"""The translation of lines with markup.
+
+A parser of `nmt.documents` finds the units of a text. The translations of the units replace the units in the text.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -9,11 +12,11 @@ from nmt.translate.translator import Translator
 from nmt.translate.units import Markup, TextHypothesis, Translation, Unit
 from nmt.translate.windows import CutLines, read_window
 
-WINDOW = 1000  # lines parsed and translated together
+WINDOW = 1000  # number of lines that are parsed and translated together
 
 
 def units_of(parts: Sequence[Part], markup: Format, number: int) -> list[Unit]:
-    """Return the units of a parsed text, which stands in the line with this number."""
+    """Return the units of a parsed text. `number` is the number of the line that contains the text."""
     segments = [part for part in parts if isinstance(part, Segment)]
     units = []
     for index, segment in enumerate(segments):
@@ -22,14 +25,17 @@ def units_of(parts: Sequence[Part], markup: Format, number: int) -> list[Unit]:
 
 
 def written(parts: Sequence[Part], translations: Sequence[Translation], rank: int = 0) -> str:
-    """Return a parsed text with the translations of its units; `rank` chooses among their hypotheses, 0 is the best."""
+    """Return a parsed text with the translations of its units.
+
+    `rank` is the index of the hypothesis that is used from each translation; the best hypothesis has index 0.
+    """
     pieces = []
     n_written = 0
     for part in parts:
         if isinstance(part, str):
             pieces.append(part)
             continue
-        # A translation may have fewer hypotheses than others.
+        # If a translation has too few hypotheses, use its last one.
         hypotheses = translations[n_written].hypotheses
         hypothesis = hypotheses[min(rank, len(hypotheses) - 1)]
         pieces.append(part.finish(hypothesis.text))
@@ -38,7 +44,7 @@ def written(parts: Sequence[Part], translations: Sequence[Translation], rank: in
 
 
 class MarkupTranslator:
-    """A `Translator` of lines with markup; its translations have no scores, and one hypothesis each."""
+    """A `Translator` of lines with markup. The translations have one hypothesis each, and no scores."""
 
     def __init__(self, translator: Translator, markup: Format) -> None:
         self.translator = translator
@@ -51,28 +57,31 @@ class MarkupTranslator:
         *,
         batch_size: int | None = None,
         window: int = WINDOW,
-        fixed_windows: bool = False,  # noqa: ARG002 - all windows are
+        fixed_windows: bool = False,  # noqa: ARG002 - windows are always fixed
         first: int = 1,
         after_window: Callable[[], object] = lambda: None,
     ) -> Iterator[Translation]:
-        """Translate a stream of lines, each of them a piece of markup; see `Translator.translate_lines`."""
+        """Translate a stream of lines with markup, in order. Each line is parsed by itself.
+
+        The arguments are the same as in `Translator.translate_lines`.
+        """
         options = options or self.translator.options
         batch_size = batch_size or self.translator.config.decode.batch_size
         stream = iter(lines)
         with CutLines(at_once=window == 1) as cut_lines:
             while (window_lines := read_window(stream, first, window)) is not None:
                 first += len(window_lines)
-                # 1. Each line to units, which keep its number: random seeds and messages depend on it.
+                # 1. Parse each line into units. Each unit has the number of its line, for random seeds and messages.
                 documents = [self.markup.parse(line.text) for line in window_lines]
                 units: list[Unit] = []
-                ends = []  # of the units of each line
+                ends = []  # for each line, the end of its units in `units`
                 for line, parts in zip(window_lines, documents, strict=True):
                     units += units_of(parts, self.markup, line.number)
                     ends.append(len(units))
-                # 2. Translate them together.
+                # 2. Translate the units of all lines together.
                 translations = self.translator.start(units, options, batch_size).result() if units else []
                 cut_lines.note(translations)
-                # 3. Write each line.
+                # 3. Write the translations of the units into each line.
                 start = 0
                 for line, parts, end in zip(window_lines, documents, ends, strict=True):
                     text = written(parts, translations[start:end])

@@ -1,4 +1,4 @@
-"""The options of a translation: those of its search, and those of the steps around it."""
+"""The options of a translation: options of the search, and options of the steps before and after the search."""
 
 from pydantic import Field
 
@@ -6,7 +6,7 @@ from nmt.decode.options import SearchOptions
 
 
 class TranslationOptions(SearchOptions):
-    """Options of a translation. Raises ConfigError for an unknown option, a wrong type or a value out of range."""
+    """The options of a translation. Raises ConfigError for an unknown option, a wrong type or a value out of range."""
 
     whole_lines: bool = Field(False, description="translate each line as a whole, not sentence by sentence")
     glossary: dict[str, str] = Field({}, description="target terms that the translations of source terms contain")

@@ -1,7 +1,8 @@
-"""Step: placeholders and characters that the model cannot read are replaced by symbols; see `nmt.text.placeholders`.
+"""The step that replaces placeholders by symbols, and also words with characters that the model cannot read.
 
-Every span of the source is written once, whatever the model writes. One that is missing is put where word alignments
-say; if they say nothing, at the end, with a warning.
+`nmt.text.placeholders` finds these spans. The step writes every replaced span into the translation exactly once, even
+if the model has left out or repeated the symbol of the span. A missing span is inserted at the place that word
+alignments indicate. Without such a place, the span is put at the end, with a warning.
 """
 
 import logging
@@ -23,33 +24,33 @@ from nmt.translate.units import Step, TextHypothesis, Translation, Unit
 
 log = logging.getLogger("nmt")
 
-NO_WORDS = WordText("", [])  # `align` computes nothing for blank texts
+NO_WORDS = WordText("", [])  # `align` skips a pair if one of its texts has no words
 
 
 class Place(NamedTuple):
-    """Where a missing span goes: it replaces text[start:end]."""
+    """The place where a missing span is inserted: the span replaces `text[start:end]` of the translation."""
 
     start: int
     end: int
-    touches_left: bool = False  # no space on the left
-    touches_right: bool = False
+    touches_left: bool = False  # whether there is no space on the left of the span
+    touches_right: bool = False  # whether there is no space on the right of the span
 
 
 @dataclass
 class Settled:
-    """A hypothesis of a masked sentence, without surplus symbols."""
+    """A hypothesis of a masked sentence, after surplus symbols have been removed."""
 
-    number: int  # of the line
+    number: int  # number of the line
     mask: Masked
     hypothesis: TextHypothesis
-    text: str
+    text: str  # the text without surplus symbols
     missing: list[int]  # indices of the spans that the hypothesis lacks
     source_words: WordText = NO_WORDS
     target_words: WordText = NO_WORDS
 
 
 class Placeholders(Step):
-    """Masks the placeholders of each sentence, and writes them into its translation."""
+    """The step that masks the placeholders of each sentence, and writes them into the translation of the sentence."""
 
     def __init__(
         self,
@@ -62,10 +63,10 @@ class Placeholders(Step):
         """Set up the step.
 
         Args:
-            engine, tokenizers: align words.
-            patterns: what to keep.
-            symbols: pieces that stand for kept spans; empty for a model that has not learned them.
-            unknown: returns the characters of a text that the model cannot read.
+            engine, tokenizers: the engine and tokenizers with which words are aligned.
+            patterns: regular expressions of the spans that the translation must keep.
+            symbols: the symbols that replace kept spans. A model that has not learned symbols has none.
+            unknown: a function that returns the characters of a text that the model cannot read.
         """
         self.engine = engine
         self.tokenizers = tokenizers
@@ -73,7 +74,7 @@ class Placeholders(Step):
         self.symbols = symbols
         self.unknown = unknown
         self.units: list[Unit] = []
-        self.masks: list[Masked | None] = []  # None: nothing to mask
+        self.masks: list[Masked | None] = []  # one for each unit; None if the unit has nothing to mask
 
     def prepare(self, units: list[Unit]) -> list[Unit]:
         self.units = units
@@ -85,7 +86,11 @@ class Placeholders(Step):
         return prepared
 
     def masked(self, text: str) -> Masked | None:
-        """Mask a text. Unknown characters are first replaced by known ones that mean the same, as Unicode has them."""
+        """Mask a text, or return None if there is nothing to mask.
+
+        Before the text is masked, unknown characters are replaced by known characters that have the same meaning in
+        Unicode (NFC, NFKC).
+        """
         unknown = self.unknown(text)
         if is_blank(text) or not (unknown or self.patterns):
             return None
@@ -95,7 +100,7 @@ class Placeholders(Step):
         return Masked.of(text, self.patterns, self.symbols, self.unknown(text), source.has_word)
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
-        # 1. Take out surplus symbols, and find out which spans are missing.
+        # 1. Remove surplus symbols, and find the spans that each hypothesis lacks.
         all_settled: list[Settled] = []
         for translation, unit, mask in zip(translations, self.units, self.masks, strict=True):
             translation.source = unit.text
@@ -105,17 +110,17 @@ class Placeholders(Step):
                 if mask.text:
                     text, missing = mask.settled(hypothesis.text)
                     all_settled.append(Settled(unit.number, mask, hypothesis, text, missing))
-                else:  # there are no words to translate
+                else:  # the sentence has no words to translate
                     hypothesis.text = one_line(unit.text)
-        # 2. Write the spans in place of symbols, and the missing ones where the words are aligned.
+        # 2. Insert the missing spans by word alignments, then replace the symbols by their spans.
         all_links = self.links(all_settled)
         for settled, links in zip(all_settled, all_links, strict=True):
             settled.hypothesis.text = settled.mask.filled(with_missing(settled, links))
         return translations
 
     def links(self, all_settled: Sequence[Settled]) -> list[Links]:
-        """Align the words of the hypotheses that lack a span; the others have no links."""
-        # Words of those that lack nothing stay empty, and are not aligned.
+        """Return the word alignment of each hypothesis that lacks a span. Hypotheses that lack no span get no links."""
+        # A hypothesis that lacks no span keeps `NO_WORDS`, and so is not aligned.
         for settled in all_settled:
             if settled.missing:
                 settled.source_words = alignable(settled.mask.text)
@@ -137,11 +142,11 @@ def alignable(text: str) -> WordText:
 
 
 def with_missing(settled: Settled, links: Links) -> str:
-    """Return the text of a hypothesis with the spans that it lacks."""
+    """Return the text of a hypothesis, after the missing spans have been inserted."""
     mask, text = settled.mask, settled.text
     if not settled.missing:
         return text
-    # 1. Find a place for each; those without one go to the end, before the final punctuation.
+    # 1. Find a place for each missing span. A span without a place goes to the end, before the final punctuation.
     places = places_of(settled, links)
     lost = [mask.kept[i].original for i in settled.missing if i not in places]
     if lost:
@@ -149,43 +154,45 @@ def with_missing(settled: Settled, links: Links) -> str:
     end = FINAL.search(text).start()  # type: ignore[union-attr]
     at_end = Place(end, end)
     in_order = sorted((places.get(i, at_end), i) for i in settled.missing)
-    # 2. Insert them from the end, so that the places before stay right.
+    # 2. Insert the last span first, because an insertion changes all positions after it.
     for place, i in reversed(in_order):
         shortened = text[: place.start] + text[place.end :]
-        # A symbol now, the span itself when all symbols are replaced.
+        # If the span has a symbol, insert the symbol. All symbols are replaced by their spans later.
         span = mask.kept[i].mark or mask.kept[i].original
         text = inserted(shortened, place.start, span, place.touches_left, place.touches_right)
     return text
 
 
 def places_of(settled: Settled, links: Links) -> dict[int, Place]:
-    """Return the place of each missing span in the translation; a span whose place is unknown is left out.
+    """Return the place of each missing span in the translation. A span whose place is unknown is left out.
 
-    A number takes the place of words that are linked to nothing else, such as itself in letters. What was taken out at
-    an end of the line stays there, and what touches a word, such as a bracket, touches what the word became. Other
-    spans go after what the word before them became, or before what the next word became; words that became nothing do
-    not count.
+    1. A number replaces the target words that are linked only to the number, such as its spelling in letters.
+    2. A span that was removed at the beginning or end of the source line is put at the same end of the translation.
+    3. Any other span goes after the target words of the nearest linked source word before the span. If there is no such
+       source word, or if the span touches only the next source word, the span goes before the target words of the
+       nearest linked source word after the span. A span that touches a source word, such as a bracket, also touches the
+       target words of this source word.
     """
     mask = settled.mask
     source, target = settled.source_words.spans, settled.target_words.spans
-    # The words of each missing span in the masked source: its symbol or number, if it has one.
+    # For each missing span, find the words of the mark (a symbol or number) in the masked source. Some spans have none.
     masked_words = {i: indices_between(source, *mask.kept[i].span) for i in settled.missing}
     lost = set(chain.from_iterable(masked_words.values()))
     places: dict[int, Place] = {}
     sources = {s for s, _ in links}
     for i, words in masked_words.items():
-        # 1. A number in the place of its translation.
+        # 1. Put a number in the place of the words that translate the number.
         kept = mask.kept[i]
         if NUMBER.fullmatch(kept.mark):
             linked_elsewhere = {t for s, t in links if s not in lost}
             linked = {t for s, t in links if s in words}
             became = sorted(linked - linked_elsewhere)
-            # Only words side by side are replaced.
+            # These words are replaced only if they are adjacent.
             if became and became[-1] - became[0] < len(became):
                 places[i] = Place(target[became[0]][0], target[became[-1]][1])
                 lost.difference_update(words)
                 continue
-        # 2. What was taken out at an end of the line.
+        # 2. If the span was removed at the beginning or end of the line, put it at the same end of the translation.
         start, end = kept.span
         head, tail = mask.text[:start].strip(), mask.text[end:].strip()
         if not kept.mark and not head:
@@ -195,12 +202,12 @@ def places_of(settled: Settled, links: Links) -> dict[int, Place]:
             length = len(settled.text)
             places[i] = Place(length, length, touches_left=not kept.before.isspace())
             continue
-        # 3. Beside what its neighbors became.
+        # 3. Put the span beside the translation of a neighboring word.
         touches_left = bool(IN_WORD.match(kept.before)) and words.start - 1 in sources
         touches_right = bool(IN_WORD.match(kept.after)) and words.stop in sources
         before = [t for s, t in links if s < words.start and s not in lost]
         after = [t for s, t in links if s >= words.stop and s not in lost]
-        # After what the word before became, unless the span touches only the next word.
+        # Put the span after the translation of the word before, unless the span touches only the next word.
         if before and (touches_left or not touches_right):
             at = target[before[-1]][1]
             places[i] = Place(at, at, touches_left=touches_left)

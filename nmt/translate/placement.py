@@ -1,4 +1,4 @@
-"""Where the tags of a text go in its translation; see `nmt.translate.tags`."""
+"""The search for the places of tags in the translation of a text; see `nmt.translate.tags`."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -14,17 +14,17 @@ from nmt.text.words import MARKED_WORD, WORD_EDGE
 from nmt.translate.align import Links, Shares
 from nmt.translate.units import Markup, TextHypothesis, Translation
 
-WORD = re.compile(f"{SPAN.pattern}|{MARKED_WORD}")  # a placeholder is one word, so that no tag ends inside of it
+WORD = re.compile(f"{SPAN.pattern}|{MARKED_WORD}")  # a placeholder is one word, so that no tag is put inside of it
 EDGE = re.compile(WORD_EDGE)
 
 
 class TaggedPair:
-    """A unit and a hypothesis, by sentences and by words."""
+    """A unit with markup and one hypothesis of the unit: both texts with their sentences, words and word alignment."""
 
     def __init__(self, markup: Markup, translation: Translation, hypothesis: TextHypothesis) -> None:
         self.markup = markup
         self.source = translation.source
-        self.target = hypothesis.text  # without tags
+        self.target = hypothesis.text  # the text without tags
         self.hypothesis = hypothesis
         self.sentences = list(zip(translation.sentences, hypothesis.sentences, strict=True))
         edges = []
@@ -37,12 +37,12 @@ class TaggedPair:
 
 
 def word_spans(text: str, cuts: Iterable[int] = ()) -> list[Span]:
-    """Return the span of each word and punctuation mark, cut where a tag is inside of it."""
+    """Return the span of each word and punctuation mark. A word is split at the positions in `cuts`."""
     edges = sorted(set(cuts))
     spans: list[Span] = []
     for match in WORD.finditer(text):
         start, end = match.span()
-        # Edges strictly inside of the word.
+        # Split only at positions that are strictly inside of the word.
         inside = edges[bisect_right(edges, start) : bisect_left(edges, end)]
         spans += pairwise([start, *inside, end])
     return spans
@@ -50,7 +50,7 @@ def word_spans(text: str, cuts: Iterable[int] = ()) -> list[Span]:
 
 @dataclass
 class PlacedElement:
-    """Where an element goes: its interval of target words, and where this begins and ends in the text."""
+    """An element, its interval of target words, and the start and end of this interval in the target text."""
 
     element: Element
     words: range
@@ -58,19 +58,19 @@ class PlacedElement:
     end: int
 
     def nearer_edge(self, at: int) -> int:
-        """Return `at` if it is outside of the element, else the nearer of its edges."""
+        """Return the position `at` if it is not before the end of the element, else the nearer edge of the element."""
         if at >= self.end:
             return at
         return self.start if at - self.start < self.end - at else self.end
 
 
 class Placement:
-    """Finds an interval of target words for each element of a pair, and writes the tags there."""
+    """A search for the target words of each element of a pair, and the writing of the tags around these words."""
 
     def __init__(self, pair: TaggedPair) -> None:
         self.pair = pair
-        self.linked_sources: list[list[int]] = [[] for _ in pair.target_words]  # of each target word
-        self.linked_targets: list[list[int]] = [[] for _ in pair.source_words]  # of each source word
+        self.linked_sources: list[list[int]] = [[] for _ in pair.target_words]  # for each target word
+        self.linked_targets: list[list[int]] = [[] for _ in pair.source_words]  # for each source word
         for source, target in sorted(pair.links):
             self.linked_sources[target].append(source)
             self.linked_targets[source].append(target)
@@ -83,7 +83,7 @@ class Placement:
     def render(self, placed: PlacedElement) -> str:
         """Return the content of a placed element, with the tags of its children."""
         escape = self.pair.markup.escape
-        # The text between the children is escaped, their tags are markup already.
+        # The text between the children is escaped. The tags of the children are markup already.
         text, cursor = "", placed.start
         for child in self.place_children(placed):
             text += escape(self.pair.target[cursor : child.start])
@@ -94,13 +94,16 @@ class Placement:
         return text + escape(self.pair.target[cursor : placed.end])
 
     def place_children(self, parent: PlacedElement) -> list[PlacedElement]:
-        """Place the children of an element in disjoint intervals of its words; return them in the target's order."""
+        """Place the children of an element in disjoint intervals of the element's words.
+
+        Returns the children in the order of the target.
+        """
         children = parent.element.children
         free = set(parent.words)  # target words that no child has yet
         placed: dict[int, PlacedElement] = {}  # by the index of the child
-        # 1. Those with words, the longest first.
+        # 1. Place the children that get words, the longest child first.
         search_from = Counter[str]()  # text to copy -> where the next search for it in the translation starts
-        # A long element needs its interval in one piece; short ones fit beside it.
+        # Long children come first, because their intervals need many adjacent free words.
         longest_first = sorted(range(len(children)), key=lambda i: children[i].start - children[i].end)
         for i in longest_first:
             place = self.copied(children[i], parent, free, search_from)
@@ -109,35 +112,38 @@ class Placement:
             if place:
                 placed[i] = place
                 free -= set(place.words)
-        # 2. Those without words, between the others.
+        # 2. Place the children without words between the children that have words.
         with_words = sorted(placed.values(), key=lambda place: place.start)
         for i, child in enumerate(children):
             if i in placed:
                 continue
             at = self.position(child, parent.words)
             at = min(max(at, parent.start), parent.end)
-            # It must not be inside of another child.
+            # If the position is inside of another child, move it to the nearer edge of this child.
             n_before = bisect_left(with_words, at, key=lambda place: place.start)
             if n_before:
                 at = with_words[n_before - 1].nearer_edge(at)
             placed[i] = PlacedElement(child, range(0), at, at)
-        # The sort is stable: children at the same place stay in the source's order.
+        # The sort is stable, so children at the same position stay in the order of the source.
         in_source_order = [placed[i] for i in range(len(children))]
         return sorted(in_source_order, key=lambda place: (place.start, place.end))
 
     def copied(
         self, element: Element, parent: PlacedElement, free: set[int], search_from: Counter[str]
     ) -> PlacedElement | None:
-        """Place an element that is copied, such as code, where free words of the translation contain its text."""
-        # Only what is copied as it is can be found by its text.
+        """Place an element that is copied, such as code, at its text in the translation, if the words there are free.
+
+        Returns None if the element has no text to copy, or if there is no such place.
+        """
+        # Only the text of an element that is copied can be found in the translation.
         content = self.pair.source[element.start : element.end]
         if element.verbatim is None or not content.strip():
             return None
-        # Equal elements are found one after the other.
+        # The second of two equal elements is searched for after the first one.
         first_character = max(search_from[content], parent.start)
         for match in re.compile(re.escape(content)).finditer(self.pair.target, first_character, parent.end):
             search_from[content] = match.end()
-            # It must not overlap another element, nor cut a word that is not its own.
+            # The match must not overlap another element, and must not split a word that is not linked to the element.
             words = self.overlapped_words(match.span())
             if free.issuperset(words) and not self.cuts_a_word(element, match.span(), words):
                 return PlacedElement(element, words, match.start(), match.end())
@@ -150,28 +156,33 @@ class Placement:
         return range(first, bisect_left(self.pair.target_words, end, key=lambda word: word[0]))
 
     def cuts_a_word(self, element: Element, span: Span, words: range) -> bool:
-        """Return whether a span of the translation for an element that is copied cuts a word that it may not cut.
+        """Return whether a target span for a copied element splits a word that the element may not split.
 
-        It may cut a word that is linked to its own, as in l'`option`, or any word if it cuts one in the source.
+        An edge may split a target word that is linked to a word of the element, as in l'`option`. An edge that
+        splits a word in the source may split any target word.
         """
         start, end = span
         first, last = words[0], words[-1]
         return self.cuts_at(element, element.start, start, first) or self.cuts_at(element, element.end, end, last)
 
     def cuts_at(self, element: Element, source_edge: int, target_edge: int, word: int) -> bool:
-        """Return whether an edge of an element cuts a target word that it may not cut, see `cuts_a_word`."""
+        """Return whether an edge of an element splits a target word that it may not split, see `cuts_a_word`."""
         start, end = self.pair.target_words[word]
         if not start < target_edge < end:
             return False
-        # It may, if the source word is cut as well, or if the word is linked to the element.
+        # The edge may split the word if it also splits a source word, or if the word is linked to the element.
         cuts_in_source = not EDGE.match(self.pair.source, source_edge)
         own_words = self.source_words(element)
         is_own = any(s in own_words for s in self.linked_sources[word])
         return not cuts_in_source and not is_own
 
     def by_links(self, element: Element, parent: PlacedElement, free: set[int]) -> PlacedElement | None:
-        """Place an element around the words that are linked to its own; None if there are none."""
-        # 1. All words of the parent, if the element has all of its source words and nothing is taken.
+        """Place an element around the target words that are linked to the source words of the element.
+
+        Returns None if there are no such target words.
+        """
+        # 1. Use all target words of the parent if they are all free and the element has all source words of the parent.
+        # Otherwise, use the best interval.
         own_words = self.source_words(element)
         parent_words = self.source_words(parent.element)
         if own_words == parent_words and len(free) == len(parent.words):
@@ -180,7 +191,7 @@ class Placement:
             interval = self.best_interval(own_words, free, only_own=element.verbatim is not None)
         if not interval:
             return None
-        # 2. From words to characters.
+        # 2. Convert the interval of words to an interval of characters.
         if element.verbatim is None:
             interval = self.extended(interval, own_words, parent_words, parent.words, free)
         start, _ = self.pair.target_words[interval[0]]
@@ -188,25 +199,25 @@ class Placement:
         return PlacedElement(element, interval, start, end)
 
     def source_words(self, element: Element) -> range:
-        """Return the indices of an element's words; words are cut at tags, so each is inside of it or outside."""
+        """Return the indices of the source words of an element. Words are split at tags, so no word is partly in it."""
         return indices_between(self.pair.source_words, element.start, element.end)
 
     def best_interval(self, own_words: range, free: set[int], *, only_own: bool) -> range:
         """Return the interval of free target words that maximizes the sum of p(`own_words` | target word) - 0.5.
 
-        If no p is over 0.5: the best single word that is linked to `own_words`, or an empty range. With `only_own`, all
-        words of the interval are linked to `own_words` alone.
+        If no probability is over 0.5, return the best single word that is linked to `own_words`, or an empty range if
+        there is no such word. With `only_own`, all words of the interval are linked only to words in `own_words`.
         """
         targets: list[int] = []
         for s in own_words:
             targets += self.linked_targets[s]
         if not targets:
             return range(0)
-        # The interval with the largest sum in one pass (Kadane): a sum below 0 begins anew after the word.
+        # Find the interval with the largest sum in one pass (Kadane): if a sum is below 0, a new interval begins.
         start = min(targets)
         best, best_total, total = range(0), -1.0, 0.0
         for t in range(start, max(targets) + 1):
-            # The word belongs to the element if all its links do.
+            # The word belongs to the element if it has links, and all of them are to words of the element.
             sources = self.linked_sources[t]
             n_own = sum(s in own_words for s in sources)
             is_own = n_own > 0 and n_own == len(sources)
@@ -225,9 +236,13 @@ class Placement:
     def extended(
         self, interval: range, own_words: range, parent_words: range, parent_interval: range, free: set[int]
     ) -> range:
-        """Extend an interval over unlinked words to the parent's edge, if the element begins or ends there."""
+        """Extend the interval of an element over unlinked words to an edge of the parent's interval.
+
+        The interval is extended to the left if the element and the parent begin with the same source word, and to the
+        right if they end with the same source word.
+        """
         start, stop = interval.start, interval.stop
-        # The words between the interval and the edges of the parent.
+        # The words between the interval and the edges of the parent's interval.
         before = range(parent_interval.start, start)
         after = range(stop, parent_interval.stop)
         if own_words.start == parent_words.start and self.are_unlinked(before, free):
@@ -237,19 +252,21 @@ class Placement:
         return range(start, stop)
 
     def are_unlinked(self, words: range, free: set[int]) -> bool:
-        """Return whether all of these target words are free, and linked to no source word."""
+        """Return whether all of these target words are free and have no links."""
         return all(t in free and not self.linked_sources[t] for t in words)
 
     def position(self, element: Element, words: range) -> int:
-        """Return where an element goes that has no linked words, given the target words of its parent.
+        """Return the target position of an element without linked words. `words` are the target words of its parent.
 
-        It goes to the neighbor that it touches, or before the next word.
+        An element that touches only the source word before the element goes after the translation of this word. Any
+        other element goes before the translation of the next source word.
         """
-        # 1. What the words around the element became.
+        # 1. Find the target words of the source words around the element.
         n_before = bisect_right(self.pair.source_words, element.start, key=lambda word: word[1])
         before = self.targets_in(n_before - 1, words)
         after = self.targets_in(n_before, words)
-        # 2. An element that touches only the word before it stays there.
+        # 2. If the element touches only the word before, or if the next word has no links, put the element after the
+        # translation of the word before. Otherwise, put the element before the translation of the next word.
         character_before = self.pair.source[: element.start][-1:]
         character_after = self.pair.source[element.end :][:1]
         is_attached = character_before.strip() and not character_after.strip()
@@ -257,13 +274,13 @@ class Placement:
             return self.pair.target_words[before[-1]][1]
         if after:
             return self.pair.target_words[after[0]][0]
-        # 3. Without linked neighbors: as far into the translation as into the source.
+        # 3. If the neighbors have no links, put the element at the same relative position as in the source.
         n_words = len(self.pair.target_words)
         index = round(n_before * n_words / max(len(self.pair.source_words), 1))
         return self.pair.target_words[index][0] if index < n_words else len(self.pair.target)
 
     def targets_in(self, source_word: int, words: range) -> list[int]:
-        """Return those of `words` that are linked to a source word, if there is such a source word."""
+        """Return the words in `words` that are linked to a source word. If its index is out of range, return []."""
         if not 0 <= source_word < len(self.linked_targets):
             return []
         return [t for t in self.linked_targets[source_word] if t in words]

@@ -1,4 +1,7 @@
-"""The log-probabilities of given translations, by teacher forcing. Long lines are not split."""
+"""The scoring of given translations: the log-probabilities that the model assigns to them (teacher forcing).
+
+Lines are not split into sentences.
+"""
 
 import logging
 import math
@@ -14,18 +17,20 @@ from nmt.translate.units import TextHypothesis, Translation
 
 log = logging.getLogger("nmt")
 
-WINDOW = 1000  # lines scored together: limits memory, and lets lines of similar length share a batch
+# The number of lines that are scored together. This limits memory, and lets lines of similar length share a batch.
+WINDOW = 1000
 
 
 def score_pairs(translator: Translator, pairs: Iterable[Pair], options: SearchOptions) -> Iterator[Translation]:
     """Score a stream of pairs, in order.
 
-    Each hypothesis gets the log-probabilities that a search would report, and a score with the length penalty of
-    `options`. If a pair is too long for the model, both are NaN and a warning names the line.
+    The hypothesis of a pair has the log-probabilities that a search would report, and a score with the length penalty
+    of `options`. If a pair is too long for the model, the log-probabilities and the score are NaN, and a warning names
+    the line.
     """
     source_tokenizer, target_tokenizer = translator.tokenizers
     stream = iter(pairs)
-    limit = translator.engine.max_length - 1  # EOS takes one place
+    limit = translator.engine.max_length - 1  # EOS takes one position
     while window := list(islice(stream, WINDOW)):
         # 1. Encode both sides, and score the pairs that fit the model.
         src = encode_lines(source_tokenizer, [pair.source for pair in window])
@@ -36,14 +41,14 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], options: SearchOp
         fitting_tgt = [tgt[i] for i in fitting]
         rows = translator.engine.score(fitting_src, fitting_tgt)
         log_probs_of = dict(zip(fitting, rows, strict=True))  # by the index of the pair
-        # 2. A pair that is too long has NaN, a blank one nothing.
+        # 2. Yield the results. A pair that is too long gets NaN, and a blank pair gets no log-probabilities.
         for i, pair in enumerate(window):
             tokens = [*tgt[i], EOS] if lengths[i] else []
             log_probs = log_probs_of.get(i, [math.nan] * len(tokens))
             if lengths[i] > limit:
                 message = "line %d is not scored: %d pieces, the model takes %d"
                 log.warning(message, pair.line, lengths[i], limit)
-            score = 0.0  # of a blank pair
+            score = 0.0  # the score of a blank pair
             if tokens:
                 score = sum(log_probs) / options.length_divisor(len(tokens))
             pieces = target_tokenizer.pieces(tokens)
@@ -52,5 +57,5 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], options: SearchOp
 
 
 def encode_lines(tokenizer: Tokenizer, lines: Sequence[str]) -> list[list[int]]:
-    """Return the token ids of lines; blank ones have none."""
+    """Return the token ids of each line. A blank line has no tokens."""
     return tokenizer.encode_all(["" if is_blank(line) else line for line in lines])

@@ -1,4 +1,4 @@
-"""Step: a unit is translated sentence by sentence, because most models are trained on single sentences."""
+"""The step that splits units into sentences, because most models are trained on single sentences."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ from nmt.translate.units import Step, Translation, Unit, joined
 
 
 class Sentences(Step):
-    """Cuts units into sentences, and joins their translations."""
+    """The step that splits units into sentences, and joins the translations of the sentences."""
 
     def __init__(
         self,
@@ -22,28 +22,28 @@ class Sentences(Step):
 
         Args:
             options: with `whole_lines`, each unit is one sentence.
-            joiner: stands between two sentences of a translation.
-            split_tag: cuts a text into its language tag and the rest; each sentence gets the tag.
-            kept_spans: finds the spans of a text that no sentence ends in, such as placeholders.
+            joiner: the text between two sentences of a translation.
+            split_tag: a function that splits a text into its language tag and the rest. Each sentence gets the tag.
+            kept_spans: a function that returns the spans of a text that are not split, such as placeholders.
         """
         self.options = options
         self.joiner = joiner
         self.split_tag = split_tag
         self.kept_spans = kept_spans
         self.units: list[Unit] = []
-        self.spans: list[list[Span]] = []  # of the sentences of each unit
+        self.spans: list[list[Span]] = []  # for each unit, the spans of its sentences
 
     def prepare(self, units: list[Unit]) -> list[Unit]:
         self.units = units
         sentences: list[Unit] = []
         for unit in units:
-            # 1. Find the sentences. The tag of a target language belongs to the first.
+            # 1. Find the sentences. The first sentence contains the tag of the target language, if there is a tag.
             tag, _ = self.split_tag(unit.text)
             spans = [(0, len(unit.text))]
             if not self.options.whole_lines:
                 spans = self.spans_of(unit.text, len(tag))
             self.spans.append(spans)
-            # 2. Each becomes a unit. Only the first begins with the prefix, the others need the tag, too.
+            # 2. Make a unit of each sentence. The first sentence gets the prefix. All other sentences get the tag.
             for i, (start, end) in enumerate(spans):
                 text = unit.text[start:end]
                 if i == 0:
@@ -53,13 +53,13 @@ class Sentences(Step):
         return sentences
 
     def spans_of(self, text: str, tag_length: int) -> list[Span]:
-        """Return the span of each sentence of a text; its tag belongs to the first."""
+        """Return the span of each sentence of a text. The span of the first sentence contains the tag of the text."""
         spans = [(start + tag_length, end + tag_length) for start, end in sentence_spans(text[tag_length:])]
-        # The first sentence has the tag.
+        # Extend the first sentence over the tag.
         spans[0] = (0, spans[0][1])
         if len(spans) == 1:
             return spans
-        # A sentence end inside of a kept span is none.
+        # Merge sentences whose boundary is inside of a kept span.
         kept = self.kept_spans(text)
         merged = spans[:1]
         for start, end in spans[1:]:
@@ -79,7 +79,8 @@ class Sentences(Step):
             n_bests = [sentence.hypotheses for sentence in sentences]
             hypotheses = joined(n_bests, self.options, self.joiner)
             whole = Translation(unit.text, hypotheses, unit.number, sentences=spans)
-            # 2. Keep the pairs of sentences. Later steps may have changed the sources, so these are from the unit.
+            # 2. Keep the pairs of sentences. Take the source from the unit, because later steps may change it in the
+            # translations.
             for (start, end), sentence in zip(spans, sentences, strict=True):
                 whole.sentence_pairs.append((unit.text[start:end], sentence.text))
                 whole.source_tokens += sentence.source_tokens
@@ -92,7 +93,7 @@ class Sentences(Step):
         for spans in self.spans:
             sentences = texts[first : first + len(spans)]
             first += len(spans)
-            # A sentence that has not begun gets no space.
+            # Leave out sentences that the search has not begun, so that they add no spaces.
             begun = [text for text in sentences if text]
             joined_texts.append(self.joiner.join(begun))
         return joined_texts

@@ -1,11 +1,12 @@
-"""Step: tags are taken out of a text, and put around the words that the tagged ones became.
+"""The step that writes the tags of a text into its translation, around the words that translate the tagged words.
 
     text with a tree of elements -> translation, with word alignments of its sentences
     -> an interval of target words for each element -> translation with tags
 
-Every tag of the source is written once. An element gets the one interval of target words that has the most words linked
-to its own, and the fewest linked to others (compare Zenkel et al. 2021, "Automatic bilingual markup transfer"). Which
-text is a tag, the readers of `nmt.documents` know.
+Every tag of the source is written exactly once. An element gets one interval of target words. The interval contains as
+many words as possible that are linked to words of the element, and as few words as possible that are linked to other
+words (compare Zenkel et al. 2021, "Automatic bilingual markup transfer"). The parsers of `nmt.documents` find the tags
+of a text.
 """
 
 from collections.abc import Sequence
@@ -20,14 +21,14 @@ from nmt.translate.align import align_for_markup
 from nmt.translate.placement import Placement, TaggedPair
 from nmt.translate.units import Step, Translation, Unit
 
-PLACED = 64  # units whose tags are placed together, because their alignments share batches
+PLACED = 64  # number of hypotheses that are aligned together, so that their alignments share batches
 
 
 class Tags(Step):
-    """Writes the tags of units into their translations, and escapes what a format writes as markup."""
+    """The step that writes the tags of units into their translations, and escapes the text between the tags."""
 
     def __init__(self, engine: Engine, tokenizers: Tokenizers) -> None:
-        """`engine` and `tokenizers` align words."""
+        """Set up the step with the engine and the tokenizers that align words."""
         self.engine = engine
         self.tokenizers = tokenizers
         self.units: list[Unit] = []
@@ -37,35 +38,35 @@ class Tags(Step):
         return units
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
-        # 1. A pair for every hypothesis of a unit with markup.
+        # 1. Make a pair for every hypothesis of a unit with markup.
         tagged = []
         for unit, translation in zip(self.units, translations, strict=True):
             if unit.markup:
                 for hypothesis in translation.hypotheses:
                     tagged.append(TaggedPair(unit.markup, translation, hypothesis))
-        # 2. Align the words of those that have tags, and write the tags. Alignment takes most of the time.
+        # 2. Align the words of the pairs that have tags, and write the tags. Alignment takes most of the time.
         for start in range(0, len(tagged), PLACED):
             pairs = tagged[start : start + PLACED]
             with_tags = [pair for pair in pairs if pair.markup.root.children]
             align_words(self.engine, self.tokenizers, with_tags)
             for pair in pairs:
                 pair.hypothesis.text = Placement(pair).written()
-                # A server lets other requests have their turn here.
+                # Here, a server can process other requests first.
                 between_segments.get()()
         return translations
 
 
 @dataclass
 class SentenceWords:
-    """The words of one sentence of a pair."""
+    """The words of one sentence of a text."""
 
     words: WordText
-    first: int  # index of the first of them among the words of the whole text
+    first: int  # index of the first word of the sentence among the words of the whole text
 
 
 def align_words(engine: Engine, tokenizers: Tokenizers, pairs: Sequence[TaggedPair]) -> None:
-    """Set the links and shares of each pair, whose words are aligned sentence by sentence."""
-    # 1. Cut the pairs into sentences, which the model aligns best.
+    """Align the words of each pair sentence by sentence, and set the links and shares of the pair."""
+    # 1. Split the pairs into sentences, because the model aligns single sentences best.
     owners: list[TaggedPair] = []
     sentences: list[tuple[SentenceWords, SentenceWords]] = []
     for pair in pairs:
@@ -77,7 +78,7 @@ def align_words(engine: Engine, tokenizers: Tokenizers, pairs: Sequence[TaggedPa
     # 2. Align the sentences of all pairs together.
     words = [(source.words, target.words) for source, target in sentences]
     alignments = align_for_markup(engine, tokenizers, words)
-    # 3. Put the alignments of sentences together. The indices of words are those in the whole text from here on.
+    # 3. Join the alignments of the sentences of each pair, with the indices of words in the whole text.
     for pair, (source, target), alignment in zip(owners, sentences, alignments, strict=True):
         for s, t in alignment.links:
             pair.links.append((source.first + s, target.first + t))
@@ -86,11 +87,11 @@ def align_words(engine: Engine, tokenizers: Tokenizers, pairs: Sequence[TaggedPa
 
 
 def within(text: str, words: Sequence[Span], sentence: Span) -> SentenceWords:
-    """Return the words of a text that lie in a sentence."""
+    """Return the words of a text that are in a sentence, given the spans of all words and of the sentence."""
     start, end = sentence
     indices = indices_between(words, start, end)
     spans = []
-    # Spans in the sentence, not in the whole text.
+    # Convert spans in the text to spans in the sentence.
     for i in indices:
         word_start, word_end = words[i]
         spans.append((word_start - start, word_end - start))

@@ -1,9 +1,9 @@
-"""The translator: text in, text out.
+"""The translator, which passes texts through the steps of a translation and through the engine.
 
     units -> tags -> sentences -> placeholders -> glossary -> case -> token ids -> engine -> token ids -> ... -> units
 
-Each step changes the units on their way to the engine, and undoes that in the translations, in reverse order: see
-[README.md](README.md).
+Before the search, each step changes the units. After the search, the steps undo their changes in the translations, in
+reverse order: see [README.md](README.md).
 """
 
 import logging
@@ -27,16 +27,16 @@ from nmt.translate.windows import CutLines, one_ahead, windows
 
 log = logging.getLogger("nmt")
 
-MAX_LINES = 4_000  # of a window; in longer windows, batches have less padding
-UNSPACED = frozenset(["zh", "zho", "cmn", "yue", "ja", "jpn"])  # languages without a space between sentences
+MAX_LINES = 4_000  # default of the maximum number of lines in a window
+UNSPACED = frozenset(["zh", "zho", "cmn", "yue", "ja", "jpn"])  # languages without spaces between sentences
 
-# Called after every step of a search, with a function that returns the translation of each unit so far. What it raises
-# ends the translation.
+# A function that is called after every step of a search. The argument is another function, which returns the
+# translation so far of each unit. If the `Watch` raises an exception, the translation ends.
 Watch = Callable[[Callable[[], list[str]]], None]
 
 
 class Translator:
-    """An engine with its tokenizers and settings."""
+    """A translator of texts: an engine with its tokenizers and settings."""
 
     def __init__(
         self,
@@ -49,17 +49,19 @@ class Translator:
         self.engine = engine
         self.tokenizers = tokenizers
         self.config = config
-        self.run = run  # run directory that the model was loaded from, if any
-        self.progress = progress or {}  # training progress stored in the model file; ensembles and exports have none
+        self.run = run  # the run directory that the model was loaded from, or None
+        self.progress = progress or {}  # the training progress in the model file; empty for ensembles and exports
         search = config.decode.model_dump(exclude={"batch_size", "engine"})
         self.options = TranslationOptions(**search, protect_placeholders=config.data.placeholders)
         self.target_language = language(config.data, "target")
-        self.joiner = "" if base_language(self.target_language) in UNSPACED else " "  # between two sentences
+        self.joiner = "" if base_language(self.target_language) in UNSPACED else " "  # the text between two sentences
 
     def to(self, languages: str) -> "Translator":
-        """Return a translator from de to en, given `de-en`, or into en, given `en`, by the same engine.
+        """Return a translator of one direction with the same engine.
 
-        Raises ConfigError if the model lacks this direction. The empty text chooses that of a model of one direction.
+        `languages` is a direction such as `de-en`, or a target language such as `en`. If the model has only one
+        direction, `languages` can be empty. Raises ConfigError if the model lacks the
+        direction, or if a choice is needed and `languages` is empty.
         """
         source, target = self.tokenizers
         languages = chosen_direction(self.config.data, source.targets, languages)
@@ -69,14 +71,14 @@ class Translator:
         return Translator(self.engine, tokenizers, self.config.direction(languages), self.run, self.progress)
 
     def directions(self) -> list["Translator"]:
-        """Return a translator for each direction."""
+        """Return a translator for each direction of the model."""
         return [self.to(languages) for languages in self.config.data.directions] or [self]
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """Return the best translation of each text.
 
-        `options` change fields of `TranslationOptions`, for example `beam=1`. A text of several sentences is
-        translated sentence by sentence, unless `whole_lines=True`.
+        `options` replace values of `TranslationOptions`, for example `beam=1`. A text of several sentences is
+        translated sentence by sentence, unless the option `whole_lines` is true.
         """
         if isinstance(texts, str):
             raise InputError("translate takes a list of sentences, not one string", hint='translate(["…"])')
@@ -98,19 +100,20 @@ class Translator:
         first: int = 1,
         after_window: Callable[[], object] = lambda: None,
     ) -> Iterator[Translation]:
-        """Translate a stream of lines, in order. A warning names those that were cut off; see `CutLines`.
+        """Translate a stream of lines, in order. A warning names the lines whose translations are cut off.
 
-        A window is translated as a whole before its first line is returned, so that lines of similar length can share
-        a batch. Windows also limit memory.
+        The stream is translated in windows of many lines. All lines of a window are translated before the first
+        translation is yielded, so that lines of similar length can share a batch. Windows also limit memory.
 
         Args:
-            lines: read one window at a time; a `Pause` ends one, a `Unit` keeps its number.
-            options, batch_size: the model's defaults if None.
-            prefix: text that every translation must begin with.
-            window: maximum lines of a window; with 1, each line is translated as soon as it is read.
-            fixed_windows: all windows have as many lines, however long they take, so that batches are always the same.
-            first: number of the first line, for messages and random seeds.
-            after_window: called after each window, once all its translations have been consumed.
+            lines: the stream, which is read one window at a time. A `Pause` ends a window. A `Unit` keeps its number.
+            options, batch_size: if None, the defaults of the model.
+            prefix: the text that every translation must begin with.
+            window: maximum number of lines in a window. With 1, each line is translated as soon as the line is read.
+            fixed_windows: whether the number of lines in a window does not depend on the speed of the translation. Then
+                the batches are always the same.
+            first: the number of the first line, for messages and random seeds.
+            after_window: a function that is called after the caller has consumed all translations of a window.
         Raises:
             ConfigError: the prefix is too long.
             InputError: a line is not a string.
@@ -120,14 +123,14 @@ class Translator:
         prefix_tokens = self.encode_prefix(prefix)
 
         def start(units: list[Unit]) -> RunningTranslation:
-            # Without a prefix, which few have, no unit is copied.
+            # Units are copied only if there is a prefix, which is rare.
             if prefix_tokens:
                 units = [replace(unit, prefix=prefix_tokens) for unit in units]
             return self.start(units, options, batch_size)
 
         least_lines = window if fixed_windows else batch_size
         running = windows(start, lines, first, least_lines, window)
-        # An engine in the background translates a window while the next one is read and prepared.
+        # While an engine in the background translates a window, read and prepare the next window.
         if window > 1 and self.engine_for(options).in_background:
             running = one_ahead(running)
         with CutLines(at_once=window == 1) as cut_lines:
@@ -140,20 +143,20 @@ class Translator:
     def start(
         self, units: list[Unit], options: TranslationOptions, batch_size: int, watch: Watch | None = None
     ) -> "RunningTranslation":
-        """Start to translate units in one search of the engine."""
+        """Start to translate units in one search of the engine. `watch` is called after every step of the search."""
         # 1. Each step prepares the units for the next one.
         steps = self.steps(units, options)
         for step in steps:
             units = step.prepare(units)
-        # 2. Text to token ids.
+        # 2. Encode the units as search requests.
         max_length = self.config.data.max_length
         encoding = Encoding(units, self.tokenizers, max_length, options, self.joiner)
         engine = self.engine_for(options, watched=watch is not None)
         if options.glossary and not (engine.in_background or options.sample):
-            from nmt.translate.glossary import require_terms  # imported late: takes 5 ms
+            from nmt.translate.glossary import require_terms  # imported here, because the import takes 5 ms
 
             require_terms(encoding.requests, options.glossary, self.tokenizers, engine.max_length)
-        # 3. Start the search; `result` goes the same way back.
+        # 3. Start the search. `RunningTranslation.result` undoes the steps.
         begun: dict[int, list[int]] = {}  # index of a request -> its tokens so far
 
         def after_step(tokens: dict[int, list[int]]) -> None:
@@ -165,20 +168,21 @@ class Translator:
         return RunningTranslation(search, encoding, steps)
 
     def steps(self, units: Sequence[Unit], options: TranslationOptions) -> list[Step]:
-        """Return the steps that these units need, in their order.
+        """Return the steps that these units need, in the order of `prepare`.
 
-        Sentences come before placeholders and terms, because a model has few symbols and aligns single sentences best.
+        Sentences come before placeholders and terms, because a sentence can have only a few symbols, and because a
+        model aligns single sentences best.
         """
         source = self.tokenizers.source
         protects = options.protect_placeholders or options.protect
         needs_symbols = protects or any(self.unknown(unit.text) for unit in units)
         steps: list[Step] = []
-        # 1. Tags are around whole units, so their step is first on the way in and last on the way out.
+        # 1. Tags come first, because `Tags.restore` needs the translations of whole units.
         if any(unit.markup for unit in units):
-            from nmt.translate.tags import Tags  # imported late, as are others: their expressions take 15 ms to compile
+            from nmt.translate.tags import Tags  # imported here, because this takes 15 ms
 
             steps.append(Tags(self.engine, self.tokenizers))
-        # 2. Sentences, and what is kept in them. No sentence ends inside of a placeholder.
+        # 2. Sentences, then placeholders. No sentence ends inside of a placeholder.
         if needs_symbols:
             from nmt.text.placeholders import SYMBOLS, patterns_of, spans_of
             from nmt.translate.placeholders import Placeholders
@@ -189,17 +193,17 @@ class Translator:
             steps.append(Placeholders(self.engine, self.tokenizers, patterns, symbols, self.unknown))
         else:
             steps.append(Sentences(options, self.joiner, source.split_tag))
-        # 3. Terms, for a model that was trained to read them; else the search sees to them.
+        # 3. Terms, if the model was trained to read them. With other models, the search writes the terms.
         if options.glossary and self.config.data.glossary:
             from nmt.translate.glossary import Glossary
 
             steps.append(Glossary(options.glossary))
-        # 4. The case, last, so that the model reads all of the text as it is used to.
+        # 4. The case comes last, so that the case of the whole text is changed, with the text that other steps added.
         steps.append(Case(source))
         return steps
 
     def requests_of(self, text: str, options: TranslationOptions) -> list[SearchRequest]:
-        """Return the search requests of a text without placeholders and terms: one for each sentence."""
+        """Return the search requests of a text, usually one for each sentence, without placeholders and glossaries."""
         units = [Unit(1, text)]
         for step in self.steps([], options.changed(glossary={}, protect=[], protect_placeholders=False)):
             units = step.prepare(units)
@@ -211,8 +215,12 @@ class Translator:
         return tokenizer.unknown(tokenizer.split_tag(text)[1])
 
     def engine_for(self, options: TranslationOptions, *, watched: bool = False) -> Engine:
-        """Return the engine, or if these options need it, that of torch. Raises ConfigError if there is none."""
-        # Samples and required terms need the search of torch, which also shows its steps.
+        """Return the engine of the translator, or the torch engine if these options need torch.
+
+        If `watched`, the steps of the search will be watched. Raises ConfigError if torch is needed and there is no
+        torch engine.
+        """
+        # Only torch's search can sample and write required terms, and only its steps can be watched.
         reads_terms = self.config.data.glossary
         if options.sample:
             if options.glossary and not reads_terms:
@@ -228,21 +236,24 @@ class Translator:
         """Return the tokens of a prefix, given as text or tokens. Raises ConfigError if it is invalid or too long."""
         target = self.tokenizers.target
         tokens = target.encode(prefix) if isinstance(prefix, str) else list(prefix)
-        # Special tokens, which come first in the vocabulary, cannot be in the middle of a translation.
+        # Refuse special tokens, which come first in the vocabulary: a translation cannot contain them.
         for token in tokens:
             if not EOS < token < len(target):
                 message = f"the prefix has the token {token}, but tokens of words are {EOS + 1} to {len(target) - 1}"
                 raise ConfigError(message, hint="give the prefix as text")
-        # This raises the error of a prefix that is too long before anything is translated.
+        # Check the length here, so that a prefix that is too long raises ConfigError before anything is translated.
         self.options.limit(1, len(tokens), self.engine.max_length)
         return tokens
 
     def reference_log_probs(self, sources: Sequence[str], references: Sequence[str]) -> list[list[float]]:
-        """Return log-probabilities (nats) of each reference's pieces and EOS; long texts are cut to fit the model."""
+        """Return the log-probabilities (nats) of the pieces and EOS of each reference.
+
+        Texts that are too long for the model are truncated.
+        """
         return self.engine.score(*self.encode_pairs(sources, references))
 
     def encode_pairs(self, sources: Sequence[str], targets: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the token ids of both sides without EOS, cut to fit the model."""
+        """Return the token ids of both sides without EOS. Texts that are too long for the model are truncated."""
         limit = self.engine.max_length - 1
         source_tokens = self.tokenizers.source.encode_all(sources)
         target_tokens = self.tokenizers.target.encode_all(targets)
@@ -258,7 +269,10 @@ class RunningTranslation:
         self.steps = steps
 
     def result(self) -> list[Translation]:
-        """Wait for the search; return the translation of each unit. Raises ModelError if the output is NaN."""
+        """Wait for the search, and return the translation of each unit.
+
+        Raises ModelError if the output of the model is NaN.
+        """
         translations = self.encoding.translations(self.search.result())
         for step in reversed(self.steps):
             translations = step.restore(translations)
@@ -266,7 +280,7 @@ class RunningTranslation:
 
 
 def preview(steps: Sequence[Step], texts: list[str]) -> list[str]:
-    """Return the texts of unfinished translations as the units have them, given those that the engine has."""
+    """Let all steps restore the texts of unfinished translations, and return the results: one text for each unit."""
     for step in reversed(steps):
         texts = step.preview(texts)
     return texts

@@ -1,4 +1,4 @@
-"""What passes through the steps of a translation: units of text, and on the way back their translations."""
+"""Units, which are the texts to translate; their translations; and the base class of the steps of a translation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,42 +12,44 @@ from nmt.text.spans import Span
 class Markup(NamedTuple):
     """The tags of a unit."""
 
-    root: Element  # without tags; contains all elements of the unit
-    escape: Callable[[str], str]  # from translated text to markup
+    root: Element  # an element without tags that contains all elements of the unit
+    escape: Callable[[str], str]  # a function that converts translated text to markup
 
 
-# Dataclasses that are created for every line are not frozen: creating a frozen one takes three times as long.
+# These dataclasses are not frozen, because they are created for every line: to create a frozen dataclass takes three
+# times as long.
 @dataclass
 class Unit:
-    """A text to translate: a line, a paragraph of a document, or after the step `Sentences` a sentence."""
+    """A text to translate: a line or a paragraph of a document. After the step `Sentences`, a unit is a sentence."""
 
-    number: int  # of its line, from 1; names the unit in messages
+    number: int  # the number of the unit's line, from 1, for messages and random seeds
     text: str
-    prefix: Sequence[int] = ()  # target tokens that its translation begins with
-    index: int = 0  # of the unit within its line, which in markup may have several
-    sentence: int = 0  # index of a sentence within its unit, set by the step `Sentences`
+    prefix: Sequence[int] = ()  # target tokens that the translation must begin with
+    index: int = 0  # index of the unit in its line; only a line of markup has several units
+    sentence: int = 0  # index of the sentence in its text; the step `Sentences` sets it
     markup: Markup | None = None
 
 
 @dataclass
 class TextHypothesis(Hypothesis):
-    """A hypothesis with its pieces and its text; the tokens of each search request in it end in EOS."""
+    """A hypothesis with its pieces and its text. The tokens of each search request of a text end in EOS."""
 
     pieces: list[str]  # empty without `SearchOptions.scores`
     text: str
-    sentences: list[Span] = field(default_factory=list, kw_only=True)  # in `text`, before tags are written
+    sentences: list[Span] = field(default_factory=list, kw_only=True)  # spans in `text` before tags are written
 
 
 @dataclass
 class Translation:
-    """A unit's text and its hypotheses, best first; a blank unit has one blank hypothesis."""
+    """The text of a unit and its hypotheses, the best first. A blank unit has one blank hypothesis."""
 
     source: str
     hypotheses: list[TextHypothesis]
-    number: int = 0  # of the line, from 1; 0 if it is not known
-    source_tokens: list[list[int]] = field(default_factory=list)  # of each search request, without EOS
-    sentences: list[Span] = field(default_factory=list)  # in `source`
-    sentence_pairs: list[tuple[str, str]] = field(default_factory=list)  # with their best translations, without tags
+    number: int = 0  # the number of the line, from 1; 0 if the number is not known
+    source_tokens: list[list[int]] = field(default_factory=list)  # the tokens of each search request, without EOS
+    sentences: list[Span] = field(default_factory=list)  # spans in `source`
+    # For each sentence: the text in the source, and the text of the best translation without tags.
+    sentence_pairs: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -55,34 +57,40 @@ class Translation:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the translation reached the length limit before the model ended it."""
+        """Whether the best hypothesis reached the length limit before the model ended the translation."""
         return bool(self.hypotheses) and self.hypotheses[0].is_cut
 
 
 class Step:
-    """A step of a translation. It changes units before the search, and undoes that in their translations.
+    """A step of a translation, which changes units before the search, and undoes the changes in the translations.
 
-    A step object serves one search: between `prepare` and `restore`, it remembers what it did to each unit.
+    A step object is used for only one search: `prepare` stores data about each unit that `restore` needs.
     """
 
     def prepare(self, units: list[Unit]) -> list[Unit]:
-        """Return the units that the next step gets."""
+        """Return the changed units. The next step gets these units."""
         return units
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
-        """Return the translations of the units that `prepare` was given, from those of the units that it returned."""
+        """Undo the changes of `prepare`.
+
+        `translations` belong to the units that `prepare` returned. The returned translations belong to the units that
+        `prepare` was given.
+        """
         return translations
 
     def preview(self, texts: list[str]) -> list[str]:
-        """Like `restore`, for the texts of the best hypotheses of a search that still runs."""
+        """Return the texts of an unfinished search, one for each unit, as `restore` would change them."""
         return texts
 
 
 def joined(n_bests: Sequence[Sequence[TextHypothesis]], options: SearchOptions, joiner: str) -> list[TextHypothesis]:
-    """Join the n-best lists of the parts of a text: the best hypotheses of all parts, then the second best, and so on.
+    """Join the n-best lists of the parts of a text to one n-best list of the text.
 
-    A part with fewer hypotheses repeats its last one. The length penalty applies to the log-probability of the whole
-    text. `joiner` stands between the texts of two parts.
+    The best hypotheses of all parts form the first hypothesis of the text, the second best hypotheses form the second
+    one, and so on. If a part has fewer hypotheses than another part, its last hypothesis is repeated. The score of a
+    joined hypothesis is the log-probability of the whole text with the length penalty. `joiner` is the text between two
+    parts.
     """
     if len(n_bests) == 1:
         for hypothesis in n_bests[0]:
@@ -102,7 +110,7 @@ def joined(n_bests: Sequence[Sequence[TextHypothesis]], options: SearchOptions, 
             whole.log_probs += part.log_probs
             whole.pieces += part.pieces
             whole.is_cut |= part.is_cut
-        if whole.tokens:  # else all parts are blank
+        if whole.tokens:  # false if all parts are blank
             whole.score = whole.log_prob / options.length_divisor(len(whole.tokens))
         hypotheses.append(whole)
     return hypotheses

@@ -1,6 +1,6 @@
-"""Windows: the lines of a stream that are translated together.
+"""Windows: groups of lines of a stream that are translated together.
 
-A longer window has less padding in its batches, a shorter one takes less memory and gives its lines sooner.
+The batches of a longer window have less padding. A shorter window takes less memory, and its lines are finished sooner.
 """
 
 import logging
@@ -16,10 +16,10 @@ from nmt.translate.units import Translation, Unit
 
 log = logging.getLogger("nmt")
 
-MAX_READ_S = 1.0  # maximum time to read the other lines of a window after the first
-FIRST_LINES = 250  # lines of the first window
-TARGET_S = 5.0  # time to translate a window; on slow machines later windows are shorter
-N_NAMED = 10  # cut lines that a warning names
+MAX_READ_S = 1.0  # maximum time to read the other lines of a window after its first line, in seconds
+FIRST_LINES = 250  # maximum number of lines in the first window
+TARGET_S = 5.0  # time that the translation of each later window should take, in seconds
+N_NAMED = 10  # maximum number of lines that a warning names
 
 Running = TypeVar("Running")
 
@@ -27,16 +27,18 @@ Running = TypeVar("Running")
 def windows(
     start: Callable[[list[Unit]], Running], lines: Iterable[str | Unit | Pause], first: int, least: int, most: int
 ) -> Iterator[Running]:
-    """Start to translate each window, and yield what `start` returns. Later windows take about `TARGET_S`.
+    """Read the stream in windows, call `start` with the units of each window, and yield the results of `start`.
 
-    The first window has at most `FIRST_LINES`, later ones `least` to `most` lines; none at a `Pause`.
+    The first window has at most `FIRST_LINES` lines. Later windows have `least` to `most` lines, so that each window
+    takes about `TARGET_S`. A `Pause` in the stream ends a window early, and can make a window empty. `first` is the
+    number of the first line.
     """
     stream = iter(lines)
     n_lines = min(most, FIRST_LINES)
     while (units := read_window(stream, first, n_lines)) is not None:
         started = time.monotonic()
         yield start(units)
-        # The next window takes about TARGET_S at the speed of this one.
+        # Choose the size of the next window so that it takes about TARGET_S at the speed of this window.
         if units:
             lines_per_s = len(units) / max(time.monotonic() - started, 1e-3)
             n_lines = min(max(int(TARGET_S * lines_per_s), least), most)
@@ -44,9 +46,10 @@ def windows(
 
 
 def read_window(stream: Iterator[str | Unit | Pause], first: int, n_lines: int) -> list[Unit] | None:
-    """Read at most `n_lines` lines, numbered from `first`; fewer if they arrive slowly, or at a `Pause`.
+    """Read at most `n_lines` lines. Reading ends earlier at a `Pause`, or if the lines arrive slowly.
 
-    Returns None at the end of the stream, an empty list if it begins with a `Pause`.
+    Lines are numbered from `first`. Returns None at the end of the stream. If the next item of the stream is a `Pause`,
+    an empty list is returned.
     """
     units: list[Unit] = []
     deadline = math.inf
@@ -60,7 +63,7 @@ def read_window(stream: Iterator[str | Unit | Pause], first: int, n_lines: int) 
             units.append(Unit(number, line))
         else:
             raise InputError(f"text {number} is {line!r:.40}, not a string", hint="decode bytes; leave out None")
-        # The clock starts at the first line: nobody waits before.
+        # The time limit begins after the first line, because before that, no line waits for its translation.
         deadline = min(deadline, time.monotonic() + MAX_READ_S)
         if len(units) >= n_lines or time.monotonic() > deadline:
             break
@@ -68,19 +71,22 @@ def read_window(stream: Iterator[str | Unit | Pause], first: int, n_lines: int) 
 
 
 def one_ahead(running: Iterator[Running]) -> Iterator[Running]:
-    """Yield each item after the next one has started, so that an engine in the background always has work."""
+    """Yield each running translation after the next one has started.
+
+    So an engine in the background always has work.
+    """
     current = next(running, None)
     while current is not None:
-        # This starts the next one, before the caller waits for the current one.
+        # Start the next translation before the caller waits for the current one.
         following = next(running, None)
         yield current
         current = following
 
 
 class CutLines:
-    """Notes the lines whose translations are cut off. At the end, one warning names them.
+    """A collector of the lines whose translations are cut off. When the context ends, one warning names these lines.
 
-    With `at_once`, because somebody waits for each line, each is named when it is noted.
+    With `at_once`, a warning is logged as soon as a line is noted, because the user waits for each line.
     """
 
     def __init__(self, *, at_once: bool) -> None:
@@ -91,20 +97,21 @@ class CutLines:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.warn()  # also if the caller takes no more translations than it needs
+        self.warn()  # also if the caller has not consumed all translations
 
     def note(self, translations: Sequence[Translation]) -> None:
         for translation in translations:
-            if translation.is_cut and translation.number not in self.numbers[-1:]:  # a line of markup has several
+            # A line of markup has several translations, but is named only once.
+            if translation.is_cut and translation.number not in self.numbers[-1:]:
                 self.numbers.append(translation.number)
         if self.at_once:
             self.warn()
 
     def warn(self) -> None:
-        """Log one warning that names the lines noted so far, if there are any."""
+        """Log one warning that names the lines that have been noted since the last warning, if there are any."""
         if not self.numbers:
             return
-        # The first lines by their numbers, then how many more there are.
+        # Name the first lines by their numbers, and count the other lines.
         named = ", ".join(map(str, self.numbers[:N_NAMED]))
         if len(self.numbers) > N_NAMED:
             named += f" and {len(self.numbers) - N_NAMED:,} more"
