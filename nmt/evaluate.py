@@ -108,8 +108,8 @@ def choose_settings(
 
     The script is considered first, because the code may be unknown or wrong: the ending of a file name such as test.tgt
     looks like a code. The code decides in two cases in which the script leaves a choice. First, Han characters may be
-    Chinese or Japanese. Second, if a text has words in a spaced script and words in an unspaced script, the words in one
-    of these scripts may be only names.
+    Chinese or Japanese. Second, if a text has words in a spaced script and words in an unspaced script, the words in
+    one of these scripts may be only names.
 
     Args:
         language: a code such as zh, th-TH, my_Mymr or zho_Hans; empty if unknown.

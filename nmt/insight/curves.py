@@ -29,8 +29,8 @@ CHARTS = {  # key: metric; value: title and unit of the metric's chart
 
 def read_figures(run: RunDirectory) -> tuple[dict[str, list[float]], list[dict[str, Any]]]:
     """Return the curves of a run (see `curves_of`), and the lines of metrics.jsonl that describe validations."""
-    # The values of `COLUMNS` of each step, unless a value is missing. An array takes 72 bytes per step, and a list takes
-    # much more.
+    # The values of `COLUMNS` of each step, unless a value is missing. An array takes 72 bytes per step. A list
+    # would take much more.
     rows = array("d")
     validations = []
     for line in json_lines(run.metrics_file):
