@@ -122,7 +122,7 @@ class Explanation:
         return [token.piece for token in self.translation.tokens]
 
     def _repr_html_(self) -> str:
-        """Return the page of `nmt explain` in a frame, which keeps the page's styles and scripts out of the notebook."""
+        """Return the page of `nmt explain` in a frame, so that its styles and scripts do not affect the notebook."""
         page = html.escape(as_page(self))
         return f'<iframe srcdoc="{page}" sandbox="allow-scripts" width="100%" height="800"></iframe>'
 

@@ -266,7 +266,7 @@ def stack_names(stack: str, n_layers: int, parts: Mapping[str, tuple[str, ...]])
 
 
 def permuted(ours: str, weight: Tensor, bias: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of our linear layer or norm `ours`, with the features of the residual stream in `order`."""
+    """Return weight and bias of our layer `ours`, with the features of the residual stream in the order `order`."""
     if ours.endswith(READERS):
         return weight[:, order], bias
     return weight[order], bias[order]

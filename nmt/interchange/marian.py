@@ -59,9 +59,8 @@ def import_marian(
 ) -> None:
     """Convert the Marian model in a directory (see `marian_files`) to a run. If an error is raised, nothing is written.
 
-    The manifest of the run gives `name` as the origin of the model; if it is empty, the path of the directory. If a
-    language code is empty, the language code in the files of the model is used. `target_tag` has no brackets: give fra
-    for >>fra<<.
+    `name` says in the manifest of the run where the model comes from. If a language code is empty, the code in the
+    model's files is used. `target_tag` has no brackets: give fra for >>fra<<.
 
     Raises:
         ModelError: a file is missing or damaged, or nmt does not support the model.
