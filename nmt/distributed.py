@@ -25,7 +25,7 @@ Item = TypeVar("Item")
 log = logging.getLogger("nmt")
 
 TIMEOUT = datetime.timedelta(hours=24)  # long, because the other ranks wait while rank 0 trains a tokenizer
-WARN_AFTER_S = 20.0  # after waiting this long for other ranks, log a warning
+WARN_AFTER_S = 20.0  # a rank that has waited this long for other ranks logs a warning
 
 
 class Launch(NamedTuple):
@@ -122,7 +122,8 @@ def ranks_joined() -> Iterator[None]:
 def _join(launch: Launch) -> None:
     """Create torch's process group.
 
-    A second thread creates it, because torch's C++ code does not handle signals while it waits for the other ranks.
+    A second thread creates the group: the creation waits for the other ranks in torch's C++ code, and a thread that
+    waits there does not handle signals.
     """
     import torch
     import torch.distributed as dist
@@ -163,7 +164,7 @@ def parallel(model: "nn.Module") -> "nn.Module":
         return model
     from torch.nn.parallel import DistributedDataParallel
 
-    # DistributedDataParallel expects a list of one GPU, or None for a model on the CPU.
+    # DistributedDataParallel expects a list of one GPU, or None if the model is on the CPU.
     device = next(model.parameters()).device
     gpus = [device] if device.type == "cuda" else None
     with warnings.catch_warnings(action="ignore", category=FutureWarning):  # newer torch has renamed broadcast_buffers

@@ -38,7 +38,7 @@ class ScoreSettings:
     """The settings for scoring translations. The defaults are for languages with spaces between words."""
 
     tokenize: str = DEFAULT_TOKENIZER  # sacreBLEU's tokenizer for BLEU
-    ter: TerTokens | None = "words"  # None: TER is left out, because its tokens would make no sense
+    ter: TerTokens | None = "words"  # None: TER is left out, because the text has no spaces between words
     lowercase: bool = False
 
     @property
@@ -131,8 +131,8 @@ def settings_of(script: Script, code: str) -> ScoreSettings:
         case "spaced":
             return ScoreSettings()
         case "Hangul":
-            # Korean has spaces between words, but writers place them differently. So BLEU counts characters; TER counts
-            # words.
+            # Korean has spaces between words, but writers differ in where they write spaces. So BLEU counts characters;
+            # TER counts words.
             return ScoreSettings("char")
         case "Han":
             # sacreBLEU's tokenizer `zh` is made for modern Chinese: it does not separate the ideographs beyond the
@@ -146,7 +146,7 @@ def settings_of(script: Script, code: str) -> ScoreSettings:
 
 
 def bleu_tokenizer(language: str, references: Sequence[Sequence[str]] = ()) -> str:
-    """Return sacreBLEU's tokenizer for a target language and, if references are given, for their script."""
+    """Return sacreBLEU's tokenizer for a target language and, if references are given, for the references' script."""
     return choose_settings(language, references).tokenize
 
 
@@ -256,12 +256,12 @@ def paired_p_value(difference: float, resampled: NDArray[np.float64], n_lines: i
     """Return the p-value of the difference of two systems, given the differences on resamples of the lines.
 
     A p-value is the probability, under the hypothesis that both systems are equally good, of a difference at least as
-    large as the observed difference. To estimate it as sacreBLEU and Riezler and Maxwell (2005) do, take the absolute
-    differences on resamples, and subtract the mean of these differences from each of them. These values, and the
-    observed difference as one more value, stand for the differences under the hypothesis. The p-value is the share of
-    these values that are at least the observed difference. sacreBLEU counts only the resamples whose value is greater
-    than the observed difference. For systems with equal translations, it returns 1 / (number of resamples + 1); this
-    function returns 1.
+    large as the observed difference. As in sacreBLEU and in Riezler and Maxwell (2005), the p-value is estimated from
+    the absolute differences on resamples. Each of these differences minus their mean is a possible difference under the
+    hypothesis; the observed difference is one more. The p-value is the share of possible differences that are at least
+    as large as the observed difference. Unlike this function, sacreBLEU does not count a resample whose difference
+    equals the observed difference. For systems with equal translations, sacreBLEU's p-value is therefore
+    1 / (number of resamples + 1); the p-value of this function is 1.
     """
     if difference == 0:  # a p-value of 1: every absolute difference is at least 0
         return 1.0
@@ -278,8 +278,8 @@ def paired_p_value(difference: float, resampled: NDArray[np.float64], n_lines: i
 def line_statistics(metric: Metric, hypotheses: Sequence[str]) -> NDArray[np.float64]:
     """Return an array of shape (lines, statistics): what sacreBLEU counts in each line, such as matching n-grams.
 
-    The metric holds the references. The method called here is not public. It is called because sacreBLEU's public
-    methods return no counts for chrF, and no scores of resamples.
+    The metric holds the references. The method called here is not public, but sacreBLEU's public methods
+    return neither counts for chrF nor scores of resamples.
     """
     return np.array(metric._extract_corpus_statistics(hypotheses, None), dtype=float)
 
@@ -292,7 +292,7 @@ def score_of(metric: Metric, statistics: NDArray[np.float64]) -> float:
 
 
 def resampled_scores(metric: Metric, statistics: Sequence[NDArray[np.float64]], n_trials: int) -> NDArray[np.float64]:
-    """Return an array of shape (systems, n_trials): the scores of all systems on the same resamples of their lines.
+    """Return an array of shape (systems, n_trials): the scores of all systems on the same resamples of the lines.
 
     A resample has as many lines as the text. Each line of the resample is drawn from all lines, with replacement.
     sacreBLEU draws the same resamples if it uses the same seed.

@@ -166,7 +166,7 @@ def atomic_write(path: Path, content: bytes | str) -> None:
 
 
 def append_whole(path: Path, content: bytes) -> None:
-    """Append `content` to a file. If the disk has too little room for it, append nothing, and raise OutputError."""
+    """Append `content` to a file. If the disk has no room for all of `content`, append nothing; raise OutputError."""
     writing = os_errors_as(OutputError, f"write {path}", hint="check the disk")
     with writing, path.open("ab", buffering=0) as file:
         size = file.tell()

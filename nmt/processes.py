@@ -76,7 +76,7 @@ def _stop(number: int, _frame: FrameType | None) -> None:
 
 
 def set_environment_variables(threads: int = 0) -> None:
-    """Set the environment variables that configure OpenMP, oneDNN and torch. Call it before torch is imported.
+    """Set environment variables that configure OpenMP, oneDNN and torch. Call this function before torch is imported.
 
     Variables that the user has set are kept, except OMP_NUM_THREADS.
 
@@ -103,7 +103,7 @@ def set_environment_variables(threads: int = 0) -> None:
 
 
 def prepare_torch() -> None:
-    """Set environment variables and malloc's options for torch. Call it before torch is imported."""
+    """Set environment variables and malloc's options for torch. Call this function before torch is imported."""
     set_environment_variables()
     keep_freed_memory()
 
@@ -173,12 +173,12 @@ def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
         return
     context = multiprocessing.get_context("spawn")  # forking a process with threads may deadlock
     n_processes = min(usable_cores(), MAX_PROCESSES)
-    pipes: deque[Connection] = deque()  # a pipe per child; the child of the first pipe got its item first
+    pipes: deque[Connection] = deque()  # one per child, in the order in which the children got their present items
     processes = []
     try:
         for item in itertools.chain(first_items, stream):
             if len(pipes) == n_processes:
-                # Wait for the result of the child that got its item first. Then send the new item to this child.
+                # Wait for the child that has worked longest on its item. This child gets the new item next.
                 yield pipes[0].recv()
                 pipes.rotate(-1)
             else:

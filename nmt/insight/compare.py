@@ -14,7 +14,7 @@ from nmt.insight import pages
 # words.
 GROUPS = {"1 to 5": 5, "6 to 10": 10, "11 to 20": 20, "21 to 40": 40, "41 or more": sys.maxsize}
 MAX_SYSTEMS = len(ascii_uppercase)  # the page names each system by a letter
-N_DIFFERING = 5  # maximum number of lines that `most_differing` returns in each direction
+N_DIFFERING = 5  # maximum number of better lines, and of worse lines, that `most_differing` returns
 
 
 @dataclass(frozen=True)

@@ -47,12 +47,12 @@ class Choice:
 
     piece: str
     token: int
-    log_prob: float  # nats, conditional on the tokens before it
+    log_prob: float  # nats, conditional on the tokens before this token
 
 
 @dataclass(frozen=True)
 class Token:
-    """A target token of a sentence. All probabilities are conditional on the tokens before it."""
+    """A target token of a sentence. All probabilities are conditional on the tokens before this token."""
 
     piece: str
     token: int
@@ -66,7 +66,7 @@ class Translated:
     """A hypothesis and its detokenized text."""
 
     text: str
-    tokens: list[Token]  # the last is EOS
+    tokens: list[Token]  # the last token is EOS
     log_prob: float  # sum of the log-probabilities of `tokens`, in nats
     score: float  # log_prob after the length penalty
     is_cut: bool  # whether the length limit forced EOS at a position where the model preferred another token
@@ -77,7 +77,7 @@ class Reference:
     """The reference, scored by teacher forcing: the decoder reads the reference, not its own output."""
 
     text: str
-    tokens: list[Token]  # the last is EOS
+    tokens: list[Token]  # the last token is EOS
     log_prob: float  # sum of the log-probabilities of `tokens`, in nats
     first_difference: int | None  # index of the first token that differs from greedy search; None if no token differs
     bleu: float  # sentence BLEU of the translation against this reference, 0-100
@@ -98,10 +98,10 @@ class Explanation:
     model: str  # kind and sizes of the model in one line
     settings: ModelSettings
     source: str
-    source_pieces: list[str]  # the last is EOS
-    source_tokens: list[int]  # the last is EOS
+    source_pieces: list[str]  # the last piece is EOS
+    source_tokens: list[int]  # the last token is EOS
     options: SearchOptions
-    hypotheses: list[Translated]  # the best is first
+    hypotheses: list[Translated]  # the best hypothesis is first
     greedy: Translated
     stages: list[Stage]  # stages of a pass over `translation` by teacher forcing
     cache: tuple[list[tuple[int, ...]], Tensor]  # the result of `decoder_cache` for `translation`
@@ -303,7 +303,7 @@ class Sentence:
         return logits[0].float().log_softmax(-1)
 
     def tokens_of(self, text: str) -> list[int]:
-        """Return the target token ids of a text, EOS last. A text that is too long for the model is truncated."""
+        """Return the target token ids of a text, then EOS. A text that is too long for the model is truncated."""
         _, (tokens,) = self.translator.encode_pairs([""], [text])
         return [*tokens, EOS]
 
@@ -351,7 +351,7 @@ class Sentence:
         return OnePass(self.text_of(best), self.tokens(best, log_probs))
 
     def reference(self, text: str, translation: Translated, greedy: Hypothesis) -> Reference:
-        """Score the reference. Compare its tokens with the greedy hypothesis, and compute BLEU of the translation."""
+        """Score the reference, compare the greedy hypothesis with it, and compute BLEU of the translation."""
         tokens = self.tokens_of(text)
         scored_tokens = self.scored(tokens)
         log_prob = math.fsum(token.log_prob for token in scored_tokens)
@@ -360,7 +360,7 @@ class Sentence:
         return Reference(text, scored_tokens, log_prob, first_difference(tokens, greedy.tokens), bleu)
 
     def padding_mask(self) -> list[bool]:
-        """Append `N_PADDING` PADs to the source, and return for each position whether the padding mask allows it.
+        """Append `N_PADDING` PADs to the source. Return the padding mask: True where attention is allowed.
 
         Return an empty list for recurrent models.
         """

@@ -28,7 +28,7 @@ GREEDY = {"beam": 1, "n_best": 1}
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One snapshot's results: its translation of the sentence, and the probabilities that it gives to the reference."""
+    """The results of one snapshot's model: a translation of the sentence, and probabilities of the reference."""
 
     step: int
     translation: str  # result of greedy search
@@ -56,8 +56,8 @@ class Growth:
     source: str
     reference: str
     is_given: bool  # whether the caller gave `reference`; otherwise, the run's model has translated `source`
-    source_pieces: list[str]  # the last is EOS
-    reference_pieces: list[str]  # the last is EOS
+    source_pieces: list[str]  # the last piece is EOS
+    reference_pieces: list[str]  # the last piece is EOS
     snapshots: list[Snapshot]  # in the order of their steps
     cross: Tensor  # (N, L, H, T, S): cross-attention weights for the reference; L is 0 if the model has no attention
     words: list[tuple[str, str]]  # P pairs: side ("source" or "target") and piece

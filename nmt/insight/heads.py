@@ -23,7 +23,7 @@ from nmt.translate.translator import Translator
 class HeadSummary:
     """Statistics of one head. Each statistic is a mean over all query positions that are not padding.
 
-    `entropy` is the entropy of the weights of a query, in bits: log2(n) if n keys have equal weights and all others 0.
+    `entropy` is the entropy of the weights of a query, in bits: log2(n) if n keys share the weight equally.
     `distance` is the distance between the positions of query and key, in pieces, averaged by the weights. `previous`,
     `same` and `next` are the weights, 0-1, on the piece before, at and after the query's position. In cross-attention,
     a source piece is at the query's position if its index equals the index of the query's target piece. `boundary` is

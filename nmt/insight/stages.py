@@ -124,7 +124,7 @@ class Stage:
     axes: str  # a letter for each dimension: B, H, S, T, D, d (which is D/H), F (feed-forward width), V
     shape: tuple[int, ...]  # shape of the whole tensor
     values: Tensor  # the matrix of the last two dimensions, for the first sentence and the first head
-    columns: list[str] | None = None  # if the columns of `values` stand for tokens of the vocabulary: their pieces
+    columns: list[str] | None = None  # piece of each column, if the columns are tokens of the vocabulary
     box: str = ""  # the box of figure 1 that computes this stage
 
 

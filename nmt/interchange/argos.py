@@ -6,7 +6,7 @@ files:
     metadata.json          the languages
     sentencepiece.model    one tokenizer for both sides
     model/                 the model for CTranslate2
-    minisbd/sentences.onnx a sentence splitter for MiniSBD; if it were missing, Argos Translate would download another
+    minisbd/sentences.onnx a sentence splitter for MiniSBD, so that Argos Translate does not download a splitter
 
 Packages are for Argos Translate 1.11. The search of Argos Translate differs from ours: it has beam 4, CTranslate2's
 length penalty of 0.2, and at most 256 pieces per translation; sources are truncated to 1,024 pieces. Argos Translate
@@ -63,8 +63,8 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
         "sentencepiece.model": translator.tokenizers.source.model,
         SPLITTER: Path(__file__).with_name("sentences.onnx").read_bytes(),
     }
-    # 2. Convert the model in a temporary directory beside the package. `sweep_temps` knows names like that of this
-    # directory: if the export is killed, the next export removes the directory.
+    # 2. Convert the model in a temporary directory beside the package. If this export is killed, the next export
+    # removes the directory, because its name has the form of the temporary names that `sweep_temps` looks for.
     real = Path(os.path.realpath(path))
     folder = None if is_special(path) else real.parent
     suffix = f"{TEMP_MARK}{os.getpid()}"

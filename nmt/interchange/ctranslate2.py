@@ -109,7 +109,7 @@ def _write_weights(directory: Path, quantization: str, model: Transformer, token
 
 
 def _model_spec(model: Transformer) -> Any:
-    """Return CTranslate2's model spec. Its weights are copies, because CTranslate2 quantizes them in place."""
+    """Return CTranslate2's model spec. The weights in the spec are copies: CTranslate2 quantizes weights in place."""
     # 1. Make an empty spec of this architecture.
     specs = import_ctranslate2().specs.transformer_spec
     settings = model.settings
@@ -129,7 +129,7 @@ def _model_spec(model: Transformer) -> Any:
     if model.rotations is not None:
         del encoder.position_encodings  # with `rotary_dim`, only the encoder's spec has a table
 
-    # 2. Copy the weights into it.
+    # 2. Copy the weights into the spec.
     encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     decoder.embeddings.weight = _array(model.target_embedding.weight)
     decoder.projection.weight = _array(model.projection.weight)
@@ -146,7 +146,7 @@ def _copy_stack(
     norm: nn.Module,
     into: Any,
 ) -> None:
-    """Copy the positions, layers and last norm of our encoder or decoder into its spec, `into`."""
+    """Copy the positions, layers and last norm of our encoder or decoder into CTranslate2's spec `into`."""
     into.scale_embeddings = True  # multiply embeddings by sqrt(D)
     # A model with rotary positions has no table of positions: CTranslate2 computes the rotations.
     if model.rotations is None:

@@ -17,7 +17,7 @@ from nmt.text.batches import pad_source
 from nmt.translate.translator import Translator
 
 CHECKED_LENGTHS = (1, 5, 20)  # engines are compared on one random pair for each of these numbers of pieces
-BAN = -1e4  # bias of tokens that are never generated: exp(BAN) is 0, and float16 can represent it
+BAN = -1e4  # bias of tokens that are never generated: exp(BAN) is 0, and float16 can represent BAN
 
 
 def check_replaceable(path: Path, names: Collection[str], needed: Sequence[str], words: str) -> None:
@@ -45,7 +45,7 @@ def check_replaceable(path: Path, names: Collection[str], needed: Sequence[str],
 
 
 def exportable_model(translator: Translator, tool: str, supported: Mapping[str, Sequence[object]]) -> Transformer:
-    """Return the translator's model. Raises InputError if `tool` does not support it.
+    """Return the translator's model. Raises InputError if `tool` does not support the model.
 
     An ensemble or a model that is already exported is not supported. `supported` maps keys of the section `model` to
     the values that `tool` supports. Settings whose keys are not in `supported` may have any value.
@@ -90,7 +90,7 @@ def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> Te
 def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
     """Return the positional encodings (P, D) that are added to embeddings.
 
-    They are `learned` if it is given; otherwise the sinusoids of the model; if the model has no sinusoids, zeros."""
+    The encodings are `learned`; if `learned` is None, the sinusoids of the model; if the model has none, zeros."""
     if learned is not None:
         return learned
     if model.sinusoids is not None:

@@ -75,7 +75,7 @@ SETTINGS = {  # key: name of a setting in transformers; value: name of the setti
     "max_position_embeddings": "max_positions",
 }
 # Key: linear layer or norm in our encoder layer; value: the linear layers or the norm of transformers with the same
-# weights. If there are several, our layer has their weights one after the other.
+# weights. If there are several layers, their weights in this order are the weights of our layer.
 LAYER = {
     "self_attention.query_key_value": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "self_attention.output": ("self_attn.out_proj",),
@@ -90,7 +90,7 @@ DECODER_LAYER = LAYER | {
     "cross_attention.output": ("encoder_attn.out_proj",),
     "cross_attention_residual.norm": ("encoder_attn_layer_norm",),
 }
-# These linear layers read the residual stream. All other linear layers write to it.
+# These linear layers read the residual stream. All other linear layers write to the residual stream.
 READERS = ("query_key_value", "query", "key_value", "inner")
 OURS = "nmt"  # key in tokenizer_config.json whose value only `nmt import` reads, and transformers does not
 N_CHECKED = 8  # number of random texts on which the pieces of MarianTokenizer and of our tokenizer are compared
@@ -314,7 +314,7 @@ def vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def import_transformers() -> Any:
-    """Import transformers, and turn off warnings and progress bars. Raises ImportError if it is not installed."""
+    """Import transformers, and turn off its warnings and progress bars. Raises ImportError if the import fails."""
     import transformers
     from transformers.utils import logging as their_logging
 

@@ -36,9 +36,9 @@ from nmt.text.vocabulary import TAG, with_vocabulary, without_vocabulary
 log = logging.getLogger("nmt")
 
 SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"]  # pieces of PAD, UNK, BOS and EOS
-# Bias of BOS. It is low enough to exclude BOS: exp(-100) is 4e-44. It is not lower, because fine-tuning with label
-# smoothing adds the negative log-probability of every token, also of BOS, to the loss with a small weight: a bias of
-# -10,000 would add 100 times as much to the loss as -100.
+# Bias of BOS. It is low enough to exclude BOS: exp(-100) is 4e-44. A lower bias would raise the loss in fine-tuning:
+# label smoothing adds the negative log-probability of every token, with a small weight, to the loss. With this bias,
+# the negative log-probability of BOS is about 100 nats.
 BAN = -100.0
 NEVER = -1e3  # a piece with a bias of at most `NEVER` is never generated; our exports ban pieces with such a bias
 # Value of data.max_length in the run. Longer lines are split into sentences, because Marian models are trained on
@@ -119,8 +119,8 @@ def import_marian(
 def notes_of_export(tokenizer_config: dict[str, Any]) -> dict[str, Any]:
     """Return the notes that `nmt export` writes for the import; empty if the model is not an export of ours.
 
-    The notes are `max_length_a`, `max_length_b` and `learned_characters`. `learned_characters` is None if the file has
-    no valid value for it.
+    The notes are `max_length_a`, `max_length_b` and `learned_characters`. `learned_characters` is None if this
+    note is missing or invalid.
     """
     notes = tokenizer_config.get(OURS)
     if not isinstance(notes, dict):

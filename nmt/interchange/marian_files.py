@@ -46,7 +46,7 @@ def model_directory(model: str, revision: str | None = None) -> Path:
     Raises InputError if `model` is neither a directory nor an id, or if huggingface_hub is needed but not installed.
     Raises DownloadError if the download fails.
     """
-    # 1. Return a directory as it is.
+    # 1. If `model` is a directory, return its path.
     path = Path(model)
     if path.is_dir():
         if revision is not None:
@@ -177,7 +177,7 @@ def read_vocabulary(path: Path, n: int) -> list[str]:
 def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]:
     """Read all weights as float32. Raises ModelError if names or shapes are not those of a model with these settings.
 
-    The keys are the names in MarianMTModel. A matrix that is tied has a key for each of its names.
+    The keys are the names in MarianMTModel. If matrices are tied, the common matrix is under the names of all of them.
     """
     path = directory / "model.safetensors"
     if not os.path.lexists(path):
@@ -211,7 +211,7 @@ class Matrix(NamedTuple):
 def matrices_of(settings: MarianSettings) -> list[Matrix]:
     """Return the source embedding, the target embedding and the projection, with their possible names in the file.
 
-    If matrices are tied, the file can have the common matrix under the name of any of them. If source and target share
+    If matrices are tied, the file can have the common matrix under any of their names. If source and target share
     an embedding that is not tied to the projection, transformers 5 writes this embedding under both names, and earlier
     versions write it only once, as model.shared.weight.
     """

@@ -1,4 +1,4 @@
-"""A lexical shortlist: for each source piece, the target pieces that may translate it.
+"""A lexical shortlist: for each source piece, a list of target pieces that may be translations.
 
 With a shortlist, CTranslate2 does not compute the logits of all target pieces. It computes only the logits of the most
 frequent target pieces, and of the target pieces that are listed for a source piece of the batch. To make the lists,
