@@ -35,7 +35,8 @@ __all__ += ["attention_summary", "explain", "load"]
 __all__ += ["ConfigError", "DataError", "DivergedError", "InputError", "LostRankError"]
 __all__ += ["ModelError", "NmtError", "OutputError", "StoppedError"]
 
-# Slow modules, and the public names in them. A module is imported when one of its names is first used.
+# Key: a module that is slow to import; value: the public names that it defines. The module is imported when one of
+# these names is first used.
 LAZY = {
     "nmt.decode.options": ("SearchOptions",),
     "nmt.translate.loading": ("load",),
@@ -51,7 +52,10 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Return the object with a name in `LAZY`, after importing its module. So `import nmt` does not wait for torch."""
+    """Return the object with a name in `LAZY`, and import the module that defines this name.
+
+    Because the import happens only here, `import nmt` does not wait for torch.
+    """
     for module, names in LAZY.items():
         if name in names:
             return getattr(import_module(module), name)

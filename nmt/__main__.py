@@ -7,7 +7,7 @@ import signal
 import sys
 
 if __name__ == "__main__" and not sys.flags.safe_path:
-    del sys.path[0]  # the working directory: a file in it must not be imported in place of a library
+    del sys.path[0]  # a file in the working directory must not be imported in place of a library
 
 from nmt.processes import keep_stderr_open, stop_on_signals
 

@@ -1,7 +1,7 @@
 """Ranks: the processes that torchrun starts to train one model together. A process without torchrun is rank 0 of 1.
 
-Ranks communicate only inside `ranks_joined`. Outside of it, each process counts as the only rank. If there is one rank,
-this module does not import torch.
+Ranks communicate only inside `ranks_joined`. Outside of `ranks_joined`, each process counts as the only rank. If there
+is one rank, this module does not import torch.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ Item = TypeVar("Item")
 
 log = logging.getLogger("nmt")
 
-TIMEOUT = datetime.timedelta(hours=24)  # long: the others wait while the first rank trains a tokenizer
-WARN_AFTER_S = 20.0  # after waiting this long for other ranks, log a warning
+TIMEOUT = datetime.timedelta(hours=24)  # long, because the other ranks wait while rank 0 trains a tokenizer
+WARN_AFTER_S = 20.0  # a rank that has waited this long for other ranks logs a warning
 
 
 class Launch(NamedTuple):
@@ -39,17 +39,17 @@ class Launch(NamedTuple):
 ALONE = Launch(0, 1, 0)
 # The environment variables that torchrun sets.
 LAUNCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "MASTER_ADDR")
-_joined = ALONE  # this process among the joined ranks; only `ranks_joined` changes it
-# The work object of the last collective. It is referenced until the next collective, to avoid a deadlock: if gloo's
-# thread dropped the last reference, it would wait for the GIL, while the main thread holds the GIL and waits for gloo's
-# thread in destroy_process_group.
+_joined = ALONE  # position of this process among the joined ranks; only `ranks_joined` changes this variable
+# The work object of the last collective. This reference to the object lasts until the next collective, to avoid a
+# deadlock: if gloo's thread dropped the last reference, gloo's thread would wait for the GIL, while the main thread
+# holds the GIL and waits for gloo's thread in destroy_process_group.
 _last_work: Any = None
 
 
 def launched() -> Launch:
     """Return the position of this process from torchrun's environment variables.
 
-    Returns `ALONE` if a variable is missing. Raises ConfigError if the value of a numeric one is not a number.
+    Returns `ALONE` if a variable is missing. Raises ConfigError if the value of a numeric variable is not a number.
     """
     if not all(name in os.environ for name in LAUNCH_VARIABLES):
         return ALONE
@@ -63,7 +63,7 @@ def launched() -> Launch:
 
 
 def restarted() -> bool:
-    """Return whether torchrun has restarted the ranks because one of them failed."""
+    """Return whether torchrun has restarted the ranks because a rank failed."""
     return _n_restarts() != "0"
 
 
@@ -72,19 +72,19 @@ def _n_restarts() -> str:
 
 
 def rank() -> int:
-    """Return the number of this rank, counted from 0. Outside of `ranks_joined`, it is 0."""
+    """Return the number of this rank, counted from 0. Outside of `ranks_joined`, the number is 0."""
     return _joined.rank
 
 
 def n_ranks() -> int:
-    """Return the number of joined ranks. Outside of `ranks_joined`, it is 1."""
+    """Return the number of joined ranks. Outside of `ranks_joined`, the number is 1."""
     return _joined.n_ranks
 
 
 def mine(items: Sequence[Item]) -> Sequence[Item]:
-    """Return this rank's share of the items: every n-th item, where n is the number of ranks.
+    """Return this rank's share of the items: with n ranks, every n-th item, beginning at the index `rank()`.
 
-    If the items are sorted by length, all ranks have items of about the same lengths.
+    If the items are sorted by length, the shares of all ranks have items of about the same lengths.
     """
     return items[rank() :: n_ranks()]
 
@@ -122,7 +122,8 @@ def ranks_joined() -> Iterator[None]:
 def _join(launch: Launch) -> None:
     """Create torch's process group.
 
-    A second thread creates it, because torch's C++ code does not handle signals while it waits for the other ranks.
+    A second thread creates the group: the creation waits for the other ranks in torch's C++ code, and a thread that
+    waits there does not handle signals.
     """
     import torch
     import torch.distributed as dist
@@ -134,7 +135,8 @@ def _join(launch: Launch) -> None:
     def join() -> None:
         try:
             store, rank, n_ranks = next(rendezvous("env://", timeout=TIMEOUT))
-            # When torchrun restarts the ranks, its store keeps the old entries: use other names for the new ones.
+            # When torchrun restarts the ranks, torchrun's store keeps the entries of the ranks before the restart. A
+            # prefix with the number of restarts gives the new entries other names.
             store = PrefixStore(f"{_n_restarts()}/{n_ranks}", store)
             backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
             dist.init_process_group(backend, store=store, rank=rank, world_size=n_ranks, timeout=TIMEOUT)
@@ -142,7 +144,7 @@ def _join(launch: Launch) -> None:
         except Exception as error:  # joining.result() raises the error in the main thread
             joining.set_exception(error)
 
-    # If the others are late, log what this rank waits for, then continue to wait.
+    # If the other ranks are late, log a warning that this rank waits for them. Then continue to wait.
     threading.Thread(target=join, name="nmt-join", daemon=True).start()
     with contextlib.suppress(TimeoutError):
         joining.exception(WARN_AFTER_S)
@@ -162,7 +164,7 @@ def parallel(model: "nn.Module") -> "nn.Module":
         return model
     from torch.nn.parallel import DistributedDataParallel
 
-    # DistributedDataParallel expects a list of one GPU, or None for a model on the CPU.
+    # DistributedDataParallel expects a list of one GPU, or None if the model is on the CPU.
     device = next(model.parameters()).device
     gpus = [device] if device.type == "cuda" else None
     with warnings.catch_warnings(action="ignore", category=FutureWarning):  # newer torch has renamed broadcast_buffers
@@ -175,7 +177,7 @@ def unwrapped(model: "nn.Module") -> Any:
 
 
 def gather_numbers(*numbers: float) -> list[list[float]]:
-    """Return the numbers of each rank, in order of ranks. They are sent as float64. Waits for all ranks."""
+    """Return the numbers of each rank, in order of ranks. The numbers are sent as float64. Waits for all ranks."""
     if n_ranks() == 1:
         return [list(numbers)]
     import torch
@@ -185,9 +187,10 @@ def gather_numbers(*numbers: float) -> list[list[float]]:
 
 
 def gather_items(items: Sequence[Item]) -> list[Item]:
-    """Return the items of all ranks in their original order. Waits for all ranks.
+    """Return all items in their original order, given a share of them on each rank. Waits for all ranks.
 
-    This is the inverse of `mine`: each rank passes its share. Items are sent as JSON, so tuples arrive as lists.
+    This function is the inverse of `mine`: `items` is the share that `mine` has returned to this rank. Items are sent
+    as JSON, so tuples arrive as lists.
     """
     if n_ranks() == 1:
         return list(items)
@@ -208,10 +211,10 @@ def gather_items(items: Sequence[Item]) -> list[Item]:
 
 
 def _gather(tensor: "Tensor") -> "list[Tensor]":
-    """Return the tensors of all ranks, in order of ranks. They must have the same shape."""
+    """Return the tensors of all ranks, in order of ranks. All tensors must have the same shape."""
     import torch.distributed as dist
 
-    # The call is asynchronous only to return the work object, which `_last_work` keeps.
+    # `async_op=True` is used only because the call then returns the work object, to which `_last_work` must refer.
     global _last_work
     gathered = [tensor.clone() for _ in range(n_ranks())]
     _last_work = dist.all_gather(gathered, tensor, async_op=True)

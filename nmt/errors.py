@@ -1,4 +1,4 @@
-"""The errors that users see. Each has an exit code and a hint on what to do; `cli/app.py` prints message and hint."""
+"""The errors that users see. Each error has an exit code and a hint; `cli/app.py` prints the message and the hint."""
 
 import contextlib
 import zlib
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 class NmtError(Exception):
     """Base class of the errors that users see. `str(error)` is the message, usually a single line.
 
-    `lines` are the parts of the message. Each part is printed on one line. If a part contains line ends, for example in
-    a file name, they are escaped.
+    `lines` are the parts of the message. Each part is printed on one line: line ends inside a part, for example in a
+    file name, are escaped.
     """
 
     exit_code = 1
@@ -25,7 +25,7 @@ class OutputError(NmtError):
 
 
 class DownloadError(NmtError):
-    """The error that a file cannot be downloaded, or that its content is not the expected one."""
+    """The error that a file cannot be downloaded, or that the downloaded content is not the expected content."""
 
 
 class DivergedError(NmtError):
@@ -37,7 +37,7 @@ class LostRankError(NmtError):
 
 
 class StoppedError(NmtError):
-    """The exception for the end of a training by Ctrl-C or SIGTERM. The state of the training is saved.
+    """The exception that Ctrl-C or SIGTERM has ended a training. The state of the training has been saved.
 
     The exit code is 128 + the number of the signal: 130 for Ctrl-C, 143 for SIGTERM.
     """
@@ -54,7 +54,7 @@ class InputError(NmtError):
 
 
 class ConfigError(InputError):
-    """The error that a setting is unknown, misspelled, out of range or incompatible with another."""
+    """The error that a setting is unknown, misspelled, out of range or incompatible with another setting."""
 
 
 class DataError(InputError):
@@ -67,7 +67,7 @@ class ModelError(InputError):
 
 @contextlib.contextmanager
 def os_errors_as(kind: type[NmtError], action: str, *, hint: str) -> Iterator[None]:
-    """Convert the errors of the block that concern plain or gzipped files to an error of class `kind`.
+    """Convert errors that the block raises for plain or gzipped files to an error of class `kind`.
 
     The message is `cannot ACTION: REASON`, for example `cannot write a.txt: No space left on device`.
     """

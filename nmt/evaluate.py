@@ -1,9 +1,9 @@
 """BLEU, chrF and TER with signatures and confidence intervals, paired comparison of systems, and perplexity.
 
-sacreBLEU computes all scores, also those of resamples. An interval lies between two quantiles of the scores of one
-system on resamples, or of the differences between two systems (the bootstrap percentile interval of Efron and
-Tibshirani 1993, chapter 13). Hypotheses are detokenized text. `choose_settings` chooses the settings by the language
-and the script of the references.
+sacreBLEU computes all scores, also the scores of resamples. A confidence interval is the bootstrap percentile interval
+of Efron and Tibshirani 1993, chapter 13. Its bounds are two quantiles of the scores of one system on resamples, or of
+the differences between the scores of two systems. Hypotheses are detokenized text. `choose_settings` chooses the
+settings by the language and the script of the references.
 """
 
 import math
@@ -26,7 +26,7 @@ from nmt.text.scripts import REGIONAL_CHINESE, Script, main_script
 
 DEFAULT_TOKENIZER = "13a"
 QUANTILES = (0.025, 0.975)  # the bounds of a 95 % interval
-N_TOKENIZED = 100  # a text with at least so many lines that end in " ." counts as tokenized, as in sacreBLEU
+N_TOKENIZED = 100  # a text with at least this many lines that end in " ." counts as tokenized, as in sacreBLEU
 
 # The tokens that TER counts. "words" are separated by spaces. With "characters", each Han character and each
 # punctuation mark is also a token (sacreBLEU's `normalized` with `asian_support`).
@@ -38,12 +38,12 @@ class ScoreSettings:
     """The settings for scoring translations. The defaults are for languages with spaces between words."""
 
     tokenize: str = DEFAULT_TOKENIZER  # sacreBLEU's tokenizer for BLEU
-    ter: TerTokens | None = "words"  # None: TER is left out, because it makes no sense
+    ter: TerTokens | None = "words"  # None: TER is left out, because the text has no spaces between words
     lowercase: bool = False
 
     @property
     def left_out(self) -> str:
-        """Return a message that TER is left out, and why. It is empty if TER is not left out."""
+        """Return a message that says why TER is left out; empty if TER is not left out."""
         if self.ter is not None:
             return ""
         return "TER is left out: it counts words, and the references have no spaces between words"
@@ -56,7 +56,7 @@ class Score:
     name: str  # BLEU, chrF2 or TER
     value: float  # from 0 to 100; TER may be larger
     low: float | None  # lower bound of the 95 % interval, by bootstrap over sentences; None without bootstrap
-    high: float | None  # upper bound
+    high: float | None  # upper bound of the interval; None without bootstrap
     signature: str
 
     def __str__(self) -> str:
@@ -68,11 +68,11 @@ class Score:
 
 @dataclass(frozen=True)
 class Difference:
-    """The score of a system minus that of the baseline."""
+    """The difference between two scores: the score of a system minus the score of the baseline."""
 
     value: float
     low: float  # lower bound of the 95 % interval, by paired bootstrap over sentences
-    high: float  # upper bound
+    high: float  # upper bound of the interval
     p_value: float  # see `paired_p_value`; the null hypothesis is that the systems are equally good
 
 
@@ -80,7 +80,8 @@ class Difference:
 class SystemScore:
     """The score of one system in a comparison.
 
-    Lower TER is better. So if the score is TER, a positive difference means that the system is worse than the baseline.
+    A system with a lower TER is better. So if the score is TER, a positive difference means that the system is worse
+    than the baseline.
     """
 
     value: float
@@ -93,7 +94,7 @@ class PairedScore:
 
     name: str
     signature: str  # sacreBLEU's signature, with the number of resamples
-    systems: list[SystemScore]  # the first one is the baseline
+    systems: list[SystemScore]  # the first system is the baseline
 
 
 def choose_settings(
@@ -103,15 +104,16 @@ def choose_settings(
     tokenize: str | None = None,
     lowercase: bool = False,
 ) -> ScoreSettings:
-    """Choose the settings for scoring translations, by the script of the references and the code of their language.
+    """Choose the settings for scoring translations, by the script of the references and the code of the language.
 
     The script is considered first, because the code may be unknown or wrong: the ending of a file name such as test.tgt
-    looks like a code. The code decides where the script leaves a choice. First, Han characters may be Chinese or
-    Japanese. Second, a text in a spaced and an unspaced script may be in either of them, with names in the other.
+    looks like a code. The code decides in two cases in which the script leaves a choice. First, Han characters may be
+    Chinese or Japanese. Second, if a text has words in a spaced script and words in an unspaced script, the words in
+    one of these scripts may be only names.
 
     Args:
         language: a code such as zh, th-TH, my_Mymr or zho_Hans; empty if unknown.
-        references: one or several lists of lines. If they have no letters, only the code decides.
+        references: one or several lists of lines. If the lines have no letters, only the code decides.
         tokenize: the tokenizer of sacreBLEU that the user asks for. With `none`, spaces separate the tokens of BLEU and
             of TER.
         lowercase: whether BLEU and chrF ignore case.
@@ -129,8 +131,8 @@ def settings_of(script: Script, code: str) -> ScoreSettings:
         case "spaced":
             return ScoreSettings()
         case "Hangul":
-            # Korean has spaces between words, but writers place them differently. So BLEU counts characters; TER counts
-            # words.
+            # Korean has spaces between words, but writers differ in where they write spaces. So BLEU counts characters;
+            # TER counts words.
             return ScoreSettings("char")
         case "Han":
             # sacreBLEU's tokenizer `zh` is made for modern Chinese: it does not separate the ideographs beyond the
@@ -144,7 +146,7 @@ def settings_of(script: Script, code: str) -> ScoreSettings:
 
 
 def bleu_tokenizer(language: str, references: Sequence[Sequence[str]] = ()) -> str:
-    """Return sacreBLEU's tokenizer for a target language and, if references are given, for their script."""
+    """Return sacreBLEU's tokenizer for a target language and, if references are given, for the references' script."""
     return choose_settings(language, references).tokenize
 
 
@@ -174,8 +176,8 @@ def score(
 
     If `ter` is None, TER is left out. `tokenize`, `lowercase` and `ter` are fields of `ScoreSettings`.
 
-    Raises DataError if the numbers of lines differ or there are no lines. Raises ConfigError if sacreBLEU's tokenizer
-    cannot be used, see `sacrebleu_metrics`.
+    Raises DataError if there are no hypotheses, or if a list of references has another number of lines than the
+    hypotheses. Raises ConfigError if sacreBLEU's tokenizer cannot be used, see `sacrebleu_metrics`.
     """
     check_references(references, hypotheses, "hypotheses")
     if not hypotheses:
@@ -191,7 +193,7 @@ def sacrebleu_metrics(
     lowercase: bool = False,
     ter: TerTokens | None = "words",
 ) -> dict[str, Metric]:
-    """Return sacreBLEU's metrics by name: bleu, chrf and, unless `ter` is None, ter. They hold the references.
+    """Return sacreBLEU's metrics by name: bleu, chrf and, unless `ter` is None, ter. The metrics hold the references.
 
     TER always ignores case, as in sacreBLEU's command. Raises ConfigError if sacreBLEU has no tokenizer of this name,
     or if a library that the tokenizer needs is missing.
@@ -214,7 +216,7 @@ def sacrebleu_metrics(
 
 
 def score_by(metric: Metric, hypotheses: Sequence[str], n_bootstrap: int) -> Score:
-    """Score translations by a metric that holds the references. With under 2 resamples, the score has no interval."""
+    """Score translations by a metric that holds the references. If `n_bootstrap` is under 2, there is no interval."""
     statistics = line_statistics(metric, hypotheses)
     value = score_of(metric, statistics.sum(0))
     low = high = None
@@ -230,7 +232,7 @@ def paired_scores(
 ) -> list[PairedScore]:
     """Score systems, and compare each system with the first on the same resamples of the lines (Koehn 2004).
 
-    `metrics` are from `sacrebleu_metrics`, and hold the references.
+    `metrics` come from `sacrebleu_metrics`: each metric holds the references.
     """
     return [paired_score(systems, metric, n_trials) for metric in metrics.values()]
 
@@ -240,7 +242,7 @@ def paired_score(systems: Sequence[Sequence[str]], metric: Metric, n_trials: int
     statistics = [line_statistics(metric, lines) for lines in systems]
     baseline, *values = [score_of(metric, counts.sum(0)) for counts in statistics]
     resampled_baseline, *resampled = resampled_scores(metric, statistics, n_trials)
-    # 2. Compare each other system with the baseline, which is the first.
+    # 2. Compare each system except the first with the first system, which is the baseline.
     scores = [SystemScore(baseline, None)]
     for value, resampled_values in zip(values, resampled, strict=True):
         differences = resampled_values - resampled_baseline
@@ -253,20 +255,22 @@ def paired_score(systems: Sequence[Sequence[str]], metric: Metric, n_trials: int
 def paired_p_value(difference: float, resampled: NDArray[np.float64], n_lines: int) -> float:
     """Return the p-value of the difference of two systems, given the differences on resamples of the lines.
 
-    A p-value is the probability of a result at least as extreme as the observed one if the systems are equally good.
-    As in sacreBLEU and in Riezler and Maxwell (2005), the results under this hypothesis are the absolute differences on
-    resamples minus their mean, and the observed result is added to them. Unlike in sacreBLEU, a result that equals the
-    observed result counts as extreme. So the p-value of equal systems is 1; in sacreBLEU, it is 1 / (number of
-    resamples + 1).
+    A p-value is the probability, under the hypothesis that both systems are equally good, of a difference at least as
+    large as the observed difference. As in sacreBLEU and in Riezler and Maxwell (2005), the p-value is estimated from
+    the absolute differences on resamples. Each of these differences minus their mean is a possible difference under the
+    hypothesis; the observed difference is one more. The p-value is the share of possible differences that are at least
+    as large as the observed difference. Unlike this function, sacreBLEU does not count a resample whose difference
+    equals the observed difference. For systems with equal translations, sacreBLEU's p-value is therefore
+    1 / (number of resamples + 1); the p-value of this function is 1.
     """
-    if difference == 0:  # every result is at least as extreme as 0
+    if difference == 0:  # a p-value of 1: every absolute difference is at least 0
         return 1.0
     absolute = np.abs(resampled)
     shifted = absolute - absolute.mean()
     n_extreme = int(np.sum(shifted >= abs(difference)))
     p_value = (n_extreme + 1) / (len(resampled) + 1)
-    # n lines have at most n^n different resamples, so a p-value below 1 / n^n has no meaning. With one line, the
-    # p-value is always 1.
+    # A text of n lines has at most n^n different resamples, so a p-value below 1 / n^n has no meaning. If the text has
+    # one line, the p-value is always 1.
     smallest = float(n_lines) ** -n_lines
     return max(p_value, smallest)
 
@@ -274,23 +278,24 @@ def paired_p_value(difference: float, resampled: NDArray[np.float64], n_lines: i
 def line_statistics(metric: Metric, hypotheses: Sequence[str]) -> NDArray[np.float64]:
     """Return an array of shape (lines, statistics): what sacreBLEU counts in each line, such as matching n-grams.
 
-    The metric holds the references. The method called here is not public, but the public methods of sacreBLEU return no
-    counts for chrF, and no scores of resamples.
+    The metric holds the references. The method called here is not public, but sacreBLEU's public methods
+    return neither counts for chrF nor scores of resamples.
     """
     return np.array(metric._extract_corpus_statistics(hypotheses, None), dtype=float)
 
 
 def score_of(metric: Metric, statistics: NDArray[np.float64]) -> float:
-    """Return sacreBLEU's score of a text. `statistics`, of shape (statistics,), are sums over the lines of the text."""
+    """Return sacreBLEU's score of a text. `statistics` is the sum of `line_statistics` over the lines of the text."""
     value = float(metric._compute_score_from_stats(statistics.tolist()).score)
-    # Because of rounding errors, BLEU of a perfect translation may be 100.00000000000004.
+    # Because of rounding errors, sacreBLEU's BLEU of a perfect translation may be 100.00000000000004: return 100.
     return value if isinstance(metric, TER) else min(value, 100.0)
 
 
 def resampled_scores(metric: Metric, statistics: Sequence[NDArray[np.float64]], n_trials: int) -> NDArray[np.float64]:
-    """Return an array of shape (systems, n_trials): the scores of all systems on the same resamples of their lines.
+    """Return an array of shape (systems, n_trials): the scores of all systems on the same resamples of the lines.
 
-    A resample of n lines is drawn from them n times, with replacement. sacreBLEU draws the same resamples.
+    A resample has as many lines as the text. Each line of the resample is drawn from all lines, with replacement.
+    sacreBLEU draws the same resamples if it uses the same seed.
     """
     n_lines = len(statistics[0])
     seed = sacrebleu_seed()
@@ -304,9 +309,10 @@ def resampled_scores(metric: Metric, statistics: Sequence[NDArray[np.float64]], 
 
 
 def sacrebleu_seed() -> str:
-    """Return the seed of sacreBLEU's resamples, as signatures contain it. With `none`, each call draws other resamples.
+    """Return the seed that sacreBLEU uses to draw resamples: a number as text, or `none`. Signatures contain this text.
 
-    Raises ConfigError if SACREBLEU_SEED, which sets the seed, is neither a whole number nor `none`.
+    If the seed is `none`, each call of `resampled_scores` draws different resamples. The environment variable
+    SACREBLEU_SEED sets the seed. Raises ConfigError if the variable is neither a whole number nor `none`.
     """
     seed = os.environ.get("SACREBLEU_SEED", "12345").lower()
     if seed != "none" and not seed.isdecimal():
@@ -326,7 +332,7 @@ def metric_name(metric: Metric) -> str:
 
 
 def signature_of(metric: Metric, n_trials: int) -> str:
-    """Return sacreBLEU's signature. If there are resamples, it contains their number and their seed."""
+    """Return sacreBLEU's signature. If there are resamples, the signature contains their number and seed."""
     signature = metric.get_signature()
     if n_trials:
         signature.update("bs", n_trials)
@@ -335,7 +341,7 @@ def signature_of(metric: Metric, n_trials: int) -> str:
 
 
 def check_references(references: Sequence[Sequence[str]], lines: Sequence[str], name: str) -> None:
-    """Raise DataError unless each reference has as many lines as `lines`, which messages call `name`."""
+    """Raise DataError unless each list of references has as many lines as `lines`. Messages call these lines `name`."""
     for number, reference in enumerate(references, 1):
         if len(reference) != len(lines):
             message = f"{len(lines)} {name} but {len(reference)} lines in reference {number}"
@@ -343,7 +349,7 @@ def check_references(references: Sequence[Sequence[str]], lines: Sequence[str], 
 
 
 def sentence_bleu(text: str, reference: str, *, tokenize: str = DEFAULT_TOKENIZER) -> float:
-    """Return BLEU of one sentence, from 0 to 100. Only n-grams that are not longer than the sentence count."""
+    """Return BLEU of one sentence, from 0 to 100. n-grams that are longer than the sentence are not counted."""
     return float(BLEU(tokenize=tokenize, effective_order=True).sentence_score(text, [reference]).score)
 
 
@@ -357,6 +363,6 @@ def perplexity(log_probs: Sequence[Sequence[float]]) -> float:
 def readable(value: float, digits: int = 2) -> str:
     """Return a loss or a perplexity as text.
 
-    Values from a million on are written with an exponent: they say only that the model diverged.
+    Values of a million or more are written with an exponent: exact digits do not matter, because the model diverged.
     """
     return f"{value:.{digits}e}" if value >= 1e6 else f"{value:.{digits}f}"

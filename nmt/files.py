@@ -1,7 +1,7 @@
 """Atomic writes of files and directories, locks, hashes, and a cache.
 
 An atomic write creates a temporary file in the same directory, syncs it to disk and renames it. So other processes see
-either the old or the new content, never a part of the new one.
+either the old or the new content, never a part of the new content.
 """
 
 import atexit
@@ -31,8 +31,8 @@ TEMP_MARK, OLD_MARK = ".tmp.", ".nmt-old."
 # Writes to these paths use a copy of the descriptor: on Linux, opening the path of a redirected stdout or stderr would
 # overwrite the file from its beginning.
 DESCRIPTORS = {Path("/dev/stdout"): 1, Path("/dev/stderr"): 2}
-# A cache entry is removed after a month without use. It is removed after a day without use if it and the entries used
-# since then exceed `MAX_CACHE_BYTES`.
+# A cache entry is removed after `MAX_UNUSED_S` (30 days) without use. It is removed after `DAY_S` without use if this
+# entry and all entries that were used more recently are together larger than `MAX_CACHE_BYTES`.
 MAX_UNUSED_S, DAY_S = 30 * 24 * 3600, 24 * 3600
 MAX_CACHE_BYTES = 2_000_000_000  # size of about 200 converted models of 2.35M parameters, or of the text of 10M pairs
 
@@ -58,7 +58,7 @@ def open_file(path: Path) -> BufferedReader:
 
 
 def read_capped(path: Path, n_bytes: int) -> bytes:
-    """Return the content of an untrusted file. Raises OSError if it is not a file, or larger than `n_bytes`."""
+    """Return the content of an untrusted file. Raises OSError if `path` is no file, or a file larger than `n_bytes`."""
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > n_bytes:
@@ -67,7 +67,7 @@ def read_capped(path: Path, n_bytes: int) -> bytes:
 
 
 def parse_json(content: str | bytes) -> Any:
-    """Parse untrusted JSON. Raises ValueError if it is invalid, or if its values are nested too deeply."""
+    """Parse untrusted JSON. Raises ValueError if the JSON is invalid, or if its values are nested too deeply."""
     try:
         return json.loads(content)
     except RecursionError as error:
@@ -77,7 +77,7 @@ def parse_json(content: str | bytes) -> Any:
 def check_deflated(archive: Any) -> None:
     """Raise ValueError unless all members of a `ZipFile` are stored, or compressed with Deflate.
 
-    With other methods, zipfile cannot limit how much it decompresses at once.
+    For other compression methods, zipfile cannot limit how much is decompressed at once.
     """
     for member in archive.infolist():
         if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
@@ -85,16 +85,16 @@ def check_deflated(archive: Any) -> None:
 
 
 def is_special(path: Path) -> bool:
-    """Return whether a path is a directory, a pipe, a device or an open descriptor. A file cannot replace these."""
+    """Return whether a path is a directory, a pipe, a device or in `DESCRIPTORS`. A file cannot replace such a path."""
     return path in DESCRIPTORS or (path.exists() and not path.is_file())
 
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file for writing. If the block succeeds, the file replaces `path` and gets the old file's mode.
+    """Open a temporary file for writing. If the block succeeds, the temporary file replaces the file at `path`.
 
-    Special files, see `is_special`, are written in place. Temporary files of `path` that killed processes have left are
-    removed. Raises OutputError if the file cannot be written.
+    The new file gets the mode of the old file. Special files, see `is_special`, are written in place. Temporary files
+    of `path` that killed processes have left are removed. Raises OutputError if the file cannot be written.
     """
     if is_special(path):
         with _opened_in_place(path) as file:
@@ -145,7 +145,7 @@ def _beside(path: Path, mark: str) -> Path:
 def _is_of_file(error: OSError, *paths: Path) -> bool:
     """Return whether an error is about one of `paths`.
 
-    It is not if it names another file that the block uses, or if it is about a closed pipe.
+    Returns False if the error names another file that the block uses, or if the error is about a closed pipe.
     """
     if error.errno is None or isinstance(error, BrokenPipeError):
         return False
@@ -166,7 +166,7 @@ def atomic_write(path: Path, content: bytes | str) -> None:
 
 
 def append_whole(path: Path, content: bytes) -> None:
-    """Append `content` to a file. If the disk has no room for all of it, append nothing, and raise OutputError."""
+    """Append `content` to a file. If the disk has no room for all of `content`, append nothing; raise OutputError."""
     writing = os_errors_as(OutputError, f"write {path}", hint="check the disk")
     with writing, path.open("ab", buffering=0) as file:
         size = file.tell()
@@ -190,13 +190,13 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         yield temp
         for written in (*temp.iterdir(), temp):
             sync(written)
-        # 2. Rename the old directory, then the new one: no single step replaces a directory that is not empty.
+        # 2. Rename the old directory, then the new directory: no single step replaces a directory that is not empty.
         if path.exists():
             shutil.rmtree(old, ignore_errors=True)
             path.rename(old)
         temp.rename(path)
         sync(path.parent)
-        sweep_temps(path.parent, path.name, OLD_MARK)  # not earlier: an old directory may be the only copy
+        sweep_temps(path.parent, path.name, OLD_MARK)  # only now: before, an old directory may be the only copy
     except OSError as error:
         raise _cannot_write(path, error) from error
     finally:
@@ -208,7 +208,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Write a file, or the names in a directory, from the system's buffers to disk.
+    """Write a file, or a directory's list of names, from the system's buffers to disk.
 
     Does nothing if the system cannot open the path, such as a directory on Windows.
     """
@@ -222,8 +222,9 @@ def sync(path: Path) -> None:
 def sweep_temps(directory: Path, name: str = "", mark: str = TEMP_MARK, *, of_running: bool = False) -> None:
     """Remove temporary files and directories that killed processes have left in `directory`.
 
-    Only those of the file or directory `name` are removed; if it is "", all of them. With `of_running`, those of
-    running processes are removed too: use it only under a lock that keeps other writers out.
+    If `name` is not empty, remove only the temporary files and directories of the file or directory `name`. With
+    `of_running`, remove also the temporary files of running processes: use `of_running` only under a lock that keeps
+    other writers out.
     """
     pattern = glob.escape(name) or "*"
     for stale in directory.glob(f"{pattern}{mark}*"):
@@ -253,17 +254,18 @@ def is_running(process: int) -> bool:
 def cache_directory() -> Path:
     """Return the cache directory, and make it if it is missing.
 
-    It is NMT_CACHE if that is set, else `nmt` in XDG_CACHE_HOME or ~/.cache. If it cannot be written, use a new
-    temporary directory for this process alone. Raises OutputError if NMT_CACHE cannot be written, and InputError if
-    other users can change the content of the directory.
+    If NMT_CACHE is set, its value is the path of the cache directory. Otherwise the path is `nmt` in XDG_CACHE_HOME, or
+    in ~/.cache if XDG_CACHE_HOME is not set; if this process cannot write there, the cache is a new temporary directory
+    for this process alone. Raises OutputError if NMT_CACHE cannot be written, and InputError if other users can change
+    the content of the directory.
     """
-    # 1. Where is it?
+    # 1. Find the path.
     named = os.environ.get("NMT_CACHE")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - never fails
     if not named and home.startswith("~"):  # this user has no home directory
         return _process_cache()
-    path = Path(os.path.realpath(named or f"{home}/nmt"))  # changing a symlink later has no effect
-    # 2. Can this process write there?
+    path = Path(os.path.realpath(named or f"{home}/nmt"))  # if a symlink changes later, the result stays the same
+    # 2. Check that this process can write there.
     hint = "set NMT_CACHE=PATH in the environment to a directory that you may write to"
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -273,9 +275,9 @@ def cache_directory() -> Path:
         if not named:
             return _process_cache()
         raise OutputError(f"cannot write to NMT_CACHE={named}: {error.strerror}", hint=hint) from error
-    # 3. Is this user the only one who can write there?
+    # 3. Check that no other user can write there.
     reason = ""
-    if hasattr(os, "getuid"):  # Windows has no such ids
+    if hasattr(os, "getuid"):  # Windows has no numeric user ids
         status = path.stat()
         if status.st_mode & 0o022:
             reason = "others may write there"
@@ -297,22 +299,22 @@ def _process_cache() -> Path:
 def cached(
     kind: str, made_from: object, make: Callable[[Path], None], is_whole: Callable[[Path], bool] = lambda _: True
 ) -> Path:
-    """Return the directory of a cache entry. If it is missing or damaged, make it while other processes wait.
+    """Return the directory of a cache entry. If the entry is missing or damaged, make it while other processes wait.
 
-    Other entries are removed if they were not used for a long time, see `MAX_UNUSED_S`. So the caller should open the
-    files of the entry at once.
+    Entries that were not used for a long time are removed, see `MAX_UNUSED_S`. Another process may remove this entry
+    then, too. So the caller should open the files of the entry at once.
 
     Args:
         kind: the first part of the entry's name.
-        made_from: a JSON value that determines the content. Its hash is the second part of the name.
-        make: writes the content to an empty directory.
-        is_whole: returns whether the entry in a directory is undamaged.
+        made_from: a JSON value that determines the content. The hash of this value is the second part of the name.
+        make: a function that writes the content to an empty directory.
+        is_whole: a function that returns whether the entry in a directory is undamaged.
     """
     digest = sha256(json.dumps(made_from).encode())
     path = cache_directory() / f"{kind}-{digest[:20]}"
     lock = path.with_name(f"{path.name}.lock")
     with locked(lock, setting="NMT_CACHE=PATH in the environment", wait=True):
-        sweep_temps(path.parent, path.name, of_running=True)  # also what a child of a killed process writes
+        sweep_temps(path.parent, path.name, of_running=True)  # also files that a child of a killed process still writes
         if not (path.is_dir() and is_whole(path)):
             with atomic_directory(path) as temp:
                 make(temp)
@@ -323,10 +325,10 @@ def cached(
 
 
 def _remove_unused(directory: Path) -> None:
-    """Remove old cache entries, see `MAX_UNUSED_S`. Keep their lock files, because another process may wait for one."""
+    """Remove old cache entries, see `MAX_UNUSED_S`. Keep the lock files: another process may wait for a lock."""
     digest = "[0-9a-f]" * 20
     locks = sorted(directory.glob(f"*-{digest}.lock"), key=_last_use, reverse=True)  # most recently used first
-    n_bytes = 0  # size of the entries so far
+    n_bytes = 0  # size of this entry and all entries before it in `locks`
     for lock in locks:
         entry = lock.with_suffix("")
         for file in entry.glob("*"):
@@ -344,12 +346,13 @@ def _last_use(lock: Path) -> float:
 
 @contextlib.contextmanager
 def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool = False) -> Iterator[None]:
-    """Hold a lock on the file `path` during the block. The kernel releases the lock when the process ends.
+    """Hold a lock on the file `path` during the block. If the process is killed, the kernel releases the lock.
 
-    If another process holds the lock, wait for it, or raise InputError if `wait` is False. The message names `holder`,
-    the kind of process that holds the lock, and `setting`, the setting that chooses the directory.
+    If another process holds the lock, wait until it is released; if `wait` is False, raise InputError instead. The
+    message contains `holder`, which says what kind of process holds the lock, and `setting`, with which the user can
+    choose another directory.
     """
-    # The hints of both errors recommend `other`.
+    # Both error messages below end with a hint to use another directory.
     other = f"another directory with {setting}" if setting else "another directory"
     try:
         import fcntl

@@ -21,8 +21,8 @@ from nmt.errors import LostRankError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-MIN_ITEMS = 6  # fewer items take less time in this process than starting other processes takes
-MAX_PROCESSES = 16  # more processes would wait for the parent, which reads and writes for all of them
+MIN_ITEMS = 6  # minimum number of items for child processes: starting them takes longer than work on fewer items
+MAX_PROCESSES = 16  # more child processes would only wait: the parent reads and writes the items of all of them
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8  # options of mallopt, from glibc's malloc.h
 
@@ -30,7 +30,7 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8  # options
 class Stopped(KeyboardInterrupt):
     """The exception for Ctrl-C and SIGTERM.
 
-    As it passes through `finally` blocks, these remove temporary files and end child processes.
+    While this exception passes through `finally` blocks, the blocks remove temporary files and end child processes.
     """
 
     def __init__(self, number: int) -> None:
@@ -40,7 +40,7 @@ class Stopped(KeyboardInterrupt):
 
 def stop_on_signals() -> None:
     """Install signal handlers: Ctrl-C and SIGTERM raise `Stopped`, and a second SIGTERM kills the process."""
-    # A signal that is ignored stays ignored: shells start background jobs with SIGINT ignored.
+    # Do not replace a handler that ignores the signal: shells start background jobs with SIGINT ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -50,7 +50,7 @@ def stop_on_signals() -> None:
 def keep_stderr_open() -> None:
     """If stderr is closed, open /dev/null in its place.
 
-    Otherwise the next file that is opened would get descriptor 2, and messages would be written to it.
+    Otherwise the next file that is opened would get descriptor 2, and messages to stderr would be written to this file.
     """
     if sys.stderr is None:
         null = os.open(os.devnull, os.O_WRONLY)
@@ -63,8 +63,8 @@ def keep_stderr_open() -> None:
 def _stop(number: int, _frame: FrameType | None) -> None:
     """Raise `Stopped`. During an import, end the process at once instead.
 
-    Some libraries catch exceptions during imports. For example, torch would continue with a broken numpy, and the
-    signal would be lost.
+    The reason: some libraries catch exceptions during imports. For example, torch would catch `Stopped` while it
+    imports numpy. Then the signal would be lost, and torch would continue with a broken numpy.
     """
     for module in list(sys.modules.values()):
         spec = getattr(module, "__spec__", None)
@@ -76,17 +76,18 @@ def _stop(number: int, _frame: FrameType | None) -> None:
 
 
 def set_environment_variables(threads: int = 0) -> None:
-    """Set the environment variables that configure OpenMP, oneDNN and torch. Call it before torch is imported.
+    """Set environment variables that configure OpenMP, oneDNN and torch. Call this function before torch is imported.
 
     Variables that the user has set are kept, except OMP_NUM_THREADS.
 
-    - Waiting OpenMP threads spin briefly, then sleep. By default they spin for milliseconds; then 200 sentences take 6
-      times as long if another program uses a core. If they slept at once, one sentence would take 2.5 times as long.
-      The variable is GOMP_SPINCOUNT (iterations) on Linux, KMP_BLOCKTIME (milliseconds) on macOS and Windows.
-    - oneDNN and torch cache 128 compiled bf16 matmuls instead of 1,024. A training step needs about 30.
-    - OMP_NUM_THREADS is set to `threads`. If `threads` is 0, the user's value is kept, unless it is invalid:
-      CTranslate2 fails on an invalid value, so it is replaced by the number of usable cores.
-    - If `threads` is given, MKL_DYNAMIC is set to FALSE. Otherwise MKL would lower the number of threads to the number
+    - GOMP_SPINCOUNT (iterations) on Linux and KMP_BLOCKTIME (milliseconds) on macOS and Windows let OpenMP threads that
+      wait spin briefly, then sleep. By default, these threads spin for milliseconds: if another program uses a core,
+      200 sentences then take 6 times as long. If the threads slept at once, one sentence would take 2.5 times as long.
+    - ONEDNN_PRIMITIVE_CACHE_CAPACITY and LRU_CACHE_CAPACITY let oneDNN and torch cache 128 compiled bf16 matmuls
+      instead of 1,024. A training step needs about 30.
+    - OMP_NUM_THREADS is set to `threads`. If `threads` is 0, the user's value is kept if it is valid. An invalid value,
+      on which CTranslate2 would fail, is replaced by the number of usable cores.
+    - If `threads` is not 0, MKL_DYNAMIC is set to FALSE. Otherwise MKL would lower the number of threads to the number
       of cores, and torch would use this lower number.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
@@ -102,7 +103,7 @@ def set_environment_variables(threads: int = 0) -> None:
 
 
 def prepare_torch() -> None:
-    """Set environment variables and malloc's options for torch. Call it before torch is imported."""
+    """Set environment variables and malloc's options for torch. Call this function before torch is imported."""
     set_environment_variables()
     keep_freed_memory()
 
@@ -111,8 +112,8 @@ def keep_freed_memory() -> None:
     """Let glibc's malloc keep large blocks that torch frees, unless the user has set one of malloc's variables.
 
     Otherwise, the system has to map and clear the pages of each tensor of more than 32 MB, which takes 4 to 20 % of a
-    training step. Peak memory increases by up to 3 %. Do not call this for CTranslate2: its threads would contend for
-    the one heap, and a greedy search in int8 would take 1.4 times as long.
+    training step. Peak memory increases by up to 3 %. Do not call this function for CTranslate2: all of its threads
+    would contend for a single heap, and a greedy search in int8 would take 1.4 times as long.
     """
     chosen = [name for name in os.environ if name.startswith(("MALLOC_", "GLIBC_TUNABLES"))]
     if sys.platform != "linux" or chosen:
@@ -121,7 +122,7 @@ def keep_freed_memory() -> None:
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt:  # musl has no mallopt
-        mallopt(M_MMAP_MAX, 0)  # take large blocks from the heap, because mapped blocks are not kept when freed
+        mallopt(M_MMAP_MAX, 0)  # take large blocks from the heap: mapped blocks return to the system when freed
         mallopt(M_TRIM_THRESHOLD, 2**31 - 1)  # keep up to 2 GB of free memory at the end of the heap
         mallopt(M_TOP_PAD, 2**26)  # grow the heap by 64 MB, so that it grows rarely
         mallopt(M_ARENA_MAX, 1)  # use one heap for all threads: other heaps cannot hold blocks over 64 MB
@@ -137,7 +138,7 @@ def usable_cores() -> int:
 def child_variables() -> dict[str, str]:
     """Return environment variables for a child Python process.
 
-    They make it import the same nmt as this process, and nothing from the working directory.
+    With these variables, the child imports the same nmt as this process, and nothing from the working directory.
     """
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     paths = [str(Path(__file__).parents[1]), *filter(None, inherited)]  # an empty entry means the working directory
@@ -146,7 +147,7 @@ def child_variables() -> dict[str, str]:
 
 @contextlib.contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for the duration of the block."""
+    """Set environment variables for the duration of the block. After the block, restore the old values."""
     before = {name: os.environ[name] for name in variables if name in os.environ}
     os.environ.update(variables)
     try:
@@ -160,9 +161,10 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """Yield `work(item)` for each item, in order, computed by one child process per usable core.
 
-    There are at most `MAX_PROCESSES` children. Fewer than `MIN_ITEMS` items are processed in this process. Each child
-    receives `work`, which may hold tokenizers, only once, then one item at a time. It exits when its pipe closes.
-    `ProcessPoolExecutor` would pickle `work` with each item, and its processes would outlive a parent that is killed.
+    There are at most `MAX_PROCESSES` children. If there are fewer than `MIN_ITEMS` items, this process computes all
+    results. Each child receives `work`, which may hold tokenizers, only once, then one item at a time. A child exits
+    when its pipe closes. `ProcessPoolExecutor` is not used, because it would pickle `work` with each item, and its
+    processes would outlive a parent that is killed.
     """
     stream = iter(items)
     first_items = list(itertools.islice(stream, MIN_ITEMS))
@@ -171,12 +173,12 @@ def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
         return
     context = multiprocessing.get_context("spawn")  # forking a process with threads may deadlock
     n_processes = min(usable_cores(), MAX_PROCESSES)
-    pipes: deque[Connection] = deque()  # one pipe per child; the child of the first pipe has the oldest item
+    pipes: deque[Connection] = deque()  # one per child, in the order in which the children got their present items
     processes = []
     try:
         for item in itertools.chain(first_items, stream):
             if len(pipes) == n_processes:
-                # Wait for the result of the oldest item. The child that computed it gets this item next.
+                # Wait for the child that has worked longest on its item. This child gets the new item next.
                 yield pipes[0].recv()
                 pipes.rotate(-1)
             else:
@@ -195,13 +197,13 @@ def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
     finally:
         for pipe in pipes:
             pipe.close()
-        for process in processes:  # wait for them, so that the caller can use their memory
+        for process in processes:  # wait for each process to end, so that the caller can use its memory
             process.terminate()
             process.join()
 
 
 def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
-    """Receive items in a child process, and send back their results, until the pipe closes."""
+    """Run in a child process: receive items, and send back `work(item)` for each item, until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent handles it
     with contextlib.suppress(EOFError, ConnectionError):
         while True:

@@ -1,7 +1,8 @@
 """A check of untrusted files: a child process loads each file once before this process loads it.
 
-C++ libraries read tokenizers and exports, and a damaged file can crash them. The cache directory records the hashes of
-files that were loaded successfully, and of tokenizers that nmt trained; these are not checked again.
+C++ libraries read tokenizers and exports, and a damaged file can crash these libraries. The cache directory records the
+hashes of files that were loaded successfully, and of tokenizers that nmt trained. Files with recorded hashes are not
+checked again.
 """
 
 import contextlib
@@ -20,19 +21,19 @@ from nmt.processes import child_variables
 log = logging.getLogger("nmt")
 
 TIMEOUT_S = 60
-MAX_BYTES = 2_000_000_000  # limit of the child's address space for an empty file
-MAX_BYTES_PER_BYTE = 100  # bytes added to this limit per byte of the file
+MAX_BYTES = 2_000_000_000  # limit of the child's address space if the file is empty
+MAX_BYTES_PER_BYTE = 100  # number of bytes by which each byte of the file raises the limit `MAX_BYTES`
 REFUSED = 1  # the child's exit code if the library raises an exception
 SAMPLE = "Ein Hund läuft. 我 喜欢 茶  \t\u2028\x85 👩‍👩‍👧 \ufeffא ﬁ <s> 0x00 \x01"
 
 
 def check_loadable(library: str, name: str, content: bytes, directory: str = "") -> None:
-    """Load a file in a child process, unless it is known to be loadable. Raises ModelError if that fails.
+    """Load a file in a child process, unless a record says that it can be loaded. Raises ModelError if loading fails.
 
     Args:
         library: `sentencepiece`, which loads `content`, or `ctranslate2`, which loads `directory`.
-        name: what messages call the file.
-        content: bytes of the file. For a directory, a list of its files and their hashes.
+        name: the name of the file in messages.
+        content: the bytes of the file or, for a directory, a list of the files in it and their hashes.
     """
     mark = _mark(library, content)
     if mark.exists():
@@ -52,7 +53,7 @@ def check_loadable(library: str, name: str, content: bytes, directory: str = "")
     if code:
         hint = "it is damaged or malicious: get it from another source, or make it again"
         raise ModelError(f"{name} crashes the process that loads it (exit code {code})", hint=hint)
-    with contextlib.suppress(OSError):  # if the disk is full, the file is checked again next time
+    with contextlib.suppress(OSError):  # if the mark cannot be written, the file is checked again next time
         mark.touch()
 
 
@@ -62,7 +63,7 @@ def is_known(library: str, content: bytes) -> bool:
 
 
 def mark_loadable(library: str, content: bytes) -> None:
-    """Record that a library can load this content. Call it for a file that this process has made."""
+    """Record that a library can load this content. Call this function for a file that this process has made."""
     with contextlib.suppress(OSError):
         _mark(library, content).touch()
 
@@ -78,7 +79,7 @@ def _mark(library: str, content: bytes) -> Path:
 
 
 def main(library: str, directory: str) -> None:
-    """Load the file in the child process, and use each of its parts once."""
+    """Run in the child process: load the file, and use each part of its content once."""
     # 1. Limit memory and time, so that a malicious file can harm only this process.
     content = sys.stdin.buffer.read()
     size = len(content)

@@ -5,8 +5,8 @@ A resumed run computes the same seeds again, so that checkpoints need no state o
 
 
 def seed_of(*parts: int) -> int:
-    """Return a 31-bit seed: the upper bits of the 64-bit FNV-1a hash of the bytes of all numbers."""
-    mixed = 0xCBF29CE484222325  # with another hash, resumed runs would draw other random numbers
+    """Return a seed: the upper 31 bits of the 64-bit FNV-1a hash of `parts`, in which each number has 8 bytes."""
+    mixed = 0xCBF29CE484222325  # do not change the hash: resumed runs would then draw other random numbers
     for part in parts:
         for byte in part.to_bytes(8, "little"):
             mixed = (mixed ^ byte) * 0x100000001B3 % 2**64

@@ -1,4 +1,4 @@
-"""Comparison of several systems: their scores, p-values, and the lines in which their translations differ."""
+"""Comparison of several systems: scores, p-values, and the lines on which the scores of the systems differ most."""
 
 import sys
 from collections.abc import Sequence
@@ -10,25 +10,26 @@ from sacrebleu.metrics.chrf import CHRF
 from nmt.evaluate import PairedScore, ScoreSettings, paired_scores, sacrebleu_metrics, score
 from nmt.insight import pages
 
-# Groups of lines by length (see `n_words`). Key: name of the group; value: length of its longest lines, in words.
+# Groups of lines by length (see `n_words`). Key: name of the group; value: maximum length of a line in the group, in
+# words.
 GROUPS = {"1 to 5": 5, "6 to 10": 10, "11 to 20": 20, "21 to 40": 40, "41 or more": sys.maxsize}
 MAX_SYSTEMS = len(ascii_uppercase)  # the page names each system by a letter
-N_DIFFERING = 5  # maximum number of lines that `most_differing` returns in each direction
+N_DIFFERING = 5  # maximum number of better lines, and of worse lines, that `most_differing` returns
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """A test set: its lines, their references, and the settings for scoring translations."""
+    """A test set: source lines, references, and the settings for scoring translations."""
 
     name: str
     sources: list[str] | None  # None if the source lines are unknown
-    references: list[list[str]]  # one or several lists, each with a reference for every line
+    references: list[list[str]]  # one or several lists, each with one reference per line of the test set
     settings: ScoreSettings
 
 
 @dataclass(frozen=True)
 class ComparedLine:
-    """A line of the test set and its translations by all systems. The baseline's translation is the first."""
+    """A line of the test set, and the translations of this line by all systems. The first one is the baseline's."""
 
     number: int  # line number, from 1
     source: str  # empty if unknown
@@ -39,7 +40,7 @@ class ComparedLine:
 
 @dataclass(frozen=True)
 class Wins:
-    """The numbers of lines on which the sentence chrF of a system is above, equal to and below the baseline's."""
+    """The numbers of lines on which a system has a higher, an equal and a lower sentence chrF than the baseline."""
 
     n_better: int
     n_equal: int
@@ -53,7 +54,7 @@ class Group:
     name: str
     n_lines: int
     bleu: list[float]  # BLEU of each system, 0-100
-    wins: list[Wins]  # one for each system except the baseline
+    wins: list[Wins]  # one item for each system except the baseline
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Comparison:
     corpus: str
     n_lines: int
     scores: list[PairedScore]
-    left_out: str  # a message that TER is left out, and why; empty if TER was computed
+    left_out: str  # a message that says why TER is left out; empty if TER was computed
     groups: dict[str, list[Group]]  # key: the property by which the lines are grouped
     differing: list[dict[str, list[ComparedLine]]]  # for each system except the baseline: see `most_differing`
 
@@ -91,15 +92,15 @@ def compare(
 
 
 def n_words(text: str) -> int:
-    """Return the number of words of a text. If the text has no spaces, return the number of its characters."""
+    """Return the number of words of a text. If the text has no spaces, return the number of characters."""
     text = text.strip()
     return len(text.split() if " " in text else text)
 
 
 def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) -> list[ComparedLine]:
-    """Return all lines of the test set, with all translations of each line and their sentence chrF."""
+    """Return all lines of the test set. Each line has the translations of all systems, with their sentence chrF."""
     chrf = CHRF(lowercase=test_set.settings.lowercase)
-    # All lists of sources, references and translations have the same length.
+    # Index i is the same line of the test set in all lists of sources, references and translations.
     n_lines = len(test_set.references[0])
     sources = test_set.sources or [""] * n_lines
     lines = []
@@ -112,7 +113,7 @@ def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) ->
 
 
 def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Group]:
-    """Group the lines by the length of their source. If the sources are unknown, use the length of the reference."""
+    """Group the lines by the length of the source. If the sources are unknown, use the length of the reference."""
     members: dict[str, list[ComparedLine]] = {name: [] for name in GROUPS}
     for line in lines:
         text = line.reference if test_set.sources is None else line.source
@@ -155,9 +156,10 @@ def gain(line: ComparedLine, system: int) -> float:
 
 
 def most_differing(lines: Sequence[ComparedLine], system: int) -> dict[str, list[ComparedLine]]:
-    """Return the lines on which the sentence chrF of a system differs most from the baseline's.
+    """Return the lines on which the sentence chrF of a system differs most from the sentence chrF of the baseline.
 
-    "better" has up to `N_DIFFERING` lines on which the system gains most, "worse" those on which it loses most.
+    "better" has up to `N_DIFFERING` lines on which the system is furthest above the baseline. "worse" has up to
+    `N_DIFFERING` lines on which the system is furthest below the baseline.
     """
     better = [line for line in lines if gain(line, system) > 0]
     better.sort(key=lambda line: gain(line, system), reverse=True)

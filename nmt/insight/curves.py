@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from nmt.run.directory import RunDirectory, json_lines
 
-MAX_POINTS = 1000  # maximum number of points of a curve; if a run has more steps, a point covers several steps
-# These metrics are averaged over the steps of a point. The weight of a step is its n_tokens.
+MAX_POINTS = 1000  # maximum number of points of a curve; if a run has more steps, each point covers several steps
+# These metrics are averaged over the steps that a point covers. The weight of a step is its number of target tokens.
 MEANS = ("loss", "nll", "lr", "grad_norm")
-# The curves are computed from these keys of a line of metrics.jsonl.
+# The curves are computed from the values of these keys in the lines of metrics.jsonl that describe a step.
 COLUMNS = ("step", "elapsed_s", "n_tokens", "n_real", "n_positions", *MEANS)
-CHARTS = {  # key: metric; value: title and unit of its chart
+CHARTS = {  # key: metric; value: title and unit of the metric's chart
     "loss": ("Training loss", "nats per piece, smoothed"),
     "dev_loss": ("Dev loss", "nats per piece, smoothed"),
     "dev_perplexity": ("Dev perplexity", "1 is perfect"),
@@ -28,8 +28,9 @@ CHARTS = {  # key: metric; value: title and unit of its chart
 
 
 def read_figures(run: RunDirectory) -> tuple[dict[str, list[float]], list[dict[str, Any]]]:
-    """Return the curves of a run (see `curves_of`), and the lines of metrics.jsonl that describe its validations."""
-    # The values of `COLUMNS` for each step that has all of them. An array needs 72 bytes per step, a list much more.
+    """Return the curves of a run (see `curves_of`), and the lines of metrics.jsonl that describe validations."""
+    # The values of `COLUMNS` of each step, unless a value is missing. An array takes 72 bytes per step. A list
+    # would take much more.
     rows = array("d")
     validations = []
     for line in json_lines(run.metrics_file):
@@ -48,7 +49,7 @@ def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
     """Return the curves of a run by name, given the values of `COLUMNS` for each step.
 
     A curve is a list with one value per point; the curve "step" is the x axis. There are at most `MAX_POINTS` points.
-    All points cover the same number of steps, except that the last may cover fewer.
+    All points cover the same number of steps, except that the last point may cover fewer.
     """
     columns = dict(zip(COLUMNS, rows.T, strict=True))
     # 1. Find the first and the last step that each point covers.
@@ -60,7 +61,7 @@ def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
     elapsed_s = columns["elapsed_s"][lasts]
     curves = {"step": steps.tolist(), "elapsed_s": elapsed_s.tolist()}
 
-    # 2. Average `MEANS` over the target tokens of each point.
+    # 2. Average the metrics in `MEANS` over the target tokens of each point.
     n_tokens = np.add.reduceat(columns["n_tokens"], firsts)
     for name in MEANS:
         weighted = columns[name] * columns["n_tokens"]
@@ -72,7 +73,7 @@ def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
     n_positions = np.add.reduceat(columns["n_positions"], firsts)
     curves["non_padding"] = (n_real / np.maximum(n_positions, 1)).tolist()
     seconds = np.diff(elapsed_s, prepend=0.0)
-    seconds[seconds <= 0] = math.nan  # the speed is unknown where the clock did not advance
+    seconds[seconds <= 0] = math.nan  # if the clock did not advance, the speed is unknown
     curves["tokens_per_s"] = (n_tokens / seconds).tolist()
     return curves
 

@@ -1,7 +1,7 @@
 """The explanation of one translation: tensors inside the model, attention weights, and the search.
 
-The explanation has no model or search code of its own. It uses the code that translates, and gets its data from the
-`trace` callback of `search`, from `model.attention`, and from torch's hooks.
+This module has no code of its own for the model or the search. It runs the code that `nmt translate` runs, and records
+data by the `trace` callback of `search`, by `model.attention`, and by torch's hooks.
 """
 
 import html
@@ -36,9 +36,9 @@ from nmt.translate.translator import Translator
 
 N_ALTERNATIVES = 5  # number of alternatives listed for each token
 N_PADDING = 3  # number of padding tokens in the figure of the padding mask
-MAX_COLUMNS = 64  # maximum number of columns of a stage's heat map on the page
+MAX_COLUMNS = 64  # maximum number of hidden units (columns) in a stage's heat map on the page
 
-Check = Callable[[], None]  # may raise an exception to stop the explanation
+Check = Callable[[], None]  # a function that may raise an exception to stop the explanation
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,17 @@ class Choice:
 
     piece: str
     token: int
-    log_prob: float  # nats, conditional on the tokens before it
+    log_prob: float  # nats, conditional on the tokens before this token
 
 
 @dataclass(frozen=True)
 class Token:
-    """A target token of a sentence. All probabilities are conditional on the tokens before it."""
+    """A target token of a sentence. All probabilities are conditional on the tokens before this token."""
 
     piece: str
     token: int
     log_prob: float  # nats
-    rank: int  # rank of its probability among all tokens of the vocabulary, from 1
+    rank: int  # 1 + number of tokens in the vocabulary that are more probable than this token
     alternatives: list[Choice]  # the most probable tokens at this position, best first; may include the token itself
 
 
@@ -66,10 +66,10 @@ class Translated:
     """A hypothesis and its detokenized text."""
 
     text: str
-    tokens: list[Token]  # the last is EOS
-    log_prob: float  # sum of the log-probabilities of its tokens, in nats
+    tokens: list[Token]  # the last token is EOS
+    log_prob: float  # sum of the log-probabilities of `tokens`, in nats
     score: float  # log_prob after the length penalty
-    is_cut: bool  # whether the length limit forced its end, and the model preferred another token to EOS
+    is_cut: bool  # whether the length limit forced EOS at a position where the model preferred another token
 
 
 @dataclass(frozen=True)
@@ -77,15 +77,15 @@ class Reference:
     """The reference, scored by teacher forcing: the decoder reads the reference, not its own output."""
 
     text: str
-    tokens: list[Token]  # the last is EOS
-    log_prob: float  # sum of the log-probabilities of its tokens, in nats
-    first_difference: int | None  # index of the first token that greedy search chose differently; None if there is none
-    bleu: float  # sentence BLEU of the translation, 0-100
+    tokens: list[Token]  # the last token is EOS
+    log_prob: float  # sum of the log-probabilities of `tokens`, in nats
+    first_difference: int | None  # index of the first token that differs from greedy search; None if no token differs
+    bleu: float  # sentence BLEU of the translation against this reference, 0-100
 
 
 @dataclass(frozen=True)
 class OnePass:
-    """The result of a common mistake: a single decoder pass that reads BOS and padding, not the previous tokens."""
+    """The result of a common mistake: one decoder pass that reads BOS and padding instead of the previous tokens."""
 
     text: str
     tokens: list[Token]  # the most probable token at each position of this pass
@@ -93,17 +93,17 @@ class OnePass:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All data about how a model translated one sentence; see `explain`."""
+    """All data on how a model translated one sentence; see `explain`."""
 
-    model: str  # its kind and sizes in one line
+    model: str  # kind and sizes of the model in one line
     settings: ModelSettings
     source: str
-    source_pieces: list[str]  # the last is EOS
-    source_tokens: list[int]  # the last is EOS
+    source_pieces: list[str]  # the last piece is EOS
+    source_tokens: list[int]  # the last token is EOS
     options: SearchOptions
-    hypotheses: list[Translated]  # the best is first
+    hypotheses: list[Translated]  # the best hypothesis is first
     greedy: Translated
-    stages: list[Stage]  # stages of a teacher-forced pass over `translation`
+    stages: list[Stage]  # stages of a pass over `translation` by teacher forcing
     cache: tuple[list[tuple[int, ...]], Tensor]  # the result of `decoder_cache` for `translation`
     attention: AttentionWeights  # shapes: encoder (L, 1, H, S, S), decoder (L, 1, H, T, T), cross (L, 1, H, T, S)
     heads: list[HeadSummary]  # statistics of all heads over the pair of `source` and `translation`
@@ -118,11 +118,11 @@ class Explanation:
 
     @property
     def target_pieces(self) -> list[str]:
-        """The pieces of the translation, of which the last is EOS."""
+        """The pieces of the translation. The last piece is EOS."""
         return [token.piece for token in self.translation.tokens]
 
     def _repr_html_(self) -> str:
-        """Show the page of `nmt explain` in a notebook. A frame separates its styles and scripts from the notebook."""
+        """Return the page of `nmt explain` in a frame, so that its styles and scripts do not affect the notebook."""
         page = html.escape(as_page(self))
         return f'<iframe srcdoc="{page}" sandbox="allow-scripts" width="100%" height="800"></iframe>'
 
@@ -130,10 +130,10 @@ class Explanation:
 def outline(
     translator: Translator, text: str, *, prefix: str | Sequence[int] = (), check: Check = lambda: None, **options: Any
 ) -> dict[str, Any]:
-    """Return the cheap parts of an explanation: computing them takes about as long as translating.
+    """Return the parts of an explanation that take little time: together, about as long as the translation itself.
 
-    Arguments and errors are those of `explain`. The keys are fields of `Explanation`, and `cross`. This is the mean of
-    the cross-attention weights of all heads for the best hypothesis, (T, S), or None if the model has no attention.
+    Arguments and errors are those of `explain`. The keys are names of fields of `Explanation`, and `cross`: the mean
+    over all heads of the cross-attention weights for the best hypothesis, (T, S); None if the model has no attention.
     """
     sentence = Sentence(translator, text, options, prefix, check)
     with torch.inference_mode():
@@ -166,12 +166,12 @@ def explain(
     """Explain the translation of one sentence.
 
     Args:
-        run: a run directory or model file, or what `load` returns for it.
+        run: a run directory, a model file, or the translator that `load` has made from either.
         text: one sentence, not longer than the model's maximum length.
         reference: a correct translation, with which the model's translation is compared.
-        prefix: the beginning of the translation, as text or target token ids; the search is forced to keep it.
-        check: called at each step of a search and before each scoring pass; its exceptions are passed on.
-        options: fields of `SearchOptions` except `glossary`; `beam=1`, for example.
+        prefix: text or target token ids; the search is forced to begin each translation with these tokens.
+        check: called at each step of a search and before each scoring pass; may raise an exception, see `Check`.
+        options: fields of `SearchOptions` except `glossary`, for example `beam=1`.
     Raises:
         InputError: the text is blank or too long, or the model is an ensemble.
         ModelError: the model is missing or damaged, or `run` is the path of an export.
@@ -191,7 +191,7 @@ def explain(
         cache = decoder_cache(sentence.model, sentence.src, tgt_in)
         heads = attention_summary(translator, [(text, translations[0].text)])
 
-        # 3. Score the reference, with which the translation is compared.
+        # 3. Score the reference, and compare the translation with the reference.
         scored = None if reference is None else sentence.reference(reference, translations[0], greedy)
         greedy_text = sentence.translated(greedy)
         one_pass = sentence.one_pass(len(best))
@@ -229,7 +229,7 @@ def describe_model(model: Seq2Seq) -> str:
 
 
 class Sentence:
-    """One source sentence with its model: methods search for translations, and score given ones."""
+    """One source sentence and a model. The methods search for translations, and score given translations."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class Sentence:
     def search(self, options: SearchOptions) -> tuple[list[Hypothesis], list[TraceStep]]:
         """Return the n-best hypotheses and the search steps.
 
-        The search is that of `nmt translate`, except that `torch.jit.trace` does not speed up the decoder.
+        This is the search of `nmt translate`, except that `torch.jit.trace` does not speed up the decoder.
         """
         steps: list[TraceStep] = []
 
@@ -286,7 +286,7 @@ class Sentence:
         return hypotheses, steps
 
     def searches(self) -> tuple[list[Hypothesis], Hypothesis, list[SearchNode]]:
-        """Return the n-best hypotheses, the one of greedy search, and the search tree with the paths to both best."""
+        """Return the n-best hypotheses, the hypothesis of greedy search, and the search tree (see `with_paths`)."""
         hypotheses, steps = self.search(self.options)
         (greedy,), _ = self.search(self.options.changed(beam=1, n_best=1, sample=False))
         tree = search_tree(steps, self.options, self.tokenizer)
@@ -297,13 +297,13 @@ class Sentence:
         return torch.tensor([[BOS, *tokens[:-1]]], device=self.src.device)
 
     def log_probs(self, tgt_in: Tensor) -> Tensor:
-        """Return the log-probabilities (T, V) of the next token after each position of `tgt_in`, which is (1, T)."""
+        """Return the log-probabilities (T, V) of the next token after each of the T tokens of `tgt_in` (1, T)."""
         self.check()
         logits: Tensor = self.model(self.src, tgt_in)  # (1, T, V)
         return logits[0].float().log_softmax(-1)
 
     def tokens_of(self, text: str) -> list[int]:
-        """Return the target token ids of a text, EOS last. A text that is too long for the model is truncated."""
+        """Return the target token ids of a text, then EOS. A text that is too long for the model is truncated."""
         _, (tokens,) = self.translator.encode_pairs([""], [text])
         return [*tokens, EOS]
 
@@ -311,7 +311,7 @@ class Sentence:
         return one_line(self.tokenizer.decode(tokens))
 
     def tokens(self, tokens: Sequence[int], log_probs: Tensor) -> list[Token]:
-        """Return a `Token` for each of T token ids, given the log-probabilities (T, V) at their positions."""
+        """Return a `Token` for each of T token ids. `log_probs` is (T, V): all log-probabilities at each position."""
         token_ids = torch.tensor(tokens, device=log_probs.device)[:, None]  # (T, 1)
         token_log_probs = log_probs.gather(1, token_ids)  # (T, 1)
         ranks = (log_probs > token_log_probs).sum(1) + 1  # (T,)
@@ -343,7 +343,7 @@ class Sentence:
         return [self.translated(hypothesis) for hypothesis in hypotheses]
 
     def one_pass(self, length: int) -> OnePass:
-        """Predict the tokens of `length` positions in one decoder pass over BOS and padding."""
+        """Predict the tokens of all `length` positions in one decoder pass over BOS and padding."""
         tgt_in = torch.full((1, length), PAD, device=self.src.device)
         tgt_in[0, 0] = BOS
         log_probs = self.log_probs(tgt_in)
@@ -351,7 +351,7 @@ class Sentence:
         return OnePass(self.text_of(best), self.tokens(best, log_probs))
 
     def reference(self, text: str, translation: Translated, greedy: Hypothesis) -> Reference:
-        """Score the reference. Compare its tokens with those of greedy search, and the translation with it by BLEU."""
+        """Score the reference, compare the greedy hypothesis with it, and compute BLEU of the translation."""
         tokens = self.tokens_of(text)
         scored_tokens = self.scored(tokens)
         log_prob = math.fsum(token.log_prob for token in scored_tokens)
@@ -360,7 +360,7 @@ class Sentence:
         return Reference(text, scored_tokens, log_prob, first_difference(tokens, greedy.tokens), bleu)
 
     def padding_mask(self) -> list[bool]:
-        """Append `N_PADDING` PADs to the source, and return for each position whether the padding mask allows it.
+        """Append `N_PADDING` PADs to the source. Return the padding mask: True where attention is allowed.
 
         Return an empty list for recurrent models.
         """
@@ -379,7 +379,7 @@ def first_difference(tokens: Sequence[int], others: Sequence[int]) -> int | None
 
 
 def as_page(explanation: Explanation) -> str:
-    """Return a self-contained HTML page. Of each stage, it has only the first `MAX_COLUMNS` hidden units."""
+    """Return a self-contained HTML page. For each stage, the page has only the first `MAX_COLUMNS` hidden units."""
     stages = []
     for stage in explanation.stages:
         narrow = replace(stage, values=stage.values[:, :MAX_COLUMNS])

@@ -28,17 +28,17 @@ GREEDY = {"beam": 1, "n_best": 1}
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The translation of the sentence by the model of one snapshot, and its scores of the reference."""
+    """The results of one snapshot's model: a translation of the sentence, and probabilities of the reference."""
 
     step: int
     translation: str  # result of greedy search
-    is_cut: bool  # whether the length limit forced its end, and the model preferred another token to EOS
+    is_cut: bool  # whether the length limit forced EOS at a position where the model preferred another token
     probabilities: list[float]  # probability of each reference token given the reference tokens before it, 0-1
 
 
 @dataclass(frozen=True)
 class HeadGrowth:
-    """One role of an attention head, and how strongly the head has this role at each snapshot; see `roles_of`."""
+    """One role of an attention head, and the strength of this role at each snapshot; see `roles_of`."""
 
     role: str
     part: str  # encoder, decoder or cross
@@ -52,19 +52,19 @@ class Growth:
     """The result of `growth` for one sentence. There are N snapshots, and P distinct source and target pieces."""
 
     run: str
-    model: str  # its kind and sizes in one line
+    model: str  # kind and sizes of the model in one line
     source: str
     reference: str
-    is_given: bool  # whether the caller gave the reference; otherwise it is the translation of the run's model
-    source_pieces: list[str]  # the last is EOS
-    reference_pieces: list[str]  # the last is EOS
+    is_given: bool  # whether the caller gave `reference`; otherwise, the run's model has translated `source`
+    source_pieces: list[str]  # the last piece is EOS
+    reference_pieces: list[str]  # the last piece is EOS
     snapshots: list[Snapshot]  # in the order of their steps
     cross: Tensor  # (N, L, H, T, S): cross-attention weights for the reference; L is 0 if the model has no attention
-    words: list[tuple[str, str]]  # P pairs: "source" or "target", and the piece
-    positions: Tensor  # (N, P, 2): embeddings of `words`, projected on two principal components of all snapshots
+    words: list[tuple[str, str]]  # P pairs: side ("source" or "target") and piece
+    positions: Tensor  # (N, P, 2): embeddings of `words`, projected on two components; see `principal_components`
     explained: float  # share of the variance of the embeddings that the two components explain, 0-1
     heads: list[HeadGrowth]
-    n_pairs: int  # number of sentence pairs from which `heads` are computed: this sentence and samples of the dev set
+    n_pairs: int  # `heads` are computed from this number of sentence pairs: this sentence and samples of the dev set
     loss: list[tuple[float, float]]  # (step, training loss)
     validations: list[tuple[int, float, float]]  # (step, dev loss, dev BLEU)
 
@@ -72,7 +72,7 @@ class Growth:
 def growth(
     run: Path | str, text: str, *, reference: str | None = None, languages: str = "", device: str = "auto"
 ) -> Growth:
-    """Translate one sentence with every snapshot of a run. The default reference is the final model's translation.
+    """Translate one sentence with every snapshot of a run. The default reference is the translation of the run's model.
 
     Raises InputError if the run has no snapshots, or if the text is blank or too long. Raises ModelError if `run` is
     not a run, or if a snapshot is damaged.
@@ -82,7 +82,7 @@ def growth(
     if not steps:
         raise InputError(f"{run} has no snapshots", hint="train with train.snapshots=12, which keeps 12 of them")
 
-    # 1. Collect what every snapshot reads: the sentence, its reference, and some pairs of the dev set.
+    # 1. Collect the input for all snapshots: the sentence, its reference, and some pairs of the dev set.
     final = load(run, device, engine="torch").to(languages)
     sentence = Sentence(final, text, GREEDY)
     is_given = reference is not None
@@ -91,7 +91,7 @@ def growth(
     target_tokens = sentence.tokens_of(reference)
     curves, validations = read_figures(directory)
     pairs = [(text, reference)]
-    if not languages:  # in a run of several languages, the samples mix all directions
+    if not languages:  # with several directions, the samples of the dev set mix all directions
         pairs += dev_samples(validations)
 
     # 2. Translate and score with each snapshot.
@@ -101,7 +101,7 @@ def growth(
         translator = load(file, device, engine="torch").to(languages)
         looks.append(look(translator, step, reference, pairs))
 
-    # 3. Project the embeddings of all snapshots on two components common to all.
+    # 3. Project the embeddings of all snapshots on the same two principal components.
     embeddings = torch.stack([snapshot_look.embeddings for snapshot_look in looks])  # (N, P, D)
     positions, explained = principal_components(embeddings)
     words = distinct_pieces(final.tokenizers, sentence.source_tokens, target_tokens)
@@ -132,7 +132,7 @@ def growth(
 
 
 def dev_samples(validations: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Return the sources and references that the last validation logged."""
+    """Return the pairs of source and reference that the last validation logged."""
     if not validations:
         return []
     samples = validations[-1].get("samples", [])
@@ -142,7 +142,9 @@ def dev_samples(validations: list[dict[str, Any]]) -> list[tuple[str, str]]:
 def distinct_pieces(
     tokenizers: Tokenizers, source_tokens: Sequence[int], target_tokens: Sequence[int]
 ) -> list[tuple[str, str]]:
-    """Return `source` or `target` with each piece of a side, once, in the order of the first occurrences."""
+    """Return the distinct source pieces, then the distinct target pieces, each as a pair of side and piece.
+
+    The side is `source` or `target`. The pieces of a side are in the order of their first occurrences."""
     source_pieces = tokenizers.source.pieces(distinct(source_tokens))
     target_pieces = tokenizers.target.pieces(distinct(target_tokens))
     sides_and_pieces = [("source", piece) for piece in source_pieces]
@@ -156,16 +158,16 @@ def distinct(tokens: Sequence[int]) -> list[int]:
 
 
 class Look(NamedTuple):
-    """The data of one snapshot: translation and scores, attention weights, embeddings, and statistics of its heads."""
+    """The data of one snapshot: translation and scores, attention weights, embeddings, and statistics of the heads."""
 
     snapshot: Snapshot
     cross: Tensor  # (L, H, T, S)
-    embeddings: Tensor  # (P, D): the distinct source pieces, then the distinct target pieces
+    embeddings: Tensor  # (P, D): one row for each pair of `distinct_pieces`
     heads: list[HeadSummary]
 
 
 def look(translator: Translator, step: int, reference: str, pairs: Sequence[tuple[str, str]]) -> Look:
-    """Translate the source of the first pair by greedy search, and score its reference by teacher forcing.
+    """Translate the source of the first pair by greedy search, and score `reference` by teacher forcing.
 
     The statistics of the heads are computed from all pairs.
     """
@@ -187,7 +189,7 @@ def look(translator: Translator, step: int, reference: str, pairs: Sequence[tupl
 
 
 def heads_along(summaries: Sequence[Sequence[HeadSummary]]) -> list[HeadGrowth]:
-    """Return the growth of each head in each of its roles, given the statistics of all heads at each snapshot."""
+    """Return a `HeadGrowth` for each role of each head, given the statistics of all heads at each snapshot."""
     heads = []
     for head_along in zip(*summaries, strict=True):
         first = head_along[0]
@@ -198,11 +200,12 @@ def heads_along(summaries: Sequence[Sequence[HeadSummary]]) -> list[HeadGrowth]:
 
 
 def roles_of(head: HeadSummary) -> dict[str, float]:
-    """Return the roles in which a head may specialize, and for each role how strongly the head has it, 0-1.
+    """Map each role in which a head may specialize to the strength of this role in the head, 0-1.
 
-    `previous` is the mean weight on the previous piece. `end` is the mean weight on the end of the source or the start
-    of the target. `alignment` is the weight that is not on the end, divided by 2^entropy, the number of pieces that the
-    head effectively attends to. It is above one half only if the head attends to fewer than two pieces.
+    The strength of `previous` is the mean weight on the previous piece. The strength of `end` is the mean weight on EOS
+    of the source or, in the decoder's self-attention, on BOS. The strength of `alignment`, in cross-attention, is the
+    mean weight that is not on EOS, divided by 2^entropy: the number of pieces to which the head effectively attends. So
+    `alignment` is above one half only if the head attends to fewer than two pieces.
     """
     if head.part == "cross":
         n_keys = 2**head.entropy
@@ -211,9 +214,9 @@ def roles_of(head: HeadSummary) -> dict[str, float]:
 
 
 def principal_components(x: Tensor) -> tuple[Tensor, float]:
-    """Project x (N, P, D) on the first two principal components of its N·P vectors.
+    """Project the N·P vectors of x (N, P, D) on the first two principal components of all these vectors.
 
-    Returns the projection (N, P, 2), and the share of the variance of x that it keeps, 0-1.
+    Returns the projection (N, P, 2), and the share of the variance of x that the projection keeps, 0-1.
     """
     centered = x.flatten(0, 1) - x.mean((0, 1))  # (N·P, D)
     u, s, _ = torch.linalg.svd(centered, full_matrices=False)

@@ -1,4 +1,4 @@
-"""Statistics of attention heads over a corpus: entropy, distance, and the weight on certain pieces."""
+"""Statistics of attention heads over a corpus: entropy, distance, and the weights on neighbors and boundary tokens."""
 
 import math
 from collections import Counter
@@ -21,13 +21,13 @@ from nmt.translate.translator import Translator
 
 @dataclass(frozen=True)
 class HeadSummary:
-    """Statistics of one head. Each is a mean over all query positions that are not padding.
+    """Statistics of one head. Each statistic is a mean over all query positions that are not padding.
 
-    `entropy` is in bits: n equal weights have log2(n). `distance` is the number of pieces between query and key.
-    `previous`, `same` and `next` are the weights, 0-1, on the piece before, at and after the query's position. In
-    cross-attention, a source piece is at the query's position if it has the same index as the query's target piece.
-    `boundary` is the weight on BOS in the decoder's self-attention, and on EOS of the source in the encoder and in
-    cross-attention.
+    `entropy` is the entropy of the weights of a query, in bits: log2(n) if n keys share the weight equally.
+    `distance` is the distance between the positions of query and key, in pieces, averaged by the weights. `previous`,
+    `same` and `next` are the weights, 0-1, on the piece before, at and after the query's position. In cross-attention,
+    a source piece is at the query's position if its index equals the index of the query's target piece. `boundary` is
+    the weight on BOS in the decoder's self-attention, and on EOS of the source in the encoder and in cross-attention.
     """
 
     part: str  # encoder, decoder or cross
@@ -42,7 +42,7 @@ class HeadSummary:
 
 
 class Part(NamedTuple):
-    """The attention weights of one part of a model for a batch, with bool masks of its query and key positions."""
+    """The attention weights of one part of a model for a batch, with bool masks of the query and key positions."""
 
     name: str  # encoder, decoder or cross
     weights: Tensor  # (L, B, H, T, S)
@@ -55,10 +55,10 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
     """Return statistics of every attention head of a model over a corpus, in the order of parts, layers and heads.
 
     Args:
-        run: a run directory or model file, or what `load` returns for it.
+        run: a run directory, a model file, or the translator that `load` has made from either.
         corpus: pairs of source and target text; texts that are too long for the model are truncated.
     Raises:
-        InputError: the model is an ensemble, or an export, which has no attention weights.
+        InputError: the model is an ensemble, or an export, from which attention weights cannot be computed.
         DataError: the corpus is empty.
     """
     translator = run if isinstance(run, Translator) else load(run)
@@ -92,7 +92,7 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
 
 
 def single_model(translator: Translator) -> Seq2Seq:
-    """Return the only model of a translator. Raises InputError for the translator of an export or an ensemble."""
+    """Return the single model of a translator. Raises InputError if the translator has an export or an ensemble."""
     engine = translator.engine.torch_engine("attention weights")
     assert isinstance(engine, TorchEngine)
     if len(engine.models) > 1:
@@ -101,7 +101,7 @@ def single_model(translator: Translator) -> Seq2Seq:
 
 
 def parts_of(weights: AttentionWeights, batch: Batch) -> list[Part]:
-    """Return the parts of a model for which there are attention weights, each with its masks."""
+    """Return the parts of a model that have attention weights. Each part has its weights and masks."""
     src = batch.src != PAD
     tgt = batch.tgt_in != PAD
     end_of_src = batch.src == EOS
@@ -112,10 +112,12 @@ def parts_of(weights: AttentionWeights, batch: Batch) -> list[Part]:
 
 
 def head_figures(weights: Tensor, queries: Tensor, keys: Tensor, boundary: Tensor) -> Tensor:
-    """Return the sums of the six statistics of `HeadSummary`, in its order, over the queries that are not padding.
+    """Return the six statistics of each head, in the order of `HeadSummary`, summed over queries that are not padding.
 
-    The arguments are the fields of `Part`; each row of `weights` (L, B, H, T, S) sums to 1. The result is (L, H, 6). If
-    a model has no padding mask, some weight is on padding: it is set to 0, and the rows are normalized again.
+    The arguments are the fields of `Part`; each row of `weights` (L, B, H, T, S) sums to 1. If a model has no padding
+    mask, keys that are padding have weights above 0: these weights are set to 0, and the rows are normalized again.
+
+    Returns a tensor of shape (L, H, 6).
     """
     n_queries, n_keys = weights.shape[3:]
     w = weights.to(torch.promote_types(weights.dtype, torch.float32))

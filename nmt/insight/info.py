@@ -21,7 +21,8 @@ from nmt.text.tokenizer import Tokenizers
 from nmt.train.corpora import all_corpora, corpus_paths
 from nmt.translate.loading import is_export, needs_torch
 
-# Key: name of a module of the model, without "source_" or "target_"; value: name of its parameters in the output.
+# Key: name of a module of the model, without "source_" or "target_"; value: name of the module's parameters in the
+# output.
 BLOCKS = {"embedding": "embeddings", "look": "attention", "projection": "output"}
 PROGRESS = {  # key: name in the output; value: name in the progress of a checkpoint
     "steps": "step",
@@ -30,14 +31,14 @@ PROGRESS = {  # key: name in the output; value: name in the progress of a checkp
     "seconds": "elapsed_s",
     "best": "best_figures",
 }
-# These keys of manifest.json are in the output.
+# The output has the values of these keys of manifest.json.
 ORIGIN = ("command", "started", "git_commit", "python", "machine", "versions", "reproducible", "imported")
 
 
 def information(path: Path) -> dict[str, Any]:
     """Return information about a run, a model file or an export, as JSON values.
 
-    Raises ModelError if `path` is something else, or does not exist.
+    Raises ModelError if `path` is none of the three, or does not exist.
     """
     if is_export(path):
         facts = {"kind": "CTranslate2 export", **export_facts(path)}
@@ -54,9 +55,9 @@ def information(path: Path) -> dict[str, Any]:
 def commands(path: Path, languages: object) -> dict[str, str]:
     """Return examples of how to use a model.
 
-    `languages` is a list if the model has several directions. Then the examples choose the first direction.
+    If the model has several directions, `languages` is a list of them, and the examples choose the first direction.
     """
-    # Choose the direction by an option on the command line, and by a method call in Python.
+    # On the command line, an option chooses the direction; in Python, a method call does.
     option = ""
     method = ""
     if isinstance(languages, list):
@@ -123,7 +124,7 @@ def export_facts(path: Path) -> dict[str, Any]:
 
 
 def run_facts(run: RunDirectory) -> dict[str, Any]:
-    """Return information from the files of a run. Before its training, a run may have no model or no tokenizer."""
+    """Return information from the files of a run. If the training has just begun, model or tokenizer may be missing."""
     config = run.read_config()
     manifest = run.read_manifest()
     tokenizers = run.read_tokenizers(config)
@@ -135,7 +136,7 @@ def run_facts(run: RunDirectory) -> dict[str, Any]:
     elif tokenizers is not None:
         facts |= model_facts(config, tokenizers)
 
-    # 2. Describe the training by its metrics, because it may have continued after the step of the model file.
+    # 2. Describe the training by metrics.jsonl: the training may have continued after the step of the model file.
     lines = run.read_metrics()
     training = facts["training"]
     training["steps"] = max(numbers(lines, "step"), default=0)
@@ -157,7 +158,7 @@ def run_facts(run: RunDirectory) -> dict[str, Any]:
     known = {key: manifest.get(key) for key in ORIGIN}
     facts["origin"] = {key: value for key, value in known.items() if value not in (None, "")}
 
-    # 4. For each pair of a test set and search settings, keep the newest scores.
+    # 4. Keep the newest scores for each combination of a test set and search settings.
     model_hash = facts.get("file", {}).get("sha256")
     newest = {}
     for line in run.read_scores():
@@ -172,7 +173,7 @@ def numbers(lines: Sequence[Mapping[str, Any]], key: str) -> list[float]:
 
 
 def as_text(facts: Mapping[str, Any]) -> str:
-    """Return the information as YAML, which escapes control characters. Each command in `use` is on its own line."""
+    """Return the information as YAML, which escapes control characters. Each command in `use` is on a separate line."""
     dump = partial(yaml.safe_dump, sort_keys=False, allow_unicode=True)
     rest = {key: value for key, value in facts.items() if key != "use"}
     use = {"use": facts["use"]}

@@ -1,4 +1,4 @@
-"""The report of a run: curves of its metrics, sample translations at each validation, best and worst translations."""
+"""The report of a run: curves of metrics, sample translations at each validation, and best and worst translations."""
 
 import os
 from collections.abc import Sequence
@@ -13,19 +13,20 @@ from nmt.insight.compare import EvaluationSet, by_length, compared_lines
 from nmt.insight.curves import CHARTS, read_figures
 from nmt.run.directory import RunDirectory
 
-N_EXAMPLES = 5  # number of best and of worst translations
+N_EXAMPLES = 5  # the report has this number of best translations and this number of worst translations
 
 
 def read_report(path: Path, evaluation: dict[str, Any] | None = None, page: Path | None = None) -> dict[str, Any]:
     """Return the data of a report on a run, which may still be training. Raises ModelError if `path` is not a run.
 
     `evaluation` is a result of `evaluated`. `page` is the file to which the report will be written, by default
-    report.html in the run; the link to growth.html is relative to its directory. For "curves", see `curves_of`.
+    report.html in the run. The value of "growth" is the path of growth.html relative to the directory of this file. The
+    value of "curves" is described in `curves_of`.
     """
     run = RunDirectory(path)
     config = run.read_config()
     curves, validations = read_figures(run)
-    # Collect the warnings of all validations, because the page lists them together, each with its step.
+    # Move the warnings of all validations to one list, because the page lists all warnings together, with their steps.
     warnings = []
     for line in validations:
         warnings += [(line["step"], text) for text in line.pop("warnings", [])]
@@ -50,7 +51,7 @@ def evaluated(
 ) -> dict[str, Any]:
     """Return the scores of translations, the best and worst lines, and groups of lines by length.
 
-    The target language in `config` determines the settings of sacreBLEU.
+    The target language in `config` and the script of the references determine the settings of sacreBLEU.
     """
     settings = choose_settings(language(config.data, "target"), [references])
     scores = score(translations, [references], ("bleu", "chrf", "ter"), **asdict(settings), n_bootstrap=1000)
@@ -70,9 +71,9 @@ def evaluated(
 
 
 def as_page(reports: Sequence[dict[str, Any]]) -> str:
-    """Return a self-contained HTML page about one or several runs, given the result of `read_report` for each.
+    """Return a self-contained HTML page about one or several runs. Each chart shows the curves of all runs.
 
-    Each chart shows the curves of all runs.
+    `reports` has a result of `read_report` for each run.
     """
     charts = [[metric, *texts] for metric, texts in CHARTS.items()]
     title = ", ".join(report["name"] for report in reports)

@@ -1,4 +1,4 @@
-"""The tree of all hypotheses that a search considered, built from the steps that `search` passes to `trace`."""
+"""The tree of all hypotheses that a search considered, built from the search steps that the `trace` callback gets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from nmt.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class SearchNode:
-    """A candidate of the search: a live hypothesis and one more token."""
+    """A candidate of the search: a live hypothesis, continued by one more token."""
 
     index: int  # index in the list of all nodes
     parent: int | None  # index of the node that this node continues; None if `token` is the first token
@@ -24,19 +24,19 @@ class SearchNode:
     log_prob: float  # log-probability of the whole hypothesis, in nats
     score: float  # log_prob after the length penalty
     status: str  # kept, pruned or finished
-    is_best: bool = False  # whether it is on the path of the best hypothesis
-    is_greedy: bool = False  # whether it is on the path of greedy search
+    is_best: bool = False  # whether the node is on the path of the best hypothesis
+    is_greedy: bool = False  # whether the node is on the path of the hypothesis of greedy search
 
 
 def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: Tokenizer) -> list[SearchNode]:
     """Return all candidates of the search for one sentence, step by step.
 
-    The candidates of a step are in the order of `Candidates`: the best is first, except in sampling.
+    The candidates of a step are in the order of `Candidates`: the best candidate is first, except in sampling.
     """
     nodes: list[SearchNode] = []
     live: list[int | None] = [None] * options.beam  # index of the node of each live hypothesis
     for step in steps:
-        # 1. Find the candidates that stay live after the step, each as a parent beam and a token.
+        # 1. Find the candidates that stay live after the step. Each is a pair of parent beam and token.
         parent_beams = step.parent_beams[0].tolist()
         last_tokens = step.live.tokens[0, :, -1].tolist()
         kept = list(zip(parent_beams, last_tokens, strict=True))
@@ -68,7 +68,7 @@ def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: T
             )
             node_of[parent, token] = node.index
             nodes.append(node)
-        # 3. Find the node of each live hypothesis. If fewer than `beam` hypotheses are live, the rest are None.
+        # 3. Find the node of each live hypothesis. A beam without a live hypothesis gets None.
         live = []
         for key, alive in zip(kept, is_live.tolist(), strict=True):
             live.append(node_of[key] if alive else None)
@@ -76,7 +76,7 @@ def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: T
 
 
 def with_paths(nodes: Sequence[SearchNode], best: Sequence[int], greedy: Sequence[int]) -> list[SearchNode]:
-    """Return the nodes, with `is_best` set on the path of the hypothesis `best`, and `is_greedy` on that of `greedy`.
+    """Return the nodes. `is_best` is set on the path of the hypothesis `best`, `is_greedy` on the path of `greedy`.
 
     Both hypotheses are lists of token ids. A path ends before the first token that was not a candidate of the search.
     """

@@ -1,8 +1,8 @@
-"""The stages of a model: its intermediate tensors for one sentence pair, in the order of computation.
+"""The stages of a model: the model's intermediate tensors for one sentence pair, in the order of computation.
 
 Module hooks and a torch function mode record the tensors during a forward pass. The logits come from a second pass with
-the same input. Sections and equations are those of Vaswani et al. 2017, and the order is that of its figure 1. For a
-recurrent model, the only stages are the logits and the probabilities.
+the same input. Sections, equations and figure 1 are those of Vaswani et al. 2017. For a recurrent model, the only
+stages are the logits and the probabilities.
 """
 
 import inspect
@@ -32,8 +32,8 @@ from nmt.model.incremental import incremental_decoder
 from nmt.model.recurrent import GlobalAttention, RecurrentLayer
 from nmt.model.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
 
-N_COLUMNS = 48  # maximum number of tokens in the last two stages, whose full tensors have a column for every token
-# Key: name of a stage up to the first comma; value: section of the paper, and a description of what happens.
+N_COLUMNS = 48  # maximum number of columns in the logits and the probabilities, whose full tensors have V columns
+# Key: name of a stage up to the first comma; value: section of the paper, and description of the stage.
 STAGES = {
     "Embedding": ("3.4", "Each token id selects a row of a learned table: a vector of D numbers."),
     "Embedding + position": ("3.5", ""),  # `POSITIONS` has the description
@@ -95,7 +95,7 @@ ACTIVATIONS: dict[object, str] = {
 }
 DOCSTRING = re.compile(r'\n +""".*?"""', re.DOTALL)
 
-CODE: list[Callable[..., Any]] = [  # the page shows the source of these functions for the boxes of figure 1
+CODE: list[Callable[..., Any]] = [  # the page shows the source code of these functions beside the boxes of figure 1
     Seq2Seq.scaled_embedding,
     Transformer.embed,
     SelfAttention.project,
@@ -115,27 +115,27 @@ CODE: list[Callable[..., Any]] = [  # the page shows the source of these functio
 
 @dataclass(frozen=True)
 class Stage:
-    """One tensor that the model computes on the way from source tokens to probabilities of the next target token."""
+    """One of the tensors that a model computes from the source tokens to the probabilities of the next target token."""
 
     part: str  # encoder, decoder or output
     name: str
     section: str  # section of the paper; empty for recurrent models
-    text: str  # description of what happens here
+    text: str  # description of what the model computes here
     axes: str  # a letter for each dimension: B, H, S, T, D, d (which is D/H), F (feed-forward width), V
     shape: tuple[int, ...]  # shape of the whole tensor
     values: Tensor  # the matrix of the last two dimensions, for the first sentence and the first head
-    columns: list[str] | None = None  # pieces of the columns of `values`, if the columns are tokens of the vocabulary
+    columns: list[str] | None = None  # piece of each column, if the columns are tokens of the vocabulary
     box: str = ""  # the box of figure 1 that computes this stage
 
 
 def stage(part: str, name: str, x: Tensor, axes: str, box: str = "", text: str = "") -> Stage:
-    """Return a stage. Its section comes from `STAGES`, as does its text if `text` is empty."""
+    """Return a stage. The section comes from `STAGES`. If `text` is empty, the text comes from `STAGES`, too."""
     section, usual_text = STAGES[name.partition(",")[0]]
     values = x[(0,) * (x.dim() - 2)]  # the matrix of the first sentence and the first head
     return Stage(part, name, section, text or usual_text, axes, tuple(x.shape), values, box=box)
 
 
-Calls = defaultdict[nn.Module, list[Any]]  # module -> an item for each of its calls
+Calls = defaultdict[nn.Module, list[Any]]  # key: module; value: a list with one item per call of the module
 
 
 class Recorder(TorchFunctionMode):
@@ -173,8 +173,8 @@ def record_stages(
 ) -> tuple[list[Stage], AttentionWeights]:
     """Run the model on `src` (1, S) and `tgt_in` (1, T) by teacher forcing. Return its stages and attention weights.
 
-    The last two stages, logits and probabilities, keep only the columns of the most probable tokens. The function
-    `pieces` maps token ids to pieces, which name these columns.
+    The last two stages, logits and probabilities, keep only the columns of the most probable tokens. Each column is
+    named by the piece of its token: `pieces` is a function that maps token ids to pieces.
     """
     with torch.inference_mode():
         with Recorder(model) as seen:
@@ -198,13 +198,13 @@ def record_stages(
 
 
 def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionWeights) -> Iterator[Stage]:
-    """Yield all stages of layer 1 and the output of the last layer: first of the encoder, then of the decoder."""
+    """Yield the stages of the encoder, then of the decoder: the stages of layer 1, and the output of the last layer."""
     encoder = list(model.encoder)
     decoder = list(model.decoder)
-    # The encoder calls softmax once per layer. The next two calls are those of the decoder's layer 1.
+    # The encoder calls softmax once per layer. After these calls, layer 1 of the decoder calls softmax twice.
     self_scores, cross_scores = seen.scores[len(encoder) :][:2]
 
-    # Tied embeddings are one module: its first call reads the source, its last call the target.
+    # Tied embeddings are one module. The first call of this module embeds the source, the last call the target.
     embedded = seen.outputs[model.source_embedding][0]
     yield stage("encoder", "Embedding", embedded, "BSD", "embedding")
     layer = encoder[0]
@@ -226,14 +226,16 @@ def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionW
 
 
 def decoder_cache(model: Seq2Seq, src: Tensor, tgt_in: Tensor) -> tuple[list[tuple[int, ...]], Tensor]:
-    """Read `tgt_in` (1, T) token by token, as search does. Return the decoder's state after each step.
+    """Decode `tgt_in` (1, T) token by token, as search does. Return what each token adds to the decoder's state.
 
-    For a Transformer, the returned state is the KV cache of layer 1. For a recurrent model, it is the state of the last
-    layer, which consists of G vectors: 2 for an LSTM, 1 for a GRU.
+    For a Transformer, the state is the KV cache of layer 1. For a recurrent model, the state of the last layer is used:
+    G vectors, where G is 2 for an LSTM and 1 for a GRU.
 
     Returns:
-        the shapes after each step: (2, 1, H, t, D/H) for the KV cache, (G, 1, D) for the recurrent state.
-        the values that each token added: the keys and values of head 1 (2, T, D/H), or the new state (G, T, D).
+        a list of T shapes: the shape of the state after each token. After t tokens, the shape of the KV cache is
+            (2, 1, H, t, D/H). The shape of the recurrent state is always (G, 1, D).
+        a tensor of the values that each token adds: for a Transformer, the key and value of head 1 at the position of
+            the token, (2, T, D/H); for a recurrent model, the state after the token, (G, T, D).
     """
     decoder = incremental_decoder(model)
     shapes = []
@@ -253,7 +255,7 @@ def decoder_cache(model: Seq2Seq, src: Tensor, tgt_in: Tensor) -> tuple[list[tup
 
 
 def excerpts() -> dict[str, tuple[str, str]]:
-    """Map the name of each function in `CODE` to its file, and to its source without the docstring."""
+    """Map the name of each function in `CODE` to its file, and to its source code without the docstring."""
     excerpts_by_name = {}
     for function in CODE:
         file = f"{function.__module__.replace('.', '/')}.py"
@@ -264,7 +266,7 @@ def excerpts() -> dict[str, tuple[str, str]]:
 
 
 def positions_stage(part: str, x: Tensor, axes: str, model: Transformer) -> Stage:
-    """Return the stage for the input of layer 1: scaled embeddings, to which some models add positional encodings."""
+    """Return the stage for the input of layer 1: scaled embeddings, plus positional encodings if the model adds any."""
     positions = model.settings.positions
     name = "Embedding + position" if positions in ("sinusoidal", "learned") else "Scaled embedding"
     return stage(part, name, x, axes, "positions", POSITIONS[positions])
@@ -276,7 +278,7 @@ class AttentionTensors(NamedTuple):
     query: Tensor  # (B, H, T, D/H)
     key: Tensor  # (B, H, S, D/H)
     value: Tensor  # (B, H, S, D/H)
-    scores: Tensor  # (B, H, T, S'): S' exceeds S if `kernels.softmax` padded the scores
+    scores: Tensor  # (B, H, T, S'): S' is above S if `kernels.softmax` has padded the scores, otherwise S
     weights: Tensor  # (B, H, T, S)
     merged: Tensor  # (B, T, D)
 
@@ -309,7 +311,7 @@ def cross_attention_stages(layer: DecoderLayer, seen: Recorder, scores: Tensor, 
 
 
 def attention_stages(part: str, mask_text: str, lengths: str, tensors: AttentionTensors) -> Iterator[Stage]:
-    """Yield the stages of one attention sub-layer. `lengths` has the axis of the queries, then that of the keys."""
+    """Yield the stages of one attention sub-layer. `lengths` has two letters: the axes of queries and keys."""
     query_length = lengths[0]
     key_length = lengths[1]
     yield stage(part, "Queries, head 1", tensors.query, f"BH{query_length}d")
@@ -333,7 +335,7 @@ def feed_forward_stages(part: str, length: str, layer: EncoderLayer | DecoderLay
 
 
 def sublayer_stages(box: str, inner: list[Stage], residual: Residual, seen: Recorder) -> Iterator[Stage]:
-    """Yield the stages `inner` of a sub-layer, with the layer norm and the addition of its residual connection."""
+    """Yield the stages of a whole sub-layer: `inner`, the layer norm, and the addition of the residual connection."""
     part = inner[0].part
     axes = f"B{inner[0].axes[-2]}D"
     if residual.pre_norm:

@@ -1,1 +1,1 @@
-"""Export of models to the formats of other tools, and import of models from another format."""
+"""Export of models to the formats of CTranslate2, Argos Translate and Hugging Face, and import of Marian models."""

@@ -1,15 +1,16 @@
-"""Export to a package for Argos Translate and LibreTranslate, which translate offline with CTranslate2.
+"""Export of a model to a package for Argos Translate and LibreTranslate, which use CTranslate2 to translate offline.
 
-The package is a zip file of one directory. Two exports of the same model are equal byte by byte. The files are:
+The package is a zip file of one directory. Two exports of the same model have the same bytes. The directory has these
+files:
 
     metadata.json          the languages
     sentencepiece.model    one tokenizer for both sides
     model/                 the model for CTranslate2
-    minisbd/sentences.onnx a sentence splitter for MiniSBD; without it, Argos Translate would download another splitter
+    minisbd/sentences.onnx a sentence splitter for MiniSBD, so that Argos Translate does not download a splitter
 
-Packages are for Argos Translate 1.11. Its search differs from ours: it has beam 4, length penalty 0.2 as defined by
-CTranslate2, and at most 256 pieces per translation; it truncates sources to 1,024 pieces. Argos Translate splits
-paragraphs into sentences, and replaces every `_` in a translation by a space.
+Packages are for Argos Translate 1.11. The search of Argos Translate differs from ours: it has beam 4, CTranslate2's
+length penalty of 0.2, and at most 256 pieces per translation; sources are truncated to 1,024 pieces. Argos Translate
+splits paragraphs into sentences, and replaces every `_` in a translation by a space.
 """
 
 import contextlib
@@ -36,10 +37,10 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
 
     Raises:
         InputError: langcodes or CTranslate2 is not installed; langcodes does not know a language; the model or its
-            tokenizers are not supported; or `path` is a directory, or a file other than a package.
+            tokenizers are not supported; `path` is a directory; or `path` is a file that is not a package.
         NmtError: the log-probabilities of CTranslate2 differ from ours.
     """
-    # A special file, such as /dev/stdout, is not replaced: the package is written into it.
+    # Do not refuse a special file, such as /dev/stdout: the package is written into this file, and replaces nothing.
     if path.is_dir() or (os.path.lexists(path) and not is_special(path) and not is_package(path)):
         raise InputError(f"{path} exists and is not an export", hint="name another file: NAME.argosmodel")
     check_supported(translator)
@@ -62,8 +63,8 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
         "sentencepiece.model": translator.tokenizers.source.model,
         SPLITTER: Path(__file__).with_name("sentences.onnx").read_bytes(),
     }
-    # 2. Convert the model in a temporary directory beside the package. Its name has the form that `sweep_temps` knows,
-    # so that after a killed export, the next export removes it.
+    # 2. Convert the model in a temporary directory beside the package. If this export is killed, the next export
+    # removes the directory, because its name has the form of the temporary names that `sweep_temps` looks for.
     real = Path(os.path.realpath(path))
     folder = None if is_special(path) else real.parent
     suffix = f"{TEMP_MARK}{os.getpid()}"
@@ -79,7 +80,7 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
 def check_supported(translator: Translator) -> None:
     if translator.tokenizers.source.targets:
         raise InputError("Argos Translate has no models of several languages", hint="use --to ctranslate2")
-    # Argos Translate has one tokenizer for both sides, and does not normalize the text before it.
+    # Argos Translate uses one tokenizer for both sides, and does not normalize the text before the tokenizer.
     setting = ""
     if not translator.tokenizers.joint:
         setting = "tokenizer.joint=false"
@@ -91,12 +92,12 @@ def check_supported(translator: Translator) -> None:
 
 
 def is_package(path: Path) -> bool:
-    """Return whether a file is a zip with a model and our sentence splitter, as `to_argos` writes it."""
+    """Return whether a file is a zip file with a model and our sentence splitter, such as `to_argos` writes."""
     try:
         with zipfile.ZipFile(path) as archive:
             # Remove the name of the directory, which depends on the languages.
             names = {name.partition("/")[2] for name in archive.namelist()}
-    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):  # zipfile raises any of these
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):  # zipfile can raise each of these
         return False
     return {SPLITTER, "model/model.bin"} <= names
 
@@ -118,11 +119,11 @@ def code_and_name(language: str) -> tuple[str, str]:
 
 
 def write_zip(path: Path, directory: str, files: dict[str, bytes]) -> None:
-    """Write a zip file of one directory. Equal contents give equal bytes: all files get the same date, in 1980."""
+    """Write a zip file of one directory. All files get the same date, in 1980: equal contents give equal bytes."""
     buffer = BytesIO()  # zipfile cannot write to every kind of special file
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in sorted(files.items()):
-            # Set permissions: without them, nobody could read an unpacked file.
+            # Set permissions: by default, an unpacked file would have none, and nobody could read the file.
             info = zipfile.ZipInfo(f"{directory}/{name}")
             info.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(info, content, zipfile.ZIP_DEFLATED)

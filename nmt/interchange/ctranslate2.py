@@ -1,9 +1,16 @@
-"""Export to a directory for CTranslate2, which translates without torch.
+"""Export of a model to a directory for CTranslate2, which translates without torch.
 
-    config.json, model.bin, shared_vocabulary.json (or source_, target_)    for CTranslate2
-    vmap.txt                                                                for CTranslate2, if there is a shortlist
-    config.yaml, tokenizer.model (or tokenizer.src.model, .tgt.model)       for nmt, as in a run
-    characters.txt                                                          for nmt: characters learned as bytes
+CTranslate2 reads these files of the directory:
+
+    config.json, model.bin     the model
+    shared_vocabulary.json     the pieces; source_vocabulary.json and target_vocabulary.json if the sides differ
+    vmap.txt                   the shortlist, if the export has a shortlist
+
+nmt reads these files:
+
+    config.yaml                the config, as in a run
+    tokenizer.model            the tokenizer, as in a run; tokenizer.src.model, tokenizer.tgt.model if the sides differ
+    characters.txt             the characters that the model has learned from byte pieces
 
 `nmt.decode.engines.ctranslate2_engine` translates with an export, and lists how CTranslate2's search differs from ours.
 """
@@ -28,8 +35,9 @@ from nmt.translate.translator import Translator
 
 log = logging.getLogger("nmt")
 
-# Key: type in which weights are stored; value: maximum accepted difference from our float32 log-probabilities, in nats.
-# A correct float32 export differs by about 1e-6. The limits of the other types allow for the rounding of weights.
+# Key: type in which weights are stored; value: maximum accepted difference between the log-probabilities of the export
+# and ours in float32, in nats. For a correct float32 export, the difference is about 1e-6. For the other types, the
+# limit is higher, because the rounding of weights changes log-probabilities.
 QUANTIZATIONS = {"float32": 1e-3, "float16": 0.1, "bfloat16": 1.0, "int8": 1.0}
 FILES = {  # names of all files that an export may contain
     "config.yaml",
@@ -52,8 +60,8 @@ def to_ctranslate2(
 ) -> None:
     """Export a model to a directory for CTranslate2. An earlier export is replaced.
 
-    The model must be on the CPU. The export is kept only if CTranslate2 computes the same log-probabilities as we do,
-    within the limit in `QUANTIZATIONS`. `shortlist` has the lines of a vocabulary map; see `vocabulary_map`.
+    The model must be on the CPU. The export is kept only if the log-probabilities of CTranslate2 and of our model
+    differ by at most the limit in `QUANTIZATIONS`. `shortlist` has the lines of a vocabulary map, see `vocabulary_map`.
 
     Raises:
         InputError: CTranslate2 is not installed, the model is not supported, or `path` exists and is not an export.
@@ -72,7 +80,8 @@ def to_ctranslate2(
         run.write_tokenizers(tokenizers, translator.config.tokenizer.joint)
         if tokenizers.source.learned is not None:
             (directory / CHARACTERS).write_bytes(tokenizers.source.learned.encode())
-        # 2. Write the files that CTranslate2 reads: first in float32, which has the strictest limit.
+        # 2. Write the files that CTranslate2 reads. First write them in float32, because the strict limit of float32
+        # reveals faults that the higher limit of another type would hide.
         difference = _write_weights(directory, "float32", model, tokenizers)
         differences = f"{difference:.1g} (float32)"
         if quantization != "float32":
@@ -85,7 +94,7 @@ def to_ctranslate2(
 
 
 def _write_weights(directory: Path, quantization: str, model: Transformer, tokenizers: Tokenizers) -> float:
-    """Write CTranslate2's files. Return the largest difference between its log-probabilities and ours, in nats."""
+    """Write CTranslate2's files. Return the largest difference between CTranslate2's log-probabilities and ours."""
     spec = _model_spec(model)
     source, target = tokenizers
     spec.register_source_vocabulary(source.pieces(range(len(source))))
@@ -100,7 +109,7 @@ def _write_weights(directory: Path, quantization: str, model: Transformer, token
 
 
 def _model_spec(model: Transformer) -> Any:
-    """Return CTranslate2's model spec. Its weights are copies, because CTranslate2 quantizes them in place."""
+    """Return CTranslate2's model spec. The weights in the spec are copies: CTranslate2 quantizes weights in place."""
     # 1. Make an empty spec of this architecture.
     specs = import_ctranslate2().specs.transformer_spec
     settings = model.settings
@@ -118,9 +127,9 @@ def _model_spec(model: Transformer) -> Any:
     spec.config.add_source_eos = True
     spec.config.decoder_start_token = spec.config.bos_token
     if model.rotations is not None:
-        del encoder.position_encodings  # the decoder's spec has no table if `rotary_dim` is given
+        del encoder.position_encodings  # with `rotary_dim`, only the encoder's spec has a table
 
-    # 2. Copy the weights into it.
+    # 2. Copy the weights into the spec.
     encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     decoder.embeddings.weight = _array(model.target_embedding.weight)
     decoder.projection.weight = _array(model.projection.weight)
@@ -137,9 +146,9 @@ def _copy_stack(
     norm: nn.Module,
     into: Any,
 ) -> None:
-    """Copy the positions, layers and last norm of our encoder or decoder into CTranslate2's spec of it."""
+    """Copy the positions, layers and last norm of our encoder or decoder into CTranslate2's spec `into`."""
     into.scale_embeddings = True  # multiply embeddings by sqrt(D)
-    # Rotary positions are computed: they have no table.
+    # A model with rotary positions has no table of positions: CTranslate2 computes the rotations.
     if model.rotations is None:
         into.position_encodings.encodings = _array(export.position_table(model, positions))
     # Only pre-norm models have a norm after the last layer.

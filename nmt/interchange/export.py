@@ -16,17 +16,17 @@ from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
 from nmt.translate.translator import Translator
 
-CHECKED_LENGTHS = (1, 5, 20)  # engines are compared on random sentences with these numbers of pieces
-BAN = -1e4  # bias of tokens that are never generated: exp(BAN) is 0, and float16 can represent it
+CHECKED_LENGTHS = (1, 5, 20)  # engines are compared on one random pair for each of these numbers of pieces
+BAN = -1e4  # bias of tokens that are never generated: exp(BAN) is 0, and float16 can represent BAN
 
 
 def check_replaceable(path: Path, names: Collection[str], needed: Sequence[str], words: str) -> None:
     """Raise InputError if something exists at `path` that is neither an empty directory nor an export of ours.
 
-    A directory is an export if it has all files in `needed` and no file outside of `names`, and if its file `needed[0]`
+    A directory is an export if it has all files in `needed` and only files in `names`, and if the file `needed[0]`
     contains the text `words`.
     """
-    real = Path(os.path.realpath(path))  # unlike `resolve`, `realpath` does not fail on a loop of links
+    real = Path(os.path.realpath(path))  # unlike `Path.resolve`, `realpath` accepts a loop of links
     if real == Path.cwd() or path.is_mount():
         raise InputError(f"{path} cannot be replaced: it is in use", hint="name a directory in it")
     # Accept a path at which nothing exists, and a link to such a path.
@@ -39,16 +39,16 @@ def check_replaceable(path: Path, names: Collection[str], needed: Sequence[str],
             content = read_capped(path / needed[0], 1_000_000)
         if words.encode() in content:
             return
-    # Refuse everything else, except an empty directory.
+    # Accept an empty directory, and refuse everything else.
     if present != set():
         raise InputError(f"{path} exists and is not an export", hint="name another directory, or delete it")
 
 
 def exportable_model(translator: Translator, tool: str, supported: Mapping[str, Sequence[object]]) -> Transformer:
-    """Return the translator's model. Raises InputError if `tool` does not support it.
+    """Return the translator's model. Raises InputError if `tool` does not support the model.
 
-    An ensemble or a model that is already exported is not supported. For each key of the section `model` that is in
-    `supported`, the value of the model must be one of the supported values. Other settings may have any value.
+    An ensemble or a model that is already exported is not supported. `supported` maps keys of the section `model` to
+    the values that `tool` supports. Settings whose keys are not in `supported` may have any value.
     """
     engine = translator.engine.torch_engine("weights to export")
     assert isinstance(engine, TorchEngine)
@@ -62,14 +62,14 @@ def exportable_model(translator: Translator, tool: str, supported: Mapping[str, 
 
 
 def output_bias(model: Transformer) -> Tensor:
-    """Return a bias (V,) that keeps PAD, UNK and BOS from being generated: it is `BAN` for them, and 0 otherwise."""
+    """Return a bias (V,) that bans PAD, UNK and BOS: `BAN` for these three tokens, and 0 for all others."""
     bias = torch.zeros(model.projection.out_features)  # (V,)
     bias[[PAD, UNK, BOS]] = BAN
     return bias
 
 
 def logits_bias(model: Transformer) -> Tensor:
-    """Return the bias (V,) of the exported projection: `output_bias`, plus the bias of our projection if it has one."""
+    """Return the bias (V,) of the exported projection: `output_bias`, plus the bias of our projection, if any."""
     bias = output_bias(model)
     if model.settings.projection_bias:
         bias += model.projection.bias.detach()
@@ -79,7 +79,7 @@ def logits_bias(model: Transformer) -> Tensor:
 def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> Tensor:
     """Return the log-probabilities (T + 1, V) of the next token after BOS and after each of the T tokens of `target`.
 
-    The tokens that `output_bias` bans have probability 0.
+    `output_bias` is added to the logits, so PAD, UNK and BOS have probability 0.
     """
     tgt_in = torch.tensor([[BOS, *target]])
     with torch.inference_mode():
@@ -88,7 +88,9 @@ def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> Te
 
 
 def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
-    """Return the positional encodings (P, D) added to embeddings: `learned` if given, else sinusoids, else zeros."""
+    """Return the positional encodings (P, D) that are added to embeddings.
+
+    The encodings are `learned`; if `learned` is None, the sinusoids of the model; if the model has none, zeros."""
     if learned is not None:
         return learned
     if model.sinusoids is not None:
@@ -99,20 +101,21 @@ def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
 def random_pairs(max_length: int, n_source: int, n_target: int) -> Iterator[tuple[list[int], list[int]]]:
     """Yield source and target tokens of random sentence pairs, on which the log-probabilities of engines are compared.
 
-    The lengths are those in `CHECKED_LENGTHS`, unless the model takes only shorter sentences.
+    There is a pair for each length in `CHECKED_LENGTHS`. Pairs that are too long for the model are made shorter.
+    `n_source` and `n_target` are the sizes of the vocabularies.
     """
     generator = torch.Generator().manual_seed(1)
     for length in CHECKED_LENGTHS:
-        shape = (min(length, max_length - 1),)  # leaves room for EOS in the source and for BOS in the target
+        shape = (min(length, max_length - 1),)  # -1 leaves room for EOS in the source and for BOS in the target
         source = torch.randint(EOS + 1, n_source, shape, generator=generator)
         target = torch.randint(EOS + 1, n_target, shape, generator=generator)
         yield source.tolist(), target.tolist()
 
 
 def check_difference(differences: Iterable[Tensor], tolerance: float, tool: str) -> float:
-    """Return the largest absolute value of all differences between our log-probabilities and those of `tool`, in nats.
+    """Return the largest absolute value in `differences`. Raises NmtError if this value is NaN or above `tolerance`.
 
-    Raises NmtError if this value is NaN or above `tolerance`.
+    `differences` are the differences between our log-probabilities and the log-probabilities of `tool`, in nats.
     """
     largest_by_sentence = torch.stack([x.abs().max() for x in differences])
     largest = float(largest_by_sentence.max())

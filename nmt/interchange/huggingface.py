@@ -1,4 +1,4 @@
-"""Export to a directory in Hugging Face's format, for `AutoModelForSeq2SeqLM` and `AutoTokenizer`.
+"""Export of a model to a directory in Hugging Face's format, for `AutoModelForSeq2SeqLM` and `AutoTokenizer`.
 
     config.json, generation_config.json, model.safetensors    for MarianMTModel if the model is post-norm, else for
                                                               PegasusForConditionalGeneration
@@ -6,8 +6,9 @@
     tokenizer_config.json                                     each side has its own vocabulary
     README.md                                                 the model card
 
-Both classes are Transformers with the paper's sinusoids. Their sinusoids have all sines before all cosines, while sines
-and cosines alternate in ours. Therefore the D features of the residual stream are permuted: in embeddings and norms, in
+MarianMTModel and PegasusForConditionalGeneration are Transformers with the paper's sinusoids. In these classes, a
+sinusoid vector has all sines before all cosines; in our models, sines and cosines alternate. Therefore the export
+permutes the D features of the residual stream: in embeddings and norms, in
 the columns of matrices that read the stream, and in the rows of matrices that write to it. Features inside a layer
 (heads, feed-forward) keep their order.
 """
@@ -39,10 +40,10 @@ from nmt.translate.translator import Translator
 
 log = logging.getLogger("nmt")
 
-# Key: model.norm; value: model type and class of transformers.
+# Key: value of model.norm; value: model type and class in transformers.
 CLASSES = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
-# Marian computes its sinusoids, so it supports nothing else. Pegasus loads a position table from the file. Therefore it
-# also supports learned positions, and no positions, for which the table is zero.
+# MarianMTModel always computes sinusoids, so it supports only sinusoidal positions. Pegasus loads a position table from
+# the file, so it also supports learned positions, and models without positions, for which the table is zero.
 SUPPORTED_BY_NORM: dict[str, dict[str, tuple[object, ...]]] = {
     "post": {"positions": ("sinusoidal",)},
     "pre": {"positions": ("sinusoidal", "learned", "none"), "tied_embeddings": ("all",)},
@@ -59,7 +60,7 @@ FILES = {  # names of all files that an export may contain
     "tokenizer_config.json",
 }
 SPECIAL = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
-SETTINGS = {  # key: name of a setting in transformers; value: our name
+SETTINGS = {  # key: name of a setting in transformers; value: name of the setting in our section `model`
     "d_model": "d_model",
     "encoder_layers": "n_encoder_layers",
     "decoder_layers": "n_decoder_layers",
@@ -73,7 +74,8 @@ SETTINGS = {  # key: name of a setting in transformers; value: our name
     "activation_dropout": "activation_dropout",
     "max_position_embeddings": "max_positions",
 }
-# Key: a linear layer or norm in our encoder layer; value: the linear layers or norms of transformers that it joins.
+# Key: linear layer or norm in our encoder layer; value: the linear layers or the norm of transformers with the same
+# weights. If there are several layers, their weights in this order are the weights of our layer.
 LAYER = {
     "self_attention.query_key_value": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "self_attention.output": ("self_attn.out_proj",),
@@ -88,11 +90,11 @@ DECODER_LAYER = LAYER | {
     "cross_attention.output": ("encoder_attn.out_proj",),
     "cross_attention_residual.norm": ("encoder_attn_layer_norm",),
 }
-# These linear layers read the residual stream. All other linear layers write to it.
+# These linear layers read the residual stream. All other linear layers write to the residual stream.
 READERS = ("query_key_value", "query", "key_value", "inner")
-OURS = "nmt"  # the value of this key in tokenizer_config.json is for `nmt import`; transformers does not read it
-N_CHECKED = 8  # number of texts for which the pieces of both tokenizers are compared
-TOLERANCE = 1e-3  # maximum difference of log-probabilities, in nats; rounding causes about 1e-6
+OURS = "nmt"  # key in tokenizer_config.json whose value only `nmt import` reads, and transformers does not
+N_CHECKED = 8  # number of random texts on which the pieces of MarianTokenizer and of our tokenizer are compared
+TOLERANCE = 1e-3  # maximum difference of log-probabilities, in nats; rounding causes differences of about 1e-6
 
 
 def to_huggingface(translator: Translator, path: Path) -> None:
@@ -108,7 +110,8 @@ def to_huggingface(translator: Translator, path: Path) -> None:
     export.check_replaceable(path, FILES, ["README.md", "source.spm"], "trained with nmt")
     model = holdable_model(translator)
     transformers = None
-    # Import before the directory is made: a signal during an import ends the process at once, without cleaning up.
+    # Import transformers before the temporary directory is made: a signal during an import ends the process at once,
+    # and the directory would remain.
     with contextlib.suppress(ImportError):
         transformers = import_transformers()
     config = translator.config
@@ -121,7 +124,7 @@ def to_huggingface(translator: Translator, path: Path) -> None:
         card = model_card(translator, model.n_parameters, CLASSES[config.model.norm][1], path.name)
         atomic_write(directory / "README.md", card)
 
-        # 2. Load the files with transformers, and compare.
+        # 2. Load the files with transformers, and compare pieces and log-probabilities with nmt's.
         if transformers is None:
             hint = "pip install 'transformers>=4.57', and export again"
             log.warning("the export is not compared with nmt, because transformers is not installed: %s", hint)
@@ -135,7 +138,7 @@ def to_huggingface(translator: Translator, path: Path) -> None:
 
 def holdable_model(translator: Translator) -> Transformer:
     """Return the translator's model. Raises InputError if the format cannot hold the model or the text settings."""
-    # Check the settings of the model, then the settings that change the text before the tokenizer.
+    # Check the settings of the model, then the settings that make nmt change a text before the tokenizer.
     norm = translator.config.model.norm
     model = export.exportable_model(translator, CLASSES[norm][1], SUPPORTED | SUPPORTED_BY_NORM[norm])
     for key in ("nfkc_source", "target_tag"):
@@ -168,7 +171,7 @@ def model_config(settings: ModelSettings, vocab_size: int) -> dict[str, Any]:
         **config,
         "scale_embedding": True,  # embeddings are multiplied by sqrt(D)
         **SPECIAL,
-        "forced_eos_token_id": None,  # generation_config.json sets it; the default would not be our EOS
+        "forced_eos_token_id": None,  # set in generation_config.json; the default is not our EOS
         "use_cache": True,
         "dtype": "float32",
     }
@@ -182,24 +185,24 @@ def generation_settings(translator: Translator, model: Transformer) -> dict[str,
         "num_beams": decode.beam,
         "length_penalty": decode.alpha,
         "early_stopping": False,  # the stopping rule of our search
-        # One limit for all sentences, because `generate` has no limit of a·S + b. It includes BOS.
+        # All sentences have the same limit, because `generate` has no limit of a·S + b. The limit counts BOS, too.
         "max_length": longest + 1,
         "min_new_tokens": decode.min_length,
         **SPECIAL,
-        "forced_eos_token_id": EOS,  # the last token of a text of max_length tokens is EOS
+        "forced_eos_token_id": EOS,  # `generate` ends a text at max_length tokens with EOS
     }
 
 
 def n_rows(model: Transformer) -> int:
     """Return the number of rows of each exported embedding: the size of the larger vocabulary.
 
-    Both embeddings get the same size, because transformers 4 has one size for both sides.
+    Both embeddings get this number of rows, because transformers 4 has only one vocabulary size for both sides.
     """
     return max(model.source_embedding.num_embeddings, model.target_embedding.num_embeddings)
 
 
 def weights(model: Transformer) -> dict[str, Tensor]:
-    """Return the weights with the names and the order of features of transformers. Tied weights appear once."""
+    """Return the weights with the names and the order of features in transformers. Tied weights appear only once."""
     settings = model.settings
     rows = n_rows(model)
     order = sines_first(settings.d_model)
@@ -207,7 +210,7 @@ def weights(model: Transformer) -> dict[str, Tensor]:
     def matrix(x: Tensor) -> Tensor:  # maps an embedding (V, D) to (rows, D)
         return nn.functional.pad(x.detach()[:, order], (0, 0, 0, rows - len(x)))
 
-    # 1. Convert the bias and the embeddings. All get the same number of rows.
+    # 1. Convert the bias of the logits, the embeddings and the projection. All of them get the same number of rows.
     bias = export.logits_bias(model)
     bias = nn.functional.pad(bias, (0, rows - len(bias)), value=export.BAN)
     tensors = {"final_logits_bias": bias[None]}
@@ -219,11 +222,11 @@ def weights(model: Transformer) -> dict[str, Tensor]:
     if settings.tied_embeddings == "none":
         tensors["lm_head.weight"] = matrix(model.projection.weight)
 
-    # 2. Convert linear layers and norms. One of our linear layers can join several of theirs.
+    # 2. Convert linear layers and norms. One of our linear layers can be several layers in transformers.
     state = model.state_dict()
     for ours, theirs in layer_names(settings.n_encoder_layers, settings.n_decoder_layers, settings.norm).items():
         weight, bias = permuted(ours, state[f"{ours}.weight"], state[f"{ours}.bias"], order)
-        # Each of their layers has an equal share of the rows of ours.
+        # Each layer of transformers gets an equal share of the rows of our layer.
         parts = zip(theirs, weight.chunk(len(theirs)), bias.chunk(len(theirs)), strict=True)
         for name, weight_part, bias_part in parts:
             tensors[f"{name}.weight"] = weight_part
@@ -239,13 +242,13 @@ def weights(model: Transformer) -> dict[str, Tensor]:
 
 
 def sines_first(d_model: int) -> Tensor:
-    """Return the indices (D,) of the features in our order that are sines, then of those that are cosines."""
+    """Return indices (D,) into our order of features: the even indices (sines), then the odd indices (cosines)."""
     index = torch.arange(d_model)
     return torch.cat([index[0::2], index[1::2]])
 
 
 def layer_names(n_encoder_layers: int, n_decoder_layers: int, norm: str) -> dict[str, tuple[str, ...]]:
-    """Map the name of each of our linear layers and norms to the names of its parts in transformers."""
+    """Map the name of each of our linear layers and norms to transformers' names of the same weights; see `LAYER`."""
     names = stack_names("encoder", n_encoder_layers, LAYER) | stack_names("decoder", n_decoder_layers, DECODER_LAYER)
     if norm == "pre":
         names["encoder_norm"] = ("model.encoder.layer_norm",)
@@ -263,7 +266,7 @@ def stack_names(stack: str, n_layers: int, parts: Mapping[str, tuple[str, ...]])
 
 
 def permuted(ours: str, weight: Tensor, bias: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of the linear layer or norm `ours`, with the D features in the given order."""
+    """Return weight and bias of our layer `ours`, with the features of the residual stream in the order `order`."""
     if ours.endswith(READERS):
         return weight[:, order], bias
     return weight[order], bias[order]
@@ -271,7 +274,8 @@ def permuted(ours: str, weight: Tensor, bias: Tensor, order: Tensor) -> tuple[Te
 
 def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) -> None:
     """Write the files from which transformers loads a MarianTokenizer."""
-    # Write the vocabularies to files of their own: MarianTokenizer does not read them from the SentencePiece models.
+    # MarianTokenizer reads vocabularies from JSON files, not from SentencePiece models: write the vocabularies to JSON
+    # files, and remove them from the models.
     source = tokenizers.source
     target = tokenizers.target
     (directory / "source.spm").write_bytes(without_vocabulary(source.model))
@@ -285,7 +289,7 @@ def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) ->
         "source_lang": language(config.data, "source"),
         "target_lang": language(config.data, "target"),
     }
-    # Only `nmt import` reads these notes.
+    # These notes are for `nmt import` alone.
     notes = {
         "max_length_a": config.decode.max_length_a,
         "max_length_b": config.decode.max_length_b,
@@ -310,7 +314,7 @@ def vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def import_transformers() -> Any:
-    """Import transformers, and turn off its warnings and progress bars. Raises ImportError if it is not installed."""
+    """Import transformers, and turn off its warnings and progress bars. Raises ImportError if the import fails."""
     import transformers
     from transformers.utils import logging as their_logging
 
@@ -321,7 +325,7 @@ def import_transformers() -> Any:
 
 
 def check_pieces(translator: Translator, tokenizer: Any) -> None:
-    """Raise NmtError if MarianTokenizer does not split random texts into the same pieces as our tokenizer."""
+    """Raise NmtError unless MarianTokenizer, `tokenizer`, splits random texts into the same pieces as our tokenizer."""
     source = translator.tokenizers.source
     tag = "".join(map(tag_of, source.targets[:1]))
     generator = torch.Generator().manual_seed(1)
@@ -347,6 +351,6 @@ def check_log_probs(translator: Translator, model: Transformer, theirs: Any) -> 
             logits = theirs(input_ids=input_ids, attention_mask=mask, decoder_input_ids=tgt_in).logits[0]
         log_probs = logits.log_softmax(-1)  # (T + 1, rows)
         ours = export.log_probs_of(model, src, tgt)  # (T + 1, V)
-        # Leave out the rows that `n_rows` added after V, and the banned tokens before EOS.
+        # Leave out the columns after V, which belong to rows that `weights` added, and the banned tokens before EOS.
         differences.append((log_probs[:, : ours.size(1)] - ours)[:, EOS:])
     return export.check_difference(differences, TOLERANCE, "transformers'")

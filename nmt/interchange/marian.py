@@ -1,13 +1,14 @@
-"""Import of Marian models in Hugging Face's format, such as those of OPUS-MT, as runs.
+"""Import of Marian models in Hugging Face's format as runs. For example, OPUS-MT publishes such models.
 
-Marian differs from nmt, and the import converts each difference:
+Marian differs from nmt in the following points, which the import converts:
 - In Marian, EOS has id 0, UNK has id 1, PAD has the last id, and the decoder starts with PAD. The import puts the rows
-  of embeddings into our order, and copies the row of the start token for our BOS. A bias excludes BOS from the softmax.
-- Marian's sinusoids have all sines before all cosines, while sines and cosines alternate in ours. Therefore the import
-  permutes the features of the residual stream: in embeddings and norms, in the columns of matrices that read the
+  of embeddings into our order. The row of our BOS is a copy of the row of Marian's start token. The logits get a bias
+  that excludes BOS from the softmax.
+- In Marian, a sinusoid vector has all sines before all cosines; in nmt, sines and cosines alternate. Therefore the
+  import permutes the features of the residual stream: in embeddings and norms, in the columns of matrices that read the
   stream, and in the rows of matrices that write to it.
-- Marian's token ids come from vocab.json, not from its SentencePiece models: see `nmt.text.vocabulary`.
-- Marian's logits have a bias. The import sets model.projection_bias.
+- In Marian, token ids come from vocab.json, not from the SentencePiece models: see `nmt.text.vocabulary`.
+- In Marian, the logits have a bias. The import sets model.projection_bias, with which nmt's logits have a bias, too.
 """
 
 import logging
@@ -35,11 +36,13 @@ from nmt.text.vocabulary import TAG, with_vocabulary, without_vocabulary
 log = logging.getLogger("nmt")
 
 SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"]  # pieces of PAD, UNK, BOS and EOS
-# Bias of BOS. It is low enough to exclude BOS: exp(-100) is 4e-44. It is not lower, because label smoothing would then
-# add much to the loss in fine-tuning.
+# Bias of BOS. It is low enough to exclude BOS: exp(-100) is 4e-44. A lower bias would raise the loss in fine-tuning:
+# label smoothing adds the negative log-probability of every token, with a small weight, to the loss. With this bias,
+# the negative log-probability of BOS is about 100 nats.
 BAN = -100.0
-NEVER = -1e3  # a piece whose bias is at most this is banned: our exports ban PAD, UNK and BOS in this way
-# Value of data.max_length. Longer lines are split into sentences, because Marian models are trained on sentences.
+NEVER = -1e3  # a piece with a bias of at most `NEVER` is never generated; our exports ban pieces with such a bias
+# Value of data.max_length in the run. Longer lines are split into sentences, because Marian models are trained on
+# sentences.
 MAX_LENGTH = 200
 TOLERANCE = 1e-4  # maximum difference of log-probabilities computed in float64, in nats
 
@@ -47,8 +50,8 @@ TOLERANCE = 1e-4  # maximum difference of log-probabilities computed in float64,
 class Side(NamedTuple):
     """The vocabulary of one side in our order."""
 
-    rows: list[int]  # for each of our token ids: the row of Marian's embedding that it gets
-    pieces: list[str]  # for each of our token ids: its piece
+    rows: list[int]  # for each of our token ids: the row of Marian's embedding that this token gets
+    pieces: list[str]  # for each of our token ids: the piece of this token
 
 
 def import_marian(
@@ -56,14 +59,14 @@ def import_marian(
 ) -> None:
     """Convert the Marian model in a directory (see `marian_files`) to a run. If an error is raised, nothing is written.
 
-    `name` says in the manifest where the model comes from. If a language code is empty, the model's own is used.
-    `target_tag` has no brackets: give fra for >>fra<<.
+    `name` says in the manifest of the run where the model comes from. If a language code is empty, the code in the
+    model's files is used. `target_tag` has no brackets: give fra for >>fra<<.
 
     Raises:
         ModelError: a file is missing or damaged, or nmt does not support the model.
         ConfigError: settings contradict each other, or a language is not a language code.
         InputError: `output` exists, or the model does not have the given tag.
-        NmtError: log-probabilities differ from the original's by more than `TOLERANCE`.
+        NmtError: log-probabilities differ from those of the original model by more than `TOLERANCE`.
     """
     if output.exists() or output.is_symlink():
         raise InputError(f"{output} exists already", hint="give another name with -o, or move it away")
@@ -93,7 +96,7 @@ def import_marian(
     if "learned_characters" in notes:
         tokenizers = tokenizers.with_learned(notes["learned_characters"])
 
-    # 3. Convert the model, and check that it computes what the original does.
+    # 3. Convert the model, and check that it computes the same log-probabilities as the original model.
     checkpoint = Checkpoint(config, converted(weights, settings, source, target), tokenizers)
     check_log_probs(checkpoint, settings, weights, source, target)
 
@@ -114,9 +117,10 @@ def import_marian(
 
 
 def notes_of_export(tokenizer_config: dict[str, Any]) -> dict[str, Any]:
-    """Return the notes that `nmt export` leaves for the import; empty if the model is not an export of ours.
+    """Return the notes that `nmt export` writes for the import; empty if the model is not an export of ours.
 
-    They are `max_length_a`, `max_length_b` and `learned_characters`. The last is None if it is missing or invalid.
+    The notes are `max_length_a`, `max_length_b` and `learned_characters`. `learned_characters` is None if this
+    note is missing or invalid.
     """
     notes = tokenizer_config.get(OURS)
     if not isinstance(notes, dict):
@@ -131,14 +135,14 @@ def notes_of_export(tokenizer_config: dict[str, Any]) -> dict[str, Any]:
 def read_sides(
     directory: Path, settings: MarianSettings, tokenizer_config: dict[str, Any], bias: Tensor | None
 ) -> tuple[Side, Side]:
-    """Read the vocabularies of both sides, in our order. If the model has only one vocabulary, both sides get it.
+    """Read and return the vocabularies of both sides, in our order. A single vocabulary is returned for both sides.
 
-    `bias` is the bias of the logits, (1, V), or None if the model has none.
+    `bias` is the bias of the logits, (1, V); None if the logits have no bias.
     """
     file = directory / "vocab.json"
     source = read_vocabulary(file, settings.vocab_size)
     start = settings.decoder_start_token_id
-    # 1. Read one vocabulary for both sides.
+    # 1. If there is one vocabulary for both sides, return it.
     is_separate = tokenizer_config.get("separate_vocabs") is True
     if not is_separate or settings.share_encoder_decoder_embeddings:
         if len(source) != settings.n_target:
@@ -147,7 +151,7 @@ def read_sides(
         side = in_our_order(file, source, start)
         return side, side
 
-    # 2. Or read one vocabulary for each side.
+    # 2. Otherwise read the vocabulary of the target side, too.
     target_file = directory / "target_vocab.json"
     target = read_vocabulary(target_file, settings.n_target)
     # Remove the ids without a piece at the end: our exports add rows to make both embeddings equally large.
@@ -155,7 +159,8 @@ def read_sides(
         target.pop()
     while source and not source[-1]:
         source.pop()
-    # For BOS of the source, which the encoder never reads, take the row of <s>, or of PAD if there is no <s>.
+    # BOS of the source gets the row of <s> or, if there is no <s>, the row of PAD. Any row would do: the encoder never
+    # reads BOS.
     source_start = source.index("<s>") if "<s>" in source else None
     return in_our_order(file, source, source_start), in_our_order(target_file, target, start)
 
@@ -163,9 +168,9 @@ def read_sides(
 def in_our_order(path: Path, pieces: list[str], start: int | None) -> Side:
     """Return a vocabulary in our order: PAD, UNK, BOS and EOS, then the rest in the order of `pieces`.
 
-    BOS gets the row of the token with id `start`, or of PAD if `start` is None. If the start token is a piece of text,
-    it is also among the rest, so that the piece is not lost. In the rest, an id gets a made-up name if it has no piece,
-    or if its piece has the name of a special piece.
+    BOS gets the row of the token with id `start`, or the row of PAD if `start` is None. If the start token is a piece
+    of text, the rest contains this token, too, so that the piece is not lost. In the rest, an id gets a made-up name if
+    the id has no piece, or if the piece has the name of a special piece.
     """
     for piece in ("<pad>", "<unk>", "</s>"):
         if piece not in pieces:
@@ -175,7 +180,7 @@ def in_our_order(path: Path, pieces: list[str], start: int | None) -> Side:
         start = pad
     if start >= len(pieces):
         raise ModelError(f"{path} has no id {start}, the decoder_start_token_id of config.json", hint=HINT)
-    # Collect rows and names: those of PAD, UNK, BOS and EOS, then all others.
+    # Collect the rows and names of PAD, UNK, BOS and EOS, then the rows and names of the rest.
     special_rows = [pad, pieces.index("<unk>"), start, pieces.index("</s>")]
     rows = list(special_rows)
     names = list(SPECIAL_PIECES)
@@ -188,7 +193,7 @@ def in_our_order(path: Path, pieces: list[str], start: int | None) -> Side:
 
 
 def model_of(path: Path, pieces: list[str]) -> bytes:
-    """Read a SentencePiece model, and return it with the vocabulary `pieces` instead of its own."""
+    """Read a SentencePiece model, replace its vocabulary by `pieces`, and return the changed model."""
     with os_errors_as(ModelError, f"read {path}", hint=HINT):
         model = read_capped(path, MAX_MODEL_BYTES)
     try:
@@ -200,9 +205,9 @@ def model_of(path: Path, pieces: list[str]) -> bytes:
 
 
 def check_tag(pieces: Sequence[str], tag: str) -> None:
-    """Raise InputError if the model does not have the target tag `tag`. Warn if it has tags but `tag` is empty."""
+    """Raise InputError if the model lacks the target tag `tag`. Warn if `tag` is empty although the model has tags."""
     tags = [piece for piece in pieces if TAG.fullmatch(piece)]
-    # Remove the brackets.
+    # Remove the brackets of the tags.
     known = sorted(piece.removeprefix(">>").removesuffix("<<") for piece in tags)
     some = ", ".join(known[:20])
     if len(known) > 20:
@@ -215,13 +220,13 @@ def check_tag(pieces: Sequence[str], tag: str) -> None:
 
 
 def language_in(tokenizer_config: dict[str, Any], key: str) -> str:
-    """Return the language code under this key of tokenizer_config.json, or an empty string if there is none."""
+    """Return the language code under a key of tokenizer_config.json; an empty string if there is no valid code."""
     code = tokenizer_config.get(key)
     return code if isinstance(code, str) and is_language(code) else ""
 
 
 def config_tree(settings: MarianSettings, source: Side, target: Side) -> dict[str, Any]:
-    """Return the settings of the run by section. `import_marian` adds the languages."""
+    """Return the settings of the run by section. The languages are missing: `import_marian` adds them."""
     model = {ours: getattr(settings, theirs) for theirs, ours in SETTINGS.items()}
     if settings.activation_function == "swish":
         model["activation"] = "silu"
@@ -242,17 +247,17 @@ def config_tree(settings: MarianSettings, source: Side, target: Side) -> dict[st
 
 
 def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side, target: Side) -> dict[str, Tensor]:
-    """Return the tensors of a checkpoint: the weights with the names and the order of features of nmt."""
-    order = sines_first(settings.d_model).argsort()  # our features 2i and 2i + 1 are i and D/2 + i in Marian
+    """Return the tensors of a checkpoint: the weights with nmt's names and nmt's order of features."""
+    order = sines_first(settings.d_model).argsort()  # our features 2i and 2i + 1 are Marian's features i and D/2 + i
     # 1. Convert linear layers and norms.
     state: dict[str, Tensor] = {}
     for ours, theirs in layer_names(settings.encoder_layers, settings.decoder_layers, "post").items():
-        # One of our linear layers can join the rows of several of Marian's: queries, keys and values, for example.
+        # One of our linear layers can have the rows of several layers of Marian: queries, keys and values, for example.
         weight = torch.cat([weights[f"{name}.weight"] for name in theirs])
         bias = torch.cat([weights[f"{name}.bias"] for name in theirs])
         state[f"{ours}.weight"], state[f"{ours}.bias"] = permuted(ours, weight, bias, order)
 
-    # 2. Convert embeddings and projection. If some are tied, a checkpoint has their common matrix only once.
+    # 2. Convert embeddings and projection. If matrices are tied, a checkpoint has the common matrix only once.
     source_rows = weights["model.encoder.embed_tokens.weight"][source.rows]
     target_rows = weights["model.decoder.embed_tokens.weight"][target.rows]
     output_rows = weights["lm_head.weight"][target.rows]
@@ -267,7 +272,7 @@ def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side
     no_bias = torch.zeros(1, settings.n_target)
     bias = weights.get("final_logits_bias", no_bias)[0][target.rows]
     bias[:EOS] = bias[:EOS].clamp(min=BAN)
-    bias[BOS] = BAN  # replaces the bias of the start token, whose row BOS got
+    bias[BOS] = BAN  # not the bias of Marian's start token, whose row BOS got
     state["projection.bias"] = bias
     return {f"model.{name}": x for name, x in state.items()}
 
@@ -275,10 +280,11 @@ def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side
 def check_log_probs(
     checkpoint: Checkpoint, settings: MarianSettings, weights: dict[str, Tensor], source: Side, target: Side
 ) -> None:
-    """Raise NmtError if log-probabilities differ from those of transformers. Warn if transformers is not installed.
+    """Raise NmtError if the log-probabilities of nmt and of transformers differ by more than `TOLERANCE`.
 
-    The log-probabilities leave out PAD, UNK and BOS, which search bans. They are computed in float64: if weights are
-    random, rounding in float32 can change log-probabilities as much as a wrong import does.
+    PAD, UNK and BOS, which search bans, are left out of the softmax. The log-probabilities are computed in float64: if
+    weights are random, rounding in float32 can change log-probabilities as much as a wrong import does. If transformers
+    is not installed, nothing is compared, and a warning says so.
     """
     try:
         theirs = original(settings, weights)
@@ -286,7 +292,7 @@ def check_log_probs(
         hint = "pip install 'transformers>=4.57', and import again"
         log.warning("the import is not compared with the original, because transformers is not installed: %s", hint)
         return
-    # Compare on random sentences. `source_rows` and `target_rows` map our token ids to the ids of the original.
+    # Compare on random sentences. `source_rows` and `target_rows` map our token ids to Marian's token ids.
     model = checkpoint.model().double()
     source_rows = torch.tensor(source.rows)
     target_rows = torch.tensor(target.rows)
@@ -304,15 +310,16 @@ def check_log_probs(
 
 
 def original(settings: MarianSettings, weights: dict[str, Tensor]) -> Any:
-    """Return the model of transformers in float64. It is made from checked settings and weights, not from files.
+    """Return the original model as transformers computes it, in float64.
 
-    Its position table has only the positions that the check uses, because transformers fills the table in a slow loop.
+    The model is made from checked settings and weights, not from files. Its position table has only the positions that
+    the check uses, because transformers fills the table in a slow loop.
     """
     transformers = import_transformers()
     n_positions = min(settings.max_position_embeddings, max(CHECKED_LENGTHS) + 1)
     choices = settings.model_dump(exclude={"model_type", "num_beams", "length_penalty"}, exclude_none=True)
     choices["max_position_embeddings"] = n_positions
-    choices["pad_token_id"] = 0  # any id will do: it has no effect on logits
+    choices["pad_token_id"] = 0  # any id will do, because PAD has no effect on logits
     model = transformers.MarianMTModel(transformers.MarianConfig(**choices)).eval()
     cut = {name: x[:n_positions] if "embed_positions" in name else x for name, x in weights.items()}
     model.load_state_dict(cut, strict=False)  # not strict, because the file may lack sinusoids

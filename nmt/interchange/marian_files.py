@@ -1,8 +1,8 @@
-"""Code that finds and reads a directory with a Marian model in Hugging Face's format.
+"""Code that finds a directory with a Marian model in Hugging Face's format, and reads its files.
 
-    config.json, model.safetensors                  of MarianMTModel
-    vocab.json, source.spm, target.spm              of MarianTokenizer
-    target_vocab.json                               of MarianTokenizer, only if each side has its own vocabulary
+    config.json, model.safetensors                  the files of MarianMTModel
+    vocab.json, source.spm, target.spm              the files of MarianTokenizer
+    target_vocab.json                               exists only if each side has its own vocabulary
     generation_config.json, tokenizer_config.json   may be missing
 
 No file is trusted: types, ranges, names and shapes are checked, and nothing is unpickled.
@@ -27,7 +27,7 @@ from nmt.run.header import check_header_size
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 HUB_FILES = ["*config.json", "*vocab.json", "*.spm", "model.safetensors"]
 MAX_JSON_BYTES = 50_000_000  # maximum size of a JSON file: enough for a vocabulary of a million pieces
-LARGEST_VOCABULARY = 1_000_000  # maximum number of pieces
+LARGEST_VOCABULARY = 1_000_000  # maximum number of pieces of a vocabulary
 HINT = "get the files again, or another model; nmt imports Marian models, such as those of OPUS-MT"
 CONVERT = (
     "other files with weights are not read, because a pickle can run any code when it is loaded; convert it to "
@@ -40,12 +40,13 @@ CONVERT = (
 def model_directory(model: str, revision: str | None = None) -> Path:
     """Return the directory of a model.
 
-    `model` is its path, or the id of a model on the Hugging Face Hub, which is downloaded to the cache of the Hub's
-    client. `revision` is a branch, tag, commit or pull request (refs/pr/5) of a model on the Hub. Raises InputError if
-    `model` is neither a directory nor an id, or if huggingface_hub is needed but not installed. Raises DownloadError if
-    the download fails.
+    `model` is the path of the directory, or the id of a model on the Hugging Face Hub. A model on the Hub is downloaded
+    to the cache of the Hub's client; `revision` is a branch, tag, commit or pull request (refs/pr/5) of this model.
+
+    Raises InputError if `model` is neither a directory nor an id, or if huggingface_hub is needed but not installed.
+    Raises DownloadError if the download fails.
     """
-    # 1. Return a directory as it is.
+    # 1. If `model` is a directory, return its path.
     path = Path(model)
     if path.is_dir():
         if revision is not None:
@@ -62,7 +63,7 @@ def model_directory(model: str, revision: str | None = None) -> Path:
         raise InputError(f"no directory {path}, and huggingface_hub is not installed", hint=hint) from error
     try:
         return Path(snapshot_download(model, revision=revision, allow_patterns=HUB_FILES))
-    # Catch everything: which classes are raised for a wrong id or a failed request depends on the version.
+    # Catch all exceptions: the classes for a wrong id or a failed request differ between versions of huggingface_hub.
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         hint = "check the id and the network, or download the model elsewhere and give its directory"
@@ -78,7 +79,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class MarianSettings(BaseModel):
-    """The settings that nmt reads from config.json and generation_config.json. Others have no effect on logits."""
+    """The settings that nmt reads from config.json and generation_config.json. No other setting affects the logits."""
 
     # pydantic would warn about the field model_type, whose prefix it protects by default.
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=())
@@ -129,24 +130,24 @@ def read_settings(directory: Path) -> MarianSettings:
     path = directory / "config.json"
     config = read_json(path)
     search = read_json(directory / "generation_config.json", may_be_missing=True)
-    # Prefer generation_config.json. Before it was introduced, config.json had the search settings.
+    # Prefer the search settings in generation_config.json. In older models, only config.json has search settings.
     for key in ("num_beams", "length_penalty"):
         if key in search:
             config[key] = search[key]
-    # Leave out null, which transformers writes for a default.
+    # Leave out keys whose value is null: transformers writes null where the default applies.
     known = {key: value for key, value in config.items() if value is not None}
     try:
         return MarianSettings.model_validate(known)
     except ValidationError as error:
-        first = error.errors()[0]  # one is enough: a model of another kind can cause many
+        first = error.errors()[0]  # report one error only: a model of another kind can cause many errors
         reason = ": ".join([*map(str, first["loc"]), described(first)])
         raise ModelError(f"{path}: {reason:.200}", hint=HINT) from error
 
 
 def read_json(path: Path, *, may_be_missing: bool = False) -> dict[str, Any]:
-    """Read a JSON object from a file. Raises ModelError if there is none.
+    """Read a JSON object from a file. Raises ModelError if the file is missing, or does not contain a JSON object.
 
-    With `may_be_missing`, a missing file counts as an empty object, but a broken link is an error.
+    With `may_be_missing`, a missing file counts as an empty object, but a broken link is still an error.
     """
     if may_be_missing and not os.path.lexists(path):
         return {}
@@ -160,15 +161,15 @@ def read_json(path: Path, *, may_be_missing: bool = False) -> dict[str, Any]:
 
 
 def read_vocabulary(path: Path, n: int) -> list[str]:
-    """Return the pieces with the ids 0 to n - 1. An id without a piece gets an empty string."""
+    """Read a vocabulary, and return the pieces of the ids 0 to n - 1. The piece of a missing id is an empty string."""
     pieces = [""] * n
     for piece, i in read_json(path).items():
-        # Compare the type, because isinstance(True, int) is true.
+        # Compare the type, because JSON's `true` must not count as an id, and isinstance(True, int) is true.
         if type(i) is not int or not 0 <= i < n:
             raise ModelError(f"{path}: the id of {piece!r:.50} is {i!r:.50}, the model has 0 to {n - 1}", hint=HINT)
         if pieces[i]:
             raise ModelError(f"{path}: {pieces[i]!r:.50} and {piece!r:.50} have the same id {i}", hint=HINT)
-        # Replace lone surrogates, which JSON can spell. If this makes two pieces equal, the tokenizer refuses them.
+        # Replace lone surrogates, which JSON can contain. If two pieces then are equal, the tokenizer refuses them.
         pieces[i] = piece.encode(errors="replace").decode()
     return pieces
 
@@ -176,7 +177,7 @@ def read_vocabulary(path: Path, n: int) -> list[str]:
 def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]:
     """Read all weights as float32. Raises ModelError if names or shapes are not those of a model with these settings.
 
-    The keys are the names of MarianMTModel. Tied embeddings are under all of their names.
+    The keys are the names in MarianMTModel. If matrices are tied, the common matrix is under the names of all of them.
     """
     path = directory / "model.safetensors"
     if not os.path.lexists(path):
@@ -202,17 +203,17 @@ def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]
 class Matrix(NamedTuple):
     """An embedding or the projection, of shape (n_rows, D)."""
 
-    name: str  # its name in the result of `read_weights`
-    names: list[str]  # names that it can have in the file; if the file has several, the first is used
+    name: str  # key of the matrix in the result of `read_weights`
+    names: list[str]  # names that the matrix can have in the file; if the file has several of them, the first is used
     n_rows: int
 
 
 def matrices_of(settings: MarianSettings) -> list[Matrix]:
-    """Return the source embedding, the target embedding and the projection, with the names they can have in the file.
+    """Return the source embedding, the target embedding and the projection, with their possible names in the file.
 
-    If several matrices are tied, the file can have any of their names. If source and target share an embedding that is
-    not tied to the projection, transformers 5 writes it under both names, and earlier versions write it once, as
-    model.shared.weight.
+    If matrices are tied, the file can have the common matrix under any of their names. If source and target share
+    an embedding that is not tied to the projection, transformers 5 writes this embedding under both names, and earlier
+    versions write it only once, as model.shared.weight.
     """
     shared = "model.shared.weight"
     source = "model.encoder.embed_tokens.weight"
@@ -239,7 +240,7 @@ def matrices_of(settings: MarianSettings) -> list[Matrix]:
 def _check_shapes(path: Path, shapes: dict[str, tuple[int, ...]], settings: MarianSettings) -> None:
     """Raise ModelError if names or shapes are not those of a model with these settings."""
     layers = shapes_of_layers(settings)
-    # 1. Check that no weight is missing. One of the names of each matrix is enough.
+    # 1. Check that no weight is missing. A matrix with several names needs to have only one of them in the file.
     matrices = matrices_of(settings)
     required = [[name] for name in layers]
     required += [matrix.names for matrix in matrices]
@@ -254,7 +255,7 @@ def _check_shapes(path: Path, shapes: dict[str, tuple[int, ...]], settings: Mari
     expected["model.decoder.embed_positions.weight"] = positions
     for matrix in matrices:
         expected |= dict.fromkeys(matrix.names, (matrix.n_rows, settings.d_model))
-    # 3. Compare. An unknown name is an error, because it belongs to a part of the model that nmt does not compute.
+    # 3. Compare the shapes. An unknown name is an error: it belongs to a part of a model that nmt does not compute.
     for name, shape in shapes.items():
         if shape != expected.get(name):
             reason = f"{path}: {name!r:.80} is {shape}, by config.json {expected.get(name, 'absent')}"
@@ -265,7 +266,7 @@ def shapes_of_layers(settings: MarianSettings) -> dict[str, tuple[int, ...]]:
     """Return the shapes of all weights and biases of the encoder's and decoder's layers, by name."""
     d = settings.d_model
     d_ff = settings.encoder_ffn_dim
-    feed_forward = {"fc1": (d_ff, d), "fc2": (d, d_ff)}  # the shape of all other matrices is (D, D)
+    feed_forward = {"fc1": (d_ff, d), "fc2": (d, d_ff)}  # all other matrices have the shape (D, D)
     shapes: dict[str, tuple[int, ...]] = {}
     for names in layer_names(settings.encoder_layers, settings.decoder_layers, "post").values():
         for name in names:

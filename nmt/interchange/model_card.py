@@ -1,4 +1,4 @@
-"""The model card of an export: its training data, its scores with signatures, and an example of its use."""
+"""The model card of an export: training data, scores with signatures, and an example of how to use the export."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -54,12 +54,12 @@ print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True)
 def model_card(translator: Translator, n_parameters: int, architecture: str, name: str) -> str:
     """Return the model card: Markdown with YAML metadata for the Hugging Face Hub.
 
-    `architecture` is the class of transformers that loads the model, `name` the name of the exported directory.
+    `architecture` is the class of transformers that loads the model. `name` is the name of the exported directory.
     """
     config = translator.config
     tokenizers = translator.tokenizers
     languages = languages_of(config)
-    # 1. Name the languages. YAML must quote Norwegian, "no": without quotes, it is the value false.
+    # 1. Name the languages. `safe_dump` quotes the code "no" (Norwegian), which means false in YAML without quotes.
     metadata = yaml.safe_dump({"language": languages}) if languages else ""
     source = language(config.data, "source") or "?"
     target = language(config.data, "target") or "?"
@@ -98,7 +98,7 @@ def languages_of(config: Config) -> list[str]:
 
 
 def corpora_lines(translator: Translator) -> Iterator[str]:
-    """Yield a line for each corpus: its files, and its number of pairs if the manifest of the run has this number."""
+    """Yield a line for each corpus: names of files, and the number of pairs if the run's manifest has this number."""
     manifest = translator.run.read_manifest() if translator.run else {}
     for corpus in ("train", "dev", "test"):
         # In a run of several directions, each direction has its own files.
@@ -118,7 +118,7 @@ def file_names(paths: list[str]) -> str:
 
 def scores_of(run: RunDirectory) -> Iterator[str]:
     """Yield a text for each evaluation of the run's present model. Skip invalid lines of scores.jsonl."""
-    # Leave out evaluations of earlier models: training may have continued since.
+    # Leave out evaluations of earlier models of the run: training may have continued after these evaluations.
     model_hash = hash_file(run.model_file)
     for line in run.read_scores():
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):

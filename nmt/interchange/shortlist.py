@@ -1,10 +1,11 @@
-"""A lexical shortlist: for each source piece, the target pieces that may translate it.
+"""A lexical shortlist: for each source piece, a list of target pieces that may be translations.
 
-With a shortlist, CTranslate2 does not compute the logits of all target pieces. It computes those of the most frequent
-target pieces, and of the pieces that are listed for a source piece of the batch. To make the lists, each target piece
-of the training text is linked to one source piece: the one with the largest cross-attention weight, normalized over
-both sides as in `nmt.translate.align`. The list of a source piece has the target pieces that are linked to it most
-often. If both sides share a vocabulary, the list also has the source piece itself.
+With a shortlist, CTranslate2 does not compute the logits of all target pieces. It computes only the logits of the most
+frequent target pieces, and of the target pieces that are listed for a source piece of the batch. To make the lists,
+each target piece of the training text is linked to the source piece with the largest cross-attention weight, where the
+weights are normalized over both sides as in `nmt.translate.align`. The list of a source piece has the target pieces
+that are linked to this source piece most often. If both sides share a vocabulary, the list also has the source piece
+itself.
 """
 
 from collections import defaultdict
@@ -22,7 +23,7 @@ from nmt.train.corpora import corpus_paths, training_corpora
 from nmt.translate.align import WINDOW, normalized
 from nmt.translate.translator import Translator
 
-N_FREQUENT = 1000  # number of most frequent target pieces, which are candidates in every translation
+N_FREQUENT = 1000  # this number of most frequent target pieces are candidates in every translation
 N_LINKED = 20  # maximum number of linked target pieces in the list of a source piece
 MAX_PAIRS = 500_000  # maximum number of pairs that are read from the training text
 
@@ -31,8 +32,8 @@ def vocabulary_map(translator: Translator) -> list[str]:
     """Return the lines of a vocabulary map, which is CTranslate2's form of a shortlist.
 
     A line has a source piece, a tab, and target pieces separated by spaces. The line whose source piece is empty has
-    the target pieces that are candidates in every translation. Raises InputError if the translator is not that of a
-    run, if it has several directions, or if a file of the training text cannot be read.
+    the target pieces that are candidates in every translation. Raises InputError if the translator was not loaded from
+    a run, if its model has several directions, or if a file of the training text cannot be read.
     """
     if translator.run is None:
         raise InputError("a shortlist is made from the training text of a run", hint="give the run with -m")
@@ -48,15 +49,15 @@ def vocabulary_map(translator: Translator) -> list[str]:
 
 
 def linked_pieces(translator: Translator, pairs: Iterable[Pair]) -> Iterator[NDArray[np.int64]]:
-    """Yield an array (2, N) for each pair: its N target tokens in row 1, their linked source tokens in row 0."""
+    """Yield an array (2, N) of links for each pair: the target tokens in row 1, the linked source tokens in row 0."""
     stream = iter(pairs)
     while window := list(islice(stream, WINDOW)):
         sources = [pair.source for pair in window]
         targets = [pair.target for pair in window]
-        # 1. Compute the attention weights of the next pairs.
+        # 1. Compute the attention weights of the pairs of this window.
         src, tgt = translator.encode_pairs(sources, targets)
         attention = translator.engine.attention(src, tgt)
-        # 2. Find the best source piece for each target piece.
+        # 2. Link each target piece to the source piece with the largest normalized weight.
         for source_ids, target_ids, weights in zip(src, tgt, attention, strict=True):
             source = np.array(source_ids)
             target = np.array(target_ids)
@@ -68,10 +69,10 @@ def linked_pieces(translator: Translator, pairs: Iterable[Pair]) -> Iterator[NDA
 
 
 def lines_of(tokenizers: Tokenizers, links: NDArray[np.int64]) -> list[str]:
-    """Return the lines of a vocabulary map, given all links as an array (2, N) like those of `linked_pieces`."""
+    """Return the lines of a vocabulary map. `links` is an array (2, N): all arrays of `linked_pieces`, joined."""
     sources, targets = links
     n_target = len(tokenizers.target)
-    # 1. Write the line of the candidates in every translation.
+    # 1. Write the line of the pieces that are candidates in every translation.
     frequencies = np.bincount(targets, minlength=n_target)
     frequent = np.argsort(-frequencies, kind="stable")[:N_FREQUENT]
     lines = [f"\t{plain_pieces(tokenizers.target, frequent.tolist())}"]
