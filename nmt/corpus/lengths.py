@@ -6,9 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-N_GROUPS = 14  # number of groups of pairs, by the product of their lengths: ratios of short texts vary more
+# Number of groups of pairs. Pairs are grouped by the product of their two lengths, because the length ratios of short
+# texts vary more than those of long texts.
+N_GROUPS = 14
 MIN_IN_GROUP = 50  # a group with fewer pairs gets the median and the spread of all pairs
-MIN_SPREAD = 0.16  # least spread, so that a length ratio exceeds `pairs.MAX_Z` only if it is unusual by a factor of 2.2
+# Minimum of the spread. So the z-score of a length ratio exceeds `pairs.MAX_Z` only if the ratio is at least 2.2 times
+# greater or smaller than usual.
+MIN_SPREAD = 0.16
 NORMAL = 1.4826  # standard deviation of a normal distribution, divided by its median absolute deviation
 
 
@@ -31,7 +35,7 @@ class Lengths:
 
 
 def learn_lengths(source: NDArray[np.int64], target: NDArray[np.int64]) -> Lengths:
-    """Learn the usual lengths from a sample of pairs.
+    """Learn the usual length ratios from a sample of pairs.
 
     `source` and `target`, of shape (n,), are the lengths of the texts of the pairs, in characters.
     """
