@@ -5,9 +5,9 @@ and numbers are the same on both sides, so equal words are linked without being 
 mean, over target words, of the strongest link to a source word.
 
 The measure is a log-likelihood ratio, unrelated against translated, of the agreement and the length ratio of a pair.
-It is estimated from the distributions of agreement and length ratio among the pairs of the corpus, and among pairs of
-lines that are far apart, which are taken as unrelated. A two-state Viterbi search over the log-likelihood ratios finds
-the blocks. `nmt.corpus.pairing` then finds the right partners of the lines in a block.
+It is estimated from the distributions of agreement and length ratio in two kinds of pairs: the pairs of the corpus, and
+pairs of lines that are far apart, which are taken as unrelated lines. A two-state Viterbi search over the ratios of all
+pairs finds the blocks. `nmt.corpus.pairing` then finds the right partners of the lines in a block.
 
 For a single pair, the measure is weak evidence, since short sentences share few words. To rank pairs, use `nmt score`.
 """
@@ -27,19 +27,19 @@ from nmt.text.spans import Span
 from nmt.text.words import COMPARED_WORD
 
 MAX_WORDS = 24  # only the first words of a line are compared
-MIN_TOGETHER = 2  # least number of pairs in which two words must occur together to be linked
-MIN_LINK = 1.0  # least pointwise mutual information, in nats, of two words that are linked
-MAX_LINK = 7.0  # greatest strength of a link, in nats
-MIN_SURPRISE = 4.0  # nats; least evidence that two linked words occur together more often than by chance
+MIN_TOGETHER = 2  # minimum number of pairs in which two words must occur together to be linked
+MIN_LINK = 1.0  # minimum pointwise mutual information, in nats, of two words that are linked
+MAX_LINK = 7.0  # maximum strength of a link, in nats
+MIN_SURPRISE = 4.0  # nats; minimum evidence that two linked words occur together more often than by chance
 SAME_WORD = 4.0  # strength, in nats, of the link between two equal words that are not frequent
 FREQUENT = 0.001  # a word is frequent if, on each side, it is in more than this share of the lines
-# Source and target lines are taken as unrelated if this share of all lines is between them. The share is not 0.5: if
-# the two halves of a file were exchanged, lines at that distance would be translations.
+# A source line and a target line are taken as unrelated if this share of all lines is between them. The share is not
+# 0.5: if the two halves of a file were exchanged, lines at the distance 0.5 would be translations.
 FAR = 0.38
 BATCH = 1_000  # number of pairs that are compared at once
 N_BINS = 24  # bins of a histogram
-# A link is sure if its strength is at least `SURE_LINK`, and exceeds all other links of its source word and of its
-# target word by at least `SURE_MARGIN`, in nats. In tests/translate/alignments/de-en.tsv, 294 of 297 sure links are
+# A link of two words is sure if its strength is at least `SURE_LINK`, and exceeds the strength of any other link of
+# either word by at least `SURE_MARGIN`, in nats. In tests/translate/alignments/de-en.tsv, 294 of 297 sure links are
 # right.
 SURE_LINK, SURE_MARGIN = 2.0, 0.5
 SWITCH = 14.0  # nats; cost of each change of state in a Viterbi search, such as the beginning or the end of a block
@@ -125,7 +125,10 @@ class Lexicon:
 
 
 def pair_keys(source: Words, target: Words) -> NDArray[np.uint64]:
-    """Return a number for each pair of words: its upper 32 bits are the source word, its lower 32 the target word."""
+    """Return a 64-bit number for each pair of words: the source word is the upper 32 bits, the target word the lower.
+
+    Each word is given by its hash.
+    """
     return np.asarray(source.astype(np.uint64) << 32 | target, np.uint64)
 
 
@@ -157,7 +160,7 @@ def learn_lexicon(source: Words, target: Words) -> Lexicon:
     # word to itself was learned, store a link of strength 0. Otherwise, `Lexicon` would use `SAME_WORD`.
     often = max(3, FREQUENT * n)
     frequent = np.intersect1d(source_words[source_counts > often], target_words[target_counts > often])
-    frequent = np.union1d(frequent, np.zeros(1, np.uint32))  # 0 is the padding; with it, a lexicon is never empty
+    frequent = np.union1d(frequent, np.zeros(1, np.uint32))  # with 0, the padding, a lexicon is never empty
     unlinked = np.setdiff1d(pair_keys(frequent, frequent), keys)
     keys = np.concatenate([keys, unlinked])
     links = np.concatenate([links, np.zeros(len(unlinked))])
@@ -187,7 +190,7 @@ def agreement(source: Words, target: Words, lexicon: Lexicon) -> Strengths:
 
 
 def features(source: HashedLines, target: HashedLines, lexicon: Lexicon, lengths: Lengths) -> Feature:
-    """Return an array of shape (2, n): the agreement of each pair, and the z-score of its length ratio."""
+    """Return an array of shape (2, n): for each of n pairs, the agreement and the z-score of the length ratio."""
     length_ratio = lengths.z(source.sizes, target.sizes)
     return np.stack([agreement(source.words, target.words, lexicon), length_ratio])
 
@@ -209,11 +212,11 @@ def sure_links(source: Sequence[str], target: Sequence[str], lexicon: Lexicon) -
     The link of two such words is strong, and clearly stronger than all other links of either word.
     """
     # In lower case, İ becomes i and a combining dot. The dot would split the word, so that the words of the lower-case
-    # text would have other numbers than the words in `word_spans`.
+    # text would not have the same indices as the words in `word_spans`.
     source = [text.replace("İ", "I") for text in source]
     target = [text.replace("İ", "I") for text in target]
     links = lexicon.strength(hash_words(source), hash_words(target))
-    # Compare each link with the second strongest link of its target word, and of its source word.
+    # Compare the link of two words with the second strongest link of the target word, and of the source word.
     is_sure = links >= SURE_LINK
     second_of_target = np.sort(links, 1)[:, -2:-1, :]
     second_of_source = np.sort(links, 2)[:, :, -2:-1]
@@ -296,12 +299,12 @@ class BlockPath(NamedTuple):
 def blocks(ratios: NDArray[np.float64]) -> list[Block]:
     """Return the blocks of unrelated pairs, given the log-likelihood ratio of each pair.
 
-    The blocks are those of the likeliest path through two states: inside of a block, and outside of a block. Each
+    The likeliest path through two states, inside of a block and outside of a block, says where the blocks are. Each
     change of state costs `SWITCH`.
     """
     # `outside` is the log-likelihood of the best path that is now outside of a block. `inside` is the log-likelihood of
     # the best path that is now inside of a block, which began at line `start`. `blocks_outside` and `blocks_inside` are
-    # the blocks of these two paths that have ended.
+    # the blocks of these two paths that have already ended.
     outside, blocks_outside = 0.0, None
     inside, blocks_inside, start = -np.inf, None, 0
     for line, ratio in enumerate(ratios.tolist()):
@@ -312,7 +315,7 @@ def blocks(ratios: NDArray[np.float64]) -> list[Block]:
         inside += ratio
     if inside > outside:
         blocks_outside = BlockPath(start, len(ratios), blocks_inside)
-    # Follow the better path back from its last block.
+    # Follow the better path back from the last block of the path.
     result = []
     path = blocks_outside
     while path is not None:

@@ -2,7 +2,7 @@
 
 If a line is missing near the beginning of a file, hardly any lines with the same number belong together. Then all lines
 are paired at one offset: the offset at which the words of both sides depend on each other most. This dependence is
-measured without a lexicon. A first lexicon is learned from these pairs. Wrong pairs add few links to the lexicon, since
+measured without a lexicon. A first lexicon is learned from the pairs. Wrong pairs add few links to the lexicon, since
 the words of a wrong pair occur together only by chance. Then the lines are paired by the lexicon, and a new lexicon is
 learned from the new pairs. A few such rounds improve the pairs and the lexicon.
 """
@@ -23,8 +23,8 @@ N_BUCKETS = 128  # number of buckets into which `dependence` sorts words by thei
 MIN_SPREAD = 0.02  # minimum of the standard deviation that `buckets_of` divides by, so that rare words do not dominate
 N_TESTED, N_OTHERS = 4_000, 200  # limits of `are_related`: number of lines, and number of offsets other than 0
 # `are_related` measures how far the dependence at offset 0 is above the median dependence at other offsets. The sides
-# are related if it is more than this many standard deviations. For 200 pairs of real corpora, it is at least 7.2
-# standard deviations; for unrelated lines, at most 3.0.
+# are related if the difference is more than this many standard deviations. For 200 pairs of real corpora, the
+# difference is at least 7.2 standard deviations; for unrelated lines, it is at most 3.0.
 MIN_DEPENDENCE = 5.0
 MAX_ROUNDS = 5  # maximum number of rounds; a round pairs the lines by a lexicon, and learns a lexicon from the pairs
 MIN_PAIRS = 200  # with fewer pairs, too little can be learned
@@ -114,7 +114,7 @@ def buckets_of(words: Words) -> NDArray[np.float32]:
     """Return an array of shape (n, N_BUCKETS): whether each of n lines has a word in each bucket, standardized.
 
     Before standardization, a value is 1 if the line has a word in the bucket, else 0. Then the values of each bucket
-    are standardized over the lines: their mean is 0, and their standard deviation is 1 (less for a rare bucket).
+    are standardized over the lines: the mean becomes 0, and the standard deviation becomes 1 (less for a rare bucket).
     """
     buckets = np.zeros((len(words), N_BUCKETS), np.float32)
     rows, columns = np.nonzero(words)
@@ -158,8 +158,8 @@ def are_related(source: Sequence[str], target: Sequence[str]) -> bool:
     window = Window(hash_lines(source[:N_TESTED]), hash_lines(target[:N_TESTED]), 0, 0)
     reach = min(len(source) // 4, N_OTHERS // 2)
     norms = dependence([window], range(-reach, reach + 1))
-    # Compare the dependence at offset 0 with the dependence at other offsets. The median and the median absolute
-    # deviation of the latter are robust estimates of mean and standard deviation.
+    # Compare the dependence at offset 0 with the dependence at other offsets. The median is a robust estimate of
+    # the mean, and `NORMAL` times the median absolute deviation is a robust estimate of the standard deviation.
     norms_elsewhere = np.delete(norms, reach)
     median = np.median(norms_elsewhere)
     spread = NORMAL * np.median(np.abs(norms_elsewhere - median))

@@ -1,8 +1,8 @@
-"""The corpora that `nmt download` offers, which `corpora.toml` lists, and the expected hashes of their texts.
+"""The corpora that `nmt download` offers and `corpora.toml` lists, and the expected hashes of the texts of the corpora.
 
 `pins/NAME.sha256` lists the SHA-256 of each decompressed text that the recipes were measured on, in the format of
 sha256sum. `data/pin_corpora.py` writes this list. The French and Czech files of Multi30k are not listed, because no
-recipe uses them. They come from the same commit as the English and German files.
+recipe uses these files. They come from the same commit as the English and German files.
 """
 
 import itertools

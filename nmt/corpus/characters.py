@@ -10,8 +10,8 @@ from ftfy.fixes import unescape_html
 
 from nmt.text.words import ALL_UNSPACED_SCRIPTS
 
-# ftfy restores UTF-8 text that was decoded with another encoding. With this configuration, it inserts no U+FFFD, and
-# keeps control characters, because `CONTROL` finds them.
+# ftfy restores UTF-8 text that was decoded with a wrong encoding. With this configuration, ftfy inserts no U+FFFD, and
+# keeps control characters, because `CONTROL` finds control characters.
 ENCODING = TextFixerConfig(replace_lossy_sequences=False, fix_c1_controls=False, explain=False)
 # The first group matches the tags that separate words. `without_markup` replaces these tags by a space, and deletes all
 # other tags.
@@ -41,8 +41,8 @@ UNSPACED = re.compile(f"[{ALL_UNSPACED_SCRIPTS}]")  # scripts that separate word
 SPACING = re.compile(f"  |\t|^[\\s{WORD_BREAK}]|[\\s{WORD_BREAK}]\\Z")
 # Without the lookbehind, a search would start again at each space of a row of spaces, and take quadratic time.
 SPACE_AT_ENDS = re.compile(f"^[\\s{WORD_BREAK}]+|(?<![\\s{WORD_BREAK}])[\\s{WORD_BREAK}]+\\Z")
-# Only full-width letters and digits are faults: full-width punctuation is right in Chinese text. The fix of ftfy is not
-# used, because it changes punctuation, too.
+# Only full-width letters and digits are faults: full-width punctuation is right in Chinese text. The function
+# of ftfy is not used, because it also changes punctuation.
 FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
 _LATIN = "A-Za-zÀ-ÖØ-öø-ɏ"
 # Cyrillic letters, and Greek letters that look Latin. The letter μ is not among them, so that μm is right.
@@ -76,7 +76,7 @@ def without_markup(text: str) -> str:
 
 
 def faulty_controls(text: str) -> re.Pattern[str]:
-    """Return the pattern of control and invisible characters that are faults in a text, given its scripts."""
+    """Return the pattern of the control and invisible characters that are faults in a text with these scripts."""
     is_unspaced = UNSPACED.search(text) is not None
     return FAULTY_CONTROLS[is_unspaced, is_right_to_left(text)]
 
@@ -147,7 +147,7 @@ TESTS: dict[str, Callable[[str], object]] = {
     "full-width": lambda text: not text.isascii() and FULL_WIDTH.search(text),
     "tokenized": is_tokenized,
 }
-# Functions that mend a text, by kind of fault, in the order in which they are applied.
+# Functions that mend a text, by kind of fault. The functions are applied in this order.
 MENDED: dict[str, Callable[[str], str]] = {
     "mojibake": without_mojibake,
     "markup": without_markup,

@@ -28,8 +28,8 @@ MAX_UNRELATED = 0.05
 # If neighboring lines are similar, a lexicon learned from shifted lines may take the shifted pairs for translations.
 # Then `Evidence.contrast` is low, at most 1.2 nats. With the right pairs, the contrast is about twice as high.
 SURE_CONTRAST = 2.0  # nats; if the contrast is less, `bootstrap` looks for lines that belong together
-# If lines with the same number seem to be pairs, the pairs that `bootstrap` finds replace them only if the contrast of
-# the new pairs is at least this many times the contrast of the lines with the same number.
+# If the lines with the same number seem to be pairs, the pairs that `bootstrap` finds are used only if the contrast of
+# the found pairs is at least this many times the contrast of the lines with the same number.
 CLEARLY_MORE = 1.5
 # A finding with fewer faulty lines is no error, whatever the share of the faulty lines: one faulty line in a corpus of
 # fifty lines says little about the corpus.
@@ -80,7 +80,7 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What was learned from the training corpus, and the results for its pairs."""
+    """What was learned from the training corpus, and the results for the training pairs."""
 
     usual: Usual
     train: Gathered
@@ -120,8 +120,8 @@ def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned
 def find_runs(gathered: Gathered, learned: Learned) -> list[Run]:
     """Return the runs of a corpus.
 
-    If there is no evidence, return one run of all lines with the same number. If there is no evidence, and the sides
-    also seem to be unrelated or have different numbers of lines, return no run.
+    If there is evidence, `pairing.find_runs` finds the runs. Without evidence, return one run of all lines with the
+    same number, or no run if the sides seem to be unrelated or have different numbers of lines.
     """
     surveyed = gathered.survey
     if learned.evidence is not None:
@@ -137,7 +137,7 @@ def find_runs(gathered: Gathered, learned: Learned) -> list[Run]:
 def with_examples(gathered: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
     """Return a finding with examples for each draft. The text of the examples is read from the files again.
 
-    A draft without lines is left out, unless its kind concerns the whole corpus.
+    A draft without lines is left out, unless the draft concerns the whole corpus.
     """
     files = gathered.survey.files
     drafts = [draft for draft in drafts if len(draft.lines) or draft.kind in OF_CORPUS]

@@ -1,9 +1,10 @@
 """The download of a corpus in the catalog.
 
-The upstream files are fetched and unpacked. If they are the files of the recipes, their hashes are checked. If one
-upstream file has all pairs, the pairs are split into the files of the recipes. The directory of a corpus contains the
-files PART.LANGUAGE.gz and LICENSE.txt. Each file is written atomically. So after an error, the next call fetches only
-the files that are missing.
+The upstream files are fetched and unpacked. If each upstream file is a file of the recipes, the hashes of the files are
+checked. If one upstream file has all pairs, the pairs are split into the files of the recipes.
+
+The directory of a corpus contains the files PART.LANGUAGE.gz and LICENSE.txt. Each file is written atomically. So after
+an error, the next call fetches only the files that are missing.
 """
 
 import gzip
@@ -29,7 +30,7 @@ log = logging.getLogger("nmt")
 
 TIMEOUT_S = 30.0  # longest wait for the next byte
 CHUNK = 2**16
-MAX_BYTES = 200_000_000  # limit of the size of a file, compressed or not; the catalog's texts are at most a tenth of it
+MAX_BYTES = 200_000_000  # maximum size of a file, compressed or not; all texts of the catalog are at most 20 MB
 RETRY = "repeat the command, which keeps the files that are complete; or name a server with a copy: --mirror URL"
 
 
@@ -62,7 +63,7 @@ def download(corpus: Corpus, path: Path, names: Iterable[str], *, mirror: str = 
 def checked_texts(
     corpus: Corpus, names: Sequence[str], texts_at: Callable[[str], list[bytes]]
 ) -> Iterator[tuple[str, bytes]]:
-    """Fetch each file, and yield its name and text. Raises DownloadError if a hash is not the pinned hash."""
+    """Fetch each file, and yield the name and the text. Raises DownloadError if a hash is not the pinned hash."""
     pins = pinned(corpus.name)
     for name in names:
         (text,) = texts_at(corpus.url_of(name))
@@ -75,7 +76,7 @@ def checked_texts(
 
 
 def split_texts(corpus: Corpus, texts_at: Callable[[str], list[bytes]]) -> Iterator[tuple[str, bytes]]:
-    """Fetch all pairs and the public test set, split them, and yield the name and the text of each file."""
+    """Fetch all pairs and the public test set, split the pairs, and yield the name and the text of each file."""
     try:
         pairs = pairs_of(texts_at(corpus.url))
         public_test = []
@@ -139,8 +140,8 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, urllib.error.HTTPError):
         error.close()
         return f"HTTP {error.code} {error.reason}"
-    # The `reason` of an error of urllib is the error of the socket. If the error of the socket has a `strerror`, this
-    # is its text without the error number.
+    # The `reason` of an error of urllib is an error of the socket. The text of the latter without the error number is
+    # in `strerror`, if there is one.
     cause = getattr(error, "reason", error)
     text = str(getattr(cause, "strerror", None) or cause)
     reason = text or type(cause).__name__

@@ -119,7 +119,7 @@ def encoded(text: str) -> bytes:
 
 
 def either(is_faulty: Callable[[Any], object], source: Sequence[Any], target: Sequence[Any]) -> list[object]:
-    """Return, for each pair, whether its source or its target is faulty."""
+    """Return, for each pair, whether the source or the target is faulty."""
     return [is_faulty(left) or is_faulty(right) for left, right in zip(source, target, strict=True)]
 
 

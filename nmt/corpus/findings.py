@@ -40,7 +40,7 @@ SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "m
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A finding without its severity and its examples."""
+    """A finding that has no severity and no examples yet."""
 
     kind: str
     lines: NDArray[np.int64]
@@ -73,8 +73,8 @@ def unrelated_blocks(gathered: Gathered, evidence: Evidence | None) -> list[Bloc
     if evidence is None:
         return []
     ratios = evidence(gathered.paired)
-    # Pairs with exchanged sides look unrelated, because the lexicon has a direction. Their ratio is set to 0, so that
-    # they do not form a block.
+    # Pairs with exchanged sides look unrelated, because the lexicon has a direction. Set the log-likelihood ratios of
+    # these pairs to 0, so that the pairs do not form a block.
     ratios[gathered.lines_of("exchanged") - 1] = 0
     return alignment.blocks(ratios)
 
@@ -179,7 +179,7 @@ def of_alignment(gathered: Gathered, runs: Sequence[Run], evidence: Evidence | N
 
 
 def of_stretches(kind: str, stretches: Sequence[Run], n_pairs: int) -> Draft:
-    """Return a draft with the line numbers of all stretches, except those beyond the end of the shorter side."""
+    """Return a draft with the line numbers of all stretches. Lines beyond the end of the shorter side are left out."""
     lines: list[int] = []
     for stretch in stretches:
         lines += range(stretch.start + 1, min(stretch.end, n_pairs) + 1)
@@ -187,7 +187,7 @@ def of_stretches(kind: str, stretches: Sequence[Run], n_pairs: int) -> Draft:
 
 
 def is_unrelated(gathered: Gathered) -> bool:
-    """Return whether the two sides are unrelated: neither their lengths nor their words depend on each other.
+    """Return whether the two sides are unrelated: neither lengths nor words of source and target depend on each other.
 
     Returns False for fewer than `MIN_PAIRS` pairs, and if all lines of a side have the same length.
     """
@@ -241,7 +241,7 @@ def label_of(code: str) -> str:
 
 
 def language_of_side(identified: Identified, declared: str) -> str:
-    """Return the code of a side's language, or "" if it is unknown.
+    """Return the code of a side's language, or "" if the language is unknown.
 
     If the declared language is not the identified language, return the identified language only if py3langid knows the
     declared language, and nearly all chunks vote for the identified language. Otherwise, return "": py3langid assigns

@@ -13,8 +13,8 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 Severity = Literal["error", "warning", "note"]
-# What --fix does with a faulty pair: it drops the pair, cleans its text, exchanges its sides, pairs its lines with
-# other lines, or does nothing ("").
+# What --fix does with a faulty pair: drop the pair, clean both texts, exchange the two sides, pair the two lines with
+# other lines, or nothing ("").
 Repair = Literal["drop", "clean", "exchange", "realign", ""]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 

@@ -8,8 +8,8 @@ languages. So a line counts as a line in a third language only if py3langid says
 rare on its side.
 
 If py3langid does not know the language of a side, a class for this side is added to the model of py3langid. The class
-is learned from the corpus. This is easy, because the model is a naive Bayes classifier: a class is only the frequencies
-of features. Then py3langid also tells whether a line is like the other lines of the side.
+is learned from the corpus. This is easy, because the model is a naive Bayes classifier, and a class of such a model is
+a list of the frequencies of features. Then py3langid also tells whether a line is like the other lines of the side.
 """
 
 import functools
@@ -35,14 +35,14 @@ MAX_LLR = 5.0  # nats; limit of the log-likelihood ratio of an n-gram, because o
 MIN_DISTANCE = 0.5  # nats per n-gram; if typical lines of the sides differ by less, the sides cannot be told apart
 MIN_TOTAL = 25.0  # nats; with less evidence, a line is not clearly in the language of the other side
 # A line is compared with the midpoint between the medians of the two sides. The line is clearly in the language of the
-# other side if it is past the midpoint by more than the share `CLEAR` of the distance between the medians, and perhaps
-# if it is past the midpoint by more than the share `LEANING`.
+# other side if the line is past the midpoint by more than `CLEAR` times the distance between the medians. It is perhaps
+# in the language of the other side if it is past the midpoint by more than `LEANING` times this distance.
 CLEAR, LEANING = 0.15, 0.03
 RARE_SHARE = 0.25  # the n-grams of this share of the lines of a side, the least probable lines, count as rare
 N_IDENTIFIED = 5_000  # maximum number of lines of a side from which its language is identified
 N_CHUNKS = 200  # maximum number of chunks of a side that are classified, one by one
 CHUNK_LETTERS = 150  # minimum number of letters in a chunk
-# With fewer chunks, all lines are classified as one text. Its language cannot prove that a declared language is wrong.
+# With fewer chunks, all lines are classified as one text. This result cannot prove that a declared language is wrong.
 MIN_CHUNKS = 3
 MAJORITY = 0.5  # if more than this share of the chunks is in one language, the side is in this language
 SURE = 0.5  # if all lines are classified as one text, the probability of its language must be greater than this
@@ -52,12 +52,12 @@ KNOWN, MIN_KNOWN = 0.95, 10
 # A line is in a third language if the probability of this language is at least `LIKELY`, and the probability of each
 # language of the sides is below `RULED_OUT`.
 LIKELY, RULED_OUT = 0.25, 0.05
-# A line in the script of a side counts as in a third language only if it has at least this many letters: for example,
-# py3langid takes the word "Hindi" for Tagalog.
+# A line in the script of a side counts as a line in a third language only if the line has at least this many letters.
+# In shorter lines, py3langid is often wrong: for example, it takes the word "Hindi" for Tagalog.
 MIN_LETTERS = 15
-MIN_SCRIPT = 0.01  # if a script has less than this share of the letters of both sides, it is not a script of the sides
+MIN_SCRIPT = 0.01  # the scripts of the sides are all scripts with at least this share of the letters
 # Varieties of Arabic, Hebrew, English and Chinese. Short lines in a variety look like the main language, so py3langid
-# is used without them.
+# is used without the varieties.
 VARIETIES = {"ary", "arz", "hbo", "pcm", "wuu", "yue"}
 NO_LANGUAGE = "zxx"  # py3langid's label for numbers, codes and the like
 SIDE_LABELS = ("source side", "target side")  # labels of the classes that are learned from the sides
@@ -97,7 +97,8 @@ class NGrams(NamedTuple):
 class Identified:
     """py3langid's result for a side.
 
-    Single lines are too short for py3langid, so they are joined into chunks. Each chunk votes for a language.
+    Single lines are too short for py3langid, so the lines of the side are joined into chunks. Each chunk votes for a
+    language.
     """
 
     name: str  # code of the language of most chunks, such as de; "" if no language has enough votes
@@ -134,7 +135,7 @@ class Languages:
 
 
 def learn_languages(source: Sequence[str], target: Sequence[str], declared: tuple[str, str] = ("", "")) -> Languages:
-    """Learn the languages of the two sides from a sample of their lines.
+    """Learn the languages of the two sides from a sample of lines.
 
     `declared` are py3langid's labels of the declared languages; "" for a side without declared language.
     """
@@ -173,7 +174,7 @@ def every_nth(items: Sequence[str], n_most: int) -> Sequence[str]:
 def ngrams(texts: Sequence[str]) -> NGrams:
     """Return the n-grams of the texts, in lower case and with 0 for each digit.
 
-    Each line begins and ends with a newline in its n-grams.
+    The newline before a line and the newline after a line count as characters of the line.
     """
     joined = "\n".join(["", *texts, "", "", ""])
     text = DIGIT.sub("0", joined.lower())
@@ -201,8 +202,8 @@ def compare_with_sides(
     """Compare lines of a side with the n-grams of both sides.
 
     Returns:
-        Two arrays of shape (n,). The first one is 2 if the line is clearly in the language of the other side, 1 if
-        perhaps, and 0 if not. The second one is True if the n-grams of the line are rare on its own side.
+        Two arrays of shape (n,). The first array is 2 if the line is clearly in the language of the other side, 1 if
+        perhaps, and 0 if not. The second array is True if the n-grams of the line are rare on the side of the line.
     """
     grams = ngrams(texts)
     is_rare = grams.means(languages.log_probs[side]) < languages.rare[side]
@@ -296,7 +297,8 @@ def n_letters(text: str) -> int:
 def scripts_of(text: str, min_share: float = 0.0) -> frozenset[str]:
     """Return the scripts that have at least `min_share` of the letters of a text.
 
-    The name of a script is the first word of the Unicode names of its letters: LATIN, CYRILLIC, CJK, THAI and so on.
+    All letters of a script have Unicode names with the same first word, which is the name of the script: LATIN,
+    CYRILLIC, CJK, THAI and so on.
     """
     scripts = Counter[str]()
     for character, n in Counter(text).items():
@@ -315,7 +317,9 @@ def side_column(texts: Iterable[str]) -> NDArray[np.float16]:
     from py3langid.langid import visit_counts
 
     model = identifier()
-    rows = [row << 8 for row in model.tk_row]  # for each state of the automaton: start of its 256 transitions
+    rows = [
+        row << 8 for row in model.tk_row
+    ]  # for each state of the automaton: the index of the first of 256 transitions
     counts = np.ones(len(model.nb_ptc))
     for text in texts:
         content = words_only(text).encode("utf-8", "replace")
@@ -348,7 +352,7 @@ def probabilities(text: str) -> dict[str, float]:
 
 
 def third_language(text: str, accepted: Collection[str], scripts: Collection[str], model: "LanguageIdentifier") -> str:
-    """Return the code of a line's language if it is clearly not the language of a side, else "".
+    """Return the code of a line's language if the line is clearly not in the language of a side, else "".
 
     Args:
         accepted: labels that are no third language, see `Languages`.

@@ -21,14 +21,14 @@ from nmt.corpus.alignment import MAX_WORDS, SWITCH, Block, Evidence, HashedLines
 from nmt.corpus.lengths import Lengths
 from nmt.corpus.reading import Survey, decode, read_spans
 
-# All offsets from 0 to the difference of the numbers of lines are tried, and this many offsets below and above them.
+# All offsets from 0 to the difference of the numbers of lines are tried, and this many offsets below and above these.
 MARGIN = 250
 MAX_OFFSETS = 10_000  # if there are more offsets to try, only lines with the same number are compared
-# Number of lines before and after a block of unrelated lines that are paired again, too; also the number of lines
-# before and after the edge of a run on which the place of the edge is chosen.
+# When a block of unrelated lines is paired again, this many lines before and after the block are paired again, too. The
+# edge of two runs is placed by a comparison of this many lines before and after the edge.
 AROUND = 60
-# Two runs have a common edge if at most this many source lines are between them, besides source lines whose
-# translations are certainly missing.
+# Two runs have a common edge if at most this many source lines are between the runs. Source lines whose translations
+# must be missing, because the offset of the second run is lower, do not count.
 TOUCHING = 3
 N_CELLS = 500_000  # number of pairs of lines that are compared at once
 IMPOSSIBLE = -1e6  # score of a pair whose target line does not exist
@@ -147,7 +147,7 @@ def links_between(
 
 
 def read_windows(survey: Survey, blocks: Sequence[Block], offsets: range) -> Iterator[Window]:
-    """Yield, for each block, a window with its source lines [start, end) and the target lines at all offsets.
+    """Yield, for each block, a window: the source lines of the block, and the target lines at all offsets.
 
     Each file is read once.
     """
@@ -296,7 +296,7 @@ def without_crossings(runs: Sequence[Run]) -> list[Run]:
 
 
 def overlap(before: Run, after: Run) -> int:
-    """Return by how many lines `after` must be shortened at its start to come after `before` on both sides."""
+    """Return how many lines must be removed from the start of `after`, so that it follows `before` on both sides."""
     return max(before.end - after.start, before.target_end - after.target_start, 0)
 
 
@@ -314,8 +314,8 @@ def joined(runs: Sequence[Run]) -> list[Run]:
 def offsets_of(survey: Survey) -> range:
     """Return the offsets that are tried.
 
-    These are all offsets between 0 and the difference of the numbers of lines, and `MARGIN` offsets below and above.
-    If these are more than `MAX_OFFSETS` offsets, only offset 0 is tried.
+    All offsets between 0 and the difference of the numbers of lines are tried, and `MARGIN` offsets below and above.
+    But if this would be more than `MAX_OFFSETS` offsets, only offset 0 is tried.
     """
     difference = survey.n_target - survey.n_source
     margin = min(MARGIN, survey.n_pairs // 2)

@@ -24,8 +24,8 @@ LONG_NUMBER = 4
 MAX_NAME = 4  # maximum number of words of a name
 MIN_NO_WORDS = 5  # characters; `has_no_words` does not judge shorter texts
 
-# A number in digits of any script. It may contain a space only before a group of three digits, so that two numbers in a
-# row do not count as one.
+# A number in digits of any script. It may contain a space only before a group of three digits, so that two consecutive
+# numbers do not count as one number.
 NUMBER = re.compile(r"(?:\d{1,3}(?:[ \xa0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:[.,:’'٫٬]\d+)*")
 DIGIT = re.compile(r"\d")
 DECIMAL = re.compile(r"(.*)[.,٫](\d{1,2})")
@@ -68,13 +68,13 @@ def is_name(text: str) -> bool:
 def numbers_differ(source: str, target: str) -> bool:
     """Return whether each text has a number of `LONG_NUMBER` digits or more that the other text lacks.
 
-    Separators of digits do not count. It is no fault if a shorter number is missing. It is also no fault if only one
-    text has a number that the other text lacks, because the other text may spell out the number, or convert it to
-    another unit.
+    Separators of digits do not count. A difference in shorter numbers is no fault. If only one text has a number that
+    the other text lacks, this is no fault either, because the other text may spell out the number, or convert the
+    number to another unit.
     """
     source_numbers = [digits(number) for number in NUMBER.findall(source)]
     target_numbers = [digits(number) for number in NUMBER.findall(target)]
-    if "".join(source_numbers) == "".join(target_numbers):  # the same digits in other groups: 555-1234 and 555 12 34
+    if "".join(source_numbers) == "".join(target_numbers):  # same digits, grouped differently: 555-1234, 555 12 34
         return False
     in_source, in_target = Counter(source_numbers), Counter(target_numbers)
     return has_long_number(in_source - in_target) and has_long_number(in_target - in_source)
@@ -149,7 +149,7 @@ def repeats_words(words: list[str], n: int) -> bool:
 
 
 def repetition_differs(source: str, target: str) -> bool:
-    """Return whether one text contains a repetition, and the other does not."""
+    """Return whether one text contains a repetition, and the other text does not."""
     source_repeats = repeats(source)
     if source_repeats == repeats(target):
         return False
@@ -176,10 +176,10 @@ def has_no_words(text: str) -> bool:
 
 
 def cut_off(source: str, target: str, z: float, without_stop: tuple[float, float]) -> bool:
-    """Return whether one text is cut off: it is too short for its partner, and lacks final punctuation.
+    """Return whether one text is cut off: it is too short for the other text, and lacks final punctuation.
 
-    The partner must have final punctuation. The evidence is the sum of two terms: -log of the share of lines on the
-    short side that lack final punctuation, and z²/2.
+    The other text must have final punctuation. The evidence for a text that is cut off is the sum of two terms: z²/2,
+    and -log of the share of lines that lack final punctuation on the side of the short text.
 
     Args:
         z: the z-score of the length ratio. If a text is empty, z is NaN, and neither text counts as cut off.

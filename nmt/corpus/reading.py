@@ -117,14 +117,14 @@ def chunks(files: CorpusFiles) -> Iterator[Chunk]:
 def read_spans(paths: Sequence[Path], spans: Sequence[tuple[int, int]]) -> Iterator[list[bytes]]:
     """Yield, for each span, the lines [start, end) of a side, counted from 0. Reads the files once.
 
-    Spans may overlap, but the starts of the spans must be in ascending order, and the ends, too. If a span goes beyond
+    Spans may overlap, but both the starts and the ends of the spans must be in ascending order. If a span goes beyond
     the last line of the side, fewer lines are yielded for this span.
     """
     stream = side_lines(paths)
     kept: list[bytes] = []  # lines that were read already, from number `first` on
     first = 0
     for start, end in spans:
-        # Drop the lines before the span: first those in `kept`, then those that were not read yet.
+        # Drop the lines before the span: first the lines in `kept`, then lines that were not read yet.
         n_dropped = min(start - first, len(kept))
         del kept[:n_dropped]
         for _ in itertools.islice(stream, start - first - n_dropped):

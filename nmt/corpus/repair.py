@@ -21,7 +21,7 @@ from nmt.files import atomic_writer
 from nmt.text.lines import is_blank, one_line
 
 MAX_ROUNDS = 9  # maximum number of rounds of mending a line; for example, &am\0p; becomes &amp; and then &
-MIN_PAIRED = 0.5  # least share of the lines of a corpus that must have a partner
+MIN_PAIRED = 0.5  # minimum share of the lines of a corpus that must have a partner
 CHANGES = "changes.jsonl"  # name of the list of changes
 UNUSABLE = ("blank", "encoding")  # the only kinds of fault for which dev and test pairs are dropped
 Texts = tuple[str, str]  # source and target of a pair
@@ -35,9 +35,9 @@ class RawLine(NamedTuple):
 def fix(report: CheckReport, corpora: Sequence[CorpusFiles], directory: Path) -> list["CorpusRepair"]:
     """Write cleaned copies of all files, and the list `CHANGES`.
 
-    A training pair is dropped if the `Kind.repair` of one of its faults is "drop". A training pair is also dropped if,
-    after cleaning, it repeats an earlier pair, or shares a side with a dev or test pair. Dev and test pairs are dropped
-    only if they have an `UNUSABLE` fault. Lines without a partner are dropped.
+    A training pair is dropped if the pair has a fault whose `Kind.repair` is "drop". A training pair is also dropped
+    if, after cleaning, it repeats an earlier pair, or shares a side with a dev or test pair. A dev or test pair is
+    dropped only if the pair has an `UNUSABLE` fault. Lines without a partner are dropped.
 
     Raises OutputError if the directory exists and is not empty, or cannot be written. Raises DataError, before anything
     is written, if most lines of a corpus have no partner.
@@ -82,7 +82,8 @@ class HeldOut(NamedTuple):
 class CorpusRepair:
     """The repair of one corpus.
 
-    Dev and test corpora are repaired before the training corpus, because their repairs fill `held_out`.
+    Dev and test corpora are repaired before the training corpus. They fill `held_out`, which the repair of the training
+    corpus needs.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class Facts:
     n_dev: int
     n_test: int
     n_blank: int  # pairs left out because a side is blank
-    n_leaking: int  # pairs left out because one of their sentences is also in a dev or test pair
+    n_leaking: int  # pairs left out because they share a sentence with a dev or test pair
     n_words: int  # words on the target side of the training pairs, see `count_words`
     n_characters: int  # distinct characters in the training pairs
     letter_overlap: float = 1.0  # see the function `letter_overlap`; near 0 if the scripts of the sides differ
@@ -119,15 +119,15 @@ def choose_parts(source_keys: NDArray[np.uint64], target_keys: NDArray[np.uint64
 def write_parts(
     source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str], parts: NDArray[np.int_]
 ) -> TextCounts:
-    """Write the training, dev and test pairs into their files, two for each part.
+    """Write the training, dev and test pairs into a source file and a target file for each part.
 
-    Returns the numbers of words and characters in the training pairs, and their letter overlap.
+    Returns the numbers of words and characters in the training pairs, and the letter overlap of the training pairs.
     """
     directory.mkdir(parents=True, exist_ok=True)
     n_words = 0
     source_characters, target_characters = Counter[str](), Counter[str]()
     with contextlib.ExitStack() as stack:
-        files = []  # for each part, its source file and its target file
+        files = []  # for each part, the source file and the target file
         for part in ("train", "dev", "test"):
             paths = [directory / f"{part}.{language}" for language in languages]
             files.append([stack.enter_context(atomic_writer(path)) for path in paths])
@@ -152,9 +152,9 @@ def count_words(text: str) -> int:
 
 
 def letter_overlap(source: Counter[str], target: Counter[str]) -> float:
-    """Return how much the relative frequencies p and q of the letters of both sides overlap: the sum of min(p, q).
+    """Return the overlap of the letters of both sides: the sum of min(p, q) over all letters, from 0 to 1.
 
-    The overlap is from 0 to 1. It is 0 if a side has no letters.
+    p and q are the relative frequencies of a letter on the two sides. The overlap is 0 if a side has no letters.
     """
     source_shares, target_shares = shares_of_letters(source), shares_of_letters(target)
     total = 0.0
@@ -170,10 +170,10 @@ def shares_of_letters(characters: Counter[str]) -> dict[str, float]:
 
 
 class KeyCharacters(dict[int, int | None]):
-    """A table for `str.translate` that makes keys: it keeps a character, or leaves it out (None).
+    """A table for `str.translate` that turns a text into a key: it keeps some characters, and deletes all others.
 
-    The table keeps letters. It also keeps vowel signs and other marks, because in many scripts, different words would
-    have the same key without these marks.
+    The value of a deleted character is None. Letters are kept. Vowel signs and some other marks are also kept, because
+    in many scripts, different words would have the same key without these marks.
     """
 
     def __missing__(self, code: int) -> int | None:
