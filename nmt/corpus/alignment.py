@@ -37,7 +37,7 @@ FREQUENT = 0.001  # a word is frequent if, on each side, it is in more than this
 # 0.5: if the two halves of a file were exchanged, lines at the distance 0.5 would be translations.
 FAR = 0.38
 BATCH = 1_000  # number of pairs that are compared at once
-N_BINS = 24  # bins of a histogram
+N_BINS = 24  # maximum number of bins of a histogram
 # A link of two words is sure if its strength is at least `SURE_LINK`, and exceeds the strength of any other link of
 # either word by at least `SURE_MARGIN`, in nats. In tests/translate/alignments/de-en.tsv, 294 of 297 sure links are
 # right.
@@ -282,7 +282,7 @@ def weigh(paired: Feature, unrelated: Feature) -> Evidence:
 
 
 def shares_of_bins(values: NDArray[np.float32], edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share of the values that is in each bin, after adding two values to each bin as smoothing."""
+    """Return the share of the values that is in each bin. As smoothing, two values are added to each bin."""
     bins = np.searchsorted(edges, values)
     counts = np.bincount(bins, minlength=len(edges) + 1) + 2
     return np.asarray(counts / counts.sum())

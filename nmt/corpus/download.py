@@ -30,7 +30,7 @@ log = logging.getLogger("nmt")
 
 TIMEOUT_S = 30.0  # longest wait for the next byte
 CHUNK = 2**16
-MAX_BYTES = 200_000_000  # maximum size of a file, compressed or not; all texts of the catalog are at most 20 MB
+MAX_BYTES = 200_000_000  # maximum number of bytes of a file, compressed or not; no text of the catalog has over 20 MB
 RETRY = "repeat the command, which keeps the files that are complete; or name a server with a copy: --mirror URL"
 
 
@@ -140,8 +140,8 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, urllib.error.HTTPError):
         error.close()
         return f"HTTP {error.code} {error.reason}"
-    # The `reason` of an error of urllib is an error of the socket. The text of the latter without the error number is
-    # in `strerror`, if there is one.
+    # An error of urllib contains an error of the socket, as `reason`. If the error of the socket has a `strerror`, this
+    # attribute is the text of the error without the error number.
     cause = getattr(error, "reason", error)
     text = str(getattr(cause, "strerror", None) or cause)
     reason = text or type(cause).__name__

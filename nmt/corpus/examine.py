@@ -22,7 +22,7 @@ from nmt.processes import in_parallel
 from nmt.text.corpus_files import digests_of
 
 N_UNRELATED = 2_000  # maximum number of source lines of a chunk that are compared with unrelated target lines, too
-NONE = np.zeros(0, np.int64)  # no lines
+NONE = np.zeros(0, np.int64)  # an empty array of lines
 Hits = dict[str, NDArray[np.int64]]  # for each kind of fault: the indices or numbers of the lines that have it
 Digests = NDArray[np.uint64]
 # Rows of `Digests`: the digests of source texts, target texts and pairs, and of the keys (`split.key_of`) of source

@@ -21,7 +21,7 @@ from nmt.corpus.reading import is_utf8, lines_at
 from nmt.text.corpus_files import SIDES
 from nmt.text.permutation import first_occurrences
 
-SWAPPED_SHARE = 0.5  # if more than this share of the pairs is exchanged, the paths of the two files were exchanged
+SWAPPED_SHARE = 0.5  # if more than this share of the pairs is exchanged, the two paths probably were exchanged
 N_RAW = 200  # maximum number of faulty pairs from which an encoding is guessed
 MISMATCH = 4.0  # nats; a pair is a mismatch if its log-likelihood ratio, unrelated against translated, is higher
 # Kinds of fault that are found by a comparison of the two texts of a pair.
@@ -254,7 +254,7 @@ def language_of_side(identified: Identified, declared: str) -> str:
 
 
 def of_languages(languages: Languages, declared: tuple[str, str]) -> list[Draft]:
-    """Return a draft on the sides of the training corpus that are not in the declared languages; [] if all sides are.
+    """Return a list with one draft if a side of the training corpus is not in the declared language, else [].
 
     `declared` are the results of `label_of` for the languages that the config or the file names declare.
     """

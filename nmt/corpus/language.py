@@ -297,8 +297,7 @@ def n_letters(text: str) -> int:
 def scripts_of(text: str, min_share: float = 0.0) -> frozenset[str]:
     """Return the scripts that have at least `min_share` of the letters of a text.
 
-    All letters of a script have Unicode names with the same first word, which is the name of the script: LATIN,
-    CYRILLIC, CJK, THAI and so on.
+    The script of a letter is the first word of the letter's Unicode name: LATIN, CYRILLIC, CJK, THAI and so on.
     """
     scripts = Counter[str]()
     for character, n in Counter(text).items():

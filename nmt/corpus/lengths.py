@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Number of groups of pairs. Pairs are grouped by the product of source length and target length, because length ratios
-# vary more between short texts than between long texts.
+# of short texts vary more than length ratios of long texts.
 N_GROUPS = 14
 MIN_IN_GROUP = 50  # a group with fewer pairs gets the median and the spread of all pairs
 # Minimum of the spread. So the z-score of a length ratio exceeds `pairs.MAX_Z` only if the ratio is at least 2.2 times

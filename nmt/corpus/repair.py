@@ -105,8 +105,8 @@ class CorpusRepair:
         self.paths: tuple[Path, ...] = ()  # source and target file of the cleaned copy
         self.n_pairs = 0
         self.n_changed = 0
-        self.n_dropped = 0  # dropped pairs, and lines without a partner
-        self.n_realigned = 0  # written pairs of lines with different numbers
+        self.n_dropped = 0  # number of dropped pairs and of lines without a partner
+        self.n_realigned = 0  # number of written pairs whose two lines have different line numbers
 
     def is_wanted(self, kind: Kind) -> bool:
         """Return whether pairs with this kind of fault are dropped or exchanged.
@@ -228,7 +228,7 @@ def cleaned(texts: Texts) -> tuple[Texts, list[str]]:
         for kind, mend in MENDED.items():
             is_faulty = TESTS[kind]
             if is_faulty(texts[0]) or is_faulty(texts[1]):
-                texts = one_line(mend(texts[0])), one_line(mend(texts[1]))  # an entity may have become a line end
+                texts = one_line(mend(texts[0])), one_line(mend(texts[1]))  # an HTML entity may have become a line end
                 kinds.append(kind)
         if texts == before:
             break

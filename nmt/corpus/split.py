@@ -93,7 +93,7 @@ def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], NDArray[np.uint
 
 
 def choose_parts(source_keys: NDArray[np.uint64], target_keys: NDArray[np.uint64]) -> NDArray[np.int_]:
-    """Return an array of shape (n,): the part of each pair."""
+    """Return an array of shape (n,): the part of each of n pairs, such as `TRAIN`."""
     n_pairs = len(source_keys)
     n_each = max(int(n_pairs * HELD_OUT_SHARE), MIN_HELD_OUT)
     n_each = min(n_each, MAX_HELD_OUT, n_pairs // 10)
