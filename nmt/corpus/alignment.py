@@ -1,13 +1,15 @@
-"""A measure of whether the two lines of a pair translate each other, and a search for blocks of pairs that do not.
+"""A measure of whether the two lines of a pair translate each other, and a search for blocks of unrelated pairs.
 
-A lexicon is learned from the corpus itself: it links words that occur together. Names and numbers, which are the same
-on both sides, are linked without being learned. The agreement of a pair is the mean, over target words, of the
-strongest link to a source word. A log-likelihood ratio is computed for each pair from its agreement and its length
-ratio. It compares their distributions in the pairs of the corpus with those in pairs of lines that are far apart. A
-two-state Viterbi search over the ratios finds blocks. `nmt.corpus.pairing` then finds the right partners of the lines
-in a block.
+A lexicon is learned from the corpus itself. It links source words to target words that occur in the same pairs. Names
+and numbers are the same on both sides, so equal words are linked without being learned. The agreement of a pair is the
+mean, over target words, of the strongest link to a source word.
 
-The ratio of a single pair is weak evidence, since short sentences share few words. To rank pairs, use `nmt score`.
+The measure is a log-likelihood ratio, unrelated against translated, of the agreement and the length ratio of a pair.
+It is estimated from the distributions of agreement and length ratio in two kinds of pairs: the pairs of the corpus, and
+pairs of lines that are far apart, which are taken as unrelated lines. A two-state Viterbi search over the ratios of all
+pairs finds the blocks. `nmt.corpus.pairing` then finds the right partners of the lines in a block.
+
+For a single pair, the measure is weak evidence, since short sentences share few words. To rank pairs, use `nmt score`.
 """
 
 import functools
@@ -25,25 +27,28 @@ from nmt.text.spans import Span
 from nmt.text.words import COMPARED_WORD
 
 MAX_WORDS = 24  # only the first words of a line are compared
-MIN_TOGETHER = 2  # least number of pairs in which two words must occur together to be linked
-MIN_LINK = 1.0  # least pointwise mutual information, in nats, of two words that are linked
-MAX_LINK = 7.0  # greatest strength of a link, in nats
-MIN_SURPRISE = 4.0  # nats; least evidence that two linked words occur together more often than by chance
+MIN_TOGETHER = 2  # minimum number of pairs in which two words must occur together to be linked
+MIN_LINK = 1.0  # minimum pointwise mutual information, in nats, of two words that are linked
+MAX_LINK = 7.0  # maximum strength of a link, in nats
+MIN_SURPRISE = 4.0  # nats; minimum evidence that two linked words occur together more often than by chance
 SAME_WORD = 4.0  # strength, in nats, of the link between two equal words that are not frequent
-FREQUENT = 0.001  # a word is frequent if it is in more than this share of the lines of both sides
-FAR = 0.38  # distance, as a share of all lines, of lines taken as unrelated; not 0.5, as halves may be exchanged
+FREQUENT = 0.001  # a word is frequent if, on each side, it is in more than this share of the lines
+# A source line and a target line are taken as unrelated if this share of all lines is between them. The share is not
+# 0.5: if the two halves of a file were exchanged, lines at the distance 0.5 would be translations.
+FAR = 0.38
 BATCH = 1_000  # number of pairs that are compared at once
-N_BINS = 24  # bins of a histogram
-# Least strength of a sure link, and least margin over the other links of its two words, in nats. In
-# tests/translate/alignments/de-en.tsv, 294 of 297 sure links are right.
+N_BINS = 24  # maximum number of bins of a histogram
+# A link of two words is sure if its strength is at least `SURE_LINK`, and exceeds the strength of any other link of
+# either word by at least `SURE_MARGIN`, in nats. In tests/translate/alignments/de-en.tsv, 294 of 297 sure links are
+# right.
 SURE_LINK, SURE_MARGIN = 2.0, 0.5
-SWITCH = 14.0  # cost, in nats, of each change of state: of the beginning of a block, and of its end
+SWITCH = 14.0  # nats; cost of each change of state in a Viterbi search, such as the beginning or the end of a block
 MIN_CONTRAST = 0.7  # nats; if `Evidence.contrast` is less, the pairs look like unrelated lines
 
 ALIGNED_WORD = re.compile(COMPARED_WORD)
 Words = NDArray[np.uint32]
 Strengths = NDArray[np.float32]  # strengths of links, in nats
-Feature = NDArray[np.float32]  # shape (2, ...): agreement of pairs, and z-scores of their length ratios
+Feature = NDArray[np.float32]  # shape (2, ...): for each pair, the agreement and the z-score of the length ratio
 Block = tuple[int, int]  # lines [start, end), counted from 0
 
 
@@ -91,8 +96,8 @@ class Lexicon:
     def links(self, word: int) -> tuple[Words, Strengths]:
         """Return the target words that a source word is linked to, and the strengths of the links.
 
-        A source word is also linked to itself, because it may be a name or a number. The strength is `SAME_WORD` if
-        none was learned.
+        If the lexicon has no link of the source word to itself, a link of strength `SAME_WORD` is added, because the
+        word may be a name or a number.
         """
         first_key = np.uint64(word << 32)
         start, end = np.searchsorted(self.keys, [first_key, first_key + 2**32])
@@ -104,7 +109,10 @@ class Lexicon:
         return targets, strengths
 
     def strength(self, source: Words, target: Words) -> Strengths:
-        """Return an array of shape (n, S, T): the link strength of each source word and each target word of a pair."""
+        """Return the strength of the link between each source word and each target word of each pair.
+
+        Returns an array of shape (n, S, T), for n pairs of S source words and T target words. 0 means no link.
+        """
         is_pair = (source != 0)[:, :, None] & (target != 0)[:, None, :]  # False for padding
         keys = pair_keys(source[:, :, None], target[:, None, :])[is_pair]
         index = np.searchsorted(self.keys, keys)
@@ -117,7 +125,10 @@ class Lexicon:
 
 
 def pair_keys(source: Words, target: Words) -> NDArray[np.uint64]:
-    """Return a number for each pair of words: its upper 32 bits are the source word, its lower 32 the target word."""
+    """Return a 64-bit number for each pair of words: the source word is the upper 32 bits, the target word the lower.
+
+    Each word is given by its hash.
+    """
     return np.asarray(source.astype(np.uint64) << 32 | target, np.uint64)
 
 
@@ -145,11 +156,11 @@ def learn_lexicon(source: Words, target: Words) -> Lexicon:
     surprise = counts * links - (counts - expected)  # nats: the log-likelihood ratio of two Poisson rates
     is_linked = (links > MIN_LINK) & (surprise > MIN_SURPRISE)
     keys, links = keys[is_linked], np.minimum(links[is_linked], MAX_LINK)
-    # 3. A word that is frequent on both sides, such as "in" or "war", may have different meanings. If no link to itself
-    # was learned, store one of strength 0.
+    # 3. A word that is frequent on both sides, such as "in" or "war", may have different meanings. If no link of such a
+    # word to itself was learned, store a link of strength 0. Otherwise, `Lexicon` would use `SAME_WORD`.
     often = max(3, FREQUENT * n)
     frequent = np.intersect1d(source_words[source_counts > often], target_words[target_counts > often])
-    frequent = np.union1d(frequent, np.zeros(1, np.uint32))  # 0 is the padding; with it, a lexicon is never empty
+    frequent = np.union1d(frequent, np.zeros(1, np.uint32))  # with 0, the padding, a lexicon is never empty
     unlinked = np.setdiff1d(pair_keys(frequent, frequent), keys)
     keys = np.concatenate([keys, unlinked])
     links = np.concatenate([links, np.zeros(len(unlinked))])
@@ -168,7 +179,8 @@ def distinct(rows: NDArray[Any]) -> NDArray[Any]:
 def agreement(source: Words, target: Words, lexicon: Lexicon) -> Strengths:
     """Return an array of shape (n,): the agreement of each pair.
 
-    This is the mean, over target words, of the strongest link to a source word. It is NaN if a side has no words.
+    The agreement is the mean, over target words, of the strongest link to a source word. If a side of the pair has no
+    words, the agreement is NaN.
     """
     result = np.empty(len(source), np.float32)
     for start in range(0, len(source), BATCH):
@@ -178,7 +190,7 @@ def agreement(source: Words, target: Words, lexicon: Lexicon) -> Strengths:
 
 
 def features(source: HashedLines, target: HashedLines, lexicon: Lexicon, lengths: Lengths) -> Feature:
-    """Return an array of shape (2, n): the agreement of each pair, and the z-score of its length ratio."""
+    """Return an array of shape (2, n): for each of n pairs, the agreement and the z-score of the length ratio."""
     length_ratio = lengths.z(source.sizes, target.sizes)
     return np.stack([agreement(source.words, target.words, lexicon), length_ratio])
 
@@ -199,11 +211,12 @@ def sure_links(source: Sequence[str], target: Sequence[str], lexicon: Lexicon) -
 
     The link of two such words is strong, and clearly stronger than all other links of either word.
     """
-    # In lower case, İ becomes two characters, which would move the spans of the words after it.
+    # In lower case, İ becomes i and a combining dot. The dot would split the word, so that the words of the lower-case
+    # text would not have the same indices as the words in `word_spans`.
     source = [text.replace("İ", "I") for text in source]
     target = [text.replace("İ", "I") for text in target]
     links = lexicon.strength(hash_words(source), hash_words(target))
-    # Compare each link with the second strongest link of its target word, and of its source word.
+    # Compare the link of two words with the second strongest link of the target word, and of the source word.
     is_sure = links >= SURE_LINK
     second_of_target = np.sort(links, 1)[:, -2:-1, :]
     second_of_source = np.sort(links, 2)[:, :, -2:-1]
@@ -233,9 +246,9 @@ class Histogram(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The evidence that agreement and length ratio of a pair give on whether its lines translate each other."""
+    """The evidence for whether the lines of a pair are unrelated, from the agreement and length ratio of the pair."""
 
-    histograms: list[Histogram]  # of agreement and length ratio
+    histograms: list[Histogram]  # the histogram of the agreement, and the histogram of the length ratio
     contrast: float  # mean log-likelihood ratio of unrelated lines, in nats; near 0 if all pairs are unrelated
 
     def __call__(self, pairs: Feature) -> NDArray[np.float64]:
@@ -248,13 +261,13 @@ class Evidence:
 
 
 def weigh(paired: Feature, unrelated: Feature) -> Evidence:
-    """Estimate log-likelihood ratios from the features of pairs and of unrelated lines."""
+    """Estimate the log-likelihood ratios of all bins from the features of pairs and of unrelated lines."""
     histograms = []
     contrast = 0.0
     for of_pairs, of_unrelated in zip(paired, unrelated, strict=True):
         of_pairs = of_pairs[~np.isnan(of_pairs)]
         of_unrelated = of_unrelated[~np.isnan(of_unrelated)]
-        # Choose the edges such that the bins have about the same number of values each.
+        # Choose edges that put about the same number of values into each bin.
         pooled = np.concatenate([of_pairs, of_unrelated])
         edges = np.zeros(1)
         if len(pooled):
@@ -269,7 +282,7 @@ def weigh(paired: Feature, unrelated: Feature) -> Evidence:
 
 
 def shares_of_bins(values: NDArray[np.float32], edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share of the values that is in each bin, after adding two values to each bin as smoothing."""
+    """Return the share of the values that is in each bin. As smoothing, two values are added to each bin."""
     bins = np.searchsorted(edges, values)
     counts = np.bincount(bins, minlength=len(edges) + 1) + 2
     return np.asarray(counts / counts.sum())
@@ -286,11 +299,12 @@ class BlockPath(NamedTuple):
 def blocks(ratios: NDArray[np.float64]) -> list[Block]:
     """Return the blocks of unrelated pairs, given the log-likelihood ratio of each pair.
 
-    The likeliest path through two states, inside and outside of a block, determines them. Each change of state costs
-    `SWITCH`.
+    The likeliest path through two states, inside of a block and outside of a block, says where the blocks are. Each
+    change of state costs `SWITCH`.
     """
-    # `outside` is the log-likelihood of the best path that is outside of a block now; `inside` is that of the best path
-    # that is inside of one, which begins at `start`. Each path has a list of its blocks that have ended.
+    # `outside` is the log-likelihood of the best path that is now outside of a block. `inside` is the log-likelihood of
+    # the best path that is now inside of a block, which began at line `start`. `blocks_outside` and `blocks_inside` are
+    # the blocks of these two paths that have already ended.
     outside, blocks_outside = 0.0, None
     inside, blocks_inside, start = -np.inf, None, 0
     for line, ratio in enumerate(ratios.tolist()):
@@ -301,7 +315,7 @@ def blocks(ratios: NDArray[np.float64]) -> list[Block]:
         inside += ratio
     if inside > outside:
         blocks_outside = BlockPath(start, len(ratios), blocks_inside)
-    # Follow the better path back from its last block.
+    # Follow the better path back from the last block of the path.
     result = []
     path = blocks_outside
     while path is not None:

@@ -1,10 +1,10 @@
 """A search for lines that belong together in a corpus in which no pairs are known.
 
-If a line is missing near the beginning, hardly any lines with the same number belong together. Then the first pairs are
-taken at the offset at which the words of both sides depend on each other most. To measure this, no lexicon is needed. A
-lexicon is learned from these pairs. The wrong pairs among them add few links to it, since their words occur together
-only by chance. Then the lines are paired by the lexicon, and the lexicon is learned again from the new pairs. A few
-such rounds improve both.
+If a line is missing near the beginning of a file, hardly any lines with the same number belong together. Then all lines
+are paired at one offset: the offset at which the words of both sides depend on each other most. This dependence is
+measured without a lexicon. A first lexicon is learned from the pairs. Wrong pairs add few links to the lexicon, since
+the words of a wrong pair occur together only by chance. Then the lines are paired by the lexicon, and a new lexicon is
+learned from the new pairs. A few such rounds improve the pairs and the lexicon.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,15 @@ from nmt.corpus.lengths import NORMAL, learn_lengths
 from nmt.corpus.pairing import Comparison, Run, Window, offsets_of, read_windows
 from nmt.corpus.reading import Survey
 
-N_WINDOWS, WINDOW = 8, 1_000  # number and length of the stretches of source lines from which a lexicon is learned
+N_WINDOWS, WINDOW = 8, 1_000  # a lexicon is learned from this many windows, of this many source lines each
 N_BUCKETS = 128  # number of buckets into which `dependence` sorts words by their hashes
-MIN_SPREAD = 0.02  # least standard deviation by which a bucket is divided, so that rare words do not dominate
-N_TESTED, N_OTHERS = 4_000, 200  # most lines that `are_related` compares, and most offsets other than 0
-# Both sides are related if the dependence at offset 0 is more than this many standard deviations above that at
-# other offsets. It is 7.2 or more for 200 pairs of real corpora, and at most 3.0 for unrelated lines.
+MIN_SPREAD = 0.02  # minimum of the standard deviation that `buckets_of` divides by, so that rare words do not dominate
+N_TESTED, N_OTHERS = 4_000, 200  # limits of `are_related`: number of lines, and number of offsets other than 0
+# `are_related` measures how far the dependence at offset 0 is above the median dependence at other offsets. The sides
+# are related if the difference is more than this many standard deviations. For 200 pairs of real corpora, the
+# difference is at least 7.2 standard deviations; for unrelated lines, it is at most 3.0.
 MIN_DEPENDENCE = 5.0
-MAX_ROUNDS = 5  # most rounds of pairing lines by a lexicon and learning a lexicon from the pairs
+MAX_ROUNDS = 5  # maximum number of rounds; a round pairs the lines by a lexicon, and learns a lexicon from the pairs
 MIN_PAIRS = 200  # with fewer pairs, too little can be learned
 
 
@@ -33,8 +34,8 @@ def learn_pairs(survey: Survey) -> tuple[list[tuple[int, int]], Evidence | None]
     """Find lines that belong together in a corpus in which no pairs are known.
 
     Returns:
-        Pairs of line numbers, counted from 0, in all windows of the corpus, and the evidence learned from them. If the
-        two sides seem to be unrelated, there are no pairs, and the evidence is None.
+        The pairs of line numbers, counted from 0, in all windows of the corpus, and the evidence learned from these
+        pairs. If the two sides seem to be unrelated, there are no pairs, and the evidence is None.
     """
     offsets = offsets_of(survey)
     windows = windows_of(survey, offsets)
@@ -71,7 +72,10 @@ def windows_of(survey: Survey, offsets: range) -> list[Window]:
 
 
 def runs_at(offset: int, window: Window) -> list[Run]:
-    """Return one run: the source lines whose target lines at an offset are in the window. Empty if there are none."""
+    """Return a list with one run: the source lines of a window whose target lines at an offset are in the window, too.
+
+    If there are no such lines, return [].
+    """
     target_end = window.target_start + len(window.target)
     start = max(window.lines.start, window.target_start - offset)
     end = min(window.lines.stop, target_end - offset)
@@ -81,9 +85,10 @@ def runs_at(offset: int, window: Window) -> list[Run]:
 def dependence(windows: Sequence[Window], offsets: range) -> NDArray[np.float64]:
     """Return an array of shape (W,): how much the words of both sides depend on each other at each of W offsets.
 
-    If lines are unrelated, the covariance matrix of the words of both sides is near zero. The measure is the squared
-    Frobenius norm of this matrix, times the number of lines (the Hilbert-Schmidt independence criterion of Gretton et
-    al. 2005 with linear kernels). It needs no lexicon. Words in the same hash bucket count as the same word.
+    If lines are unrelated, the covariances between source words and target words are near zero. The measure is the
+    squared Frobenius norm of the matrix of these covariances, times the number of lines (the Hilbert-Schmidt
+    independence criterion of Gretton et al. 2005 with linear kernels). No lexicon is needed. Words in the same hash
+    bucket count as the same word.
     """
     sources = [buckets_of(window.source.words) for window in windows]
     targets = [buckets_of(window.target.words) for window in windows]
@@ -106,9 +111,10 @@ def dependence(windows: Sequence[Window], offsets: range) -> NDArray[np.float64]
 
 
 def buckets_of(words: Words) -> NDArray[np.float32]:
-    """Return an array of shape (n, N_BUCKETS): 1 where a line has a word in a bucket, else 0.
+    """Return an array of shape (n, N_BUCKETS): whether each of n lines has a word in each bucket, standardized.
 
-    The values of each bucket are standardized over the lines.
+    Before standardization, a value is 1 if the line has a word in the bucket, else 0. Then the values of each bucket
+    are standardized over the lines: the mean becomes 0, and the standard deviation becomes 1 (less for a rare bucket).
     """
     buckets = np.zeros((len(words), N_BUCKETS), np.float32)
     rows, columns = np.nonzero(words)
@@ -119,7 +125,7 @@ def buckets_of(words: Words) -> NDArray[np.float32]:
 
 
 def learn_comparison(windows: Sequence[Window], runs: Sequence[Sequence[Run]]) -> Comparison | None:
-    """Learn a comparison from the pairs in the runs of each window. Return None if they are too few."""
+    """Learn a comparison from the pairs in the runs of each window. Return None for fewer than `MIN_PAIRS` pairs."""
     # Collect the source lines and the target lines of all pairs.
     sources, targets = [], []
     for window, runs_of_window in zip(windows, runs, strict=True):
@@ -132,7 +138,7 @@ def learn_comparison(windows: Sequence[Window], runs: Sequence[Sequence[Run]]) -
     source, target = concatenated(sources), concatenated(targets)
     lexicon = alignment.learn_lexicon(source.words, target.words)
     lengths = learn_lengths(source.sizes, target.sizes)
-    # Compare the pairs with unrelated lines, which are far apart.
+    # Compare the pairs with pairs of unrelated lines: of each source line and a target line that is far away.
     distance = int(alignment.FAR * n_pairs)
     unrelated = target[(np.arange(n_pairs) - distance) % n_pairs]
     paired_features = alignment.features(source, target, lexicon, lengths)
@@ -148,11 +154,12 @@ def concatenated(parts: Sequence[HashedLines]) -> HashedLines:
 
 
 def are_related(source: Sequence[str], target: Sequence[str]) -> bool:
-    """Return whether words of lines with the same number depend on each other more than words of other lines."""
+    """Return whether the words of both sides depend on each other more at offset 0 than at other offsets."""
     window = Window(hash_lines(source[:N_TESTED]), hash_lines(target[:N_TESTED]), 0, 0)
     reach = min(len(source) // 4, N_OTHERS // 2)
     norms = dependence([window], range(-reach, reach + 1))
-    # Compare the dependence at offset 0 with robust estimates of its mean and standard deviation at other offsets.
+    # Compare the dependence at offset 0 with the dependence at other offsets. The median is a robust estimate of
+    # the mean, and `NORMAL` times the median absolute deviation is a robust estimate of the standard deviation.
     norms_elsewhere = np.delete(norms, reach)
     median = np.median(norms_elsewhere)
     spread = NORMAL * np.median(np.abs(norms_elsewhere - median))

@@ -1,8 +1,8 @@
-"""The corpora that `nmt download` offers, which `corpora.toml` lists, and the expected hashes of their texts.
+"""The corpora that `nmt download` offers and `corpora.toml` lists, and the expected hashes of the texts of the corpora.
 
 `pins/NAME.sha256` lists the SHA-256 of each decompressed text that the recipes were measured on, in the format of
-sha256sum; `data/pin_corpora.py` writes it. The French and Czech files of Multi30k are not listed, because no recipe
-uses them. They are from the same commit as the other files of Multi30k.
+sha256sum. `data/pin_corpora.py` writes this list. The French and Czech files of Multi30k are not listed, because no
+recipe uses these files. They come from the same commit as the English and German files.
 """
 
 import itertools
@@ -16,23 +16,23 @@ from importlib import resources
 class Corpus:
     """A corpus that `nmt download` offers."""
 
-    name: str  # also the name of its directory, and the value of `data.root` in the recipes
-    languages: Sequence[str]  # suffixes of its files; the first two are downloaded by default
-    parts: Sequence[str]  # names of the training, dev and test files, which are PART.LANGUAGE.gz
+    name: str  # also the name of the corpus's directory, and the value of `data.root` in the recipes
+    languages: Sequence[str]  # language codes, as in the file names; the first two are downloaded by default
+    parts: Sequence[str]  # names of the training, dev and test part, as in the file names PART.LANGUAGE.gz
     n_pairs: Sequence[int]  # numbers of training, dev and test pairs that the recipes were measured on
     size_mb: float  # megabytes to download for two languages
     license: str  # short name of the license
     terms: str  # text of the file LICENSE.txt beside the data
     note: str  # remark in the list that `nmt download` prints
-    url: str  # URL of each file, with {part} and {language}; or of one file with all pairs, see `tatoeba.pairs_of`
+    url: str  # URL of each file, with {part} and {language}; or URL of one file with all pairs, see `tatoeba.pairs_of`
     members: Sequence[str] = ()  # names of the source and the target text in a zip file
     # URLs of the source and the target of a public test set, from which the test pairs are sampled. Training and dev
-    # pairs share no sentence with it.
+    # pairs share no sentence with the public test set.
     test_urls: Sequence[str] = ()
 
     @property
     def is_split(self) -> bool:
-        """Return whether one upstream file has all pairs, so that `nmt.corpus.tatoeba` splits it."""
+        """Return whether one upstream file has all pairs. If so, `nmt.corpus.tatoeba` splits the pairs into parts."""
         return "{part}" not in self.url
 
     def files(self, languages: Iterable[str]) -> list[str]:
@@ -72,7 +72,7 @@ def command(corpus: Corpus, languages: Sequence[str]) -> str:
 
 
 def pinned(corpus: str) -> dict[str, str]:
-    """Return the expected SHA-256 of each pinned text of a corpus, by the name of its file without .gz."""
+    """Return the expected SHA-256 of each pinned text of a corpus, by the name of the text's file without .gz."""
     digests = {}
     for line in pins_file(f"{corpus}.sha256").splitlines():
         digest, name = line.split()

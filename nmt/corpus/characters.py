@@ -10,41 +10,45 @@ from ftfy.fixes import unescape_html
 
 from nmt.text.words import ALL_UNSPACED_SCRIPTS
 
-# ftfy restores text that was UTF-8, but inserts no U+FFFD, and keeps control characters, which `CONTROL` finds.
+# ftfy restores UTF-8 text that was decoded with a wrong encoding. With this configuration, ftfy inserts no U+FFFD, and
+# keeps control characters, because `CONTROL` finds control characters.
 ENCODING = TextFixerConfig(replace_lossy_sequences=False, fix_c1_controls=False, explain=False)
-# The first group matches the tags that separate words. A space replaces these; other tags are deleted.
+# The first group matches the tags that separate words. `without_markup` replaces these tags by a space, and deletes all
+# other tags.
 TAG = re.compile(
     r"</?(?:(blockquote|br|center|div|h[1-6]|hr|li|ol|p|pre|table|tbody|td|th|tr|ul)|abbr|body|code|em|font|head|html|img|"
     r"input|link|meta|script|small|span|strike|strong|style|sub|sup|tt|[abiu])(?:\s[^<>]*)?/?>",
     re.IGNORECASE,
 )
 LINE_BREAK = re.compile("[\v\f\r\x1c-\x1e\x85\u2028\u2029]")
-# Control, invisible and private characters that are faults in any text. {} stands for further characters,
-# which are right in texts of some scripts only.
+# Control, invisible and private characters that are faults in any text. `FAULTY_CONTROLS` replaces {} by the characters
+# that are right in some scripts, and faults in all other scripts.
 CONTROL = (
     "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u2028\u2029\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\ue000-\uf8ff"
     "\U000f0000-\U0010fffd{}]|(?<=[ -ɏ])[\u200c\u200d]+"
 )
 WORD_BREAK = "\u200b"  # the zero width space
 DIRECTION = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks, embeddings and isolates for right-to-left text
-# Patterns of faulty characters. A key says whether the text has letters of an unspaced script, and whether it has
-# letters of a script that runs from right to left.
+# Patterns of faulty characters. A key has two values: whether the text has letters of an unspaced script, and whether
+# the text has letters of a script that runs from right to left.
 FAULTY_CONTROLS = {
     (False, False): re.compile(CONTROL.format(WORD_BREAK + DIRECTION)),
     (False, True): re.compile(CONTROL.format(WORD_BREAK)),
     (True, False): re.compile(CONTROL.format(DIRECTION)),
     (True, True): re.compile(CONTROL.format("")),
 }
-UNSPACED = re.compile(f"[{ALL_UNSPACED_SCRIPTS}]")  # scripts that mark words with zero width spaces or not at all
+UNSPACED = re.compile(f"[{ALL_UNSPACED_SCRIPTS}]")  # scripts that separate words by zero width spaces, or not at all
 SPACING = re.compile(f"  |\t|^[\\s{WORD_BREAK}]|[\\s{WORD_BREAK}]\\Z")
-# With the lookbehind, a search takes linear time.
+# Without the lookbehind, a search would start again at each space of a row of spaces, and take quadratic time.
 SPACE_AT_ENDS = re.compile(f"^[\\s{WORD_BREAK}]+|(?<![\\s{WORD_BREAK}])[\\s{WORD_BREAK}]+\\Z")
-# Only letters and digits are matched: full-width punctuation is right in Chinese text, but ftfy would change it.
+# Only full-width letters and digits are faults: full-width punctuation is right in Chinese text. The function
+# of ftfy is not used, because it also changes punctuation.
 FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
 _LATIN = "A-Za-zÀ-ÖØ-öø-ɏ"
-_OTHER = "Ѐ-ԯΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"  # Cyrillic letters, and Greek ones that look Latin: μ does not, so that μm is right
+# Cyrillic letters, and Greek letters that look Latin. The letter μ is not among them, so that μm is right.
+_OTHER = "Ѐ-ԯΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"
 MIXED = re.compile(f"[{_LATIN}][{_OTHER}]|[{_OTHER}][{_LATIN}]")
-LIKE_OTHER = frozenset("ABCEHIJKMOPTXYaceijopxy")  # Latin letters, without accents, that look like Cyrillic ones
+LIKE_OTHER = frozenset("ABCEHIJKMOPTXYaceijopxy")  # Latin letters without accents that look like Cyrillic letters
 LIKE_LATIN = frozenset("АВЕЅЗІЈКМНОРСТУХаеѕіјорсухһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ")
 # Traces of tokenizers: a space before punctuation, detached clitics (`do n't`) and the Penn Treebank's codes of
 # brackets (-lrb-); and spaces between Han characters.
@@ -72,7 +76,7 @@ def without_markup(text: str) -> str:
 
 
 def faulty_controls(text: str) -> re.Pattern[str]:
-    """Return the pattern of control and invisible characters that are faults in a text, given its scripts."""
+    """Return the pattern of the control and invisible characters that are faults in a text with these scripts."""
     is_unspaced = UNSPACED.search(text) is not None
     return FAULTY_CONTROLS[is_unspaced, is_right_to_left(text)]
 
@@ -93,7 +97,7 @@ def without_control(text: str) -> str:
 
 
 def has_homoglyphs(text: str) -> bool:
-    """Return whether a word mixes two scripts, and all its letters of one script look like letters of the other."""
+    """Return whether a text has a word that mixes two scripts, with letters that only look like the right letters."""
     if text.isascii() or not MIXED.search(text):
         return False
     mixed_words = filter(MIXED.search, re.findall(r"\w+", text))
@@ -101,7 +105,10 @@ def has_homoglyphs(text: str) -> bool:
 
 
 def is_disguised(word: str) -> bool:
-    """Return whether all Latin letters of a mixed word look like the other script, or all other letters look Latin."""
+    """Return whether all letters of one script in a word look like letters of the other script.
+
+    The word has Latin letters, and letters of `_OTHER`.
+    """
     start = word[:2]
     if start.isascii() and start.isupper() and not word.isupper():
         return False  # a Latin abbreviation with an ending in the other script, as in Turkic languages
@@ -115,12 +122,12 @@ def is_tokenized(text: str) -> bool:
         return True
     if not text.isascii() and SPACED_HAN.search(text):
         return True
-    has_no_break_space = "\xa0" in text or "\u202f" in text  # French writes it before some marks
+    has_no_break_space = "\xa0" in text or "\u202f" in text  # French has a no-break space before some punctuation
     return not has_no_break_space and TOKENIZED.search(text) is not None
 
 
 def without_spacing(text: str) -> str:
-    """Return a text with one space between words and none at the ends. No-break spaces between words are kept."""
+    """Return a text with one space between words and no space at the ends. Keep no-break spaces between words."""
     return re.sub("[ \t]+", " ", SPACE_AT_ENDS.sub("", text))
 
 
@@ -140,7 +147,7 @@ TESTS: dict[str, Callable[[str], object]] = {
     "full-width": lambda text: not text.isascii() and FULL_WIDTH.search(text),
     "tokenized": is_tokenized,
 }
-# Functions that mend a text, by kind of fault, in the order in which they are applied.
+# Functions that mend a text, by kind of fault. The functions are applied in this order.
 MENDED: dict[str, Callable[[str], str]] = {
     "mojibake": without_mojibake,
     "markup": without_markup,

@@ -2,9 +2,9 @@
 
     sample of training pairs -> what is usual -> every pair of all corpora, in several processes -> runs -> findings
 
-If most training lines do not belong to the line with the same number, what is usual is learned again, from lines that
-belong together. Every file is read a few times, in chunks. Memory grows by 48 bytes per pair (five 8-byte digests and
-two float32 features), and by more per faulty line.
+If the training lines with the same number do not clearly belong together, `bootstrap` looks for lines that belong
+together, and what is usual is learned again from these lines. Every file is read a few times, in chunks. Memory grows
+by 48 bytes per pair (five 8-byte digests and two float32 features); faulty lines take further memory.
 """
 
 import time
@@ -22,14 +22,18 @@ from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding
 from nmt.corpus.pairing import Comparison, Run
 from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, survey, texts_at
 
-N_EXAMPLES = 5
+N_EXAMPLES = 5  # maximum number of examples of a finding
 # If more than this share of training lines is in unrelated blocks, the lexicon was learned from too many wrong pairs.
 MAX_UNRELATED = 0.05
 # If neighboring lines are similar, a lexicon learned from shifted lines may take the shifted pairs for translations.
-# Its contrast is then low, at most 1.2 nats; a lexicon learned from the right pairs has about twice the contrast.
+# Then `Evidence.contrast` is low, at most 1.2 nats. With the right pairs, the contrast is about twice as high.
 SURE_CONTRAST = 2.0  # nats; if the contrast is less, `bootstrap` looks for lines that belong together
-CLEARLY_MORE = 1.5  # factor by which the contrast of the lines that `bootstrap` finds must be higher
-MIN_ERROR_LINES = 3  # fewer faulty lines are no error, whatever their share: one of fifty says little about the corpus
+# If the lines with the same number seem to be pairs, the pairs that `bootstrap` finds are used only if the contrast of
+# the found pairs is at least this many times the contrast of the lines with the same number.
+CLEARLY_MORE = 1.5
+# A finding with fewer faulty lines is no error, whatever the share of the faulty lines: one faulty line in a corpus of
+# fifty lines says little about the corpus.
+MIN_ERROR_LINES = 3
 OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds that concern the whole corpus
 
 
@@ -38,15 +42,15 @@ class CheckReport:
     corpora: list[Survey]
     languages: tuple[str, str]  # codes of the languages of the two sides; "" if unknown
     findings: list[Finding]  # the most severe first
-    runs: dict[str, list[Run]]  # by name of the corpus: the lines that belong together
+    runs: dict[str, list[Run]]  # for each name of a corpus: the lines that belong together
     seconds: float
 
 
 def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), *, quiet: bool = True) -> CheckReport:
     """Look for all faults of the training, dev and test corpora. What is usual is learned from the first corpus.
 
-    `declared` are the language codes that the config or the file names declare; "" if there is none. Raises DataError
-    if a file is missing, empty or UTF-16.
+    `declared` are the language codes that the config or the file names declare; "" for a side without declared
+    language. Raises DataError if a file is missing, empty or UTF-16.
     """
     began = time.monotonic()
     surveys = [survey(files) for files in corpora]
@@ -76,18 +80,18 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What was learned from the training corpus, and the results for its pairs."""
+    """What was learned from the training corpus, and the results for the training pairs."""
 
     usual: Usual
     train: Gathered
     evidence: Evidence | None  # None if translations cannot be told from unrelated lines
-    blocks: list[Block]  # training lines that do not belong to the lines with the same number
+    blocks: list[Block]  # blocks of training pairs whose two lines do not belong together
 
 
 def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned:
-    """Learn from the training lines with the same number.
+    """Learn from pairs of training lines with the same number.
 
-    If most of them do not belong together, find lines that do, and learn from these.
+    If these lines do not clearly belong together, look for lines that belong together, and learn from them instead.
     """
     usual = learn_usual(train.source, train.target, declared)
     gathered = gather(train, usual, quiet)
@@ -99,7 +103,7 @@ def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned
     contrast = evidence.contrast if evidence else 0.0
     if seem_paired and contrast >= SURE_CONTRAST:
         return learned
-    # Perhaps most lines with the same number do not belong together: find lines that do.
+    # Perhaps most lines with the same number do not belong together. Look for lines that belong together.
     if train.n_pairs < bootstrap.MIN_PAIRS:
         return learned
     pairs, evidence = bootstrap.learn_pairs(train)  # the evidence is None if the sides seem to be unrelated
@@ -116,8 +120,8 @@ def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned
 def find_runs(gathered: Gathered, learned: Learned) -> list[Run]:
     """Return the runs of a corpus.
 
-    Without evidence, all lines with the same number are one run. There is no run if the sides seem to be unrelated,
-    or have different numbers of lines.
+    If there is evidence, `pairing.find_runs` finds the runs. Without evidence, return one run of all lines with the
+    same number, or no run if the sides seem to be unrelated or have different numbers of lines.
     """
     surveyed = gathered.survey
     if learned.evidence is not None:
@@ -131,7 +135,10 @@ def find_runs(gathered: Gathered, learned: Learned) -> list[Run]:
 
 
 def with_examples(gathered: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
-    """Return findings from drafts, with examples. The text of the examples is read from the files again."""
+    """Return a finding with examples for each draft. The text of the examples is read from the files again.
+
+    A draft without lines is left out, unless the draft concerns the whole corpus.
+    """
     files = gathered.survey.files
     drafts = [draft for draft in drafts if len(draft.lines) or draft.kind in OF_CORPUS]
     chosen = [example_lines(draft) for draft in drafts]
@@ -145,7 +152,7 @@ def with_examples(gathered: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
 
 
 def example_lines(draft: Draft) -> list[int]:
-    """Return the numbers of `N_EXAMPLES` evenly spaced lines of a draft, or of all its lines if they are fewer."""
+    """Return the line numbers of at most `N_EXAMPLES` evenly spaced lines of a draft."""
     n = len(draft.lines)
     indices = np.linspace(0, n - 1, min(N_EXAMPLES, n))
     return list(draft.lines[indices.astype(int)].tolist())

@@ -1,4 +1,7 @@
-"""The download of a corpus in the catalog: nmt fetches, unpacks, checks and splits it into the files of the recipes.
+"""The download of a corpus in the catalog.
+
+The upstream files are fetched and unpacked. If each upstream file is a file of the recipes, the hashes of the files are
+checked. If one upstream file has all pairs, the pairs are split into the files of the recipes.
 
 The directory of a corpus contains the files PART.LANGUAGE.gz and LICENSE.txt. Each file is written atomically. So after
 an error, the next call fetches only the files that are missing.
@@ -27,14 +30,14 @@ log = logging.getLogger("nmt")
 
 TIMEOUT_S = 30.0  # longest wait for the next byte
 CHUNK = 2**16
-MAX_BYTES = 200_000_000  # largest size of a file, compressed or not; texts of the catalog have at most a tenth of it
+MAX_BYTES = 200_000_000  # maximum number of bytes of a file, compressed or not; no text of the catalog has over 20 MB
 RETRY = "repeat the command, which keeps the files that are complete; or name a server with a copy: --mirror URL"
 
 
 def download(corpus: Corpus, path: Path, names: Iterable[str], *, mirror: str = "", quiet: bool = False) -> list[str]:
     """Download the named files that the directory `path` lacks. Return the names of the files that were written.
 
-    If nmt splits the corpus and one of its files is missing, all its files are written again. Raises DownloadError if
+    If nmt splits the corpus and one file is missing, all files of the corpus are written again. Raises DownloadError if
     the network fails or a file does not have the expected content. Raises InputError if the mirror is no URL.
     """
     missing = [name for name in names if not (path / f"{name}.gz").exists()]
@@ -60,7 +63,7 @@ def download(corpus: Corpus, path: Path, names: Iterable[str], *, mirror: str = 
 def checked_texts(
     corpus: Corpus, names: Sequence[str], texts_at: Callable[[str], list[bytes]]
 ) -> Iterator[tuple[str, bytes]]:
-    """Fetch each file, and yield its name and text. Raises DownloadError if a text has another hash than its pin."""
+    """Fetch each file, and yield the name and the text. Raises DownloadError if a hash is not the pinned hash."""
     pins = pinned(corpus.name)
     for name in names:
         (text,) = texts_at(corpus.url_of(name))
@@ -73,7 +76,7 @@ def checked_texts(
 
 
 def split_texts(corpus: Corpus, texts_at: Callable[[str], list[bytes]]) -> Iterator[tuple[str, bytes]]:
-    """Fetch all pairs and the public test set, split them, and yield the name and the text of each file."""
+    """Fetch all pairs and the public test set, split the pairs, and yield the name and the text of each file."""
     try:
         pairs = pairs_of(texts_at(corpus.url))
         public_test = []
@@ -98,7 +101,10 @@ def joined_lines(texts: Iterable[str]) -> bytes:
 
 
 def mirrored(url: str, mirror: str) -> str:
-    """Return the URL of the same file on a mirror: MIRROR/HOST/PATH, the layout of `wget --force-directories`."""
+    """Return the URL of the same file on a mirror: MIRROR/HOST/PATH, the layout of `wget --force-directories`.
+
+    If `mirror` is "", return the URL itself.
+    """
     if mirror and not mirror.startswith(("http://", "https://")):
         hint = "give the URL of a server, as in --mirror http://localhost:8000"
         raise InputError(f"the mirror {mirror!r} is not an http or https URL", hint=hint)
@@ -108,7 +114,7 @@ def mirrored(url: str, mirror: str) -> str:
 def fetch(url: str, *, quiet: bool = False) -> bytes:
     """Return the content at a URL. Shows a progress bar if stderr is a terminal.
 
-    Raises DownloadError if the URL cannot be fetched, or its content is too large.
+    Raises DownloadError if the URL cannot be fetched, or the content is larger than `MAX_BYTES`.
     """
     name = url.rpartition("/")[2]
     content = bytearray()
@@ -122,7 +128,7 @@ def fetch(url: str, *, quiet: bool = False) -> bytes:
                 content += chunk
                 check_size(content)
                 bar.update(len(chunk))
-            if response.length:  # bytes that have not arrived
+            if response.length:  # number of bytes that have not arrived
                 raise http.client.IncompleteRead(bytes(content), response.length)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise DownloadError(f"cannot download {url}: {reason_of(error)}", hint=f"check the network; {RETRY}") from error
@@ -134,7 +140,8 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, urllib.error.HTTPError):
         error.close()
         return f"HTTP {error.code} {error.reason}"
-    # An error of urllib contains the error of the socket, which may have a `strerror`: the text without the number.
+    # An error of urllib contains an error of the socket, as `reason`. If the error of the socket has a `strerror`, this
+    # attribute is the text of the error without the error number.
     cause = getattr(error, "reason", error)
     text = str(getattr(cause, "strerror", None) or cause)
     reason = text or type(cause).__name__

@@ -1,6 +1,6 @@
 """The examination of all pairs of a corpus, in chunks and in several processes.
 
-Before that, what is usual in the corpus is learned from a sample.
+Before the examination, what is usual in the corpus is learned from a sample of its pairs.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,13 +21,15 @@ from nmt.corpus.split import key_of
 from nmt.processes import in_parallel
 from nmt.text.corpus_files import digests_of
 
-N_UNRELATED = 2_000  # most source lines of a chunk that are also compared with unrelated target lines
-NONE = np.zeros(0, np.int64)  # no lines
-Hits = dict[str, NDArray[np.int64]]  # indices of lines by kind of fault
+N_UNRELATED = 2_000  # maximum number of source lines of a chunk that are compared with unrelated target lines, too
+NONE = np.zeros(0, np.int64)  # an empty array of lines
+Hits = dict[str, NDArray[np.int64]]  # for each kind of fault: the indices or numbers of the lines that have it
 Digests = NDArray[np.uint64]
-# Rows of the digests of a corpus: those of the source text, the target text, both, and their keys (`split.key_of`).
+# Rows of `Digests`: the digests of source texts, target texts and pairs, and of the keys (`split.key_of`) of source
+# texts and target texts.
 SOURCE, TARGET, PAIR, SOURCE_KEY, TARGET_KEY = range(5)
-# If a line has the kind of fault on the left, the kinds on the right follow from it and are not reported for the line.
+# If a line has the kind of fault on the left, the kinds of fault on the right follow from this fault. So they are not
+# reported for the line.
 EXPLAINS = {
     "blank": ("copy", "numbers", "placeholders", "repetition", "truncated", "ratio"),
     "encoding": ("replaced",),
@@ -54,14 +56,17 @@ class Usual:
 class Examined:
     """The results for a chunk of pairs, or for all chunks of a corpus."""
 
-    hits: Hits  # line numbers by kind of fault
+    hits: Hits  # for each kind of fault: the numbers of the lines that have it
     digests: Digests  # shape (5, n); the rows are `SOURCE`, `TARGET` and so on
     paired: Feature  # agreement and length ratio of the pairs
     unrelated: Feature  # agreement and length ratio of some source lines with target lines far away
 
 
 def learn_usual(source: list[str], target: list[str], declared: tuple[str, str] = ("", "")) -> Usual:
-    """Learn from a sample of pairs. `declared` are py3langid's labels of the declared languages; "" for none."""
+    """Learn what is usual from a sample of pairs.
+
+    `declared` are py3langid's labels of the declared languages; "" for a side without declared language.
+    """
     source_lines, target_lines = hash_lines(source), hash_lines(target)
     languages = learn_languages(source, target, declared)
     without_stop = share_without_stop(source), share_without_stop(target)
@@ -94,7 +99,7 @@ def examine(usual: Usual, chunk: Chunk) -> Examined:
     longer = np.maximum(source_lines.sizes, target_lines.sizes)
     is_ratio_unusual = (longer >= pairs.MIN_LONGER) & (np.abs(z) > pairs.MAX_Z)
     hits["ratio"] = np.flatnonzero(is_ratio_unusual)
-    # 3. Leave out faults that follow from others. Then convert indices in the chunk to line numbers of the corpus.
+    # 3. Leave out faults that follow from other faults. Then convert indices in the chunk to line numbers.
     for kind, explained_kinds in EXPLAINS.items():
         for explained in explained_kinds:
             hits[explained] = np.setdiff1d(hits[explained], hits[kind], assume_unique=True)
@@ -114,7 +119,7 @@ def encoded(text: str) -> bytes:
 
 
 def either(is_faulty: Callable[[Any], object], source: Sequence[Any], target: Sequence[Any]) -> list[object]:
-    """Return, for each pair, whether its source or its target is faulty."""
+    """Return, for each pair, whether the source or the target is faulty."""
     return [is_faulty(left) or is_faulty(right) for left, right in zip(source, target, strict=True)]
 
 
@@ -123,7 +128,7 @@ def indices_of_true(results: Iterable[object]) -> NDArray[np.int64]:
 
 
 def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], usual: Usual) -> Hits:
-    """Return, by kind of fault, the lines for which a test of `characters` or `pairs` finds a fault."""
+    """Return, for each kind of fault in `characters` and `pairs`, the indices of the lines that have it."""
     results: dict[str, Iterable[object]] = {}
     for kind, is_faulty in characters.TESTS.items():
         results[kind] = either(is_faulty, source, target)
@@ -137,7 +142,7 @@ def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], u
 def hits_of_language(source: list[str], target: list[str], languages: Languages) -> Hits:
     """Return the lines with a text in the language of the other side, and the lines with a text in a third language."""
     model = language.identifier_of(languages)
-    wrong = []  # by side, for each line: is it in the other side's language? 2: clearly, 1: perhaps, 0: no
+    wrong = []  # for each side and line: 2 if the line is clearly in the other side's language, 1 if perhaps, 0 if not
     third = []
     for side, texts in enumerate((source, target)):
         in_other, is_rare = language.compare_with_sides(texts, side, languages)
@@ -146,7 +151,8 @@ def hits_of_language(source: list[str], target: list[str], languages: Languages)
         is_third = [language.third_language(texts[i], languages.accepted, languages.scripts, model) for i in rare_lines]
         third.append(rare_lines[indices_of_true(is_third)])
     more, less = np.maximum(*wrong), np.minimum(*wrong)
-    # Equal texts are left out: they are a copy, or too short or too similar to a name to be judged.
+    # A pair of equal texts does not count as untranslated. Either it has the fault "copy", or the text is too short or
+    # may be a name.
     is_different = [left.casefold() != right.casefold() for left, right in zip(source, target, strict=True)]
     is_untranslated = (more == 2) & (less == 0) & is_different
     exchanged = np.flatnonzero(more + less >= 3)

@@ -1,6 +1,6 @@
 """Findings from the results for all pairs of the corpora.
 
-They concern single lines, alignment, repeated text in a corpus, text shared by corpora, and languages.
+The findings concern single lines, alignment, repeated text in a corpus, text shared by corpora, and languages.
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,17 @@ from nmt.corpus.reading import is_utf8, lines_at
 from nmt.text.corpus_files import SIDES
 from nmt.text.permutation import first_occurrences
 
-SWAPPED_SHARE = 0.5  # if more than this share of the lines is exchanged, the two paths probably were exchanged
-N_RAW = 200  # most lines from which an encoding is guessed
+SWAPPED_SHARE = 0.5  # if more than this share of the pairs is exchanged, the two paths probably were exchanged
+N_RAW = 200  # maximum number of faulty pairs from which an encoding is guessed
 MISMATCH = 4.0  # nats; a pair is a mismatch if its log-likelihood ratio, unrelated against translated, is higher
-OF_PAIRS = ("copy", "numbers", "placeholders", "repetition", "truncated", "ratio")  # kinds that compare both sides
-# If the correlation of the lengths of both sides is lower, they may be unrelated. It reaches 0.36 for unrelated
-# lines whose lengths have a trend.
+# Kinds of fault that are found by a comparison of the two texts of a pair.
+OF_PAIRS = ("copy", "numbers", "placeholders", "repetition", "truncated", "ratio")
+# If the correlation of source lengths and target lengths is lower, the two sides may be unrelated. The correlation
+# reaches 0.36 for unrelated lines if the lengths on both sides have a trend.
 MIN_CORRELATION = 0.4
-# A declared language is wrong if at least these shares of the chunks of the side agree on another language, and rule
-# out the declared one. The shares are high because py3langid takes names and short texts for various languages.
+# A declared language is wrong if at least the share `MIN_AGREEMENT` of the chunks of the side agrees on another
+# language, and at least the share `MIN_RULED_OUT` rules out the declared language. Both shares are high, because
+# py3langid takes names and short texts for various languages.
 MIN_AGREEMENT, MIN_RULED_OUT = 0.9, 0.6
 TWO_LETTERS = {"deu": "de", "eng": "en", "fra": "fr", "ces": "cs", "zho": "zh", "cmn": "zh", "spa": "es"}
 # Groups of languages that are easily confused.
@@ -38,7 +40,7 @@ SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "m
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A finding without its severity and its examples."""
+    """A finding that has no severity and no examples yet."""
 
     kind: str
     lines: NDArray[np.int64]
@@ -48,8 +50,8 @@ class Draft:
 def evidence_of(train: Gathered) -> Evidence | None:
     """Return the evidence by which agreement and length ratio tell translations from unrelated lines.
 
-    It is estimated twice. The second estimate leaves out the blocks of unrelated pairs that the first one finds.
-    Returns None if the training corpus is too small, or its sides seem to be unrelated.
+    The evidence is estimated twice. The second estimate leaves out the blocks of unrelated pairs that are found with
+    the first estimate. Returns None if the training corpus is too small, or if its sides seem to be unrelated.
     """
     if train.survey.n_pairs < MIN_PAIRS:
         return None
@@ -67,17 +69,21 @@ def evidence_of(train: Gathered) -> Evidence | None:
 
 
 def unrelated_blocks(gathered: Gathered, evidence: Evidence | None) -> list[Block]:
-    """Return the blocks of lines that do not belong to the lines with the same number. Without evidence, return []."""
+    """Return the blocks of pairs whose two lines do not belong together. Without evidence, return []."""
     if evidence is None:
         return []
     ratios = evidence(gathered.paired)
-    # Exchanged pairs look unrelated, because the lexicon has a direction. They are no reason for a block.
+    # Pairs with exchanged sides look unrelated, because the lexicon has a direction. Set the log-likelihood ratios of
+    # these pairs to 0, so that the pairs do not form a block.
     ratios[gathered.lines_of("exchanged") - 1] = 0
     return alignment.blocks(ratios)
 
 
 def of_lines(gathered: Gathered, runs: Sequence[Run]) -> list[Draft]:
-    """Return the faults of single pairs. Faults that compare both sides count only for lines that belong together."""
+    """Return drafts on the faults of single pairs.
+
+    The kinds in `OF_PAIRS` count only for pairs whose two lines belong together.
+    """
     drafts = []
     misplaced = misplaced_lines(gathered, runs)
     for kind, lines in gathered.hits.items():
@@ -120,7 +126,7 @@ def misplaced_lines(gathered: Gathered, runs: Sequence[Run]) -> NDArray[np.int64
 def gaps(runs: Sequence[Run], n_lines: int) -> list[Run]:
     """Return the stretches of source lines that are in no run."""
     stretches = []
-    end = 0  # end of the run before
+    end = 0  # end of the previous run
     for run in [*runs, Run(n_lines, n_lines)]:
         if end < run.start:
             stretches.append(Run(end, run.start))
@@ -129,7 +135,7 @@ def gaps(runs: Sequence[Run], n_lines: int) -> list[Run]:
 
 
 def where_they_part(runs: Sequence[Run], n_pairs: int) -> str:
-    """Return the end of a message, which says at which source lines the offset changes; "" if that is unknown."""
+    """Return the last part of a message: at which source lines the offset changes; "" if that is unknown."""
     if not runs:
         return ""
     changes = []  # numbers of the source lines from which the previous offset is wrong
@@ -142,7 +148,7 @@ def where_they_part(runs: Sequence[Run], n_pairs: int) -> str:
 
 
 def first_three(items: Sequence[object], separator: str, last_separator: str) -> str:
-    """Return a text with the first three items, and the number of the others."""
+    """Return a text with the first three items, and the number of the remaining items."""
     shown = separator.join(map(str, items[:3]))
     n_more = len(items) - 3
     return f"{shown}{last_separator}{n_more} more" if n_more > 0 else shown
@@ -163,7 +169,7 @@ def of_alignment(gathered: Gathered, runs: Sequence[Run], evidence: Evidence | N
     shuffled = gaps(runs, survey.n_source)
     drafts.append(of_stretches("shifted", shifted, survey.n_pairs))
     drafts.append(of_stretches("shuffled", shuffled, survey.n_pairs))
-    # Find pairs that are in the right place, but whose words hardly ever translate each other.
+    # Find pairs that are in the right place, but look like unrelated lines.
     has_words = ~np.isnan(gathered.paired[0])
     is_odd = has_words & (evidence(gathered.paired) > MISMATCH)
     is_odd[misplaced_lines(gathered, runs) - 1] = False
@@ -173,7 +179,7 @@ def of_alignment(gathered: Gathered, runs: Sequence[Run], evidence: Evidence | N
 
 
 def of_stretches(kind: str, stretches: Sequence[Run], n_pairs: int) -> Draft:
-    """Return a draft with the line numbers of all stretches, except those beyond the end of the shorter side."""
+    """Return a draft with the line numbers of all stretches. Lines beyond the end of the shorter side are left out."""
     lines: list[int] = []
     for stretch in stretches:
         lines += range(stretch.start + 1, min(stretch.end, n_pairs) + 1)
@@ -181,7 +187,10 @@ def of_stretches(kind: str, stretches: Sequence[Run], n_pairs: int) -> Draft:
 
 
 def is_unrelated(gathered: Gathered) -> bool:
-    """Return whether the two sides are unrelated: neither their lengths nor their words depend on each other."""
+    """Return whether the two sides are unrelated: neither lengths nor words of source and target depend on each other.
+
+    Returns False for fewer than `MIN_PAIRS` pairs, and if all lines of a side have the same length.
+    """
     survey = gathered.survey
     source_lengths = np.log1p(list(map(len, survey.source)))
     target_lengths = np.log1p(list(map(len, survey.target)))
@@ -199,9 +208,9 @@ def of_repetition(gathered: Gathered) -> Draft:
 
 
 def of_overlap(gathered: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
-    """Return drafts with the lines that share a side, exactly or almost, with an earlier corpus.
+    """Return drafts on the pairs with a source or target that is also, exactly or almost, in an earlier corpus.
 
-    Dev pairs are compared with training pairs, and test pairs with training pairs and dev pairs.
+    Dev pairs are compared with training pairs. Test pairs are compared with training pairs and with dev pairs.
     """
     drafts = []
     blank = gathered.lines_of("blank")
@@ -215,7 +224,10 @@ def of_overlap(gathered: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
 
 
 def shared_lines(gathered: Gathered, other: Gathered, *sides: int) -> NDArray[np.int64]:
-    """Return the numbers of the lines that share a digest with another corpus. `sides` are the rows to compare."""
+    """Return the numbers of the lines that share a digest with another corpus.
+
+    `sides` are the rows of the digests that are compared, such as `SOURCE` and `TARGET`.
+    """
     is_shared = np.zeros(gathered.survey.n_pairs, bool)
     for side in sides:
         is_shared |= np.isin(gathered.digests[side], other.digests[side])
@@ -229,10 +241,11 @@ def label_of(code: str) -> str:
 
 
 def language_of_side(identified: Identified, declared: str) -> str:
-    """Return the code of a side's language, or "" if it is unknown.
+    """Return the code of a side's language, or "" if the language is unknown.
 
-    If another language is declared than was identified, the identified one counts only if py3langid knows the declared
-    one, and nearly all chunks agree. The chunks of an unknown language are assigned to various other languages.
+    If the declared language is not the identified language, return the identified language only if py3langid knows the
+    declared language, and nearly all chunks vote for the identified language. Otherwise, return "": py3langid assigns
+    the chunks of a language that it does not know to various other languages.
     """
     if declared in ("", identified.name):
         return identified.name
@@ -241,16 +254,17 @@ def language_of_side(identified: Identified, declared: str) -> str:
 
 
 def of_languages(languages: Languages, declared: tuple[str, str]) -> list[Draft]:
-    """Return a draft on the sides of the training corpus that are not in their declared languages, if there are any.
+    """Return a list with one draft if a side of the training corpus is not in the declared language, else [].
 
-    `declared` are labels from `label_of` of the languages that the config or the file names declare.
+    `declared` are the results of `label_of` for the languages that the config or the file names declare.
     """
     wrong = []
-    # Exchanged sides are the likeliest mistake, so less evidence is enough for them.
+    # Exchanged sides are the likeliest mistake, so less evidence is enough to report exchanged sides.
     are_exchanged = languages.names == (declared[1], declared[0])
     for side, identified, label in zip(SIDES, languages.identified, declared, strict=True):
         name = identified.name
-        # Enough chunks must rule out the declared language, and enough must agree on another one.
+        # Enough chunks must rule out the declared language. Unless the sides are exchanged, enough chunks must also
+        # agree on another language.
         is_ruled_out = identified.ruled_out.get(label, 0.0) >= MIN_RULED_OUT
         is_sure = is_ruled_out and (are_exchanged or identified.agreement >= MIN_AGREEMENT)
         if name in ("", label) or not is_sure:

@@ -13,8 +13,8 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 Severity = Literal["error", "warning", "note"]
-# What --fix does with a faulty pair: it drops the pair, cleans its text, exchanges its sides, pairs its lines with
-# other lines, or does nothing ("").
+# What --fix does with a faulty pair: drop the pair, clean both texts, exchange the two sides, pair the two lines with
+# other lines, or nothing ("").
 Repair = Literal["drop", "clean", "exchange", "realign", ""]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
@@ -23,7 +23,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 class Kind:
     name: str
     severity: Severity  # the severity if the share of faulty lines is below `error_from`
-    error_from: float  # from this share of faulty lines on, 0-1, the severity is error; inf: never
+    error_from: float  # if at least this share of the lines (0-1) is faulty, the severity is error; inf: never
     repair: Repair
     title: str
     advice: str
@@ -40,7 +40,7 @@ class Example:
 class Finding:
     """All lines of a corpus with the same kind of fault."""
 
-    corpus: str  # its name: "train", "dev" or "test"; "corpus" for two files without a config
+    corpus: str  # name of the corpus: "train", "dev" or "test"; "corpus" for two files without a config
     kind: Kind
     severity: Severity
     lines: list[int]  # ascending line numbers, counted from 1; empty if the whole corpus is faulty

@@ -1,14 +1,15 @@
 """Identification of the language of a text, offline.
 
-Two methods are combined, because each is strong where the other is weak. The first method is character n-grams learned
-from the two sides of the corpus (Cavnar & Trenkle 1994, "N-gram-based text categorization", as a likelihood ratio).
-They tell any two languages apart, even in short lines, but cannot identify a third language. The second method is
-py3langid. It identifies 133 languages, but assigns lines in any other language to various of them. So a line counts as
-in a third language only if py3langid says so and its n-grams are rare on its side.
+Two methods are combined, because each is strong where the other is weak. The first method compares the frequencies of
+character n-grams on the two sides of the corpus (Cavnar & Trenkle 1994, "N-gram-based text categorization"; here as a
+likelihood ratio). This method tells any two languages apart, even in short lines, but cannot identify a third language.
+The second method is py3langid. It identifies 133 languages, but assigns lines in an unknown language to various known
+languages. So a line counts as a line in a third language only if py3langid says so, and the n-grams of the line are
+rare on its side.
 
-If py3langid does not know the language of a side, a class for this side is added to its model. The class is learned
-from the corpus, since a naive Bayes classifier needs only the frequencies of its features. Then py3langid also tells
-whether a line is like the other lines of the side.
+If py3langid does not know the language of a side, a class for this side is added to the model of py3langid. The class
+is learned from the corpus. This is easy, because the model is a naive Bayes classifier, and a class of such a model is
+a list of the frequencies of features. Then py3langid also tells whether a line is like the other lines of the side.
 """
 
 import functools
@@ -29,32 +30,34 @@ if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
 BITS = 18  # bits of the hash of an n-gram
-SMOOTHING = 0.5  # added to each count of an n-gram
+SMOOTHING = 0.5  # number that is added to the count of each n-gram
 MAX_LLR = 5.0  # nats; limit of the log-likelihood ratio of an n-gram, because one unseen n-gram proves nothing
-MIN_DISTANCE = 0.5  # nats per n-gram; if typical lines of the sides differ by less, they cannot be told apart
-MIN_TOTAL = 25.0  # nats; with less evidence, the language of a text is not clear
-# A line is clearly, or perhaps, in the language of the other side if it is past the midpoint between the medians of the
-# sides by these shares of the distance of the medians.
+MIN_DISTANCE = 0.5  # nats per n-gram; if typical lines of the sides differ by less, the sides cannot be told apart
+MIN_TOTAL = 25.0  # nats; with less evidence, a line is not clearly in the language of the other side
+# A line is compared with the midpoint between the medians of the two sides. The line is clearly in the language of the
+# other side if the line is past the midpoint by more than `CLEAR` times the distance between the medians. It is perhaps
+# in the language of the other side if it is past the midpoint by more than `LEANING` times this distance.
 CLEAR, LEANING = 0.15, 0.03
-RARE_SHARE = 0.25  # share of the lines of a side whose n-grams count as rare: those with the least log-probability
-N_IDENTIFIED = 5_000  # most lines of a side from which its language is identified
-N_CHUNKS = 200  # most chunks of a side that are classified, one by one
-CHUNK_LETTERS = 150  # least number of letters in a chunk
-MIN_CHUNKS = 3  # if there are fewer, all text is classified at once; this cannot prove that a declaration is wrong
-MAJORITY = 0.5  # if more than this share of the chunks is in one language, it is the language of the side
-SURE = 0.5  # probability above which the language of a text as a whole is sure
+RARE_SHARE = 0.25  # the n-grams of this share of the lines of a side, the least probable lines, count as rare
+N_IDENTIFIED = 5_000  # maximum number of lines of a side from which its language is identified
+N_CHUNKS = 200  # maximum number of chunks of a side that are classified, one by one
+CHUNK_LETTERS = 150  # minimum number of letters in a chunk
+# With fewer chunks, all lines are classified as one text. This result cannot prove that a declared language is wrong.
+MIN_CHUNKS = 3
+MAJORITY = 0.5  # if more than this share of the chunks is in one language, the side is in this language
+SURE = 0.5  # if all lines are classified as one text, the probability of its language must be greater than this
 # py3langid knows the language of a side if the side has at least `MIN_KNOWN` chunks, and at least the share `KNOWN` of
 # the chunks is in this language.
 KNOWN, MIN_KNOWN = 0.95, 10
-# A line is in a third language if the probability of this language is at least `LIKELY`, and that of each language of
-# the sides is below `RULED_OUT`.
+# A line is in a third language if the probability of this language is at least `LIKELY`, and the probability of each
+# language of the sides is below `RULED_OUT`.
 LIKELY, RULED_OUT = 0.25, 0.05
-# A line in the script of a side counts as in a third language only if it has at least this many letters: for example,
-# py3langid takes the word "Hindi" for Tagalog.
+# A line in the script of a side counts as a line in a third language only if the line has at least this many letters.
+# In shorter lines, py3langid is often wrong: for example, it takes the word "Hindi" for Tagalog.
 MIN_LETTERS = 15
-MIN_SCRIPT = 0.01  # if a script has less than this share of the letters of both sides, it is not a script of the sides
+MIN_SCRIPT = 0.01  # the scripts of the sides are all scripts with at least this share of the letters
 # Varieties of Arabic, Hebrew, English and Chinese. Short lines in a variety look like the main language, so py3langid
-# is used without them.
+# is used without the varieties.
 VARIETIES = {"ary", "arz", "hbo", "pcm", "wuu", "yue"}
 NO_LANGUAGE = "zxx"  # py3langid's label for numbers, codes and the like
 SIDE_LABELS = ("source side", "target side")  # labels of the classes that are learned from the sides
@@ -92,13 +95,17 @@ class NGrams(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Identified:
-    """py3langid's result for a side: the votes of chunks of its text, because single lines are too short."""
+    """py3langid's result for a side.
 
-    name: str  # code of the language of most chunks, such as de; "" if there is none
-    agreement: float = 0.0  # share of the chunks that vote for the most frequent language; 0 if they are too few
-    # Whether py3langid knows the language of the side, see `KNOWN`. It does not if another language is declared.
+    Single lines are too short for py3langid, so the lines of the side are joined into chunks. Each chunk votes for a
+    language.
+    """
+
+    name: str  # code of the language of most chunks, such as de; "" if no language has enough votes
+    agreement: float = 0.0  # share of the chunks that vote for the most frequent language; 0 for a side with few chunks
+    # Whether py3langid knows the language of the side, see `KNOWN`. False if another language is declared.
     is_known: bool = False
-    # By code of a language: the share of the chunks that are surely not in it.
+    # For each code of a language: the share of the chunks that are surely not in this language.
     ruled_out: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -107,18 +114,18 @@ class Languages:
     """What was learned about the languages of the two sides."""
 
     identified: tuple[Identified, Identified]
-    # Labels that are no third language: those of the identified and the declared languages, and `SIDE_LABELS`.
+    # Labels that are no third language: `SIDE_LABELS`, and the labels of the identified and of the declared languages.
     accepted: frozenset[str]
     scripts: frozenset[str]  # scripts of the two sides, see `scripts_of`
-    # By label of a side whose language py3langid does not know: the log-probabilities of py3langid's features.
+    # For each label of a side whose language py3langid does not know: the log-probabilities of py3langid's features.
     side_columns: dict[str, NDArray[np.float16]]
     # For each side, an array of shape (2^BITS,): the log-probability of each n-gram.
     log_probs: tuple[NDArray[np.float32], NDArray[np.float32]]
     # Shape (2^BITS,): log p(n-gram | source) - log p(n-gram | target), clipped to ±`MAX_LLR`.
     log_ratios: NDArray[np.float32]
-    # For each side, the median over its lines of the log-likelihood ratio per n-gram, source against target.
+    # For each side: the median log-likelihood ratio per n-gram, source against target, of the lines of the side.
     typical: tuple[float, float]
-    # For each side, the log-probability per n-gram below which `RARE_SHARE` of its lines are.
+    # For each side: the log-probability per n-gram that the share `RARE_SHARE` of the side's lines does not reach.
     rare: tuple[float, float]
 
     @property
@@ -128,11 +135,11 @@ class Languages:
 
 
 def learn_languages(source: Sequence[str], target: Sequence[str], declared: tuple[str, str] = ("", "")) -> Languages:
-    """Learn the languages of the two sides from a sample of their lines.
+    """Learn the languages of the two sides from a sample of lines.
 
-    `declared` are py3langid's labels of the declared languages; "" if there is none.
+    `declared` are py3langid's labels of the declared languages; "" for a side without declared language.
     """
-    # 1. Identify the languages with py3langid, and learn a class for each side whose language it does not know.
+    # 1. Identify the languages with py3langid. Learn a class for each side whose language py3langid does not know.
     samples = every_nth(source, N_IDENTIFIED), every_nth(target, N_IDENTIFIED)
     identified = identify_side(samples[0], declared[0]), identify_side(samples[1], declared[1])
     side_columns = {}
@@ -167,15 +174,15 @@ def every_nth(items: Sequence[str], n_most: int) -> Sequence[str]:
 def ngrams(texts: Sequence[str]) -> NGrams:
     """Return the n-grams of the texts, in lower case and with 0 for each digit.
 
-    The newlines before and after a line are also parts of its n-grams.
+    The newline before a line and the newline after a line count as characters of the line.
     """
     joined = "\n".join(["", *texts, "", "", ""])
     text = DIGIT.sub("0", joined.lower())
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     newlines = np.flatnonzero(codes == NEWLINE)
     size = newlines[len(texts)]  # position after the last line
-    # The three characters from each position on. If the second is the newline that ends a line, the third is also a
-    # newline, instead of a character of the next line.
+    # Take the three characters from each position on. If the second character is the newline that ends a line, replace
+    # the third character, which belongs to the next line, by a newline.
     first, second = codes[:size], codes[1 : size + 1]
     third = np.where(second == NEWLINE, NEWLINE, codes[2 : size + 2])
     # Hash the first character, the first two and all three.
@@ -195,8 +202,8 @@ def compare_with_sides(
     """Compare lines of a side with the n-grams of both sides.
 
     Returns:
-        Two arrays of shape (n,). The first one is 2 if the line is clearly in the language of the other side, 1 if
-        perhaps, and 0 if not. The second one is True if the n-grams of the line are rare on its own side.
+        Two arrays of shape (n,). The first array is 2 if the line is clearly in the language of the other side, 1 if
+        perhaps, and 0 if not. The second array is True if the n-grams of the line are rare on the side of the line.
     """
     grams = ngrams(texts)
     is_rare = grams.means(languages.log_probs[side]) < languages.rare[side]
@@ -204,7 +211,7 @@ def compare_with_sides(
     distance = of_source - of_target
     if distance <= MIN_DISTANCE:
         return np.zeros(len(texts), np.int8), is_rare
-    # Compute how far each line is past the middle between the sides, in the direction of the other side.
+    # Compute how far each line is past the midpoint between the medians, in the direction of the other side.
     ratios = grams.means(languages.log_ratios) - (of_source + of_target) / 2
     towards_other = ratios if side == 1 else -ratios
     total = towards_other * 3 * grams.n_positions
@@ -215,7 +222,7 @@ def compare_with_sides(
 
 @functools.cache
 def identifier() -> "LanguageIdentifier":
-    """Return py3langid's model without `VARIETIES`. Its scores are probabilities.
+    """Return py3langid's model without `VARIETIES`. The scores of the model are probabilities.
 
     The model takes 4.6 MB on disk, and 120 MB in memory.
     """
@@ -223,15 +230,15 @@ def identifier() -> "LanguageIdentifier":
 
     model = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     model.set_languages({*model.labels} - VARIETIES)
-    model.nb_ptc = np.ascontiguousarray(model.nb_ptc)  # a contiguous array makes it a third faster
+    model.nb_ptc = np.ascontiguousarray(model.nb_ptc)  # a contiguous array makes the model a third faster
     return model
 
 
 def identify_side(texts: Sequence[str], declared: str = "") -> Identified:
-    """Identify the language of a side from a sample of its lines. Only their words count.
+    """Identify the language of a side from a sample of its lines. Numbers, codes and placeholders do not count.
 
-    `declared` is the label of the declared language, or "". If another language is identified, `is_known` is False:
-    either py3langid does not know the declared language, or the declaration is wrong.
+    `declared` is the label of the declared language, or "". If another language is identified, `is_known` is False,
+    because either py3langid does not know the declared language, or the declaration is wrong.
     """
     texts = [words_only(text) for text in texts]
     chunks = chunks_of(texts)
@@ -257,13 +264,13 @@ def identify_side(texts: Sequence[str], declared: str = "") -> Identified:
 
 
 def identify(texts: Sequence[str]) -> str:
-    """Classify the lines as one text. Return py3langid's code of its language, or "" if py3langid is not sure."""
+    """Classify the lines as one text. Return the code of the text's language, or "" if py3langid is not sure."""
     name, probability = identifier().classify("\n".join(texts))
     return name if probability > SURE and name != NO_LANGUAGE else ""
 
 
 def words_only(text: str) -> str:
-    """Return a text without numbers, codes and placeholders, which tell nothing about its language."""
+    """Return a text without numbers, codes and placeholders, because these tell nothing about the language."""
     return NOT_WORDS.sub(" ", text)
 
 
@@ -290,7 +297,7 @@ def n_letters(text: str) -> int:
 def scripts_of(text: str, min_share: float = 0.0) -> frozenset[str]:
     """Return the scripts that have at least `min_share` of the letters of a text.
 
-    The name of a script is the first word of the Unicode names of its letters: LATIN, CYRILLIC, CJK, THAI and so on.
+    The script of a letter is the first word of the letter's Unicode name: LATIN, CYRILLIC, CJK, THAI and so on.
     """
     scripts = Counter[str]()
     for character, n in Counter(text).items():
@@ -309,7 +316,9 @@ def side_column(texts: Iterable[str]) -> NDArray[np.float16]:
     from py3langid.langid import visit_counts
 
     model = identifier()
-    rows = [row << 8 for row in model.tk_row]  # starts of the rows of 256 transitions of the automaton's states
+    rows = [
+        row << 8 for row in model.tk_row
+    ]  # for each state of the automaton: the index of the first of 256 transitions
     counts = np.ones(len(model.nb_ptc))
     for text in texts:
         content = words_only(text).encode("utf-8", "replace")
@@ -321,14 +330,14 @@ def side_column(texts: Iterable[str]) -> NDArray[np.float16]:
 
 @functools.lru_cache(maxsize=1)
 def identifier_of(languages: Languages) -> "LanguageIdentifier":
-    """Return py3langid's model, with an additional class for each side whose language it does not know."""
+    """Return py3langid's model, with an additional class for each side whose language py3langid does not know."""
     from py3langid.langid import LanguageIdentifier
 
     model = identifier()
     columns = languages.side_columns
     if not columns:
         return model
-    # The prior probability of the class of a side is that of the most frequent language.
+    # The class of a side gets the prior probability of the most frequent language.
     log_probs = np.column_stack([model.nb_ptc, *columns.values()])
     priors = np.append(model.nb_pc, [model.nb_pc.max()] * len(columns))
     classes = [*model.nb_classes, *columns]
@@ -337,12 +346,12 @@ def identifier_of(languages: Languages) -> "LanguageIdentifier":
 
 
 def probabilities(text: str) -> dict[str, float]:
-    """Return, by py3langid's language code, the probability that a text is in the language."""
+    """Return, for each language code of py3langid, the probability that a text is in this language."""
     return {name: float(probability) for name, probability in identifier().rank(text)}
 
 
 def third_language(text: str, accepted: Collection[str], scripts: Collection[str], model: "LanguageIdentifier") -> str:
-    """Return the code of a line's language if it is clearly not the language of a side, else "".
+    """Return the code of a line's language if the line is clearly not in the language of a side, else "".
 
     Args:
         accepted: labels that are no third language, see `Languages`.

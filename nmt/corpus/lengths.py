@@ -6,10 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-N_GROUPS = 14  # number of groups of pairs, by the product of their lengths: ratios of short texts vary more
+# Number of groups of pairs. Pairs are grouped by the product of source length and target length, because length ratios
+# of short texts vary more than length ratios of long texts.
+N_GROUPS = 14
 MIN_IN_GROUP = 50  # a group with fewer pairs gets the median and the spread of all pairs
-MIN_SPREAD = 0.16  # least spread, so that a length ratio exceeds `pairs.MAX_Z` only if it is unusual by a factor of 2.2
-NORMAL = 1.4826  # standard deviation of a normal distribution, divided by its median absolute deviation
+# Minimum of the spread. So the z-score of a length ratio exceeds `pairs.MAX_Z` only if the ratio is at least 2.2 times
+# greater or smaller than usual.
+MIN_SPREAD = 0.16
+NORMAL = 1.4826  # in a normal distribution: standard deviation divided by median absolute deviation
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +26,8 @@ class Lengths:
     def z(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the z-score of the length ratio of each pair.
 
-        It is positive if the target is longer than usual, negative if it is shorter, and NaN if a side is empty.
+        The z-score is positive if the target is longer than usual, negative if the target is shorter than usual, and
+        NaN if a side is empty.
         """
         group, ratio = group_and_ratio(source, target)
         z = (ratio - self.median[group]) / self.spread[group]
@@ -31,7 +36,7 @@ class Lengths:
 
 
 def learn_lengths(source: NDArray[np.int64], target: NDArray[np.int64]) -> Lengths:
-    """Learn the usual lengths from a sample of pairs.
+    """Learn the usual length ratios from a sample of pairs.
 
     `source` and `target`, of shape (n,), are the lengths of the texts of the pairs, in characters.
     """

@@ -1,12 +1,12 @@
 """A search for the lines of two files that belong together, where lines are missing or were added on either side.
 
 A run is a stretch of source lines whose translations are all the same number of lines further down in the target file.
-This number is the offset of the run. A hidden Markov model over the source lines finds the likeliest runs. It has one
-state for each offset, and one for lines without a partner. Each change of state has a cost. The evidence for a state is
-the agreement and the length ratio of the lines that it pairs. Hunalign (Varga et al. 2005, "Parallel corpora for medium
-density languages") also combines a learned lexicon with lengths.
+This number is the offset of the run. A hidden Markov model over the source lines finds the likeliest runs. The model
+has one state for each offset, and one state for lines without a partner. Each change of state has a cost. The evidence
+for an offset is the agreement and the length ratio of the lines that are paired at this offset. Hunalign (Varga et al.
+2005, "Parallel corpora for medium density languages") also combines a learned lexicon with lengths.
 
-The lexicon is learned from pairs. If no pairs are known yet, `nmt.corpus.bootstrap` finds some.
+The lexicon is learned from pairs. If no pairs are known yet, `nmt.corpus.bootstrap` finds the first pairs.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,11 +21,16 @@ from nmt.corpus.alignment import MAX_WORDS, SWITCH, Block, Evidence, HashedLines
 from nmt.corpus.lengths import Lengths
 from nmt.corpus.reading import Survey, decode, read_spans
 
-MARGIN = 250  # number of offsets tried beyond 0, and beyond the difference of the numbers of lines
+# All offsets from 0 to the difference of the numbers of lines are tried, and this many offsets below and above these.
+MARGIN = 250
 MAX_OFFSETS = 10_000  # if there are more offsets to try, only lines with the same number are compared
-AROUND = 60  # number of lines before and after a block of unrelated lines that are paired again with it
-TOUCHING = 3  # two runs have a common edge if at most so many lines more than necessary are between them
-N_CELLS = 500_000  # pairs of lines that are compared at once
+# When a block of unrelated lines is paired again, this many lines before and after the block are paired again, too. The
+# edge of two runs is placed by a comparison of this many lines before and after the edge.
+AROUND = 60
+# Two runs have a common edge if at most this many source lines are between the runs. Source lines whose translations
+# must be missing, because the offset of the second run is lower, do not count.
+TOUCHING = 3
+N_CELLS = 500_000  # number of pairs of lines that are compared at once
 IMPOSSIBLE = -1e6  # score of a pair whose target line does not exist
 
 
@@ -34,7 +39,7 @@ class Run:
     """Consecutive source lines whose translations are `offset` lines further down in the target file."""
 
     start: int  # number of the first line, counted from 0
-    end: int  # number of the line after the last
+    end: int  # number of the line after the last line
     offset: int = 0
 
     @property
@@ -79,10 +84,12 @@ class Window:
         return self.target[lines.start - self.target_start : lines.stop - self.target_start]
 
     def partners(self, lines: range, offsets: range) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Return two arrays of shape (n, W), for n source lines and W offsets.
+        """Return the partner of each source line at each offset: the target line that is `offset` lines further down.
 
-        The first one says whether the target line exists. The second one is the index of the target line in `target`.
-        If the line does not exist, it is the index of the nearest line.
+        Returns:
+            Two arrays of shape (n, W), for n source lines and W offsets. The first array says whether the partner
+            exists. The second array is the index of the partner in `target`. If the partner does not exist, the second
+            array has the index of the nearest target line instead.
         """
         numbers = np.array(lines)[:, None] + np.array(offsets)
         indices = numbers - self.target_start
@@ -90,11 +97,12 @@ class Window:
         return (indices >= 0) & (indices <= last), np.clip(indices, 0, last)
 
     def agreement(self, lines: range, offsets: range, lexicon: Lexicon) -> Strengths:
-        """Compare source lines with the target lines at all offsets.
+        """Return the agreement of each source line with the target line at each offset.
 
         Returns:
-            An array of shape (n, W): the mean over target words of the strongest link to a word of the source line, as
-            in `alignment.agreement`. It is NaN if either line has no words, or the target line does not exist.
+            An array of shape (n, W), for n source lines and W offsets. The agreement is the mean, over target words, of
+            the strongest link to a word of the source line, as in `alignment.agreement`. The agreement is NaN if one
+            of the two lines has no words, or the target line does not exist.
         """
         source_words = self.source_lines(lines).words  # shape (n, MAX_WORDS)
         exists, partners = self.partners(lines, offsets)
@@ -139,7 +147,7 @@ def links_between(
 
 
 def read_windows(survey: Survey, blocks: Sequence[Block], offsets: range) -> Iterator[Window]:
-    """Yield, for each block, a window with its source lines [start, end) and the target lines at all offsets.
+    """Yield, for each block, a window: the source lines of the block, and the target lines at all offsets.
 
     Each file is read once.
     """
@@ -165,9 +173,10 @@ class Comparison:
     evidence: Evidence
 
     def scores(self, window: Window, lines: range, offsets: range) -> NDArray[np.float64]:
-        """Return an array of shape (n, W): the score of each source line at each offset.
+        """Return an array of shape (n, W): the score of each of n source lines at each of W offsets.
 
-        The score is the log-likelihood ratio, translated against unrelated, of the pair.
+        The score is the log-likelihood ratio, translated against unrelated, of the source line and the target line at
+        this offset. If the target line does not exist, the score is `IMPOSSIBLE`.
         """
         exists, partners = window.partners(lines, offsets)
         agreement = window.agreement(lines, offsets, self.lexicon)
@@ -177,7 +186,7 @@ class Comparison:
         return np.where(exists, -ratios, IMPOSSIBLE)
 
     def rows(self, window: Window, offsets: range) -> Iterator[NDArray[np.float64]]:
-        """Yield, for each source line, an array of shape (W,): its scores at all offsets."""
+        """Yield, for each source line, an array of shape (W,): the scores of the line at all W offsets."""
         step = max(N_CELLS // len(offsets), 1)
         lines = window.lines
         for start in range(0, len(lines), step):
@@ -195,14 +204,14 @@ class Comparison:
         placed = runs[:1]
         for after in runs[1:]:
             before = placed[-1]
-            n_missing = max(before.offset - after.offset, 0)  # source lines between the runs whose partners are missing
+            n_missing = max(before.offset - after.offset, 0)  # source lines between the runs without a partner
             if after.start - before.end <= n_missing + TOUCHING:
                 # Compare both offsets on the lines around the edge.
                 start, end = max(before.start, before.end - AROUND), min(after.end, after.start + AROUND)
                 lines = range(start, end)
                 scores_before = self.scores_at(window, lines, before.offset)
                 scores_after = self.scores_at(window, lines, after.offset)
-                # If `before` has k of these lines, `after` begins with line k + n_missing of them.
+                # If the first k of these lines are in `before`, `after` begins at the line with index k + n_missing.
                 n_edges = len(lines) - n_missing
                 edge = start + place_edge(scores_before[:n_edges], scores_after[n_missing:])
                 placed[-1] = replace(before, end=edge)
@@ -233,7 +242,7 @@ def likeliest_runs(rows: Iterable[NDArray[np.float64]], first: int, offsets: ran
     no_partner = len(offsets)  # the state of lines without a partner, whose score is 0
     totals = np.zeros(len(offsets) + 1)  # score of the best path that ends in each state
     since = np.full(len(offsets) + 1, first)  # the line at which this path entered the state
-    steps = []  # after each line: the last state of the best path, and the line at which the path entered it
+    steps = []  # after each line: the last state of the best path, and the line at which the path entered this state
     for line, row in enumerate(rows, first):
         # The best path that enters a state comes from the state with the greatest total.
         entry = totals.max() - SWITCH
@@ -263,9 +272,9 @@ class RunPath(NamedTuple):
 
 
 def without_crossings(runs: Sequence[Run]) -> list[Run]:
-    """Leave out or shorten runs until they are in ascending order on both sides, and no line is in two runs.
+    """Leave out or shorten runs until the runs are in ascending order on both sides, and no line is in two runs.
 
-    Keep as many pairs as possible.
+    As many pairs as possible are kept.
     """
     paths: list[RunPath] = []  # for each run, the path with the most pairs that ends with this run
     for run in runs:
@@ -287,7 +296,7 @@ def without_crossings(runs: Sequence[Run]) -> list[Run]:
 
 
 def overlap(before: Run, after: Run) -> int:
-    """Return by how many lines `after` must be shortened at its start to come after `before` on both sides."""
+    """Return how many lines must be removed from the start of `after`, so that it follows `before` on both sides."""
     return max(before.end - after.start, before.target_end - after.target_start, 0)
 
 
@@ -305,8 +314,8 @@ def joined(runs: Sequence[Run]) -> list[Run]:
 def offsets_of(survey: Survey) -> range:
     """Return the offsets that are tried.
 
-    These are all offsets between 0 and the difference of the numbers of lines, and `MARGIN` offsets below and above.
-    If there are more than `MAX_OFFSETS` of them, only offset 0 is tried.
+    All offsets between 0 and the difference of the numbers of lines are tried, and `MARGIN` offsets below and above.
+    But if this would be more than `MAX_OFFSETS` offsets, only offset 0 is tried.
     """
     difference = survey.n_target - survey.n_source
     margin = min(MARGIN, survey.n_pairs // 2)
@@ -319,7 +328,7 @@ def find_runs(survey: Survey, unrelated: Sequence[Block], comparison: Comparison
     """Return all runs of a corpus, in order.
 
     Args:
-        unrelated: blocks of lines that do not belong to the lines with the same number.
+        unrelated: blocks of pairs whose two lines, which have the same number, do not belong together.
     """
     suspicious = [*unrelated]
     if survey.n_source != survey.n_target:
@@ -340,7 +349,7 @@ def find_runs(survey: Survey, unrelated: Sequence[Block], comparison: Comparison
 
 
 def widened(blocks: Sequence[Block], n_lines: int) -> list[Block]:
-    """Extend blocks by `AROUND` lines before and after them. Join the blocks that then touch."""
+    """Extend each block by `AROUND` lines before and after the block. Join blocks that then touch or overlap."""
     result: list[Block] = []
     for block_start, block_end in blocks:
         start = max(block_start - AROUND, 0)

@@ -13,29 +13,32 @@ from nmt.text.lines import is_blank
 from nmt.text.placeholders import KINDS
 from nmt.text.words import UNSPACED_CHARACTER
 
-MAX_CHARACTERS = 1_000  # longest text that is no fault; about as long as `data.max_length` pieces
+MAX_CHARACTERS = 1_000  # length of the longest text that is no fault; about the length of `data.max_length` pieces
 MAX_Z = 5.0  # greatest absolute z-score of a length ratio, see `lengths.Lengths.z`, that is no fault
-MIN_LONGER = 20  # characters; a pair of shorter texts, such as single words, may have any length ratio
+MIN_LONGER = 20  # characters; if both texts of a pair are shorter, such as single words, any length ratio is right
 SHORT_PARTNER = 1.5  # a text may be cut off only if the absolute z-score of the length ratio is greater
 MIN_CUT_OFF_EVIDENCE = 5.5  # nats; with less evidence, a text does not count as cut off
-LONG_NUMBER = 4  # digits; years and sums of money have this many or more, most times and measures fewer
-MAX_NAME = 4  # most words of a name
+# Minimum number of digits of a long number. Years and sums of money are long numbers; times of day and measures usually
+# are not.
+LONG_NUMBER = 4
+MAX_NAME = 4  # maximum number of words of a name
 MIN_NO_WORDS = 5  # characters; `has_no_words` does not judge shorter texts
 
-# A number in digits of any script. It may contain a space only before a group of three digits, so that two numbers in a
-# row do not count as one.
+# A number in digits of any script. It may contain a space only before a group of three digits, so that two consecutive
+# numbers do not count as one number.
 NUMBER = re.compile(r"(?:\d{1,3}(?:[ \xa0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:[.,:’'٫٬]\d+)*")
 DIGIT = re.compile(r"\d")
 DECIMAL = re.compile(r"(.*)[.,٫](\d{1,2})")
-# All kinds of placeholder except the last, which is numbers: `numbers_differ` compares numbers. The first pattern is
-# for %(name)s with an ending after it, as in Esperanto and Uzbek.
+# All kinds of placeholder except the last kind. The last kind is numbers, which `numbers_differ` compares. The first
+# pattern here is for %(name)s that is directly followed by a grammatical ending, as in Esperanto and Uzbek.
 PLACEHOLDER = re.compile("|".join([r"%\(\w+\)[-+0#]*+\d*(?:\.\d+)?[sdifguxc@]", *KINDS[:-1]]))
 THREE_LETTERS = re.compile(r"[^\W\d_]{3}")
 REPEATED_LETTERS = re.compile(r"([^\W\d_]{2,4}?)\1{3}")
 TRIPLED = re.compile(rf"({UNSPACED_CHARACTER})\1\1")
-PUNCTUATION = ".,;:!?\"'”’“„"  # stripped from the ends of words
+PUNCTUATION = ".,;:!?\"'”’“„"  # marks that are stripped from the ends of words
+# Characters that may follow the final punctuation of a text.
 CLOSERS = " \t\u3000\u200b\u200e\u200f\"'”’»)]}）】」』“›*_"
-# The kind of final punctuation, by character.
+# For each punctuation mark: the kind of final punctuation, see the function `final`.
 ENDS = {
     **dict.fromkeys(".。．!！…।", "."),
     **dict.fromkeys("?？؟;፧", "?"),
@@ -44,7 +47,7 @@ ENDS = {
 
 
 def is_copy(source: str, target: str) -> bool:
-    """Return whether the texts are equal, case aside, and are more than placeholders, a name or a few short words."""
+    """Return whether the texts are equal except for case, and have more than placeholders, a name or a few words."""
     if source.casefold() != target.casefold():
         return False
     text = PLACEHOLDER.sub(" ", source)
@@ -65,12 +68,13 @@ def is_name(text: str) -> bool:
 def numbers_differ(source: str, target: str) -> bool:
     """Return whether each text has a number of `LONG_NUMBER` digits or more that the other text lacks.
 
-    Separators of digits do not count. A shorter number is no fault, and if only one text has a number that the other
-    lacks, that is no fault either: the other text may spell it out, or convert it to another unit.
+    Separators of digits do not count. A difference in shorter numbers is no fault. If only one text has a number that
+    the other text lacks, this is no fault either, because the other text may spell out the number, or convert the
+    number to another unit.
     """
     source_numbers = [digits(number) for number in NUMBER.findall(source)]
     target_numbers = [digits(number) for number in NUMBER.findall(target)]
-    if "".join(source_numbers) == "".join(target_numbers):  # the same digits in other groups: 555-1234 and 555 12 34
+    if "".join(source_numbers) == "".join(target_numbers):  # same digits, grouped differently: 555-1234, 555 12 34
         return False
     in_source, in_target = Counter(source_numbers), Counter(target_numbers)
     return has_long_number(in_source - in_target) and has_long_number(in_target - in_source)
@@ -81,7 +85,7 @@ def has_long_number(numbers: Iterable[str]) -> bool:
 
 
 def digits(number: str) -> str:
-    """Return a number in ASCII digits, without separators, leading zeros, or zeros at the end of its decimals."""
+    """Return a number in ASCII digits, without separators, leading zeros, or zeros at the end of the decimals."""
     if not number.isascii():
         number = DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), number)
     decimal = DECIMAL.fullmatch(number)
@@ -101,21 +105,23 @@ def placeholders_differ(source: str, target: str) -> bool:
 def final(text: str) -> str:
     """Return the kind of punctuation at the end of a text.
 
-    It is "." for full stops and exclamation marks, "?" for question marks, "," for other marks in `ENDS`, or "".
+    The kind is "." for full stops and exclamation marks, "?" for question marks, "," for other marks in `ENDS`, and ""
+    for a text without final punctuation.
     """
     last = text.rstrip(CLOSERS)[-1:]
     if last in ENDS or last.isascii():
         return ENDS.get(last, "")
-    # Other punctuation counts as a full stop, because many scripts have one of their own, such as Tibetan and Burmese.
+    # Other punctuation counts as a full stop, because many scripts, such as Tibetan and Burmese, have a special full
+    # stop.
     return "." if unicodedata.category(last) == "Po" else ""
 
 
 def repeats(text: str) -> bool:
     """Return whether a text contains a repetition.
 
-    A repetition is a letter, ! or ? five times in a row, two to four letters four times, or one to four words three
-    times.
-    Substrings and slices are compared, because regular expressions with back references take ten times as long.
+    A repetition is a letter, ! or ? five times in a row, two to four letters four times in a row, or one to four words
+    three times in a row. Single characters and words are compared as substrings and slices, because regular expressions
+    with back references take ten times as long.
     """
     # 1. Look for repeated characters and letters.
     for character in set(text):
@@ -125,7 +131,7 @@ def repeats(text: str) -> bool:
     for word in words:
         if len(word) >= 8 and REPEATED_LETTERS.search(word):
             return True
-    # 2. Look for repeated words. If a word occurs three times, there are two fewer distinct words than words.
+    # 2. Look for repeated words. If a word occurs three times, there are at least two fewer distinct words than words.
     if len(words) < len(set(words)) + 2:
         return False
     words = [word.strip(PUNCTUATION) for word in words]
@@ -133,7 +139,7 @@ def repeats(text: str) -> bool:
 
 
 def repeats_words(words: list[str], n: int) -> bool:
-    """Return whether a phrase of `n` words occurs three times in a row."""
+    """Return whether a phrase of `n` words, which begins with a letter, occurs three times in a row."""
     for start in range(len(words) - 3 * n + 1):
         phrase = words[start : start + n]
         is_repeated = words[start : start + 3 * n] == phrase * 3
@@ -143,11 +149,12 @@ def repeats_words(words: list[str], n: int) -> bool:
 
 
 def repetition_differs(source: str, target: str) -> bool:
-    """Return whether one text contains a repetition, and the other does not."""
+    """Return whether one text contains a repetition, and the other text does not."""
     source_repeats = repeats(source)
     if source_repeats == repeats(target):
         return False
-    # In a script without spaces, "ha ha ha" may be one character three times, which `repeats` does not count.
+    # In a script without spaces, the translation of "ha ha ha" may be three equal characters. `repeats` does not count
+    # three equal characters as a repetition.
     unrepeated = target if source_repeats else source
     return not TRIPLED.search(unrepeated)
 
@@ -155,8 +162,8 @@ def repetition_differs(source: str, target: str) -> bool:
 def has_no_words(text: str) -> bool:
     """Return whether a text has hardly any words.
 
-    It has no three letters in a row, and under 30 % of its characters are letters or vowel signs. A Chinese character,
-    which is often a word, counts as three letters.
+    Such a text has no three letters in a row, and under 30 % of its characters are letters or vowel signs. A Chinese
+    character counts as three letters, because it is often a word.
     """
     n_characters = len(text) - text.count(" ")
     if n_characters < MIN_NO_WORDS or THREE_LETTERS.search(text):
@@ -169,13 +176,13 @@ def has_no_words(text: str) -> bool:
 
 
 def cut_off(source: str, target: str, z: float, without_stop: tuple[float, float]) -> bool:
-    """Return whether one text is cut off: it is too short for its partner, and lacks final punctuation.
+    """Return whether one text is cut off: it is too short for the other text, and lacks final punctuation.
 
-    The partner must have final punctuation. The evidence is the sum of two terms: -log of the share of lines on the
-    short side that lack final punctuation, and z²/2.
+    The other text must have final punctuation. The evidence for a text that is cut off is the sum of two terms: z²/2,
+    and -log of the share of lines that lack final punctuation on the side of the short text.
 
     Args:
-        z: the z-score of the length ratio; NaN if a text is empty, which is then not cut off.
+        z: the z-score of the length ratio. If a text is empty, z is NaN, and neither text counts as cut off.
         without_stop: for each side, the share of lines that lack final punctuation.
     """
     if not abs(z) > SHORT_PARTNER:

@@ -1,6 +1,6 @@
-"""A reader of the lines of a corpus as bytes. It keeps all faults that `nmt.text.lines` would repair or refuse.
+"""A reader of the lines of a corpus as bytes. The lines keep all faults that `nmt.text.lines` would repair or refuse.
 
-A check reads the files several times, in chunks, so that the text need not fit into memory.
+A check reads the files several times, in chunks, so that the text of the corpus need not fit into memory.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from nmt.errors import DataError
 from nmt.text.lines import BOM, UTF16, open_bytes, raw_lines, reading
 
 CHUNK = 10_000  # number of pairs that a process examines at once
-SAMPLE_LIMIT = 15_000  # the sample from which `examine.learn_usual` learns has fewer than twice as many pairs
+SAMPLE_LIMIT = 15_000  # the sample for `examine.learn_usual` has fewer than 2 * SAMPLE_LIMIT pairs
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class CorpusFiles:
 
 @dataclass(frozen=True)
 class Chunk:
-    first: int  # line number of the first pair, counted from 1; the others follow it
+    first: int  # line number of the first pair, counted from 1
     source: list[bytes]
     target: list[bytes]
 
@@ -104,7 +104,7 @@ def survey(files: CorpusFiles) -> Survey:
 
 
 def chunks(files: CorpusFiles) -> Iterator[Chunk]:
-    """Yield all pairs in order. If a side has more lines than the other, its last lines are left out."""
+    """Yield all pairs in order. If one side has more lines, the last lines of this side are left out."""
     pairs = zip(side_lines(files.source), side_lines(files.target), strict=False)
     first = 1
     while part := list(itertools.islice(pairs, CHUNK)):
@@ -117,14 +117,14 @@ def chunks(files: CorpusFiles) -> Iterator[Chunk]:
 def read_spans(paths: Sequence[Path], spans: Sequence[tuple[int, int]]) -> Iterator[list[bytes]]:
     """Yield, for each span, the lines [start, end) of a side, counted from 0. Reads the files once.
 
-    Spans may overlap, but their starts must be in ascending order, and so must their ends. If a span goes beyond the
-    last line, fewer lines are yielded.
+    Spans may overlap, but both the starts and the ends of the spans must be in ascending order. If a span goes beyond
+    the last line of the side, fewer lines are yielded for this span.
     """
     stream = side_lines(paths)
     kept: list[bytes] = []  # lines that were read already, from number `first` on
     first = 0
     for start, end in spans:
-        # Drop the lines before the span: first those in `kept`, then those that were not read yet.
+        # Drop the lines before the span: first the lines in `kept`, then lines that were not read yet.
         n_dropped = min(start - first, len(kept))
         del kept[:n_dropped]
         for _ in itertools.islice(stream, start - first - n_dropped):
@@ -144,6 +144,6 @@ def lines_at(paths: Sequence[Path], numbers: Sequence[int]) -> dict[int, bytes]:
 
 
 def texts_at(paths: Sequence[Path], lines: Sequence[int]) -> list[str]:
-    """Return the texts of some lines of a side, in the order of `lines`. These line numbers are counted from 0."""
+    """Return the texts of some lines of a side, in the order of `lines`: numbers of lines, counted from 0."""
     raw = lines_at(paths, [line + 1 for line in lines])
     return [decode(raw[line + 1]) for line in lines]

@@ -9,8 +9,8 @@ from pydantic_core import to_jsonable_python
 from nmt.corpus.check import CheckReport
 from nmt.corpus.kinds import SEVERITIES, Finding
 
-MAX_LINES = 8  # most line numbers that are shown for a finding
-MAX_CHARACTERS = 90  # most characters that are shown of each side of an example
+MAX_LINES = 8  # maximum number of line numbers that are shown for a finding
+MAX_CHARACTERS = 90  # maximum number of characters that are shown of each side of an example
 INDENT = " " * 9  # indentation of the lines that follow the first line of a finding
 
 
@@ -28,7 +28,7 @@ def as_text(report: CheckReport, n_examples: int) -> Iterator[str]:
 
 
 def finding_as_text(finding: Finding, n_examples: int) -> Iterator[str]:
-    # Yield the title and, if there is one, the detail, which concerns the whole corpus.
+    # Yield the title. If the finding has a detail, yield the detail.
     n = len(finding.lines)
     unit = "line" if n == 1 else "lines"
     amount = f": {n:,} {unit}, {percent(finding.share)}" if n else ""

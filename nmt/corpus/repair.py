@@ -20,8 +20,8 @@ from nmt.errors import DataError, OutputError, os_errors_as
 from nmt.files import atomic_writer
 from nmt.text.lines import is_blank, one_line
 
-MAX_ROUNDS = 9  # most rounds of mending a line; for example, &am\0p; becomes &amp; and then &
-MIN_PAIRED = 0.5  # least share of the lines of a corpus that must have a partner
+MAX_ROUNDS = 9  # maximum number of rounds of mending a line; for example, &am\0p; becomes &amp; and then &
+MIN_PAIRED = 0.5  # minimum share of the lines of a corpus that must have a partner
 CHANGES = "changes.jsonl"  # name of the list of changes
 UNUSABLE = ("blank", "encoding")  # the only kinds of fault for which dev and test pairs are dropped
 Texts = tuple[str, str]  # source and target of a pair
@@ -35,8 +35,9 @@ class RawLine(NamedTuple):
 def fix(report: CheckReport, corpora: Sequence[CorpusFiles], directory: Path) -> list["CorpusRepair"]:
     """Write cleaned copies of all files, and the list `CHANGES`.
 
-    A training pair is dropped if, after cleaning, it repeats an earlier pair, or shares a side with a dev or test pair.
-    Dev and test pairs are dropped only if they have an `UNUSABLE` fault. Lines without a partner are dropped.
+    A training pair is dropped if the pair has a fault whose `Kind.repair` is "drop". A training pair is also dropped
+    if, after cleaning, it repeats an earlier pair, or shares a side with a dev or test pair. A dev or test pair is
+    dropped only if the pair has an `UNUSABLE` fault. Lines without a partner are dropped.
 
     Raises OutputError if the directory exists and is not empty, or cannot be written. Raises DataError, before anything
     is written, if most lines of a corpus have no partner.
@@ -51,7 +52,8 @@ def fix(report: CheckReport, corpora: Sequence[CorpusFiles], directory: Path) ->
     held_out = HeldOut(set(), set())
     with atomic_writer(directory / CHANGES) as changes:
         repairs = [CorpusRepair(report, files, held_out, changes, is_train=files is train) for files in corpora]
-        # The training corpus comes last, because pairs that share a side with dev or test pairs are dropped from it.
+        # The training corpus is repaired last, because training pairs that share a side with the repaired dev or test
+        # pairs are dropped.
         for repair in [*repairs[1:], repairs[0]]:
             repair.write(directory)
     return repairs
@@ -80,7 +82,8 @@ class HeldOut(NamedTuple):
 class CorpusRepair:
     """The repair of one corpus.
 
-    Dev and test corpora are repaired before the training corpus, because their repairs fill `held_out`.
+    Dev and test corpora are repaired before the training corpus. They fill `held_out`, which the repair of the training
+    corpus needs.
     """
 
     def __init__(
@@ -92,8 +95,8 @@ class CorpusRepair:
         self.is_train = is_train
         self.written: set[int] = set()  # hashes of the training pairs that were written
         self.runs = report.runs[files.name]
-        # By line number: the kinds of fault for which the pair is dropped or exchanged. Kinds that are cleaned are not
-        # listed, because each text is tested for them again.
+        # For each line number: the kinds of fault for which the pair is dropped or exchanged. Kinds of fault that are
+        # cleaned are not listed here, because `mend` tests each text for these kinds again.
         self.kinds: dict[int, list[str]] = {}
         for finding in report.findings:
             if finding.corpus == files.name and self.is_wanted(finding.kind):
@@ -102,13 +105,13 @@ class CorpusRepair:
         self.paths: tuple[Path, ...] = ()  # source and target file of the cleaned copy
         self.n_pairs = 0
         self.n_changed = 0
-        self.n_dropped = 0  # dropped pairs, and lines without a partner
-        self.n_realigned = 0  # written pairs of lines with different numbers
+        self.n_dropped = 0  # number of dropped pairs and of lines without a partner
+        self.n_realigned = 0  # number of written pairs whose two lines have different line numbers
 
     def is_wanted(self, kind: Kind) -> bool:
         """Return whether pairs with this kind of fault are dropped or exchanged.
 
-        Duplicates are not: `repeated` finds them again after cleaning.
+        Return False for duplicates, because `repeated` looks for duplicates after cleaning.
         """
         if kind.repair == "drop":
             return kind.name != "duplicate" and (self.is_train or kind.name in UNUSABLE)
@@ -147,7 +150,7 @@ class CorpusRepair:
             yield None, target
 
     def mend(self, source: RawLine, target: RawLine) -> Texts | None:
-        """Return the cleaned texts of a pair, or None if the pair is dropped. Any change is added to the list."""
+        """Return the cleaned texts of a pair, or None if the pair is dropped. List each change in `CHANGES`."""
         # 1. Clean the texts. If the sides are exchanged, exchange them back.
         texts, cleaned_kinds = cleaned((decode(source.raw), decode(target.raw)))
         kinds = [*self.known_kinds(source, target), *cleaned_kinds]
@@ -174,14 +177,15 @@ class CorpusRepair:
         """Return the kinds of fault, from the check, for which a pair is dropped or exchanged."""
         if source.number == target.number:
             return self.kinds.get(source.number, [])
-        # The check has paired these lines with others, so its findings do not apply. Test only the encoding again.
+        # The check compared each of these lines with the line of the same number, which is not the partner. So the
+        # findings of the check do not apply. Test only the encoding again.
         return [] if is_utf8(source.raw) and is_utf8(target.raw) else ["encoding"]
 
     def repeated(self, texts: Texts) -> list[str]:
-        """Return ["leak"] or ["duplicate"] if a training pair must not be written. Else remember it and return [].
+        """Return ["leak"] or ["duplicate"] if a training pair must not be written. Otherwise, return [].
 
-        A leak shares a side with a dev or test pair. A duplicate repeats an earlier pair. Dev and test pairs are only
-        remembered.
+        A leak is a pair that shares a side with a dev or test pair. A duplicate is a pair that repeats an earlier pair.
+        Pairs for which [] is returned are remembered. For dev and test pairs, [] is always returned.
         """
         source, target = texts
         if not self.is_train:
@@ -224,7 +228,7 @@ def cleaned(texts: Texts) -> tuple[Texts, list[str]]:
         for kind, mend in MENDED.items():
             is_faulty = TESTS[kind]
             if is_faulty(texts[0]) or is_faulty(texts[1]):
-                texts = one_line(mend(texts[0])), one_line(mend(texts[1]))  # an entity may have become a line end
+                texts = one_line(mend(texts[0])), one_line(mend(texts[1]))  # an HTML entity may have become a line end
                 kinds.append(kind)
         if texts == before:
             break

@@ -19,7 +19,8 @@ from nmt.text.corpus_files import digests_of
 from nmt.text.lines import Pair, is_blank, iter_pairs
 from nmt.text.permutation import hold_out, shuffled
 
-# Share, greatest number and least number of the pairs that are held out as dev pairs. Test pairs have the same limits.
+# The share of all pairs that is held out as dev pairs, and the maximum and the minimum number of dev pairs. The same
+# share and numbers apply to test pairs.
 HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100
 MIN_PAIRS = 20
 TRAIN, DEV, TEST, BLANK, LEAK = range(5)  # parts of a text; pairs of the last two parts are not written
@@ -35,14 +36,14 @@ class Facts:
     n_dev: int
     n_test: int
     n_blank: int  # pairs left out because a side is blank
-    n_leaking: int  # pairs left out because one of their sentences is also in a dev or test pair
+    n_leaking: int  # pairs left out because they share a sentence with a dev or test pair
     n_words: int  # words on the target side of the training pairs, see `count_words`
     n_characters: int  # distinct characters in the training pairs
     letter_overlap: float = 1.0  # see the function `letter_overlap`; near 0 if the scripts of the sides differ
 
 
 class TextCounts(NamedTuple):
-    """Counts of the text of the training pairs, see `Facts`."""
+    """The words, characters and letter overlap of the training pairs, see the fields of `Facts`."""
 
     n_words: int
     n_characters: int
@@ -77,7 +78,7 @@ def split_corpus(source: Sequence[Path], target: Sequence[Path], directory: Path
 def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], NDArray[np.uint64], NDArray[np.uint64]]:
     """Return three arrays: whether each pair has text on both sides, source digests, and target digests.
 
-    The digests are those of the keys, see `key_of`, and only of the pairs that have text on both sides.
+    A digest is the digest of the key of a sentence, see `key_of`. Only pairs with text on both sides have digests.
     """
     is_usable = array("b")
     source_keys, target_keys = array("Q"), array("Q")
@@ -92,11 +93,12 @@ def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], NDArray[np.uint
 
 
 def choose_parts(source_keys: NDArray[np.uint64], target_keys: NDArray[np.uint64]) -> NDArray[np.int_]:
-    """Return an array of shape (n,): the part of each pair."""
+    """Return an array of shape (n,): the part of each of n pairs, such as `TRAIN`."""
     n_pairs = len(source_keys)
     n_each = max(int(n_pairs * HELD_OUT_SHARE), MIN_HELD_OUT)
     n_each = min(n_each, MAX_HELD_OUT, n_pairs // 10)
-    # Hold out the dev and test pairs. Leave out the other pairs that share a sentence with them.
+    # Hold out the dev and test pairs. Leave out all pairs that are not held out, but share a sentence with a held-out
+    # pair.
     parts = np.full(n_pairs, TRAIN)
     held_out, remains = hold_out(source_keys, target_keys, 2 * n_each, SEED)
     parts[~remains] = LEAK
@@ -106,7 +108,8 @@ def choose_parts(source_keys: NDArray[np.uint64], target_keys: NDArray[np.uint64
     order = np.argsort(shuffled(np.arange(n_held_out), n_held_out, SEED))
     test = held_out[order[n_each:]]
     parts[test] = TEST
-    # Leave out test pairs that share a sentence with a dev pair. There are some only if most sentences are repeated.
+    # Leave out test pairs that share a sentence with a dev pair. Such test pairs exist only if most sentences are
+    # repeated.
     for keys in (source_keys, target_keys):
         is_in_dev = np.isin(keys[test], keys[parts == DEV])
         parts[test[is_in_dev]] = LEAK
@@ -116,12 +119,15 @@ def choose_parts(source_keys: NDArray[np.uint64], target_keys: NDArray[np.uint64
 def write_parts(
     source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str], parts: NDArray[np.int_]
 ) -> TextCounts:
-    """Write each pair into the files of its part. Return counts of the text of the training pairs."""
+    """Write the training, dev and test pairs into a source file and a target file for each part.
+
+    Returns the numbers of words and characters in the training pairs, and the letter overlap of the training pairs.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     n_words = 0
     source_characters, target_characters = Counter[str](), Counter[str]()
     with contextlib.ExitStack() as stack:
-        files = []  # for each part, its source file and its target file
+        files = []  # for each part, the source file and the target file
         for part in ("train", "dev", "test"):
             paths = [directory / f"{part}.{language}" for language in languages]
             files.append([stack.enter_context(atomic_writer(path)) for path in paths])
@@ -146,9 +152,9 @@ def count_words(text: str) -> int:
 
 
 def letter_overlap(source: Counter[str], target: Counter[str]) -> float:
-    """Return how much the relative frequencies p and q of the letters of both sides overlap: the sum of min(p, q).
+    """Return the overlap of the letters of both sides: the sum of min(p, q) over all letters, from 0 to 1.
 
-    The overlap is from 0 to 1. It is 0 if a side has no letters.
+    p and q are the relative frequencies of a letter on the two sides. The overlap is 0 if a side has no letters.
     """
     source_shares, target_shares = shares_of_letters(source), shares_of_letters(target)
     total = 0.0
@@ -164,10 +170,10 @@ def shares_of_letters(characters: Counter[str]) -> dict[str, float]:
 
 
 class KeyCharacters(dict[int, int | None]):
-    """A table for `str.translate` that makes keys: it keeps a character, or leaves it out (None).
+    """A table for `str.translate` that turns a text into a key: it keeps some characters, and deletes all others.
 
-    It keeps letters. It also keeps vowel signs and other marks, because different words of many scripts would be the
-    same without them.
+    The value of a deleted character is None. Letters are kept. Vowel signs and some other marks are also kept, because
+    in many scripts, different words would have the same key without these marks.
     """
 
     def __missing__(self, code: int) -> int | None:
@@ -194,7 +200,7 @@ def key_of(text: str) -> bytes:
     folded = unicodedata.normalize("NFKC", folded)
     key = folded.translate(KEY_CHARACTERS)
     if not key:
-        # The key of a text without letters is the text. But if it has digits, the key is "0", so that all numbers
-        # count as the same.
+        # The text has no letters. If it has digits, the key is "0", so that all numbers count as the same sentence.
+        # Otherwise, the key is the text itself.
         key = "0" if re.search(r"\d", folded) else folded
     return key.encode()

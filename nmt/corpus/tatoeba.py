@@ -1,8 +1,8 @@
 """The split of Tatoeba into the training, dev and test pairs that the recipes were measured on.
 
-`pins/NAME.pairs` lists a short hash of each dev pair and each test pair, in order; `data/pin_corpora.py` writes it.
-Whatever version of Tatoeba is downloaded, its dev and test pairs are those in this list. The training pairs are all
-other pairs, except those that share a side with a dev pair or a test pair.
+`pins/NAME.pairs` lists a short hash of each dev pair and each test pair, in order. `data/pin_corpora.py` writes this
+list. In every version of Tatoeba, the dev and test pairs are the pairs that are in this list. The training pairs are
+the remaining pairs that share no side with a dev pair, a test pair or a pair of the public test set.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from nmt.text.lines import is_blank
 
 PairText = tuple[str, str]  # source and target
 
-HASH_DIGITS = 10  # hexadecimal digits of a short hash; their 40 bits are enough to tell 300,000 pairs apart
+HASH_DIGITS = 10  # number of hexadecimal digits of a short hash; 40 bits are enough to tell 300,000 pairs apart
 
 
 def pair_hash(pair: PairText) -> str:
@@ -67,7 +67,7 @@ def split(pairs: Iterable[PairText], public_test: Sequence[PairText], pins: str)
         part, pin = line.split()
         if pin in by_pin:
             parts[part].append(by_pin[pin])
-    # 2. The training pairs are those that share no side with a held-out pair.
+    # 2. The training pairs are the pairs that share no side with a pair in `held_out`.
     held_out = [*parts["dev"], *parts["test"], *public_test]
     sources = {source.casefold() for source, _ in held_out}
     targets = {target.casefold() for _, target in held_out}
