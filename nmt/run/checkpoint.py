@@ -95,7 +95,7 @@ def shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ..
 
 
 def weights_of(model: torch.nn.Module) -> dict[str, Tensor]:
-    """Return the weights of a model by name. Tied weights are returned once, with their first name."""
+    """Return the weights of a model by name. Tied weights are returned once, under the first name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
@@ -239,7 +239,7 @@ def lasting_path(file: BinaryIO) -> Path:
 
 
 def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpoint:
-    """Read and check a checkpoint. Load only tensors of the parts `prefixes`. Raises ModelError if it is damaged."""
+    """Read and check a checkpoint. Load only tensors of the parts `prefixes`. Raises ModelError on damage."""
     with errors_as_model_error(path):
         check_header_size(path)
         with path.open("rb") as held, safetensors.safe_open(lasting_path(held), framework="pt") as file:

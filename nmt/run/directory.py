@@ -171,7 +171,7 @@ class RunDirectory:
             atomic_write(file, side.model)
 
     def read_tokenizers(self, config: Config) -> Tokenizers | None:
-        """Return the tokenizers of the run, or None if they are missing or do not suit the config.
+        """Return the tokenizers of the run, or None if the tokenizers are missing or do not suit the config.
 
         Raises ModelError if a file is damaged.
         """
@@ -242,7 +242,7 @@ class RunDirectory:
         return any("dev_loss" in line for line in self.read_metrics())
 
     def set_aside(self, step: int) -> Path:
-        """Rename a damaged checkpoint, so that `checkpoint_steps` ignores it. Return its new path."""
+        """Rename a damaged checkpoint, so that `checkpoint_steps` ignores the file. Return the new path."""
         aside = self.checkpoints / f"step-{step}.damaged"
         return self.checkpoint_file(step).rename(aside)
 

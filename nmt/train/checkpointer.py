@@ -37,13 +37,13 @@ FIRST_SNAPSHOT = 1 / 256  # the first snapshot is due when this fraction of the 
 class TrainingState:
     """The state that a checkpoint saves and a resumed run restores."""
 
-    model: Seq2Seq  # its weights are those that the optimizers update
+    model: Seq2Seq  # the optimizers update the weights of this model
     averaged: Seq2Seq | None  # moving average of the weights; None if train.average=none
     optimizers: list[torch.optim.Optimizer]
     progress: Progress
 
     def update_average(self, max_decay: float) -> None:
-        """Update the moving average of the weights, if there is one.
+        """Update the moving average of the weights, if training computes an average.
 
         The decay grows with the step up to `max_decay`, so that the poor weights of early steps are soon forgotten.
         """
@@ -51,7 +51,7 @@ class TrainingState:
             return
         step = self.progress.step
         decay = min(max_decay, (1 + step) / (10 + step))
-        # Frozen weights do not change, so their average needs no update.
+        # Frozen weights do not change, so the average of frozen weights needs no update.
         weights = tuple(p for p in self.model.parameters() if p.requires_grad)
         averaged = tuple(p for p in self.averaged.parameters() if p.requires_grad)
         with torch.no_grad():
@@ -85,7 +85,7 @@ class Checkpointer:
             self.metrics_fail = True
 
     def keep_if_best(self, model: Seq2Seq, validation: Validation) -> bool:
-        """Return whether the model is better than the best model so far. If it is, copy it for the next save."""
+        """Return whether the model is better than the best model so far. A better model is copied for the next save."""
         progress, metric = self.state.progress, self.config.train.metric
         figures = {"step": progress.step, **validation.figures()}
         # Before the first validation, `best_figures` is None. `ranking` puts None below all figures.
@@ -134,7 +134,7 @@ class Checkpointer:
 
     def write_checkpoint(self) -> None:
         """Write a checkpoint, then delete all checkpoints except the newest `train.keep`."""
-        # 1. Collect the weights and their average.
+        # 1. Collect the weights and the average weights.
         state = self.state
         tensors = named("model", weights_of(state.model))
         if state.averaged is not None:
@@ -153,7 +153,7 @@ class Checkpointer:
         self.run.prune_checkpoints(newest)
 
     def snapshot_if_due(self, spent: float) -> None:
-        """Write a snapshot if a new one is due, now that the fraction `spent` of the budget is spent.
+        """Write a snapshot if a snapshot has become due. `spent` is the spent fraction of the budget.
 
         Snapshots are due at `train.snapshots` fractions of the budget, which are evenly spaced on a logarithmic scale
         from `FIRST_SNAPSHOT` to 1. A rollback or a resume restores `progress.n_snapshots`, so snapshots of the repeated
@@ -161,7 +161,7 @@ class Checkpointer:
         are due than were written. Then one snapshot is written at once, and later snapshots are written when they are
         due again.
         """
-        # 1. Count the snapshots that have become due so far. Return if their number has not changed.
+        # 1. Count the snapshots that have become due so far. Return if this number has not changed.
         n_due = 0
         n_snapshots = self.config.train.snapshots
         for i in range(n_snapshots):
@@ -211,7 +211,7 @@ class Checkpointer:
             raise ModelError(f"{file} lacks {error.args[0]}", hint=OR_ANEW) from error
 
         # 2. Adjust the progress to the model file and to settings that may have changed.
-        self.best_model = None  # before a rollback, a step after the checkpoint may have set it
+        self.best_model = None  # before a rollback, a later step may have set `best_model`
         self._restore_best()
         self._continue_epoch(checkpoint.config.train)
         if self.config.train.precision != "auto":
@@ -257,7 +257,7 @@ class Checkpointer:
     def _restore_best(self) -> None:
         """Forget the best model if the model file does not contain it, so that the next validation writes the file.
 
-        The model file may be older than the checkpoint, for example in a run that was copied during its training.
+        The model file may be older than the checkpoint, for example if the run was copied while training went on.
         """
         progress, file = self.state.progress, self.run.model_file
         step = -1

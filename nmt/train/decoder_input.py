@@ -1,9 +1,9 @@
 """The decoder's input in training: the true tokens (teacher forcing), or a mixture of true and predicted tokens.
 
-With teacher forcing, the decoder reads only true tokens in training, but in translation it reads its own predictions,
-which may be wrong. Scheduled sampling (Bengio et al. 2015) prepares the decoder for wrong predictions: in training, it
-replaces some true tokens by predictions. As in Mihaylova and Martins (2019), a first pass over the true tokens computes
-all predictions at once.
+With teacher forcing, the decoder reads only true tokens in training. But in translation, the decoder reads predictions
+of the model, which may be wrong. Scheduled sampling (Bengio et al. 2015) prepares the decoder for wrong predictions: in
+training, some true tokens are replaced by predictions. As in Mihaylova and Martins (2019), a first pass over the true
+tokens computes all predictions at once.
 """
 
 import torch

@@ -14,7 +14,7 @@ from nmt.train.report import clock
 from nmt.train.schedule import prediction_rate
 from nmt.train.step import StepOptions, train_step
 
-# Only this many batches of the first epoch are examined. They are a sample, because the order of batches is random.
+# Only this many batches of the first epoch are examined. Their order is random, so they are a sample.
 MAX_BATCHES = 1_000
 
 
@@ -47,7 +47,7 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
 
     # 2. Run two steps with this batch; the faster step counts.
     optimizers = make_optimizers(model, settings)
-    # A forked replica starts with the memory of this process. So `memory_before` is subtracted from its peak below.
+    # A forked replica starts with the memory of this process. So `memory_before` is subtracted below.
     memory_before = peak_memory(model.device)
     replicas = Replicas(model.train(), n_replicas)
     batch_s, max_positions = math.inf, 0

@@ -71,7 +71,7 @@ def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
         (directory / "source").write_bytes(trained[0].model)
         (directory / "target").write_bytes(trained[-1].model)
 
-        # 3. Write notes for the user into the cache. So they are logged below even if the tokenizers are not new.
+        # 3. Write notes for the user into the cache. So the notes are logged even if the tokenizers are cached.
         notes = []
         n_pairs = len(pairs)
         if n_pairs < len(train):
@@ -161,7 +161,7 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
             raise DataError(f"none of the {n_pairs:,} training pairs is left: {reasons}", hint=hint)
         (directory / "dropped.json").write_text(json.dumps([n_too_long, n_unlikely]))
 
-    # Encode the pairs, or read their ids from the cache.
+    # Encode the pairs, or read the token ids from the cache.
     models = [[sha256(side.model), side.nfkc, side.target_tag] for side in tokenizers]
     origin = [FORMAT, train.directory.name, models, data.max_length, data.max_ratio]
     directory = cached("ids", origin, write)

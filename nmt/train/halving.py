@@ -49,7 +49,7 @@ class Standing:
     number: int  # number of the candidate, from 1
     settings: dict[str, str]  # values of the settings that the sweep varies, by dotted key
     steps: int  # number of steps at the end of the last rung that the candidate has reached
-    # For each rung, by the number of steps at its end: figures of the best validation so far; None if it diverged.
+    # By the number of steps at the end of a rung: figures of the best validation so far, or None if training diverged.
     figures: dict[int, Figures | None]
     run: str  # path of the run directory
 
@@ -73,8 +73,7 @@ def check_candidates(candidates: Sequence[Candidate]) -> None:
 def first_rung(budget: Budget, sizes: Sequence[int], step_s: float, once_s: float) -> tuple[int, float]:
     """Return the number of steps of the first rung, and the approximate duration of the whole sweep in seconds.
 
-    Each rung continues the trainings of the better candidates, until they have twice as many steps as at the end of
-    the rung before.
+    Each rung continues the trainings of the better candidates of the previous rung, to twice as many steps.
 
     Args:
         sizes: the number of candidates in each rung.

@@ -189,7 +189,7 @@ class Trainer:
             loss, nll = summed(figures.loss, figures.nll)  # sums over ranks
             figures = replace(figures, loss=loss, nll=nll)
 
-            # 3. Count the step. If its gradient is not finite, no weight has changed, and part 4 is skipped.
+            # 3. Count the step. If the gradient is not finite, no weight has changed, and part 4 is skipped.
             progress.step += 1
             progress.batch += len(micro_batches)
             if not math.isfinite(figures.grad_norm):
@@ -198,7 +198,7 @@ class Trainer:
             progress.n_skipped = 0
             progress.n_tokens += figures.n_tokens
 
-            # 4. Update the moving average, write figures, and validate if it is due.
+            # 4. Update the moving average, write figures, and validate if a validation is due.
             self.state.update_average(settings.ema_decay)
             spent = self.spent()
             self.checkpointer.snapshot_if_due(spent)

@@ -60,7 +60,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             target = targets[rows, None]  # (R, 1)
             probs = x.softmax(-1)
             # Compute the logsumexp from the softmax p: log sum(exp(x)) = max(x) - log(max(p)). The largest of the V
-            # probabilities is at least 1/V, so its logarithm is finite.
+            # probabilities is at least 1/V, so the logarithm is finite.
             log_total = x.amax(-1) - probs.amax(-1).log()  # (R,)
             sum_log_total = log_total.sum()
             # Compute the cross entropy with the targets, and V times the cross entropy with the uniform distribution.

@@ -39,7 +39,8 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
 
     # 2. Count the stored numbers, 4 bytes each. Only a trained weight has a gradient and moments.
     n_copies = 2 if settings.average == "ema" else 1
-    # AdamW has two moments per weight, Muon one. With Muon, the count is a lower bound: AdamW updates the embeddings.
+    # AdamW has two moments per weight, Muon has one. With train.optimizer=muon, AdamW still updates the embeddings, so
+    # the count is a lower bound.
     n_moments = 2 if settings.optimizer == "adamw" else 1
     n_numbers = n_parameters * n_copies + n_trained * (1 + n_moments)
     needed, available = 4 * n_numbers, memory_of(device)

@@ -46,11 +46,11 @@ def orthogonalize(x: Tensor) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """SGD with Nesterov momentum whose updates are orthogonalized.
 
-    The update rule is that of `torch.optim.Muon` with `adjust_lr_fn="match_rms_adamw"`. But unlike `torch.optim.Muon`,
+    The update rule is the rule of `torch.optim.Muon` with `adjust_lr_fn="match_rms_adamw"`. Unlike `torch.optim.Muon`,
     this class orthogonalizes all matrices of the same shape in one batch.
 
     Args:
-        params: weights, each with the number of matrices that are stacked in its rows.
+        params: weights, each with the number of matrices that are stacked in its rows (see `n_stacked`).
         lr: learning rate. Updates are scaled so that the learning rates of AdamW are suitable (Liu et al. 2025,
             section 2.2).
         weight_decay: coefficient of decoupled weight decay, as in AdamW.
@@ -104,11 +104,11 @@ STATE: dict[type[torch.optim.Optimizer], Moments] = {
 
 
 def make_optimizers(model: Seq2Seq, settings: TrainSettings) -> list[torch.optim.Optimizer]:
-    """Return the optimizers of a model. Each trained parameter belongs to one optimizer; no frozen parameter does.
+    """Return the optimizers of a model. Each trained parameter belongs to one optimizer, a frozen parameter to none.
 
     With `train.optimizer=muon`, Muon updates the weights of the linear layers, and AdamW updates all other parameters.
-    AdamW also updates embeddings and the projection, because each of their rows belongs to one piece and is not a
-    direction of a linear map. Weight decay applies to matrices only.
+    The embeddings and the projection are among these parameters: each row of such a matrix belongs to one piece and is
+    not a direction of a linear map. Weight decay applies to matrices only.
     """
     # 1. Collect the weights that Muon updates, each with the number of matrices that are stacked in the weight.
     by_muon: dict[Tensor, int] = {}

@@ -1,6 +1,6 @@
 """Rules that choose the settings that a config leaves out, to suit the corpus and, in `nmt init`, the machine.
 
-Functions that take a config return a new config and leave their argument unchanged. The rules interpolate between our
+Functions that take a config return a new config; the old config is not changed. The rules interpolate between our
 recipes: the settings that gave the best models on corpora of 3,000 to 158,000 pairs.
 """
 
@@ -48,7 +48,7 @@ class CorpusSize(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelSize:
-    """The sizes of a Transformer, the learning rate to train it, and the number of training pairs that it suits."""
+    """The sizes of a Transformer, the learning rate to train it, and the numbers of pairs for which it is suitable."""
 
     d_model: int
     d_ff: int
@@ -180,7 +180,7 @@ def fit_machine(corpus: CorpusSize, minutes: float | None, measure: Callable[[Pl
 
 def size_of(facts: Facts) -> CorpusSize:
     """Return the size of the training corpus from the facts about a text that `nmt init` has split."""
-    # Two languages with different scripts share few pieces, so they get no joint vocabulary.
+    # Two languages with different scripts share few pieces, so a joint vocabulary is of no use.
     joint = facts.letter_overlap > 0.5
     return CorpusSize(facts.n_train, facts.n_words, facts.n_characters, joint)
 

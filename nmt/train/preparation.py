@@ -35,7 +35,7 @@ DEV_SHARE = 0.02  # share of the pairs of data.train that is held out if data.de
 FEW_DEV_PAIRS = 100
 SAMPLE_PAIRS = 200_000  # maximum size of a `sample`: training a tokenizer on more pairs would take too much memory
 LEXICON_PAIRS = 50_000  # maximum number of pairs from which `learn_lexicon` learns translations of words
-FORMAT = 6  # version of the files in the cache; raise it when their content changes
+FORMAT = 6  # version of the files in the cache; raise this number when the content of the files changes
 
 
 @dataclass
@@ -55,7 +55,7 @@ def read_corpus(config: Config) -> TrainingText:
         check_order(name, files, data.train[0])
     hashes = corpus_hashes(config)
 
-    # 1. Write the text into the cache, or find it there.
+    # 1. Write the text into the cache, or find the text there.
     def write(directory: Path) -> None:
         write_corpus(config, directory)
         if corpus_hashes(config) != hashes:  # the new text must not be stored under the hash of the old text

@@ -46,7 +46,7 @@ Figures = Annotated[dict[str, Any], AfterValidator(checked)]
 
 @dataclass
 class Progress:
-    """The progress of a training. Every checkpoint contains it."""
+    """The progress of a training, which is part of every checkpoint."""
 
     step: NonNegativeInt = 0  # number of steps done, including skipped steps
     epoch: NonNegativeInt = 0  # epoch of the next micro-batch
@@ -76,7 +76,7 @@ class Progress:
 def parse_progress(saved: dict[str, Any], file: Path) -> Progress:
     """Return the progress that the checkpoint `file` contains. Raises ModelError if a value is invalid.
 
-    Missing values have their defaults, and unknown values are ignored.
+    A missing value gets the default of the field, and unknown values are ignored.
     """
     try:
         return TypeAdapter(Progress).validate_python(saved)

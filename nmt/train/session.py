@@ -53,8 +53,8 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     if config.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads this variable at its first call
         torch.use_deterministic_algorithms(True)
-    # If torchrun has restarted the ranks, the first attempt has already moved the old run aside. Then the run directory
-    # is that of the first attempt, which this attempt resumes.
+    # If torchrun has restarted the ranks, the first attempt has already moved the old run aside and has begun a new run
+    # in the same directory. This attempt resumes the new run.
     fresh = fresh and not restarted()
     run = RunDirectory(config.run)
     if fresh:

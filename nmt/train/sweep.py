@@ -66,7 +66,7 @@ def seconds_of_validation(prepared: Session) -> float:
 
 
 class Sweep:
-    """A sweep in the directory `path`. The function `train` starts or resumes the run of a config and trains it."""
+    """A sweep in the directory `path`. The function `train` trains with a config; it starts or resumes a run."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Sweep:
         alive = list(range(len(self.candidates)))
         rungs = self.state.rungs
         for rung, steps in enumerate(rungs):
-            # 1. Train the candidates of this rung. After a resumption, some already have results.
+            # 1. Train the candidates of this rung. In a resumed sweep, some candidates already have results.
             for c in alive:
                 run = self._run(c)
                 if str(steps) not in self.state.results.get(run.path.name, {}):
@@ -211,7 +211,7 @@ class Sweep:
             state = SweepState.model_validate_json(content)
             for results_of_run in state.results.values():
                 for figures in results_of_run.values():
-                    ranking(figures, "bleu", LOSS)  # raises KeyError if one of the two figures is missing
+                    ranking(figures, "bleu", LOSS)  # raises KeyError if dev_bleu or dev_nll is missing
         except (ValueError, KeyError) as error:
             raise ModelError(f"{self.file} is damaged", hint=OTHER) from error
 

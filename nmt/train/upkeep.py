@@ -26,7 +26,7 @@ def prune(path: Path, *, dry_run: bool = False) -> Pruned:
     """
     run = RunDirectory(path)
     run.read_config()  # raises ModelError if the path is no run
-    # Check this before `lock` writes files: an exported model also has a config, but no model file.
+    # Check the model file before `lock` writes files. An exported model, for example, has a config but no model file.
     if not run.model_file.is_file():
         raise ModelError(f"{run.path} has no model yet", hint="train it with `nmt train`")
     with run.lock():

@@ -61,7 +61,7 @@ class Validation:
         return math.exp(min(self.nll, MAX_NLL))
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures of this validation with the keys that they have in metrics.jsonl."""
+        """Return the figures of this validation with the keys of metrics.jsonl."""
         figures: dict[str, Any] = {"dev_loss": self.loss, "dev_nll": self.nll, "dev_perplexity": self.perplexity}
         figures |= {"dev_bleu": self.bleu.value, "bleu_signature": self.bleu.signature}
         figures |= {"dev_chrf": self.chrf.value, "chrf_signature": self.chrf.signature}
@@ -135,7 +135,7 @@ def mean_losses(
             nll += float(sums.nll)
             n_tokens += sums.n_tokens
     loss, nll, n_all_tokens = summed(loss, nll, n_tokens)
-    # All ranks check the same sum. If only some ranks raised an error, the other ranks would wait for them.
+    # All ranks check the same sum. If only some ranks raised an error, the other ranks would wait for these ranks.
     if not math.isfinite(loss):
         raise ModelError(f"the loss is {loss}", hint="check the loss of its training")
     return loss / n_all_tokens, nll / n_all_tokens
