@@ -42,7 +42,7 @@ PARTS = ("model", "average", "optimizer")  # prefixes of the names of tensors, w
 
 @dataclass(frozen=True)
 class Checkpoint:
-    config: Config  # contains no paths if it was read from a file
+    config: Config  # contains no paths if the checkpoint was read from a file
     tensors: dict[str, Tensor]  # tensors of the parts `PARTS` by full name, such as `model.<name>`
     tokenizers: Tokenizers
     progress: dict[str, Any] = field(default_factory=dict)  # JSON: fields of `Progress`; in a snapshot only some
@@ -262,7 +262,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
 
 
 def _check_types(slices: Mapping[str, Any]) -> None:
-    """Raise ModelError if a tensor has a type that nmt does not write. Other types may take more memory."""
+    """Raise ModelError if a tensor has a type that nmt does not write. Other types may take more memory than these."""
     unknown = {x.get_dtype() for x in slices.values()} - {"F32", "BF16", "U8"}
     if unknown:
         raise ModelError(f"not a model file: it has {', '.join(sorted(unknown))}", hint=HINT)

@@ -2,8 +2,8 @@
 
 config.yaml         all settings, including those that training has chosen
 manifest.json       versions, data hashes, seed, command, git commit
-tokenizer.model     or tokenizer.src.model and tokenizer.tgt.model
-model.safetensors   the best model or average of models: what `nmt translate` loads
+tokenizer.model     tokenizer of both sides, or tokenizer.src.model and tokenizer.tgt.model for one side each
+model.safetensors   the best model, which `nmt translate` loads; with train.average=ema, its averaged weights
 checkpoints/        step-N.safetensors, or step-N.damaged if the checkpoint could not be read;
                     snapshot-N.safetensors with train.snapshots
 metrics.jsonl       figures: one line for each step and for each validation

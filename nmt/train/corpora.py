@@ -26,8 +26,8 @@ def training_corpora(config: Config) -> dict[str, Files]:
 def named(name: str, corpora: Sequence[Files]) -> dict[str, Files]:
     """Return the corpora of data.train, data.dev or data.test by their full names.
 
-    `name` is train, dev or test. A corpus without `languages` has the full name `name`. A corpus with the languages
-    de-en has the full name train.de-en. Further corpora of this direction are named train.de-en.2, train.de-en.3, ...
+    `name` is train, dev or test. A corpus without `languages` has the full name `name`. With the languages
+    de-en, the full name is train.de-en, for example. Further corpora of this direction are named train.de-en.2, ...
     """
     by_name: dict[str, Files] = {}
     for files in corpora:

@@ -132,7 +132,7 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
 
     The ratio of lengths of a pair is compared with the usual ratio of its direction (`usual_ratios`), not with 1. Good
     translations can differ much in length, because one language may have longer pieces than the other: a Chinese menu
-    item can be one piece, and its German translation six.
+    item can be one piece, and its German translation six pieces.
     """
     data, n_pairs = config.data, len(train)
     check_pieces(tokenizers, data)

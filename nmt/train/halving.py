@@ -11,7 +11,7 @@ from nmt.config import Config
 from nmt.errors import ConfigError
 
 MIN_STEPS = 10  # minimum number of steps of the first rung, if the budget is in minutes
-SET_BY_SWEEP = ("run", "train.max_", "train.metric", "data.dev")  # prefixes of keys that cannot be varied
+SET_BY_SWEEP = ("run", "train.max_", "train.metric", "data.dev")  # prefixes of settings that a sweep cannot vary
 Figures = dict[str, float]  # figures of a validation, with the keys dev_bleu and dev_nll
 
 

@@ -21,7 +21,7 @@ log = logging.getLogger("nmt")
 
 Result = TypeVar("Result")
 
-SMALLER_MODEL = "lower model.d_model, model.d_ff, the number of layers or tokenizer.vocab_size"  # hint of errors
+SMALLER_MODEL = "lower model.d_model, model.d_ff, the number of layers or tokenizer.vocab_size"  # a hint
 
 MIN_REPLICA_TOKENS = 384  # minimum tokens per replica and step; with fewer, the overhead of operations dominates
 

@@ -33,7 +33,7 @@ log = logging.getLogger("nmt")
 MAX_DEV_PAIRS = 1_000
 DEV_SHARE = 0.02  # share of the pairs of data.train that is held out if data.dev is not set
 FEW_DEV_PAIRS = 100
-SAMPLE_PAIRS = 200_000  # maximum size of a `sample`: training a tokenizer on more pairs would take too much memory
+SAMPLE_PAIRS = 200_000  # default maximum of `sample`: training a tokenizer on more pairs takes too much memory
 LEXICON_PAIRS = 50_000  # maximum number of pairs from which `learn_lexicon` learns translations of words
 FORMAT = 6  # version of the files in the cache; raise this number when the content of the files changes
 

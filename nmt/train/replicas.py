@@ -105,7 +105,7 @@ def shared(x: Tensor) -> Tensor:
 def serve(connection: Connection, other_end: Connection, model: nn.Module, gradients: list[Tensor], n: int) -> None:
     """Run a replica in a child process: compute gradients with `n` torch threads until the pipe closes."""
     other_end.close()  # otherwise, this copy of the parent's end would keep the pipe open after the parent ends
-    if sys.platform == "linux":  # end this process with the parent: this process would keep the run locked
+    if sys.platform == "linux":  # end this process with the parent: a surviving replica would keep the run locked
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
     for number in SIGNALS:  # Ctrl-C is also sent to child processes, which the parent needs to finish the step
         signal.signal(number, signal.SIG_IGN)

@@ -60,7 +60,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     if fresh:
         run.check_movable()
 
-    # 1. Take unset settings from the model that training starts from, if there is one.
+    # 1. If training starts from a model, take unset settings from this model.
     start = find_start(config, run, fresh=fresh)
     if start:
         config = inherit(config, start)

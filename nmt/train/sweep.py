@@ -66,7 +66,7 @@ def seconds_of_validation(prepared: Session) -> float:
 
 
 class Sweep:
-    """A sweep in the directory `path`. The function `train` trains with a config; it starts or resumes a run."""
+    """A sweep in the directory `path`. `train(config)` must start or resume a run, and train to the end."""
 
     def __init__(
         self,

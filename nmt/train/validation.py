@@ -168,7 +168,7 @@ def warn_of_tokenized(dev: Sequence[Pair]) -> None:
 
 
 def mean_score(scores: Sequence[Score]) -> Score:
-    """Return the mean of a score over several directions. The mean has the signatures of all directions."""
+    """Return the mean of a score over several directions, with a list of the different signatures as signature."""
     total = sum(score.value for score in scores)
     signatures = dict.fromkeys(score.signature for score in scores)
     return replace(scores[0], value=total / len(scores), signature=", ".join(signatures))
