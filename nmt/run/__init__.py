@@ -1,1 +1,1 @@
-"""A run's directory: the code that reads and writes its files."""
+"""Run directories and checkpoints: reading and writing the files of a run."""

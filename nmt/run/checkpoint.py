@@ -1,10 +1,10 @@
 """Reading and writing of checkpoints: safetensors files with weights, tokenizers, settings and optimizer moments.
 
     model.<name>               weights, float32 (bfloat16 in a snapshot); tied weights are stored once
-    average.<name>             moving average of the weights, if training computes it
-    optimizer.<name>.<moment>  moments of the optimizers, float32, from which training resumes
+    average.<name>             moving average of the weights, if training computes an average
+    optimizer.<name>.<moment>  moments of the optimizers, float32; a resumed training needs them
     tokenizer.source           serialized SentencePiece model, uint8
-    tokenizer.target           the same for the target side; only stored if it differs from the source side
+    tokenizer.target           SentencePiece model of the target side; only stored if it differs from tokenizer.source
     metadata "nmt"             see `nmt.run.header`
 
 A model file is a checkpoint with the best weights and without moments. Translation needs no other file. The files
@@ -35,21 +35,20 @@ from nmt.run.directory import RunDirectory
 from nmt.run.header import FORMAT_VERSION, HINT, check_header_size, checked_header, errors_as_model_error, hash_of
 from nmt.text.tokenizer import Tokenizers
 
-LAYER = re.compile(
-    r"(?P<side>encoder|decoder)\.(?P<number>\d+)\."
-)  # matches the start of the names of weights in Transformer layers
-PARTS = ("model", "average", "optimizer")  # prefixes of the names of tensors, except "tokenizer"
+# Matches the start of the names of weights in Transformer layers.
+LAYER = re.compile(r"(?P<side>encoder|decoder)\.(?P<number>\d+)\.")
+PARTS = ("model", "average", "optimizer")  # prefixes of the names of tensors, without "tokenizer"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    config: Config  # contains no paths if it was read from a file
-    tensors: dict[str, Tensor]  # tensors of `PARTS`; their names have the prefix, as in `model.<name>`
+    config: Config  # contains no paths if the checkpoint was read from a file
+    tensors: dict[str, Tensor]  # tensors of the parts `PARTS` by full name, such as `model.<name>`
     tokenizers: Tokenizers
-    progress: dict[str, Any] = field(default_factory=dict)  # JSON: fields of `Progress`, or only some in a snapshot
+    progress: dict[str, Any] = field(default_factory=dict)  # JSON: fields of `Progress`; in a snapshot only some
 
     def part(self, prefix: str) -> dict[str, Tensor]:
-        """Return the tensors with one of the prefixes `PARTS`, by their names without the prefix."""
+        """Return the tensors of a part, by names without the prefix. `prefix` is one of `PARTS`."""
         tensors = {}
         for full_name, x in self.tensors.items():
             part, _, name = full_name.partition(".")
@@ -69,7 +68,7 @@ class Newest(NamedTuple):
 
     step: int
     checkpoint: Checkpoint
-    damaged: dict[int, ModelError]  # by step: the errors of newer checkpoints, which cannot be read
+    damaged: dict[int, ModelError]  # for each newer checkpoint, by step: the error that was raised when it was read
 
 
 def new_model(config: Config, tokenizers: Tokenizers) -> Seq2Seq:
@@ -79,7 +78,7 @@ def new_model(config: Config, tokenizers: Tokenizers) -> Seq2Seq:
 
 
 class _SkipNormal(TorchFunctionMode):
-    """A mode that skips calls of `normal_`: on the meta device, they import modules, which takes a second."""
+    """A mode that skips calls of `normal_`: on the meta device, `normal_` imports modules, which takes a second."""
 
     def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         return None if func is torch.nn.init.normal_ else func(*args, **(kwargs or {}))
@@ -96,13 +95,13 @@ def shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ..
 
 
 def weights_of(model: torch.nn.Module) -> dict[str, Tensor]:
-    """Return the weights of a model by name. Tied weights are returned once, with their first name."""
+    """Return the weights of a model by name. Tied weights are returned once, under the first name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Copy weights into a model. Tied weights stay tied. Raises ModelError if names or shapes differ."""
-    # Compare names, then shapes: another architecture has other names, another size of a model has other shapes.
+    # Compare names, then shapes. Other architectures have other names of weights, other model sizes have other shapes.
     parameters = weights_of(model)
     if parameters.keys() != weights.keys():
         raise ModelError("the weights are not those of this model", hint="were architecture settings changed?")
@@ -115,7 +114,7 @@ def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def first_layers(weights: Mapping[str, Tensor], settings: ModelSettings) -> dict[str, Tensor]:
-    """Return the weights for a model with `settings`, which may have fewer layers: the first layers are kept.
+    """Return the weights for a model with `settings`. If this model has fewer layers, keep the first layers.
 
     In distillation, the first layers of a teacher are good initial weights of a student (Shleifer and Rush 2020).
     """
@@ -137,7 +136,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     tensors["tokenizer.source"] = _as_tensor(source.model)
     if not checkpoint.tokenizers.joint:
         tensors["tokenizer.target"] = _as_tensor(target.model)
-    # 2. Make the header, with a hash of itself and hashes of the tensors, and write the file.
+    # 2. Make the header, add a hash of the header and hashes of the tensors, and write the file.
     header: dict[str, Any] = {"format_version": FORMAT_VERSION, "config": without_paths(checkpoint.config)}
     header["progress"] = checkpoint.progress
     if source.learned is not None:
@@ -162,7 +161,7 @@ def without_paths(config: Config) -> dict[str, Any]:
     tree = config.model_dump(mode="json")
     data = tree["data"]
     data["root"] = ""
-    # Collect all corpora. Each of train, dev and test may be one corpus, a list of corpora, or missing.
+    # Collect all corpora. Each of data.train, data.dev and data.test may be one corpus, a list of corpora, or missing.
     corpora = list(data["mix"].values())
     for name in ("train", "dev", "test"):
         if isinstance(data[name], list):
@@ -182,12 +181,13 @@ def without_paths(config: Config) -> dict[str, Any]:
 def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
     """Return the SHA-256 of names, shapes, dtypes and bytes of tensors, in order of names.
 
-    Unlike a hash of the file, it does not depend on how the file stores the tensors.
+    Unlike a hash of the file, this hash does not depend on how the file stores the tensors.
     """
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
-        # The description makes the hashes of different tensors with equal bytes differ.
+        # Because of the description, tensors with different names or shapes have different hashes even if the bytes are
+        # equal.
         description = f"{name} {tuple(tensor.shape)} {tensor.dtype}\n"
         content = tensor.flatten().view(torch.uint8).numpy()
         digest.update(description.encode())
@@ -212,9 +212,9 @@ def part_of(name: str) -> str:
 def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = PARTS) -> Newest | None:
     """Read the newest checkpoint that is not damaged. Return None if the run has no checkpoint.
 
-    Of its tensors, only those of the parts `prefixes` are loaded. Raises ModelError if all checkpoints are damaged.
+    Only tensors of the parts `prefixes` are loaded. Raises ModelError if all checkpoints are damaged.
     """
-    # Try the newest checkpoint first. An older checkpoint is read only if all newer ones are damaged.
+    # Try the newest checkpoint first. An older checkpoint is read only if all newer checkpoints are damaged.
     damaged: dict[int, ModelError] = {}
     for step in reversed(run.checkpoint_steps()):
         try:
@@ -230,16 +230,16 @@ def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = PARTS) -> Newe
 
 
 def lasting_path(file: BinaryIO) -> Path:
-    """Return a path of an open file that stays valid if another file replaces the file, if the system has such paths.
+    """Return a path of an open file that stays valid if the file is replaced. On Windows, return the usual path.
 
-    safetensors opens a path twice. In between, a training that finds a better model may replace its model file.
+    safetensors opens a path twice. Between the two times, a training that finds a better model may replace the file.
     """
     path = Path(f"/dev/fd/{file.fileno()}")  # does not exist on Windows
     return path if path.exists() else Path(file.name)
 
 
 def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpoint:
-    """Read and check a checkpoint. Load only tensors of the parts `prefixes`. Raises ModelError if it is damaged."""
+    """Read and check a checkpoint. Load only tensors of the parts `prefixes`. Raises ModelError on damage."""
     with errors_as_model_error(path):
         check_header_size(path)
         with path.open("rb") as held, safetensors.safe_open(lasting_path(held), framework="pt") as file:
@@ -249,7 +249,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
             config = check_config(header["config"], {}, "its settings")
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
             _check_types(slices)
-            # 2. Read the tokenizers, because their sizes determine the shapes of the embeddings.
+            # 2. Read the tokenizers, because the sizes of the vocabularies determine the shapes of the embeddings.
             serialized = {name: file.get_tensor(name) for name in slices if part_of(name) == "tokenizer"}
             _check_hashes(header, serialized)
             tokenizers = _tokenizers_of(serialized, config, header.get("learned_characters"))
@@ -262,7 +262,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
 
 
 def _check_types(slices: Mapping[str, Any]) -> None:
-    """Raise ModelError if a tensor has a type that nmt does not write, because some types take more memory."""
+    """Raise ModelError if a tensor has a type that nmt does not write. Other types may take more memory than these."""
     unknown = {x.get_dtype() for x in slices.values()} - {"F32", "BF16", "U8"}
     if unknown:
         raise ModelError(f"not a model file: it has {', '.join(sorted(unknown))}", hint=HINT)
@@ -272,7 +272,7 @@ def _tokenizers_of(serialized: Mapping[str, Tensor], config: Config, learned: st
     if "tokenizer.source" not in serialized:
         raise ConfigError("'tokenizer.source' is missing")
     source = _as_bytes(serialized["tokenizer.source"])
-    target = source  # the file has no target tokenizer if both sides have the same
+    target = source  # if both sides have the same tokenizer, the file has no target tokenizer
     if "tokenizer.target" in serialized:
         target = _as_bytes(serialized["tokenizer.target"])
     options = config.data.model_dump(include={"nfkc_source", "target_tag"})
@@ -288,9 +288,9 @@ def _check_hashes(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> N
 
 
 def _check_shapes(shapes: dict[str, tuple[int, ...]], config: Config, tokenizers: Tokenizers) -> None:
-    """Raise ModelError if a tensor has no place in a model with these settings, or if a part is incomplete.
+    """Raise ModelError if name or shape of a tensor do not fit these settings, or if a part lacks some weights.
 
-    A part may be missing as a whole.
+    A part that has no weights at all is allowed.
     """
     # 1. Collect the shapes of all tensors that the file may have.
     weights = shapes_of(config, tokenizers)

@@ -2,8 +2,8 @@
 
 config.yaml         all settings, including those that training has chosen
 manifest.json       versions, data hashes, seed, command, git commit
-tokenizer.model     or tokenizer.src.model and tokenizer.tgt.model
-model.safetensors   the best model or average of models: what `nmt translate` loads
+tokenizer.model     tokenizer of both sides, or tokenizer.src.model and tokenizer.tgt.model for one side each
+model.safetensors   the best model, which `nmt translate` loads; with train.average=ema, its averaged weights
 checkpoints/        step-N.safetensors, or step-N.damaged if the checkpoint could not be read;
                     snapshot-N.safetensors with train.snapshots
 metrics.jsonl       figures: one line for each step and for each validation
@@ -39,7 +39,7 @@ from nmt.text.lines import raw_lines, reading
 from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
 
 MAX_MANIFEST_BYTES = 10_000_000
-LIBRARIES = ("torch", "sentencepiece", "sacrebleu", "safetensors")  # the manifest has their versions
+LIBRARIES = ("torch", "sentencepiece", "sacrebleu", "safetensors")  # libraries whose versions the manifest has
 
 
 class RunDirectory:
@@ -47,7 +47,7 @@ class RunDirectory:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.real_path = Path(os.path.realpath(path))  # unlike `Path.resolve`, it accepts a loop of links
+        self.real_path = Path(os.path.realpath(path))  # unlike `Path.resolve`, `realpath` accepts a loop of links
         # Files that a resumed training needs.
         self.config_file = self.path / "config.yaml"
         self.manifest_file = self.path / "manifest.json"
@@ -63,7 +63,7 @@ class RunDirectory:
     # --- the directory as a whole
 
     def create(self) -> None:
-        """Make the directory and its `checkpoints`. If `path` is a link, make the directory that it leads to."""
+        """Make the directory and its `checkpoints`. If `path` is a link, make the directory to which the link leads."""
         action = f"make the run's directory {self.path}"
         checkpoints = self.real_path / "checkpoints"
         with os_errors_as(OutputError, action, hint="choose another with run=PATH"):
@@ -71,9 +71,9 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Make the directory if it is missing, and hold its lock. Remove unfinished files of a killed training.
+        """Make the directory if it is missing, and hold the lock of the run in the block.
 
-        Raises InputError if another training holds the lock.
+        Unfinished files of a killed training are removed. Raises InputError if another training holds the lock.
         """
         self.create()
         self._check_links()
@@ -86,7 +86,7 @@ class RunDirectory:
     def check_movable(self) -> None:
         """Raise ConfigError if the run is or contains the working directory.
 
-        If such a run was renamed, this process and the shell of the user would stay in the renamed directory.
+        If such a run were renamed, the working directory of this process and of the user's shell would be renamed.
         """
         here = Path.cwd().resolve()
         if here.is_relative_to(self.real_path):
@@ -94,10 +94,10 @@ class RunDirectory:
             raise ConfigError(reason, hint="choose another with run=PATH, or start nmt from another directory")
 
     def move_aside(self) -> Path | None:
-        """Rename an existing run to NAME.1, or to NAME.2, … if that exists.
+        """Rename an existing run NAME to the first of NAME.1, NAME.2, … that does not exist.
 
-        Returns the new absolute path of the run, or None if there is no run. If `path` is a link, its target is renamed
-        and the link stays, so that the new run is on the same disk.
+        Returns the new absolute path of the run, or None if there is no run. If `path` is a link, the target of the
+        link is renamed and the link stays, so that the new run is on the same disk.
         """
         if not self.path.exists():
             return None
@@ -111,15 +111,19 @@ class RunDirectory:
                 return self.real_path.rename(aside)
 
     def _check_links(self) -> None:
-        """Raise ModelError if writing into the run could change files outside of it. A copied run may be untrusted."""
+        """Raise ModelError if the run has links to files outside of the run, or special files.
+
+        A run may come from an untrusted source. Writing into it must not change files outside of the run.
+        """
         entries = [*self.path.glob("*"), *self.checkpoints.glob("*")]  # no file is written in other subdirectories
         for entry in entries:
             # Links to files within the run are harmless.
             target = Path(os.path.realpath(entry))
             if entry.is_symlink() and not target.is_relative_to(self.real_path):
                 raise ModelError(f"{entry} is a link that leads out of the run", hint="replace it by its target")
-            with contextlib.suppress(OSError):  # raised if a training renames the entry, or if it is a loop of links
-                mode = entry.stat().st_mode  # for a link, the mode of its target
+            # `stat` raises OSError if a training renames the entry, or if the entry is a loop of links.
+            with contextlib.suppress(OSError):
+                mode = entry.stat().st_mode  # for a link, this is the mode of its target
                 # Special files are refused: opening a pipe would block.
                 if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                     raise ModelError(f"{entry} is neither a file nor a directory", hint="remove it")
@@ -140,7 +144,7 @@ class RunDirectory:
         atomic_write(self.manifest_file, f"{content}\n")
 
     def read_manifest(self) -> dict[str, Any]:
-        """Return the manifest, or an empty dict if there is none. Raises ModelError if it is damaged."""
+        """Return the manifest, or an empty dict if there is no manifest. Raises ModelError if the file is damaged."""
         if not self.manifest_file.exists():
             return {}
         manifest: Any = None  # stays None if reading fails, and is refused below
@@ -154,7 +158,7 @@ class RunDirectory:
     # --- tokenizers
 
     def tokenizer_files(self, joint: bool) -> list[Path]:
-        """Return the file of the source tokenizer and the file of the target tokenizer; if joint, one file twice."""
+        """Return the files of the source tokenizer and of the target tokenizer. If joint, both are the same file."""
         if joint:
             file = self.path / "tokenizer.model"
             return [file, file]
@@ -167,17 +171,17 @@ class RunDirectory:
             atomic_write(file, side.model)
 
     def read_tokenizers(self, config: Config) -> Tokenizers | None:
-        """Return the tokenizers of the run, or None if they are missing or do not suit the config.
+        """Return the tokenizers of the run, or None if the tokenizers are missing or do not suit the config.
 
         Raises ModelError if a file is damaged.
         """
         joint = config.tokenizer.joint
-        # Even with `joint`, there may be two files, see `write_tokenizers`.
+        # Even with `joint`, there may be two files: see `write_tokenizers`.
         is_one_file = joint and (self.path / "tokenizer.model").exists()
         source_file, target_file = self.tokenizer_files(is_one_file)
         if not (source_file.is_file() and target_file.is_file()):
             return None
-        # Normalization and tag apply to the source side only.
+        # Normalization and target tag apply to the source side only.
         source = self._read_tokenizer(source_file, nfkc=config.data.nfkc_source, target_tag=config.data.target_tag)
         target = self._read_tokenizer(target_file)
         tokenizers = Tokenizers(source, target)
@@ -211,7 +215,7 @@ class RunDirectory:
         return self._steps("snapshot-")
 
     def cut_snapshots(self, step: int) -> None:
-        """Delete the snapshots of steps after `step`, because a resumed run will write them again."""
+        """Delete the snapshots of steps after `step`. A run that resumes from `step` writes these snapshots again."""
         for later in self.snapshot_steps():
             if later > step:
                 self.snapshot_file(later).unlink(missing_ok=True)
@@ -230,15 +234,15 @@ class RunDirectory:
     def holds_training(self) -> bool:
         """Return whether a training has saved a checkpoint here, even if checkpoints and model were deleted later.
 
-        The metrics of a validation are proof of a checkpoint. A run that was killed before its first checkpoint has
-        metrics of steps only. It does not count, because starting over gives the same figures.
+        Metrics of a validation prove that there was a checkpoint. A run that was killed before the first checkpoint has
+        metrics of steps only. It does not count as a training, because starting over gives the same figures.
         """
         if self.newest_step() is not None or self.model_file.exists():
             return True
         return any("dev_loss" in line for line in self.read_metrics())
 
     def set_aside(self, step: int) -> Path:
-        """Rename a damaged checkpoint, so that `checkpoint_steps` ignores it. Return its new path."""
+        """Rename a damaged checkpoint, so that `checkpoint_steps` ignores the file. Return the new path."""
         aside = self.checkpoints / f"step-{step}.damaged"
         return self.checkpoint_file(step).rename(aside)
 
@@ -254,8 +258,11 @@ class RunDirectory:
         append_whole(self.metrics_file, _joined_lines(lines))
 
     def cut_metrics(self, step: int) -> list[dict[str, Any]]:
-        """Remove lines of steps after `step`, because a resumed run will write them again. Return the other lines."""
-        # This removes invalid lines, too: a killed process may have written half a line.
+        """Remove lines of steps after `step`, and return the kept lines.
+
+        A run that resumes from `step` writes the removed lines again.
+        """
+        # Invalid lines are also removed: a killed process may have written half a line.
         kept = [line for line in self.read_metrics() if line.get("step", 0) <= step]
         if self.metrics_file.exists():
             atomic_write(self.metrics_file, _joined_lines(kept))
@@ -265,7 +272,7 @@ class RunDirectory:
         return list(json_lines(self.metrics_file))
 
     def append_scores(self, line: dict[str, Any]) -> None:
-        self._check_links()  # checked here, because `nmt eval` does not take the lock
+        self._check_links()  # `lock` checks the links, too, but `nmt eval` does not take the lock
         append_whole(self.scores_file, _joined_lines([line]))
 
     def read_scores(self) -> list[dict[str, Any]]:
@@ -275,14 +282,14 @@ class RunDirectory:
 
 def _joined_lines(lines: Iterable[Mapping[str, Any]]) -> bytes:
     """Return a line of JSON for each mapping, as UTF-8."""
-    # Names of files that are not valid UTF-8 contain lone surrogates, which are written as escapes.
+    # If the name of a file is not valid UTF-8, it contains lone surrogates, which are written as escapes.
     text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
     return text.encode(errors="backslashreplace")
 
 
 def json_lines(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield the JSON object of each line of a file. Leave out invalid lines. If there is no file, yield nothing."""
-    if not file.is_file():  # missing, or not a regular file: reading a pipe would block
+    """Yield the JSON object of each valid line of a file. If there is no file, yield nothing."""
+    if not file.is_file():  # the file is missing, or is a special file such as a pipe, which could block
         return
     with file.open("rb") as stream:
         for text in raw_lines(stream, str(file)):
@@ -294,7 +301,7 @@ def json_lines(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def newest_model(root: Path = Path("runs")) -> Path | None:
-    """Return the model file under `root` that was written last, or None if there is none."""
+    """Return the model file under `root` that was written last, or None if there is no model file."""
     files = [file for file in root.glob("**/model.safetensors") if file.is_file()]
     return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
 
@@ -317,7 +324,7 @@ def new_manifest(
 
 
 def hash_files(paths: Sequence[Path], hint: str = "check the path") -> str:
-    """Return the SHA-256 of the hashes of several files. Raises DataError with the `hint` if one cannot be read."""
+    """Return the SHA-256 of the hashes of several files. Raises DataError with the `hint` if a file cannot be read."""
     digests = []
     for path in paths:
         with reading(str(path), hint):

@@ -2,8 +2,8 @@
 
 A safetensors file begins with the length of its header (8 bytes, little-endian) and the header, which is JSON. The
 `__metadata__` of the header has an entry "nmt", which is JSON text with the keys format_version, config, progress,
-header_sha256 (see `hash_of`) and tensors_sha256 (the hash of each part of the tensors). The key learned_characters is
-optional, because imported and old models lack it: see `Tokenizer.learned_in_bytes`.
+header_sha256 (see `hash_of`) and tensors_sha256 (the hash of each part of the tensors). The key learned_characters (see
+`Tokenizer.learned_in_bytes`) is optional, because imported and old models lack this key.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ HINT = "give a run's directory or its model.safetensors"
 # A model with 100 layers per side has 4,200 weights, and a checkpoint has up to five tensors per weight.
 MAX_TENSORS = 25_000
 MAX_HEADER_BYTES = 10_000_000
-# Keys that every "nmt" entry has, and their types; `check_config` checks the content of config.
+# Keys that every "nmt" entry has, and the types of the values. `check_config` checks the value of config.
 TYPES = {"format_version": object, "config": object, "progress": dict, "header_sha256": str, "tensors_sha256": dict}
 
 
 def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
     """Return the settings and the progress of a model file. Paths in the settings are shortened to file names.
 
-    Raises ModelError if the file is no model file, or its header is damaged.
+    Raises ModelError if the file is no model file, or if the header is damaged.
     """
     with errors_as_model_error(path):
         check_header_size(path)
@@ -60,7 +60,7 @@ def errors_as_model_error(path: Path) -> Iterator[None]:
 def check_header_size(path: Path) -> None:
     """Raise SafetensorError if parsing the header would take too much memory. Raises OSError if `path` is no file."""
     with open_file(path) as file:
-        # Read one byte more than allowed, which shows that the header is too large.
+        # Read at most one byte more than allowed: this byte shows that the header is too large.
         n_bytes = int.from_bytes(file.read(8), "little")
         header = file.read(min(n_bytes, MAX_HEADER_BYTES + 1))
     n_braces = header.count(b"{")  # in a valid header, each tensor has one brace and a few commas
@@ -74,7 +74,7 @@ def checked_header(text: str | None) -> dict[str, Any]:
 
     Raises ModelError if the entry is missing, damaged, or of another format version.
     """
-    # 1. Check that nmt wrote it.
+    # 1. Check that nmt wrote the entry.
     header: Any = None
     with contextlib.suppress(ValueError, TypeError):
         header = parse_json(text or "")
@@ -83,7 +83,7 @@ def checked_header(text: str | None) -> dict[str, Any]:
     for key, kind in TYPES.items() | {("learned_characters", str)}:
         if not isinstance(header.get(key, ""), kind):
             raise ModelError("not written by nmt", hint=HINT)
-    # 2. Check that this version can read it, and that it is not damaged.
+    # 2. Check that this version of nmt can read the entry, and that the entry is not damaged.
     version = header["format_version"]
     if version != FORMAT_VERSION:
         raise ModelError(f"format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt")
@@ -93,7 +93,7 @@ def checked_header(text: str | None) -> dict[str, Any]:
 
 
 def hash_of(header: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of the header without its hashes."""
+    """Return the SHA-256 of all values of the header except the hashes."""
     keys = ("format_version", "config", "progress", "learned_characters")
     covered = {key: header[key] for key in keys if key in header}  # learned_characters may be missing
     return sha256(json.dumps(covered, sort_keys=True).encode())

@@ -37,13 +37,13 @@ FIRST_SNAPSHOT = 1 / 256  # the first snapshot is due when this fraction of the 
 class TrainingState:
     """The state that a checkpoint saves and a resumed run restores."""
 
-    model: Seq2Seq  # its weights are those that the optimizers update
+    model: Seq2Seq  # the optimizers update the weights of this model
     averaged: Seq2Seq | None  # moving average of the weights; None if train.average=none
     optimizers: list[torch.optim.Optimizer]
     progress: Progress
 
     def update_average(self, max_decay: float) -> None:
-        """Update the moving average of the weights, if there is one.
+        """Update the moving average of the weights, if training computes an average.
 
         The decay grows with the step up to `max_decay`, so that the poor weights of early steps are soon forgotten.
         """
@@ -51,7 +51,7 @@ class TrainingState:
             return
         step = self.progress.step
         decay = min(max_decay, (1 + step) / (10 + step))
-        # Frozen weights do not change, so their average needs no update.
+        # Frozen weights do not change, so the average of frozen weights needs no update.
         weights = tuple(p for p in self.model.parameters() if p.requires_grad)
         averaged = tuple(p for p in self.averaged.parameters() if p.requires_grad)
         with torch.no_grad():
@@ -60,12 +60,12 @@ class TrainingState:
 
 @dataclass(eq=False)
 class Checkpointer:
-    """The object that saves and restores a `TrainingState`. Each rank has one, but only rank 0 writes files."""
+    """The object that saves and restores a `TrainingState`. Each rank has a checkpointer; only rank 0 writes files."""
 
     config: Config  # all settings, including those that training has chosen
     tokenizers: Tokenizers
-    run: RunDirectory  # the caller must hold its lock
-    state: TrainingState  # this object is shared with the trainer, so a save writes the current values
+    run: RunDirectory  # the caller must hold the lock of the run
+    state: TrainingState  # shared with the trainer, which updates it; so a save writes the current values
     best_model: Checkpoint | None = None  # the best model, if the model file does not contain it yet
     metrics_fail: bool = False  # whether the last line of metrics could not be written
 
@@ -74,7 +74,7 @@ class Checkpointer:
         if rank() > 0:
             return
         if kind == "validation" and self.run.newest_step() is None:
-            return  # a validation in metrics.jsonl must mean that a checkpoint was saved: see `holds_training`
+            return  # `holds_training` relies on this: a validation in metrics.jsonl proves a checkpoint
         line = {"kind": kind, "time": round(time.time(), 3), **figures}
         try:
             self.run.append_metrics(line)
@@ -85,10 +85,10 @@ class Checkpointer:
             self.metrics_fail = True
 
     def keep_if_best(self, model: Seq2Seq, validation: Validation) -> bool:
-        """Return whether the model is better than the best model so far. If it is, copy it for the next save."""
+        """Return whether the model is better than the best model so far. A better model is copied for the next save."""
         progress, metric = self.state.progress, self.config.train.metric
         figures = {"step": progress.step, **validation.figures()}
-        # Before the first validation, `best_figures` is None, which ranks below any model.
+        # Before the first validation, `best_figures` is None. `ranking` puts None below all figures.
         rank_of_model = ranking(figures, metric)
         if rank_of_model <= ranking(progress.best_figures, metric):
             return False
@@ -116,7 +116,8 @@ class Checkpointer:
 
         In this order, no checkpoint refers to a best model that the model file does not contain. The first save of a
         run uses the reverse order: checkpoint, then model file. So a model file without checkpoints always means that
-        checkpoints were deleted. If the first save is interrupted in between, `resume` detects the missing model.
+        checkpoints were deleted. If the first save is interrupted before the model file is written, `resume` detects
+        that the best model is missing.
         Raises OutputError if a write fails, for example on a full disk.
         """
         if rank() > 0:
@@ -133,7 +134,7 @@ class Checkpointer:
 
     def write_checkpoint(self) -> None:
         """Write a checkpoint, then delete all checkpoints except the newest `train.keep`."""
-        # 1. Collect the weights and their average.
+        # 1. Collect the weights and the average weights.
         state = self.state
         tensors = named("model", weights_of(state.model))
         if state.averaged is not None:
@@ -152,14 +153,15 @@ class Checkpointer:
         self.run.prune_checkpoints(newest)
 
     def snapshot_if_due(self, spent: float) -> None:
-        """Write a snapshot if a new one is due, now that the fraction `spent` of the budget is spent.
+        """Write a snapshot if a snapshot has become due. `spent` is the spent fraction of the budget.
 
         Snapshots are due at `train.snapshots` fractions of the budget, which are evenly spaced on a logarithmic scale
         from `FIRST_SNAPSHOT` to 1. A rollback or a resume restores `progress.n_snapshots`, so snapshots of the repeated
-        steps are written again. If the user raises the budget of a run, fewer snapshots are due than were written: then
-        one snapshot is written at once, and the others are written again when they are due.
+        steps are written again. If the user raises the budget of a run, the spent fraction falls, so fewer snapshots
+        are due than were written. Then one snapshot is written at once, and later snapshots are written when they are
+        due again.
         """
-        # 1. Count the snapshots that are due until now.
+        # 1. Count the snapshots that have become due so far. Return if this number has not changed.
         n_due = 0
         n_snapshots = self.config.train.snapshots
         for i in range(n_snapshots):
@@ -172,7 +174,7 @@ class Checkpointer:
         if rank() > 0 or not n_due:
             return
 
-        # 2. Write a snapshot if this number has changed.
+        # 2. Write a snapshot.
         model = self.state.averaged or self.state.model
         weights = {name: x.bfloat16() for name, x in weights_of(model).items()}
         about = {"step": progress.step, "n_tokens": progress.n_tokens}
@@ -185,7 +187,8 @@ class Checkpointer:
     def resume(self) -> bool:
         """Restore the newest undamaged checkpoint. Return False if the run has no checkpoint.
 
-        Raises ModelError if all checkpoints are damaged, or the checkpoint does not fit the model or the optimizers.
+        Raises ModelError if all checkpoints are damaged, or if the newest undamaged checkpoint does not fit the model
+        or the optimizers.
         """
         newest = read_newest(self.run)
         if newest is None:
@@ -194,7 +197,7 @@ class Checkpointer:
                 self.run.cut_snapshots(0)
             return False
 
-        # 1. Restore weights, their average, progress and moments.
+        # 1. Restore weights, average weights, progress and moments.
         state, checkpoint = self.state, newest.checkpoint
         file = self.run.checkpoint_file(newest.step)
         weights = checkpoint.part("model")
@@ -208,13 +211,13 @@ class Checkpointer:
             raise ModelError(f"{file} lacks {error.args[0]}", hint=OR_ANEW) from error
 
         # 2. Adjust the progress to the model file and to settings that may have changed.
-        self.best_model = None  # a later step may have set it before a rollback
+        self.best_model = None  # before a rollback, a later step may have set `best_model`
         self._restore_best()
         self._continue_epoch(checkpoint.config.train)
         if self.config.train.precision != "auto":
             state.progress.bf16 = self.config.train.precision == "bf16"
 
-        # 3. Rename damaged checkpoints, and remove what later steps have written.
+        # 3. Rename damaged checkpoints, and remove what steps after the checkpoint have written.
         if rank() == 0:
             for step, damage in newest.damaged.items():
                 aside = self.run.set_aside(step)
@@ -225,8 +228,8 @@ class Checkpointer:
     def _cut_files(self, progress: Progress) -> None:
         """Remove snapshots and metrics of steps after the checkpoint.
 
-        If the checkpoint's validation has no line in metrics.jsonl, append it: training may have been killed after it
-        wrote the checkpoint and before it wrote the line.
+        If the checkpoint was validated, but metrics.jsonl lacks the line of this validation, append the line: training
+        may have been killed after it wrote the checkpoint and before it wrote the line.
         """
         self.run.cut_snapshots(progress.step)
         metrics = self.run.cut_metrics(progress.step)
@@ -235,7 +238,7 @@ class Checkpointer:
             self.append_metrics("validation", progress.history[-1])
 
     def _restore_moments(self, moments: dict[str, Tensor]) -> None:
-        """Make new optimizers and restore their moments. Before the first update, optimizers have no moments.
+        """Make new optimizers and restore their moments. A checkpoint from before the first update has no moments.
 
         Raises KeyError if a moment is missing.
         """
@@ -254,7 +257,7 @@ class Checkpointer:
     def _restore_best(self) -> None:
         """Forget the best model if the model file does not contain it, so that the next validation writes the file.
 
-        The model file may be older than the checkpoint, for example in a run that was copied during its training.
+        The model file may be older than the checkpoint, for example if the run was copied while training went on.
         """
         progress, file = self.state.progress, self.run.model_file
         step = -1
@@ -267,7 +270,7 @@ class Checkpointer:
         progress.best = progress.best_figures = None
         progress.best_step = 0
         progress.finished_at = -1
-        if progress.is_validated():  # remove this validation, so that it is repeated and writes the file
+        if progress.is_validated():  # remove this validation, so that the validation is repeated and writes the file
             progress.history.pop()
 
     def _continue_epoch(self, before: TrainSettings) -> None:
@@ -276,7 +279,7 @@ class Checkpointer:
         is_same = before.batch_tokens == now.batch_tokens and before.accumulate == now.accumulate
         if is_same or not progress.batch:
             return
-        # The new position skips about as many pairs as were read, and is a whole number of steps.
+        # The new position is a whole number of steps. It skips about as many pairs as were read in this epoch.
         n_batches = progress.batch * before.batch_tokens / now.batch_tokens
         n_steps = round(n_batches / now.accumulate)
         progress.batch = n_steps * now.accumulate

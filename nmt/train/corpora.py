@@ -26,8 +26,8 @@ def training_corpora(config: Config) -> dict[str, Files]:
 def named(name: str, corpora: Sequence[Files]) -> dict[str, Files]:
     """Return the corpora of data.train, data.dev or data.test by their full names.
 
-    `name` is train, dev or test. It is the full name of a corpus without `languages`. With languages, the full name is
-    train.de-en, and further corpora of the same direction are named train.de-en.2, train.de-en.3, ...
+    `name` is train, dev or test. A corpus without `languages` has the full name `name`. With the languages
+    de-en, the full name is train.de-en, for example. Further corpora of this direction are named train.de-en.2, ...
     """
     by_name: dict[str, Files] = {}
     for files in corpora:
@@ -47,7 +47,7 @@ def all_corpora(config: Config) -> dict[str, Files]:
 
 
 def root_of(config: Config, files: Files) -> str:
-    """Return the `root` setting of a corpus; if it has none, return `data.root`."""
+    """Return the `root` setting of a corpus. If the corpus has no `root`, return `data.root`."""
     return files.root or config.data.root
 
 
@@ -66,7 +66,7 @@ def pairs_of(config: Config, files: Files) -> Iterator[Pair]:
 
 
 def corpus_hashes(config: Config) -> dict[str, str]:
-    """Return the SHA-256 of each side of each corpus, by NAME.source or NAME.target.
+    """Return the SHA-256 of each side of each corpus. Keys are NAME.source and NAME.target for the corpus NAME.
 
     Raises DataError if a file cannot be read.
     """
@@ -80,7 +80,7 @@ def corpus_hashes(config: Config) -> dict[str, str]:
 
 def hint_of_missing(config: Config, files: Files) -> str:
     """Return the hint of the error that is raised if a file of the corpus is missing."""
-    # 1. If the root is the name of a corpus that `nmt download` knows, recommend that command.
+    # 1. If the root is the name of a corpus that `nmt download` knows, recommend `nmt download`.
     root = root_of(config, files)
     if corpus := CORPORA.get(root):
         languages = files.languages.split("-")
@@ -96,10 +96,10 @@ def hint_of_missing(config: Config, files: Files) -> str:
 def check_order(name: str, files: Files, train: Files) -> None:
     """Raise DataError if the file names of a corpus show that its two sides are exchanged.
 
-    The language codes that file names end in are compared with `files.languages`. If `files.languages` is not set,
-    they are compared with the codes in the file names of the corpus `train`.
+    The file names end in language codes. These codes are compared with `files.languages` or, if `files.languages` is
+    not set, with the codes in the file names of the corpus `train`.
     """
-    # The codes in the file names, and the codes that are expected.
+    # Collect the codes in the file names, and the codes that are expected.
     codes = suffixes_of(files)
     if files.languages:
         expected = files.languages.split("-")
@@ -120,23 +120,23 @@ def suffixes_of(files: Files) -> list[str]:
 
 
 def mixture_of(config: Config, pairs: Pairs) -> Mixture | None:
-    """Return how an epoch mixes `pairs`, which are the training pairs of all corpora, or some of them.
+    """Return how an epoch mixes the training corpora. Return None if an epoch reads each pair once.
 
-    Return None if an epoch reads each pair once. Raises DataError if a corpus has no pairs in `pairs`. With
-    `data.mix`, the shares of an epoch are the weights of the corpora. With a temperature T, the share of a
-    corpus of n pairs is proportional to n^(1/T) (Arivazhagan et al. 2019).
+    `pairs` are the pairs of all training corpora that were not dropped. With `data.mix`, the weight of a mixed corpus
+    is its share of an epoch. With a temperature T, the share of a corpus of n pairs is proportional to n^(1/T)
+    (Arivazhagan et al. 2019). Raises DataError if no pair of a corpus is left.
     """
     mix, temperature = config.data.mix, config.data.temperature
     if not mix and temperature == 1:
         return None
 
-    # The number of pairs of each corpus. An epoch cannot draw a share from an empty corpus.
+    # Count the pairs of each corpus. An epoch cannot draw a share from an empty corpus.
     sizes = [len(corpus) for corpus in pairs.by_corpus()]
     for name, size in zip(training_corpora(config), sizes, strict=True):
         if not size:
             raise DataError(f"{name} has no pair left", hint="raise data.max_length or data.max_ratio")
 
-    # The share of each corpus except the first, which gets the rest of the epoch.
+    # Compute the share of each corpus except the first. The first corpus gets the rest of the epoch.
     if mix:
         shares = [files.weight for _, files in sorted(mix.items())]
     else:

@@ -14,12 +14,13 @@ from nmt.train.report import clock
 from nmt.train.schedule import prediction_rate
 from nmt.train.step import StepOptions, train_step
 
-MAX_BATCHES = 1_000  # the largest of the first 1,000 batches is measured; the order of batches is random
+# Only this many batches of the first epoch are examined. Their order is random, so they are a sample.
+MAX_BATCHES = 1_000
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """The cost of a training, estimated from two steps with its largest batch."""
+    """The cost of a training, estimated from two steps with the largest of `MAX_BATCHES` batches."""
 
     n_steps: int  # steps per epoch
     epoch_s: float  # seconds per epoch, without validations
@@ -31,7 +32,7 @@ class Measurement:
 
 
 def measure(session: Session, n_replicas: int | None = None) -> Measurement:
-    """Estimate the cost of a training by timing two steps with the largest batch.
+    """Estimate the cost of a training by timing two steps with the largest of `MAX_BATCHES` batches.
 
     If `n_replicas` is None, use as many replicas as `nmt train` would.
     """
@@ -46,7 +47,7 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
 
     # 2. Run two steps with this batch; the faster step counts.
     optimizers = make_optimizers(model, settings)
-    # The peak memory of a forked replica includes the memory of this process, which is subtracted below.
+    # A forked replica starts with the memory of this process. So `memory_before` is subtracted below.
     memory_before = peak_memory(model.device)
     replicas = Replicas(model.train(), n_replicas)
     batch_s, max_positions = math.inf, 0
@@ -60,7 +61,7 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
     replicas.close()
     replica_memory = max(peak_memory(model.device, of_children=True) - memory_before, 0)
 
-    # 3. Estimate the cost of an epoch: the time of a batch is proportional to its number of positions.
+    # 3. Estimate the cost of an epoch, assuming that the time of a batch is proportional to its number of positions.
     n_steps = math.ceil(data.n_batches / settings.accumulate)
     n_positions = sum(batch.n_positions for batch in batches)
     n_tokens = sum(batch.n_source_tokens + batch.n_target_tokens for batch in batches)

@@ -1,4 +1,4 @@
-"""The token ids of the training pairs: training tokenizers, encoding, dropping pairs of unlikely lengths.
+"""From training pairs to token ids: training tokenizers, encoding, and dropping pairs of unsuitable lengths.
 
 Tokenizers and token ids are stored in the user's cache. `tokenize`, the function of `nmt tokenize`, also writes the
 tokenizers into the run.
@@ -48,7 +48,7 @@ def reserved_symbols(data: Data) -> list[str]:
 def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
     """Train one tokenizer for both sides, or one per side, on a sample of the training pairs.
 
-    If the cache has tokenizers for the same text and settings, return these.
+    If the cache has tokenizers for the same text and settings, return the cached tokenizers.
     """
     data = config.data
     symbols = [config.tokenizer.symbols, *reserved_symbols(data)]
@@ -71,7 +71,7 @@ def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
         (directory / "source").write_bytes(trained[0].model)
         (directory / "target").write_bytes(trained[-1].model)
 
-        # 3. Write notes for the user, which are logged below, even if the tokenizers come from the cache.
+        # 3. Write notes for the user into the cache. So the notes are logged even if the tokenizers are cached.
         notes = []
         n_pairs = len(pairs)
         if n_pairs < len(train):
@@ -81,7 +81,8 @@ def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
             if tokenizer.vocab_size < settings.vocab_size:
                 cut = f"tokenizer.vocab_size={settings.vocab_size} was cut"
                 notes.append(f"the text gives {tokenizer.vocab_size} pieces at most: {cut}")
-            # `too_long` has indices of texts. A joint tokenizer has 2 * n_pairs texts: all sources, then all targets.
+            # Convert indices of texts to numbers of lines. A joint tokenizer has 2 * n_pairs texts: all sources, then
+            # all targets.
             too_long.update(pairs[text % n_pairs].line for text in tokenizer.too_long)
         if too_long:
             lines = f"{len(too_long)} lines of over {MAX_TRAINER_BYTES:,} bytes, the first is line {min(too_long)}"
@@ -131,12 +132,12 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
 
     The ratio of lengths of a pair is compared with the usual ratio of its direction (`usual_ratios`), not with 1. Good
     translations can differ much in length, because one language may have longer pieces than the other: a Chinese menu
-    item can be one piece, and its German translation six.
+    item can be one piece, and its German translation six pieces.
     """
     data, n_pairs = config.data, len(train)
     check_pieces(tokenizers, data)
 
-    # If several processes need the same ids, one of them writes the files while the others wait.
+    # If several processes need the same ids, `cached` lets one process write the files while the other processes wait.
     def write(directory: Path) -> None:
         # 1. Encode in parallel, chunk by chunk.
         ratios = usual_ratios(train, tokenizers, data.max_length)
@@ -151,7 +152,7 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
             n_too_long += chunk.n_too_long
             n_unlikely += chunk.n_unlikely
 
-        # 2. Raise an error if all pairs were dropped.
+        # 2. Raise an error if all pairs were dropped. Otherwise, save how many were dropped.
         if n_too_long + n_unlikely == n_pairs:
             reasons = f"{n_too_long:,} over {data.max_length} pieces (data.max_length)"
             if n_unlikely:
@@ -160,7 +161,7 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
             raise DataError(f"none of the {n_pairs:,} training pairs is left: {reasons}", hint=hint)
         (directory / "dropped.json").write_text(json.dumps([n_too_long, n_unlikely]))
 
-    # Encode the pairs, or read their ids from the cache.
+    # Encode the pairs, or read the token ids from the cache.
     models = [[sha256(side.model), side.nfkc, side.target_tag] for side in tokenizers]
     origin = [FORMAT, train.directory.name, models, data.max_length, data.max_ratio]
     directory = cached("ids", origin, write)
@@ -177,7 +178,7 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
 
 
 def dtype_of(tokenizer: Tokenizer) -> np.dtype[np.unsignedinteger]:
-    """Return the smallest unsigned integer type that can hold all of the tokenizer's token ids."""
+    """Return the smallest unsigned integer type that can hold every token id of the tokenizer."""
     return np.min_scalar_type(len(tokenizer))
 
 
@@ -185,8 +186,8 @@ def usual_ratios(train: Pairs, tokenizers: Tokenizers, max_length: int) -> dict[
     """Return the usual ratio of target length to source length for each direction.
 
     Keys are directions such as de-en; if there is only one direction, its key is "". The usual ratio is the median of a
-    sample, because a few misaligned pairs hardly change a median. Lengths are in tokens. EOS counts, so that the ratios
-    of very short pairs are less extreme: 1 and 2 pieces have the ratio 3/2 instead of 2.
+    sample, because a few misaligned pairs hardly change a median. A length is the number of pieces plus 1 for EOS. The
+    EOS makes the ratios of very short pairs less extreme: 1 and 2 pieces have the ratio 3/2 instead of 2.
     """
     ratios: dict[str, list[float]] = defaultdict(list)
     for corpus in train.by_corpus():
@@ -211,9 +212,9 @@ class EncodedChunk(NamedTuple):
 
 @dataclass
 class Encoder:
-    """An encoder of chunks of pairs. It usually runs in child processes, so it opens the files of the text itself."""
+    """An encoder of chunks of pairs. It usually runs in child processes, each of which opens the files of the text."""
 
-    directory: Path  # where the text of the pairs is stored
+    directory: Path  # directory that has the text of the pairs
     ranges: Sequence[CorpusRange]
     tokenizers: Tokenizers
     data: Data  # contains the limits of lengths
@@ -227,8 +228,8 @@ class Encoder:
         source = encode(self.tokenizers.source, [pair.tagged_source for pair in chunk])
         target = encode(self.tokenizers.target, [pair.target for pair in chunk])
 
-        # 2. Compare the lengths with the limits. EOS counts in ratios, as in `usual_ratios`. A pair with the usual
-        # ratio has a deviation of 1.
+        # 2. Compare the lengths with the limits. The ratios count EOS, as in `usual_ratios`. The deviation of a pair is
+        # its ratio divided by the usual ratio.
         too_long = np.maximum(source.lengths, target.lengths) > self.data.max_length
         usual = [self.usual_ratios.get(pair.languages, 1.0) for pair in chunk]
         ratios = (target.lengths + 1) / (source.lengths + 1)
@@ -257,7 +258,7 @@ def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, float]
     config = fit_sizes(config, corpus.size)
     tokenizers = train_tokenizers(config, corpus.train)
 
-    # 2. Write the tokenizers, unless the run holds a training that uses other tokenizers.
+    # 2. Write the tokenizers. Raise an error if the run holds a training that uses other tokenizers.
     run = RunDirectory(config.run)
     with run.lock():
         if run.holds_training() and run.read_tokenizers(config) != tokenizers:
@@ -265,7 +266,7 @@ def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, float]
             raise ModelError(message, hint="choose another run=PATH, or move the run away first")
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
 
-    # 3. Measure how well the tokenizers fit the dev pairs: few pieces per word are good.
+    # 3. Measure how well the tokenizers fit the dev pairs: the fewer pieces per word, the better.
     sources = [pair.tagged_source for pair in corpus.dev]
     targets = [pair.target for pair in corpus.dev]
     source = pieces_per_word(tokenizers.source, sources)

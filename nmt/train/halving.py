@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from nmt.config import Config
 from nmt.errors import ConfigError
 
-MIN_STEPS = 10  # minimum number of steps of the first rung if the budget is in minutes
-SET_BY_SWEEP = ("run", "train.max_", "train.metric", "data.dev")  # prefixes of keys that cannot be varied
+MIN_STEPS = 10  # minimum number of steps of the first rung, if the budget is in minutes
+SET_BY_SWEEP = ("run", "train.max_", "train.metric", "data.dev")  # prefixes of settings that a sweep cannot vary
 Figures = dict[str, float]  # figures of a validation, with the keys dev_bleu and dev_nll
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A combination of values of the varied settings, and its config."""
+    """A combination of values of the varied settings, and the config that has these values."""
 
     settings: dict[str, str]  # values of the settings that the sweep varies, by dotted key
     config: Config
@@ -29,30 +29,36 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Budget:
-    """The limit on the length of a sweep, either in minutes or in steps; the other field is None."""
+    """The limit on the length of a sweep, either in minutes or in steps. One of the two fields is None."""
 
     minutes: float | None  # approximate duration of the whole sweep
     steps: int | None  # number of steps of the first rung
 
     def n_survivors(self, n_candidates: int) -> list[int]:
-        """Return the number of candidates in each rung: half as many as in the rung before, rounded down, down to 1."""
+        """Return the number of candidates in each rung.
+
+        Each rung has half as many candidates as the rung before, rounded down. The last rung has one candidate.
+        """
         return [n_candidates >> rung for rung in range(n_candidates.bit_length())]
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The result of a candidate: how many steps it was trained, and its figures."""
+    """The result of a candidate: for how many steps the candidate was trained, and the figures of its validations."""
 
     number: int  # number of the candidate, from 1
     settings: dict[str, str]  # values of the settings that the sweep varies, by dotted key
     steps: int  # number of steps at the end of the last rung that the candidate has reached
-    # Figures of the best validation until the end of each rung, by the steps of the rung; None if training diverged.
+    # By the number of steps at the end of a rung: figures of the best validation so far, or None if training diverged.
     figures: dict[int, Figures | None]
     run: str  # path of the run directory
 
 
 def check_candidates(candidates: Sequence[Candidate]) -> None:
-    """Raise ConfigError if the sweep varies a setting that it sets itself, or that makes figures incomparable."""
+    """Raise ConfigError if the sweep varies a setting that a sweep cannot vary.
+
+    These are settings that the sweep sets itself, settings on which the meaning of the figures depends, and the seed.
+    """
     metric = candidates[0].config.train.metric
     for key in candidates[0].settings:
         if key.startswith(SET_BY_SWEEP):
@@ -67,8 +73,7 @@ def check_candidates(candidates: Sequence[Candidate]) -> None:
 def first_rung(budget: Budget, sizes: Sequence[int], step_s: float, once_s: float) -> tuple[int, float]:
     """Return the number of steps of the first rung, and the approximate duration of the whole sweep in seconds.
 
-    Each rung continues the trainings of the better candidates, until they have twice as many steps as at the end of
-    the rung before.
+    Each rung continues the trainings of the better candidates of the previous rung, to twice as many steps.
 
     Args:
         sizes: the number of candidates in each rung.
@@ -77,8 +82,8 @@ def first_rung(budget: Budget, sizes: Sequence[int], step_s: float, once_s: floa
     Raises:
         ConfigError: the budget in minutes does not suffice for `MIN_STEPS` steps.
     """
-    # How many seconds the whole sweep takes for each step of the first rung. Rung k, counted from 0, ends at 2^k times
-    # the steps of the first rung, so from k = 1 on it adds 2^(k-1) times these steps.
+    # Compute how many seconds the whole sweep takes for each step of the first rung. Rung k, counted from 0, ends at
+    # 2^k times the steps of the first rung. So rung k trains 2^(k-1) times these steps if k is at least 1.
     per_step_s = sizes[0] * step_s
     for rung, n_candidates in enumerate(sizes[1:]):
         per_step_s += n_candidates * step_s * 2**rung

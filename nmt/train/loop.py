@@ -2,8 +2,8 @@
 
 Random numbers are a function of the seed, the step, the micro-batch and the replica. The order of the data is a
 function of the seed and the epoch. So if a run is resumed with as many ranks and replicas as before, its results equal
-those of a run that was never stopped, bit for bit. With a budget in minutes the results differ, because the learning
-rate depends on the clock.
+the results of a run that was never stopped, bit for bit. With a budget in minutes, the results differ, because the
+learning rate depends on the clock.
 """
 
 import contextlib
@@ -47,14 +47,14 @@ ROLLBACK_LR = 0.5  # each rollback multiplies the learning rate by this factor
 
 
 def uses_bf16(settings: TrainSettings, device: torch.device) -> bool:
-    """Return whether matmuls run in bf16. If `train.precision` is `auto`, they do if bf16 is faster on the device."""
+    """Return whether matmuls run in bf16. With `train.precision=auto`, use bf16 if bf16 is faster on the device."""
     if settings.precision == "auto":
         return bf16_is_faster(device)
     return settings.precision == "bf16"
 
 
 def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[Batch]) -> None:
-    """Log and count a step whose update was skipped, because its gradient is not finite.
+    """Log and count a step whose update was skipped because the gradient is not finite.
 
     Raises DivergedError if this is the `MAX_SKIPPED`-th skipped step in a row.
     """
@@ -125,8 +125,8 @@ class Trainer:
             n_replicas: number of processes that share each step on a CPU. Must be 1 if there are several ranks.
         Raises:
             StoppedError: Ctrl-C or SIGTERM was received. It is raised after everything is saved.
-            DivergedError: gradients or the dev loss are NaN or infinite even after `MAX_ROLLBACKS` rollbacks, or there
-                is no checkpoint yet.
+            DivergedError: gradients or the dev loss are NaN or infinite, and no rollback is possible, because there is
+                no checkpoint yet, or `MAX_ROLLBACKS` rollbacks were done.
             OutputError: the final checkpoint cannot be written.
         """
         self._synchronize(n_ranks() * n_replicas)
@@ -156,7 +156,7 @@ class Trainer:
         return self.progress
 
     def _synchronize(self, n_replicas: int) -> None:
-        """Use the precision of rank 0 on all ranks, and store the number of ranks or replicas, `n_replicas`."""
+        """Use the precision of rank 0 on all ranks, and store `n_replicas`, the number of ranks or replicas."""
         progress = self.progress
         progress.bf16 = bool(broadcast(progress.bf16))
         if progress.step and progress.n_ranks != n_replicas:
@@ -166,14 +166,15 @@ class Trainer:
     def run_steps(self, replicas: Replicas, report: Report, started: float) -> int:
         """Run steps until the budget is spent or a signal is received. Return the number of the signal, or 0.
 
-        `started` is `time.monotonic()` at the start, minus the seconds of training before this process resumed it.
+        `started` is the value of `time.monotonic()` when this process began to train, minus the seconds for which
+        earlier processes have trained the run.
         Raises DivergedError if the dev loss, or the gradients of `MAX_SKIPPED` steps in a row, are NaN or infinite.
         Raises Interrupted if a signal is received during a validation.
         """
         progress, settings = self.progress, self.config.train
         self.validate_if_due(report)  # if a run was stopped during a validation, repeat the validation
         for micro_batches in self.micro_batches():
-            # 1. Check the budget and signals. All ranks use the clock of rank 0, and all stop if a rank got a signal.
+            # 1. Check the budget and signals. All ranks use the clock of rank 0. If a rank gets a signal, all stop.
             times_and_signals = gather_numbers(time.monotonic() - started, self.stop.number)
             progress.elapsed_s = times_and_signals[0][0]
             stopped_by = int(max(signal for _, signal in times_and_signals))
@@ -188,7 +189,7 @@ class Trainer:
             loss, nll = summed(figures.loss, figures.nll)  # sums over ranks
             figures = replace(figures, loss=loss, nll=nll)
 
-            # 3. Count the step. A step without a finite gradient has changed no weight, and the rest is skipped.
+            # 3. Count the step. If the gradient is not finite, no weight has changed, and part 4 is skipped.
             progress.step += 1
             progress.batch += len(micro_batches)
             if not math.isfinite(figures.grad_norm):
@@ -197,12 +198,13 @@ class Trainer:
             progress.n_skipped = 0
             progress.n_tokens += figures.n_tokens
 
-            # 4. Update the moving average, write figures, and validate if it is due.
+            # 4. Update the moving average, write figures, and validate if a validation is due.
             self.state.update_average(settings.ema_decay)
             spent = self.spent()
             self.checkpointer.snapshot_if_due(spent)
             report.step(progress.step, progress.epoch, options.lr, figures, spent)
-            elapsed_s = time.monotonic() - started  # when the step ends: the time between two ends is used for speeds
+            # Speeds are computed from the time between the ends of two steps.
+            elapsed_s = time.monotonic() - started
             line = {"step": progress.step, "elapsed_s": elapsed_s, "lr": options.lr, **asdict(figures)}
             self.checkpointer.append_metrics("step", line)
             self.validate_if_due(report)
@@ -218,10 +220,10 @@ class Trainer:
             progress.epoch, progress.batch = progress.epoch + 1, 0
 
     def validate_if_due(self, report: Report) -> None:
-        """Validate every `validate_every` steps. If that step is skipped, validate after the next step that is not.
+        """Validate every `validate_every` steps. If the validation is due at a skipped step, postpone it.
 
-        A validation writes a checkpoint. A checkpoint written among skipped steps would be of no use to a rollback,
-        which has to go back to a step before them.
+        The validation then follows the next step that is not skipped. A validation writes a checkpoint, and a rollback
+        restores the newest checkpoint, which must be older than the skipped steps.
         """
         progress, every = self.progress, self.config.train.validate_every
         validated_step = progress.history[-1]["step"] if progress.history else 0
@@ -280,7 +282,7 @@ class Trainer:
             raise error
         if rank() == 0:
             self.checkpointer.resume()
-        barrier()  # rank 0 resumes before the others, because its `resume` renames checkpoints that are damaged
+        barrier()  # rank 0 resumes before the other ranks, because `resume` on rank 0 renames damaged checkpoints
         if rank() > 0:
             self.checkpointer.resume()
         progress = self.progress
@@ -289,7 +291,7 @@ class Trainer:
         log.warning("%s: back to step %d with %g of the rate", error, progress.step, ROLLBACK_LR**progress.n_rollbacks)
 
     def spent(self) -> float:
-        """Return the spent fraction of the budget, 0-1: the largest fraction among steps, epochs and minutes."""
+        """Return the spent fraction of the budget, 0-1: the largest of the fractions of steps, epochs and minutes."""
         shares = [limit.share for limit in self.limits() if limit.name != "patience"]
         return min(max(shares, default=0.0), 1.0)
 

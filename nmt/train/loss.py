@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CHUNK = 2**19  # number of logits per chunk: in float32, they fit into the cache of a CPU
+CHUNK = 2**19  # number of logits per chunk: in float32, so many logits fit into the cache of a CPU
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float)
     a token is -(1-ε)·log p[target] - ε·mean(log p).
 
     Args:
-        logits: (N, V), of any float dtype. The loss is computed in float64 if they are float64, else in
+        logits: (N, V), of any float dtype. The loss is computed in float64 if the logits are float64, otherwise in
             float32.
         targets: (N,) int64, the target tokens, with EOS and without padding.
         smoothing: ε in [0, 1).
@@ -37,10 +37,10 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float)
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """The label-smoothed cross entropy; the forward pass computes the gradient, softmax(logits) - q, too.
+    """The label-smoothed cross entropy. The forward pass also computes the gradient, which is softmax(logits) - q.
 
     The (N, V) logits are the largest tensor of a step, and autograd would read a tensor of this size from memory a
-    dozen times. Computing in chunks that fit into the cache of a CPU takes half as long.
+    dozen times. Computing in chunks that fit into the cache of a CPU takes half as long as autograd.
     """
 
     @staticmethod
@@ -56,14 +56,14 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             n_rows = max(CHUNK // n_vocab, 1)
         for start in range(0, len(logits), n_rows):
             rows = slice(start, start + n_rows)
-            x = logits[rows].to(dtype)  # (n, V)
-            target = targets[rows, None]  # (n, 1)
+            x = logits[rows].to(dtype)  # (R, V) for a chunk of R rows
+            target = targets[rows, None]  # (R, 1)
             probs = x.softmax(-1)
-            # The logsumexp, computed from the softmax: log sum(exp(x)) = max(x) - log(max(p)). The largest probability
-            # is at least 1/V, so its logarithm is finite.
-            log_total = x.amax(-1) - probs.amax(-1).log()  # (n,)
+            # Compute the logsumexp from the softmax p: log sum(exp(x)) = max(x) - log(max(p)). The largest of the V
+            # probabilities is at least 1/V, so the logarithm is finite.
+            log_total = x.amax(-1) - probs.amax(-1).log()  # (R,)
             sum_log_total = log_total.sum()
-            # Two cross entropies: with the targets, and with the uniform distribution, the latter times V.
+            # Compute the cross entropy with the targets, and V times the cross entropy with the uniform distribution.
             chunk_nll = sum_log_total - x.gather(1, target).sum()
             chunk_uniform = n_vocab * sum_log_total - x.sum()
             nll = nll + chunk_nll
@@ -80,5 +80,5 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = ctx.saved_tensors
-        # In place, because the gradient is large. So a second backward pass would raise an error.
+        # Multiply in place, because the gradient is large. As a consequence, a second backward pass raises an error.
         return gradient.mul_(grad_loss), None, None

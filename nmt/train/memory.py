@@ -1,4 +1,4 @@
-"""Limits of memory: checks of the model size, and choices of the number of replicas and of micro-batch sizes."""
+"""Limits of memory: checks of the model size, and the choice of the number of replicas and of micro-batch sizes."""
 
 import logging
 import math
@@ -21,7 +21,7 @@ log = logging.getLogger("nmt")
 
 Result = TypeVar("Result")
 
-SMALLER_MODEL = "lower model.d_model, model.d_ff, the number of layers or tokenizer.vocab_size"  # hint of errors
+SMALLER_MODEL = "lower model.d_model, model.d_ff, the number of layers or tokenizer.vocab_size"  # a hint
 
 MIN_REPLICA_TOKENS = 384  # minimum tokens per replica and step; with fewer, the overhead of operations dominates
 
@@ -39,7 +39,8 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
 
     # 2. Count the stored numbers, 4 bytes each. Only a trained weight has a gradient and moments.
     n_copies = 2 if settings.average == "ema" else 1
-    # AdamW has two moments per weight, Muon one. With Muon, the count is a lower bound: AdamW updates the embeddings.
+    # AdamW has two moments per weight, Muon has one. With train.optimizer=muon, AdamW still updates the embeddings, so
+    # the count is a lower bound.
     n_moments = 2 if settings.optimizer == "adamw" else 1
     n_numbers = n_parameters * n_copies + n_trained * (1 + n_moments)
     needed, available = 4 * n_numbers, memory_of(device)
@@ -49,7 +50,7 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
 
 
 def memory_of(device: torch.device) -> int:
-    """Return the memory of a GPU, or the memory of the machine for a CPU, in bytes. Return 2^60 if it is not known."""
+    """Return the memory of a GPU or, for a CPU, of the machine, in bytes. Return 2^60 if the memory is not known."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
@@ -60,9 +61,9 @@ def memory_of(device: torch.device) -> int:
 def n_fitting_replicas(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_before: int | None = None) -> int:
     """Return the number of replicas that train fastest: 1 on a GPU, and on a CPU as many as these limits allow.
 
-    There is at most one replica per torch thread and per `MIN_REPLICA_TOKENS` tokens of a step, and replicas take at
-    most half of the memory. A resumed run keeps its number of replicas, `n_before`, if threads and memory allow it,
-    because dropout depends on the number.
+    There is at most one replica per torch thread, and at most one per `MIN_REPLICA_TOKENS` tokens of a step. All
+    replicas together take at most half of the memory. Dropout depends on the number of replicas. So a resumed run,
+    which was trained with `n_before` replicas, keeps this number if threads and memory allow it.
     """
     if model.device.type != "cpu":
         return 1
@@ -81,7 +82,7 @@ def split_on_out_of_memory(
     No pair is left out, so the gradient is the same except for dropout.
 
     Args:
-        max_positions: the maximum number of positions of a micro-batch, found in earlier steps; 0: no maximum.
+        max_positions: the maximum number of positions of a micro-batch, found in earlier steps; 0 for no maximum.
     Returns:
         The result of the step, and `max_positions` for the next steps.
     Raises:
@@ -100,8 +101,8 @@ def split_on_out_of_memory(
                 message = f"out of memory with {len(largest.src)} pairs of {largest.n_positions} positions"
                 hint = "lower train.batch_tokens, data.max_length or the model's sizes; the checkpoint is kept"
                 raise NmtError(message, hint=hint) from error
-        # These lines are outside of the except block: inside, the exception still references the tensors of the step,
-        # so their memory is not freed.
+        # The following lines are outside of the except block. Inside the block, the exception still references the
+        # tensors of the step, so the memory of these tensors is not free.
         max_positions = max(half.n_positions for half in largest.split(2))
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -112,10 +113,10 @@ def split_on_out_of_memory(
 
 
 def peak_memory(device: torch.device, *, of_children: bool = False) -> int:
-    """Return the peak memory in bytes; 0 if the system does not tell it.
+    """Return the peak memory in bytes, or 0 if the system does not report it.
 
-    It is the peak of the GPU, if `device` is one; otherwise of this process or, with `of_children`, of the largest
-    child process that has ended.
+    If `device` is a GPU, this is the peak of the GPU memory that this process has allocated. Otherwise it is the peak
+    memory of this process. With `of_children`, it is the peak memory of the largest child process that has ended.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)

@@ -1,8 +1,9 @@
 """The optimizers: Muon for the matrices of the layers, AdamW for embeddings, biases and norms.
 
 AdamW scales each element of an update separately. But the matrix of a layer is a linear map, and a few directions,
-which most tokens share, dominate its gradient. Muon (Jordan et al. 2024) replaces the update M = U S V^T by U V^T. So
-all directions have the same weight in an update, and rare directions are learned as fast as frequent ones.
+which most tokens share, dominate the gradient of the matrix. Muon (Jordan et al. 2024) replaces the update
+M = U S V^T by U V^T. So all directions have the same weight in an update, and rare directions are learned as fast as
+frequent directions.
 """
 
 from collections import defaultdict
@@ -28,8 +29,8 @@ UPDATE_RMS = 0.2
 def orthogonalize(x: Tensor) -> Tensor:
     """Return an approximation of U V^T for each matrix U S V^T, computed by Newton-Schulz iterations.
 
-    The singular values of the results are 0.7 to 1.2 instead of 1. `x` is (n, rows, columns) with rows <= columns. A
-    matrix of zeros stays zero.
+    The singular values of the results are 0.7 to 1.2 instead of 1. `x` has the shape (matrices, rows, columns), with
+    rows <= columns. A matrix of zeros stays zero.
     """
     a, b, c = COEFFICIENTS
     norm = torch.linalg.matrix_norm(x, keepdim=True)
@@ -45,12 +46,13 @@ def orthogonalize(x: Tensor) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """SGD with Nesterov momentum whose updates are orthogonalized.
 
-    It has the update rule of `torch.optim.Muon` with `adjust_lr_fn="match_rms_adamw"`, but orthogonalizes all matrices
-    of the same shape in one batch.
+    The update rule is the rule of `torch.optim.Muon` with `adjust_lr_fn="match_rms_adamw"`. Unlike `torch.optim.Muon`,
+    this class orthogonalizes all matrices of the same shape in one batch.
 
     Args:
-        params: weights, each with the number of matrices that are stacked in its rows.
-        lr: learning rate. Updates are scaled so that AdamW's rates are suitable (Liu et al. 2025, section 2.2).
+        params: weights, each with the number of matrices that are stacked in its rows (see `n_stacked`).
+        lr: learning rate. Updates are scaled so that the learning rates of AdamW are suitable (Liu et al. 2025,
+            section 2.2).
         weight_decay: coefficient of decoupled weight decay, as in AdamW.
     """
 
@@ -85,8 +87,8 @@ class Muon(torch.optim.Optimizer):
                 matrices[matrix.shape].append(matrix)
                 updates_of[matrix.shape].append(x)
 
-        # 3. Update the weights. An orthogonalized matrix has a root mean square of columns ** -0.5, which is scaled to
-        # `UPDATE_RMS`.
+        # 3. Update the weights. The elements of an orthogonalized matrix have a root mean square of columns ** -0.5. It
+        # is scaled to `UPDATE_RMS`.
         for shape, alike in matrices.items():
             directions = orthogonalize(torch.stack(updates_of[shape])).float()
             scale = UPDATE_RMS * shape[1] ** 0.5
@@ -102,13 +104,13 @@ STATE: dict[type[torch.optim.Optimizer], Moments] = {
 
 
 def make_optimizers(model: Seq2Seq, settings: TrainSettings) -> list[torch.optim.Optimizer]:
-    """Return the optimizers of a model. Each trained parameter belongs to one optimizer; no frozen parameter does.
+    """Return the optimizers of a model. Each trained parameter belongs to one optimizer, a frozen parameter to none.
 
     With `train.optimizer=muon`, Muon updates the weights of the linear layers, and AdamW updates all other parameters.
-    AdamW also updates embeddings and the projection, because each of their rows belongs to one piece and is not a
-    direction of a linear map. Weight decay applies to matrices only.
+    The embeddings and the projection are among these parameters: each row of such a matrix belongs to one piece and is
+    not a direction of a linear map. Weight decay applies to matrices only.
     """
-    # 1. The weights that Muon updates, each with the number of matrices that are stacked in it.
+    # 1. Collect the weights that Muon updates, each with the number of matrices that are stacked in the weight.
     by_muon: dict[Tensor, int] = {}
     if settings.optimizer == "muon":
         for name, module in model.named_modules():
@@ -116,7 +118,7 @@ def make_optimizers(model: Seq2Seq, settings: TrainSettings) -> list[torch.optim
             if is_linear and module.weight.requires_grad:
                 by_muon[module.weight] = n_stacked(name)
 
-    # 2. The parameters that AdamW updates.
+    # 2. Collect the parameters that AdamW updates.
     by_adamw = [p for p in model.parameters() if p.requires_grad and p not in by_muon]
     matrices = {"params": [p for p in by_adamw if p.dim() >= 2], "weight_decay": settings.weight_decay}
     vectors = {"params": [p for p in by_adamw if p.dim() < 2], "weight_decay": 0.0}

@@ -1,7 +1,7 @@
 """Rules that choose the settings that a config leaves out, to suit the corpus and, in `nmt init`, the machine.
 
-Functions that take a config return a new config and leave their argument unchanged. The rules interpolate between our
-recipes: the settings that gave the best models of 3,000 to 158,000 pairs.
+Functions that take a config return a new config; the old config is not changed. The rules interpolate between our
+recipes: the settings that gave the best models on corpora of 3,000 to 158,000 pairs.
 """
 
 import math
@@ -26,29 +26,29 @@ BATCH = 0.6
 MIN_PIECES = 600  # least number of pieces that are not single characters: 256 bytes, and pieces of words
 # If fewer than this share of the usual number of epochs fit in the time limit, a smaller, faster model is better.
 MIN_SHARE = 0.25
-MEMORIZED = 500  # dropout is 0 for fewer pairs, because a model of so few pairs can only memorize them
+MEMORIZED = 500  # dropout is 0 for fewer pairs than this, because a model memorizes so few pairs in any case
 N_HEADS = 4
 ADAMW_LR = 2e-3  # maximum learning rate with train.optimizer=adamw
 SLACK = 1.5  # slope of the length limit, divided by the mean ratio of target length to source length
 MIN_ROOM = 10  # minimum intercept of the length limit, in tokens
 MARGIN = 5  # number of tokens that are added to the intercept, because new text may need more than training pairs
 OUTLIERS = 100_000  # one reference per this many training pairs may be longer than the limit
-MAX_SLOPE, MAX_INTERCEPT = 100.0, 100_000  # largest values that the settings may have
+MAX_SLOPE, MAX_INTERCEPT = 100.0, 100_000  # largest valid `decode.max_length_a` and `decode.max_length_b`
 OFTEN = 0.1  # if more than this share of the training lines has several sentences, `decode.whole_lines` is set
 
 
 class CorpusSize(NamedTuple):
-    """Counts of the training pairs. The sizes of the model and of batches are chosen from them."""
+    """Counts of the training pairs. The sizes of the model and of batches are chosen from these counts."""
 
     n_pairs: int  # number of pairs in an epoch
     n_words: int  # number of words on the target side, see `nmt.corpus.split.count_words`
-    n_characters: int  # number of distinct characters
+    n_characters: int  # number of distinct characters on both sides
     joint: bool = True  # whether both languages share a vocabulary
 
 
 @dataclass(frozen=True)
 class ModelSize:
-    """The sizes of a Transformer, the learning rate to train it, and the number of training pairs that it suits."""
+    """The sizes of a Transformer, the learning rate to train it, and the numbers of pairs for which it is suitable."""
 
     d_model: int
     d_ff: int
@@ -58,9 +58,9 @@ class ModelSize:
     max_pairs: float = math.inf  # with this many training pairs or more, a larger model is better
 
 
-# Largest first. Of two models of the same width, the shallower model takes less time per step and needs fewer steps.
-# The learning rates of widths up to 256 were chosen with Muon. The choice matters: 8 epochs on the demo corpus give a
-# dev BLEU of 83 at 6e-3, and of 19 at 2e-3.
+# The sizes are sorted from large to small. Of two models of the same width, the shallower model takes less time per
+# step and needs fewer steps. The learning rates of widths up to 256 were chosen with Muon. The choice matters: 8 epochs
+# on the demo corpus give a dev BLEU of 83 at 6e-3, and of 19 at 2e-3.
 SIZES = [
     ModelSize(512, 1024, 6, 500_000, 7e-4),
     ModelSize(512, 1024, 3, 500_000, 7e-4),
@@ -78,7 +78,7 @@ def clamp(x: float, low: float, high: float) -> float:
 
 @dataclass(frozen=True)
 class Plan:
-    """A model size for a corpus, and the cost of training on this machine. The properties are computed from both."""
+    """A model size for a corpus, and the cost of training it on this machine. Settings are properties of the plan."""
 
     corpus: CorpusSize
     model: ModelSize
@@ -88,7 +88,7 @@ class Plan:
 
     @property
     def usual_epochs(self) -> int:
-        """The number of epochs without a time limit: 45 for 18,000 pairs; the fewer pairs, the more epochs."""
+        """The number of epochs without a time limit: 45 for 18,000 pairs, and more for fewer pairs."""
         factor = (18_000 / self.corpus.n_pairs) ** 0.4
         return int(clamp(round(45 * factor), 3, 300))
 
@@ -117,10 +117,10 @@ class Plan:
 
     @property
     def vocab_size(self) -> int:
-        """The size of the joint vocabulary; without a joint vocabulary, the size of each of the two."""
+        """The size of the joint vocabulary. Without a joint vocabulary, the size of the vocabulary of each language."""
         n_words, n_characters = self.corpus.n_words, self.corpus.n_characters
-        # Each piece should occur a dozen times. For large corpora, the vocabulary grows with the square root of the
-        # number of words instead, up to 32,000.
+        # Each piece should occur a dozen times. This gives large vocabularies for large corpora. So the number of
+        # pieces is limited to 8 times the square root of the number of words, and to 32,000.
         largest = clamp(8 * math.sqrt(n_words), 8_000, 32_000)
         n_pieces = clamp(n_words / 12, 600, largest)
         n_pieces = int(round(n_pieces, -2))
@@ -130,7 +130,7 @@ class Plan:
 
     @property
     def batch_tokens(self) -> int:
-        """The batch size, a power of two. It and the number of updates grow with the square root of `n_tokens`."""
+        """The batch size, a power of two. Batch size and number of updates grow with the square root of `n_tokens`."""
         best = max(BATCH * math.sqrt(self.n_tokens), 1)
         power = 2 ** round(math.log2(best))
         return int(clamp(power, 512, 8192))
@@ -141,7 +141,7 @@ class Plan:
 
     @property
     def dropout(self) -> float:
-        """The dropout rate. It is lower if the time is short, because a short training cannot memorize pairs."""
+        """The dropout rate. A short time limit lowers the rate, because a short training cannot memorize pairs."""
         n_pairs = self.corpus.n_pairs
         if n_pairs < MEMORIZED:
             return 0.0
@@ -166,8 +166,8 @@ def sizes_for(n_pairs: int) -> list[ModelSize]:
 def fit_machine(corpus: CorpusSize, minutes: float | None, measure: Callable[[Plan], tuple[float, int]]) -> Plan:
     """Return a plan with the largest model for which both the corpus and the time limit are sufficient.
 
-    If the time suffices for no model, the plan has the smallest suitable one. `measure` returns the seconds per epoch
-    with the settings of a plan on this machine, and the peak memory in bytes.
+    If the time suffices for no model, the plan has the smallest model of `sizes_for`. `measure` trains on this machine
+    with the settings of a plan, and returns the seconds per epoch and the peak memory in bytes.
     """
     for size in sizes_for(corpus.n_pairs):
         plan = Plan(corpus, size, minutes)
@@ -180,7 +180,7 @@ def fit_machine(corpus: CorpusSize, minutes: float | None, measure: Callable[[Pl
 
 def size_of(facts: Facts) -> CorpusSize:
     """Return the size of the training corpus from the facts about a text that `nmt init` has split."""
-    # Two languages with different scripts share few pieces, so they get no joint vocabulary.
+    # Two languages with different scripts share few pieces, so a joint vocabulary is of no use.
     joint = facts.letter_overlap > 0.5
     return CorpusSize(facts.n_train, facts.n_words, facts.n_characters, joint)
 
@@ -203,32 +203,32 @@ def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
 
 
 def fit_validation(config: Config, steps_per_epoch: int) -> Config:
-    """Return the config. If validate_every is unset, it is set to one epoch, at least 100 and at most 4000 steps."""
+    """Return the config. If `train.validate_every` is unset, it is set to one epoch, within 100 to 4000 steps."""
     every = int(clamp(steps_per_epoch, 100, 4000))
     return with_unset(config, {"train": {"validate_every": every}})
 
 
 class Lengths(NamedTuple):
-    """The number of pieces of each pair of a training corpus, without EOS: two arrays of shape (n,)."""
+    """The number of pieces of each side of each pair of a training corpus, without EOS. One element per pair."""
 
     source: NDArray[Any]
     target: NDArray[Any]
 
 
 def fit_limit(config: Config, corpora: Sequence[Lengths], base: Config | None) -> Config:
-    """Return the config. If the maximum output length ⌈a·S⌉ + b is unset, it is fitted to the training pairs.
+    """Return the config. If the maximum output length is unset, it is fitted to the training pairs.
 
-    The slope a is `SLACK` times the number of all target tokens divided by the number of all source tokens. If there
-    are several corpora, perhaps in different languages, the largest of their ratios is used, but at least 1. The
-    intercept b is the smallest with which all references are within the limit, plus `MARGIN`, because new text
-    can need a little more. b is at least `MIN_ROOM`.
+    The maximum output length for S source tokens is ⌈a·S⌉ + b. The slope a is `SLACK` times the ratio of target tokens
+    to source tokens in the whole corpus. If there are several corpora, perhaps in different languages, the largest
+    ratio is used. The ratio is at least 1. The intercept b is the smallest intercept with which all references are
+    within the limit, plus `MARGIN`, because new text can be longer than the references. b is at least `MIN_ROOM`.
 
-    A high limit costs time if the model does not end a translation by itself. One misaligned pair of 20 and 180 pieces
-    would let every such translation run for 150 more steps. So one reference per `OUTLIERS` pairs may exceed the limit,
-    because most of the extreme pairs are misaligned. These pairs stay in the training data.
+    A high limit costs time whenever the model does not end a translation by itself. One misaligned pair of 20 and 180
+    pieces would let each of these translations run for 150 more steps. Most of the extreme pairs are misaligned. So one
+    reference per `OUTLIERS` pairs may exceed the limit. The pair of this reference stays in the training data.
 
-    `base` is the config of the model from which training starts. The new slope and intercept are at least those of
-    `base`.
+    `base` is the config of the model from which training starts, if there is one. The new slope and intercept are at
+    least the slope and intercept of `base`; then `MIN_ROOM` does not apply.
     """
     # 1. Compute the slope. EOS counts on both sides.
     ratio = 1.0
@@ -245,8 +245,8 @@ def fit_limit(config: Config, corpora: Sequence[Lengths], base: Config | None) -
     if "max_length_a" in config.decode.model_fields_set:
         slope = config.decode.max_length_a
 
-    # 2. Compute the intercept. A pair needs as many tokens as its target is longer than slope * source length. The
-    # `n_outliers` pairs that need most are ignored.
+    # 2. Compute the intercept. Each pair needs the intercept: target length - ⌈slope * source length⌉. The `n_outliers`
+    # pairs that need the largest intercepts are ignored.
     source = np.concatenate([corpus.source for corpus in corpora]) + 1
     target = np.concatenate([corpus.target for corpus in corpora]) + 1
     sorted_needed = np.sort(target - np.ceil(slope * source))
@@ -257,10 +257,10 @@ def fit_limit(config: Config, corpora: Sequence[Lengths], base: Config | None) -
 
 
 def fit_whole_lines(config: Config, sources: Sequence[str]) -> Config:
-    """Return the config. If `decode.whole_lines` is unset, set it to whether source lines often have several sentences.
+    """Return the config. If `decode.whole_lines` is unset, it is set to true if many lines have several sentences.
 
-    A model that was trained on such lines has learned to translate several sentences together. `sources` is a sample of
-    the source lines of the training text.
+    A model that was trained on lines of several sentences has learned to translate these sentences together. `sources`
+    is a sample of the source lines of the training text.
     """
     n_several = sum(len(sentence_spans(line)) > 1 for line in sources)
     return with_unset(config, {"decode": {"whole_lines": n_several > OFTEN * len(sources)}})

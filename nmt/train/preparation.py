@@ -1,7 +1,7 @@
 """The text of a training: reading and checking the corpora, dropping pairs, holding out dev pairs.
 
-Training pairs are stored in the user's cache, under a hash of the files and settings that they were made from, and are
-memory-mapped. Everything is checked before the first file of a run is written.
+Training pairs are stored in the user's cache, under a hash of the corpus files and of the settings that determine the
+pairs. The stored files are memory-mapped. Everything is checked before the first file of a run is written.
 """
 
 import json
@@ -33,9 +33,9 @@ log = logging.getLogger("nmt")
 MAX_DEV_PAIRS = 1_000
 DEV_SHARE = 0.02  # share of the pairs of data.train that is held out if data.dev is not set
 FEW_DEV_PAIRS = 100
-SAMPLE_PAIRS = 200_000  # maximum number of pairs for training a tokenizer: more would take too much memory
+SAMPLE_PAIRS = 200_000  # default maximum of `sample`: training a tokenizer on more pairs takes too much memory
 LEXICON_PAIRS = 50_000  # maximum number of pairs from which `learn_lexicon` learns translations of words
-FORMAT = 6  # version of the files in the cache; raise it when their content changes
+FORMAT = 6  # version of the files in the cache; raise this number when the content of the files changes
 
 
 @dataclass
@@ -55,7 +55,7 @@ def read_corpus(config: Config) -> TrainingText:
         check_order(name, files, data.train[0])
     hashes = corpus_hashes(config)
 
-    # 1. Write the text into the cache, or find it there.
+    # 1. Write the text into the cache, or find the text there.
     def write(directory: Path) -> None:
         write_corpus(config, directory)
         if corpus_hashes(config) != hashes:  # the new text must not be stored under the hash of the old text
@@ -65,7 +65,7 @@ def read_corpus(config: Config) -> TrainingText:
     settings = [data.drop_blank, data.drop_duplicates, data.allow_bad_utf8, seed_of_dev]
     directory = cached("pairs", [FORMAT, hashes, settings], write)
     if data.glossary or data.placeholders:
-        # Use a copy of the pairs that has annotations in the texts.
+        # Use a copy of the pairs in which the texts are annotated.
         directory = annotated(Pairs(directory), data)
 
     # 2. Read the summary of the text.
@@ -109,15 +109,19 @@ class Draft:
         corpus_files.keep(files, kept)
 
     def drop(self, dropped: NDArray[np.bool_], kind: str) -> None:
-        """Drop the pairs that a mask selects. Add a note that says how many there are, and of which kind."""
+        """Drop the pairs that the mask selects. Add a note with the number and the kind of the dropped pairs."""
         n = int(dropped.sum())
         if n:
             self.notes.append(f"{n} {kind}")
             self.keep(~dropped)
 
     def hold_out(self, config: Config, ranges: Sequence[CorpusRange]) -> list[Pair]:
-        """Remove random pairs of data.train and return them. Also remove all pairs that share a sentence with them."""
-        # Hold out pairs of data.train only, which is the first corpus: data.mix may have text of another kind.
+        """Remove random pairs of data.train and return them as dev pairs.
+
+        All other pairs that share a sentence with a dev pair are also removed.
+        """
+        # Hold out pairs of data.train only, because data.mix may have text of another kind. data.train is the first
+        # corpus.
         pairs = Pairs(self.directory, ranges=ranges)
         _, n_train = pairs.spans()[0]
         n = n_dev_pairs(n_train)
@@ -175,7 +179,7 @@ def write_corpus(config: Config, directory: Path) -> None:
     training = dict(zip(corpora, pairs.by_corpus(), strict=True))
     check_corpora(training, dev, held_out)
     in_train = draft.digests("source"), draft.digests("target")
-    if data.directions:  # a source sentence of one direction may be a target sentence of another
+    if data.directions:  # a source sentence of one direction may be a target sentence of another direction
         both = np.concatenate(in_train)
         in_train = (both, both)
     for name, corpus in held_out.items():
@@ -204,7 +208,7 @@ def counts_of(pairs: list[Pair]) -> dict[str, Any]:
 
 
 def check_corpora(training: dict[str, Pairs], dev: list[Pair], held_out: dict[str, list[Pair]]) -> None:
-    """Raise DataError if a training corpus or dev has no pairs, or if both sides of a corpus are the same text.
+    """Raise DataError if a training corpus or the dev corpus is empty, or if both sides of a corpus are the same text.
 
     `training` and `dev` have the pairs that were kept. `held_out` are the dev and test corpora as they were read.
     """
@@ -260,7 +264,7 @@ def annotated(pairs: Pairs, data: Data) -> Path:
     def write(directory: Path) -> None:
         changed = shutil.ignore_patterns("source*", "target*")
         shutil.copytree(pairs.directory, directory, dirs_exist_ok=True, ignore=changed)
-        # Copy all lines, also of dropped pairs, because pairs refer to texts by line numbers.
+        # Copy all lines, also the lines of dropped pairs, because pairs refer to texts by line numbers.
         lexicon = learn_lexicon(pairs)
         for source, target in chunks_of_lines(pairs):
             annotate(source, target, lexicon, data)
@@ -295,8 +299,8 @@ def annotate(source: list[str], target: list[str], lexicon: alignment.Lexicon, d
     # 1. Find words that are translations of each other.
     links = alignment.sure_links(source, target, lexicon)
 
-    # 2. Annotate terms. Some get the translation of another word of the chunk (`candidates`), so that the model learns
-    # to use the given translation even if it would not choose it.
+    # 2. Annotate terms. For some terms, a translation of another word of the chunk (`candidates`) replaces the true
+    # translation. So the model learns to use the given translation even if the model would choose another translation.
     if data.glossary:
         translations = set[str]()
         for text, links_of_line in zip(target, links, strict=True):

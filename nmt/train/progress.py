@@ -23,8 +23,8 @@ def is_validation(line: dict[str, Any]) -> bool:
 def ranking(line: Mapping[str, Any] | None, metric: str, loss: str = "dev_loss") -> tuple[float, ...]:
     """Return a sort key for the figures of a validation. A larger key is better; the key of None is the smallest.
 
-    Between equal BLEU scores, the lower loss decides, because a new model has BLEU 0.00 for many validations while its
-    loss falls. `loss` is the name of the loss that is compared.
+    If two BLEU scores are equal, the lower loss decides: a model has BLEU 0.00 in the first validations, but the loss
+    already falls. `loss` is the key of the loss in `line`.
     """
     if line is None:
         return (-math.inf, -math.inf)
@@ -35,7 +35,7 @@ def ranking(line: Mapping[str, Any] | None, metric: str, loss: str = "dev_loss")
 
 
 def checked(line: dict[str, Any]) -> dict[str, Any]:
-    """Return the line. Raises ValueError if it lacks the figures of a validation."""
+    """Return the line. Raises ValueError if the line lacks the figures of a validation."""
     if not is_validation(line):
         raise ValueError("a validation without its figures")
     return line
@@ -46,7 +46,7 @@ Figures = Annotated[dict[str, Any], AfterValidator(checked)]
 
 @dataclass
 class Progress:
-    """The progress of a training. Every checkpoint contains it."""
+    """The progress of a training, which is part of every checkpoint."""
 
     step: NonNegativeInt = 0  # number of steps done, including skipped steps
     epoch: NonNegativeInt = 0  # epoch of the next micro-batch
@@ -58,12 +58,12 @@ class Progress:
     best_figures: Figures | None = None  # all figures of the best model
     n_worse: int = 0  # number of validations since the best validation
     n_skipped: int = 0  # number of consecutive steps without a finite gradient until now
-    n_rollbacks: int = 0  # number of rollbacks so far; each lowers the learning rate
-    n_ranks: int = 1  # number of ranks or replicas that shared the last step; each draws its own dropout
+    n_rollbacks: int = 0  # number of rollbacks so far; each rollback lowers the learning rate
+    n_ranks: int = 1  # number of ranks or replicas that shared the last step; dropout depends on this number
     max_positions: NonNegativeInt = 0  # maximum positions of a micro-batch, set after memory ran out; 0: no maximum
-    bf16: bool = False  # whether matmuls run in bf16, chosen at the start; a resumed run keeps it
+    bf16: bool = False  # whether matmuls run in bf16; a resumed run with train.precision=auto keeps this choice
     n_snapshots: NonNegativeInt = 0  # number of snapshots that were due when the last snapshot was written
-    finished_at: int = -1  # step at which `Trainer.finish` was called; -1 if it was not
+    finished_at: int = -1  # step at which `Trainer.finish` was called; -1 before this call
     history: list[Figures] = field(default_factory=list)  # figures of all validations, oldest first
 
     def is_validated(self) -> bool:
@@ -76,7 +76,7 @@ class Progress:
 def parse_progress(saved: dict[str, Any], file: Path) -> Progress:
     """Return the progress that the checkpoint `file` contains. Raises ModelError if a value is invalid.
 
-    Missing values have their defaults, and unknown values are ignored.
+    A missing value gets the default of the field, and unknown values are ignored.
     """
     try:
         return TypeAdapter(Progress).validate_python(saved)
@@ -101,7 +101,7 @@ def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[
 
     An epoch has about `n_batches` batches.
     """
-    # `n_batches` is an estimate, so `batch` may exceed it. But the epoch is not over before its last batch.
+    # `n_batches` is an estimate, so `batch` may exceed `n_batches`. Until the epoch is over, the part is less than 1.
     part_of_epoch = min(progress.batch / n_batches, 1 - 1e-9)
     used = {
         "max_steps": progress.step,

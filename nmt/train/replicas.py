@@ -1,4 +1,4 @@
-"""Data parallelism on a CPU: processes share one set of weights, and each computes the gradient of its share of a step.
+"""Data parallelism on a CPU: processes share one set of weights, and each process computes a part of the gradient.
 
 The first replica is the model itself, in this process. Every other replica is in a child process. A child receives its
 share of the micro-batches through a pipe, and writes its gradient into shared memory, which this process reads.
@@ -24,16 +24,16 @@ from nmt.errors import LostRankError
 from nmt.processes import child_variables, environment
 from nmt.train.signals import SIGNALS
 
-# A forked process starts at once, and shares memory with its parent until one of them writes to it. CUDA, and the
-# libraries of systems other than Linux, do not work in forked processes.
+# A forked process starts at once, and shares a page of memory with its parent until one of the two processes writes to
+# the page. CUDA does not work in forked processes, nor do the libraries of systems other than Linux.
 METHOD = "fork" if sys.platform == "linux" and not torch.cuda.is_available() else "spawn"
 
 
 class Replicas:
-    """A model and its replicas, `n` in all.
+    """The `n` replicas of a model, of which the first is the model itself.
 
     With several ranks, `n` must be 1, and `model` is wrapped by `distributed.parallel`. If `n` is greater than 1, the
-    weights of `model` are moved to shared memory, so they must be changed in place.
+    weights of `model` are moved to shared memory. Then the weights must be changed in place only.
     """
 
     def __init__(self, model: nn.Module, n: int = 1) -> None:
@@ -43,7 +43,7 @@ class Replicas:
         self.trained = [p for p in model.parameters() if p.requires_grad]
         for parameter in model.parameters() if n > 1 else ():
             parameter.data = shared(parameter).copy_(parameter.data)
-        # For each replica in a child process: a list with the gradient of every trained parameter, in shared memory.
+        # One list per child process, with the gradient of each trained parameter. These gradients are in shared memory.
         self.gradients = [list(map(shared, self.trained)) for _ in range(n - 1)]
         self.connections: list[Connection] = []
         self.processes: list[Any] = []
@@ -59,11 +59,12 @@ class Replicas:
             self.processes.append(process)
 
     def backward(self, work: Callable[..., Tensor], shares: Sequence[tuple[Any, ...]]) -> list[Tensor]:
-        """Call work(replica, *share) on all replicas in parallel, and set the `.grad` of parameters to the sums.
+        """Call work(replica, *share) on all replicas in parallel, and add the gradients of all replicas.
 
-        Returns the results of the calls in the order of `shares`. Gradients are added in a fixed order, so repeated
-        calls give the same sums, bit for bit. If calls fail in child processes, raises the first error after all
-        replicas have ended their calls. Raises LostRankError if a child process has ended.
+        The sum is the `.grad` of the parameters of the model. Gradients are added in a fixed order, so repeated calls
+        give the same sums, bit for bit. Returns the results of the calls in the order of `shares`. If calls fail in
+        child processes, raises the first error after the calls on all replicas have ended. Raises LostRankError if a
+        child process has ended.
         """
         self.model.zero_grad(set_to_none=True)
         answers: list[Any] = []
@@ -103,10 +104,10 @@ def shared(x: Tensor) -> Tensor:
 
 def serve(connection: Connection, other_end: Connection, model: nn.Module, gradients: list[Tensor], n: int) -> None:
     """Run a replica in a child process: compute gradients with `n` torch threads until the pipe closes."""
-    other_end.close()  # close this copy of the parent's end: otherwise, the pipe would not close with the parent
-    if sys.platform == "linux":  # end this process with its parent: a surviving replica would keep the run locked
+    other_end.close()  # otherwise, this copy of the parent's end would keep the pipe open after the parent ends
+    if sys.platform == "linux":  # end this process with the parent: a surviving replica would keep the run locked
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
-    for number in SIGNALS:  # Ctrl-C is sent to children, too, but the parent needs them to finish the step
+    for number in SIGNALS:  # Ctrl-C is also sent to child processes, which the parent needs to finish the step
         signal.signal(number, signal.SIG_IGN)
 
     def loop() -> None:
@@ -124,7 +125,7 @@ def serve(connection: Connection, other_end: Connection, model: nn.Module, gradi
                     answer = error
                 connection.send_bytes(pickle.dumps(answer))
 
-    # In the main thread, OpenMP would hang if it had been used before the fork.
+    # Run in a second thread: in the main thread, OpenMP would hang if the parent has used OpenMP before the fork.
     thread = threading.Thread(target=loop)
     thread.start()
     thread.join()

@@ -19,7 +19,7 @@ LINE_EVERY_S = 30.0  # seconds between two log lines
 
 
 class Report:
-    """A report on steps and validations. `progress` is the spent fraction of the budget at its start, 0-1."""
+    """A report on steps and validations. `progress` is the spent fraction of the budget when the report starts, 0-1."""
 
     def __init__(self, progress: float, *, quiet: bool) -> None:
         self.bar: tqdm[Never] = tqdm(
@@ -32,10 +32,10 @@ class Report:
         self.lines = self.bar.disable and not quiet
         self.initial = progress
         self.start = self.since = time.monotonic()
-        self.recent: list[StepFigures] = []  # figures that are not shown yet
+        self.recent: list[StepFigures] = []  # figures of the steps since the last line or update of the bar
 
     def step(self, step: int, epoch: int, lr: float, figures: StepFigures, progress: float) -> None:
-        """Add the figures of a step. Show mean figures once a second in the bar, or every `LINE_EVERY_S` as a line.
+        """Add the figures of a step. Show mean figures in the bar once a second, or in a line every `LINE_EVERY_S`.
 
         `progress` is the spent fraction of the budget, 0-1.
         """
@@ -46,7 +46,7 @@ class Report:
             return
         means = means_of(self.recent, now - self.since)
         text = f"step {step} epoch {epoch + 1} {means} lr {lr:.2e}"
-        # Log a line with an estimate of the time that is left. The bar computes its own estimate.
+        # Log a line with an estimate of the time that is left. On a terminal, tqdm shows the estimate.
         if self.lines:
             done = progress - self.initial
             left = ""
@@ -82,7 +82,7 @@ class Report:
             log.info("    reference    %s", reference)
             log.info("    translation  %s", translation)
 
-        # 3. Start a new interval of steps, so that speeds do not include the time of the validation.
+        # 3. Start a new interval of steps, so that the next speed does not include the time of this validation.
         self.since = time.monotonic()
         self.recent = []
 
@@ -91,9 +91,10 @@ class Report:
 
 
 def means_of(steps: Sequence[StepFigures], seconds: float) -> str:
-    """Return a text with figures of several steps: loss and perplexity as means over tokens, speed, and padding.
+    """Return a text with figures of several steps, which took `seconds` seconds.
 
-    `seconds` is the time that the steps took.
+    The figures are the loss and the perplexity, from means over tokens, the speed, and the share of positions that are
+    not padding.
     """
     # 1. Sum over steps.
     loss = nll = 0.0

@@ -35,13 +35,14 @@ from nmt.train.report import clock
 
 log = logging.getLogger("nmt")
 
-# Prefixes of settings that may change when a run is resumed, besides those of `train`. The paths of corpora may
-# change, but the contents of the files must not: the hashes of the files are compared.
+# Prefixes of settings outside of `train` that may change when a run is resumed. The paths of corpora may change, but
+# the contents of the files must not change: the hashes of the files are compared.
 MAY_CHANGE = ("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "data.allow_bad_utf8")
-MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # paths of mixed corpora may change, too
+MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # the paths of mixed corpora may also change
 SAMPLED_LINES = 10_000  # number of training lines whose sentences are counted for `decode.whole_lines`
 FIXED = ("train.freeze", "train.metric", "train.optimizer")  # settings of `train` that must not change
-# The languages of the corpora of data.train must not change, because the order of the data depends on their order.
+# Settings that must not change: if the languages of a corpus of data.train have changed, the corpora are in another
+# order, and the order of the training pairs depends on the order of the corpora.
 ORDER = re.compile(r"data\.train\.\d+\.languages")
 
 
@@ -50,14 +51,16 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     # Set up the device. With --fresh, check that an existing run can be moved aside.
     torch_device = pick_device(device)
     if config.train.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads this when it is first used
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads this variable at its first call
         torch.use_deterministic_algorithms(True)
-    fresh = fresh and not restarted()  # before a restart by torchrun, the first attempt has moved the old run
+    # If torchrun has restarted the ranks, the first attempt has already moved the old run aside and has begun a new run
+    # in the same directory. This attempt resumes the new run.
+    fresh = fresh and not restarted()
     run = RunDirectory(config.run)
     if fresh:
         run.check_movable()
 
-    # 1. Take unset settings from the model that training starts from, if there is one.
+    # 1. If training starts from a model, take unset settings from this model.
     start = find_start(config, run, fresh=fresh)
     if start:
         config = inherit(config, start)
@@ -94,7 +97,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
 
 
 def training_data(config: Config, encoded: EncodedPairs) -> TrainingData:
-    """Return the stream of batches. The config must be finished, because the batch size may be chosen for the text."""
+    """Return the stream of batches. The batch size must already be chosen in the config."""
     pairs, ids = encoded
     settings, mixture = config.train, mixture_of(config, pairs)
     sizes = {"batch_tokens": settings.batch_tokens, "accumulate": settings.accumulate}
@@ -107,18 +110,18 @@ class Start(NamedTuple):
     name: str  # path of the run or of the model file
     checkpoint: Checkpoint
     config: Config
-    resumes: bool  # True for the newest checkpoint of the run itself, False for train.init_from
+    resumes: bool  # True for the newest checkpoint of the run itself, False for the model of train.init_from
 
 
 def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | None:
-    """Return the newest checkpoint of the run or, if it has none, the model of train.init_from.
+    """Return the newest checkpoint of the run. If the run has no checkpoint, return the model of train.init_from.
 
-    Return None if neither exists: then a new model is trained. With `fresh`, the run is ignored. Raises ModelError if
-    the run holds a training but no checkpoint.
+    If train.init_from is not set either, return None: then a new model is trained. With `fresh`, the run is ignored.
+    Raises ModelError if the run holds a training but no checkpoint.
     """
-    # This must precede `read_newest`. If another process writes the first checkpoint in between, `read_newest` finds
-    # it, and taking the lock of the run fails later. In the other order, the error would say that the run has no
-    # checkpoint.
+    # Call `holds_training` before `read_newest`. If another process writes the first checkpoint between the two calls,
+    # `read_newest` finds this checkpoint, and later an error says that the other process holds the lock. In the reverse
+    # order, a wrong error would say that the run has no checkpoint.
     was_trained = not fresh and run.holds_training()
     newest = None if fresh else read_newest(run, prefixes=())
     if newest is not None:
@@ -149,7 +152,7 @@ def inherit(config: Config, start: Start) -> Config:
     inherited = with_unset(config, start.config.model_dump(include=parts), what=what)
 
     # The tokenizer of another model must have the settings of the config. If the run is resumed, `check_same_run`
-    # compares them.
+    # compares the settings of the tokenizer.
     asked = inherited.tokenizer.model_dump()
     changes = []
     for key, value in start.config.tokenizer.model_dump().items():
@@ -177,7 +180,7 @@ def find_tokenizers(
 ) -> Tokenizers:
     """Return the tokenizers of the model that training starts from.
 
-    If there is no such model, return the tokenizers of the run. If the run has none, train new tokenizers.
+    If there is no such model, return the tokenizers of the run. If the run has no tokenizers, train new ones.
     """
     if start:
         # Use the pieces of the checkpoint, but the normalization and the tag of this config.
@@ -194,8 +197,8 @@ def find_tokenizers(
 def with_learned(tokenizers: Tokenizers, start: Start | None, source: RaggedArray) -> Tokenizers:
     """Return tokenizers that know which characters of the source side the model learns as byte pieces.
 
-    These characters are in no piece of the vocabulary. They are found in `source`, the source token ids of the training
-    pairs. The characters that are known to the model from which training starts are added.
+    These characters are in no piece of the vocabulary, but occur in the training pairs. `source` has the source token
+    ids of the training pairs. If training starts from a model, the characters that this model has learned are added.
     """
     learned = set(tokenizers.source.learned_in_bytes(source.values))
     if start:
@@ -204,10 +207,10 @@ def with_learned(tokenizers: Tokenizers, start: Start | None, source: RaggedArra
 
 
 def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
-    """Raise ConfigError or DataError if a resumed run has changed settings or data that must not change.
+    """Raise ConfigError or DataError if settings or corpora that must stay the same have changed since the run began.
 
-    Architecture and seed are among these settings. Logs changes of `train` settings that are allowed. `hashes` are the
-    present hashes of the corpora.
+    Architecture and seed must stay the same, for example. Allowed changes of `train` settings are logged. `hashes` are
+    the present hashes of the corpora.
     """
     # 1. Compare the settings.
     before = dict(values(run.read_config()))
@@ -227,7 +230,8 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
     if changed:
         log.info("%s resumes with changed settings: %s", run.path, "; ".join(changed))
 
-    # 2. Compare the contents of the corpora except test. If the user has deleted a damaged manifest, skip this.
+    # 2. Compare the contents of the training and dev corpora. If the user has deleted a damaged manifest, the old
+    # contents are not known, and the present contents are accepted.
     known = run.read_manifest().get("data", hashes)
     other = []
     for name in {**hashes, **known}:
@@ -241,7 +245,7 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
 
 def may_change(key: str) -> bool:
     """Return whether a setting outside of `train` may change, without a message, when a run is resumed."""
-    # See `ORDER`.
+    # `ORDER` is an exception to the prefix "data.train".
     if ORDER.fullmatch(key):
         return False
     return key.startswith(MAY_CHANGE) or MIXED_PATHS.fullmatch(key) is not None
@@ -250,8 +254,8 @@ def may_change(key: str) -> bool:
 def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) -> Progress:
     """Write the files of the run and train to the end of the budget, as rank 0.
 
-    On a CPU, `n_replicas` processes share each step; if it is None, `n_fitting_replicas` chooses the number. Raises the
-    errors of `Trainer.train`, and LostRankError if another rank ends.
+    On a CPU, `n_replicas` processes share each step. If `n_replicas` is None, `n_fitting_replicas` chooses the number.
+    Raises the errors of `Trainer.train`, and LostRankError if another rank ends.
     """
     run, settings, n_batches = session.run, session.config.train, session.data.n_batches
     if session.fresh and (aside := run.move_aside()):
@@ -329,7 +333,7 @@ def log_training(session: Session, progress: Progress, n_replicas: int) -> None:
     if settings.freeze:
         sizes += f", {model.n_trainable / 1e6:.2f}M of them trained"
 
-    # 3. Collect facts about the machine, and log everything in a line.
+    # 3. Collect facts about the machine, and log sizes and facts in one line.
     precision = "bf16" if progress.bf16 else "fp32"
     n_threads = torch.get_num_threads() // n_replicas
     processes = f"replicas: {n_ranks() * n_replicas}, threads of each: {n_threads}"

@@ -33,8 +33,8 @@ class StopRequest:
     def interruptible(self) -> Iterator[None]:
         """Let a signal raise `Interrupted` inside this block.
 
-        The block is a validation: it may take minutes, and it can be repeated later. Only rank 0 is interrupted. The
-        other ranks end when rank 0 ends: if another rank ended first, rank 0 would end before it has saved.
+        The block is a validation. A validation may take minutes, and can be repeated later. Only rank 0 is interrupted.
+        The other ranks end when rank 0 ends. If another rank ended first, rank 0 would fail before it has saved.
         """
         try:
             self.in_interruptible = rank() == 0
@@ -47,7 +47,7 @@ class StopRequest:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[StopRequest]:
-    """Handle Ctrl-C and SIGTERM inside this block: they set the `StopRequest` that the block receives."""
+    """Handle Ctrl-C and SIGTERM inside this block: the signals set the `StopRequest` that the block receives."""
     request = StopRequest()
     before: dict[signal.Signals, Any] = {}
 

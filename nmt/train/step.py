@@ -22,9 +22,9 @@ from nmt.train.replicas import Replicas
 
 @dataclass(frozen=True)
 class StepOptions:
-    """The values that a step depends on, besides weights and batches."""
+    """The values on which a step depends, besides weights and batches."""
 
-    settings: TrainSettings  # a step uses the settings of label smoothing and clipping
+    settings: TrainSettings  # a step uses `label_smoothing` and `clip_norm`
     lr: float  # learning rate
     seed: int  # seed of dropout and scheduled sampling, derived from the seed of the run and the step
     bf16: bool = False  # whether to autocast matmuls to bfloat16; weights, gradients and losses stay float32
@@ -54,8 +54,8 @@ def train_step(
     All ranks receive the same micro-batches, and each rank computes its part of every micro-batch. If there is only one
     rank, its replicas share the micro-batches (`shares_of`).
 
-    In the returned figures, gradient norm and counts are those of the whole step. But loss and nll are sums over the
-    tokens of this rank, divided by the number of tokens of all ranks, so the caller has to sum them over ranks.
+    In the returned figures, gradient norm and counts are of the whole step. But loss and nll are sums over the tokens
+    of this rank, divided by the number of tokens of all ranks. So the caller has to sum loss and nll over ranks.
     """
     n_tokens = sum(batch.n_target_tokens for batch in micro_batches)
     scale = n_ranks() / n_tokens  # for a mean over tokens; n_ranks() undoes the averaging of DDP
@@ -100,8 +100,8 @@ def train_step(
 def norm_of(gradients: Sequence[Tensor]) -> Tensor:
     """Return the L2 norm over all gradients. The norm of a matrix is computed from the norms of its rows.
 
-    On a CPU, if torch computes the norm of a whole matrix, it takes twice as long, and the result has an error of 0.2 %
-    for 30M float32 elements.
+    On a CPU, the norm that torch computes from a whole matrix takes twice as long, and has an error of 0.2 % for 30M
+    float32 elements.
     """
     norms = [torch.linalg.vector_norm(x, dim=-1) if x.dim() > 1 else x for x in gradients]
     return nn.utils.get_total_norm(norms)
@@ -113,8 +113,8 @@ def forward_backward(
     """Run the forward and backward passes of a replica's share of the micro-batches.
 
     The gradient of the loss, summed over target tokens and multiplied by `scale`, is added to the `.grad` of each
-    parameter. `replica` is the index of the replica among the replicas of all ranks; it seeds dropout. Returns a tensor
-    of shape (2,): loss and nll, summed over target tokens.
+    parameter. `replica` is the index of the replica among the replicas of all ranks; dropout depends on `replica`.
+    Returns a tensor of shape (2,): loss and nll, summed over target tokens.
     """
     device = next(model.parameters()).device
     total = torch.zeros(2, device=device)
@@ -125,7 +125,7 @@ def forward_backward(
         is_last = i == len(micro_batches) - 1
         reduce_now = n_ranks() == 1 or is_last  # DDP adds gradients over ranks in the last backward pass only
         with nullcontext() if reduce_now else model.no_sync():  # type: ignore[operator]
-            torch.manual_seed(seed_of(options.seed, i, replica))  # seeds dropout
+            torch.manual_seed(seed_of(options.seed, i, replica))  # the seed of dropout
             with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):
                 sums = batch_loss(model, replace(batch, tgt_in=tgt_in), options.settings)
             (sums.loss * scale).backward()  # type: ignore[no-untyped-call]

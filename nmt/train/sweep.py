@@ -1,15 +1,15 @@
 """Successive halving over settings (Jamieson and Talwalkar 2016; Li et al. 2017, section 3): `nmt sweep`.
 
-All candidates train for a few steps, the first rung. Then the better half trains until it has twice as many steps, and
-so on, until one candidate is left.
+In the first rung, all candidates train for a few steps. In the next rung, the better half of the candidates continues
+to twice as many steps, and so on, until one candidate is left.
 
     DIR/sweep.json  configs and budget, the steps of each rung, and the best dev figures of each training in each rung
     DIR/trials/N    the run of candidate N
     DIR/lock        held during the sweep
 
-Only the numbers of steps of the rungs depend on the speed of the machine. They are saved before the first training. A
-resumed training equals one that was never stopped. So if a sweep is killed and its command is repeated, the results are
-those of a sweep that was not killed.
+Only the numbers of steps of the rungs depend on the speed of the machine, and these numbers are saved before the first
+training. A resumed training gives the same model as a training that was never stopped. So if a sweep is killed and the
+command is repeated, the results equal the results of a sweep that was not killed.
 """
 
 import logging
@@ -37,7 +37,7 @@ log = logging.getLogger("nmt")
 
 OTHER = "choose another with --output DIR"
 MAX_BYTES = 1_000_000_000  # maximum size of sweep.json
-LOSS = "dev_nll"  # the loss without label smoothing, because a sweep may vary label smoothing
+LOSS = "dev_nll"  # losses are compared without label smoothing, because a sweep may vary label smoothing
 
 
 class SweepState(BaseModel):
@@ -45,7 +45,8 @@ class SweepState(BaseModel):
 
     asked: dict[str, Any]  # configs of the candidates and budget with which the sweep was begun
     rungs: list[PositiveInt]  # number of steps at the end of each rung
-    # Best figures by the name of the trial and the steps at the end of the rung; None if the training diverged.
+    # Best figures of each trial in each rung, by the number of the trial and the number of steps at the end of the
+    # rung. The figures are None if the training diverged.
     results: dict[str, dict[str, Figures | None]]
 
 
@@ -65,7 +66,7 @@ def seconds_of_validation(prepared: Session) -> float:
 
 
 class Sweep:
-    """A sweep in the directory `path`. The function `train` starts or resumes the run of a config and trains it."""
+    """A sweep in the directory `path`. `train(config)` must start or resume a run, and train to the end."""
 
     def __init__(
         self,
@@ -88,12 +89,13 @@ class Sweep:
     def run(self) -> list[Standing]:
         """Run the sweep, or resume a stopped sweep. Return the standings of all candidates, the best first.
 
-        Raises InputError if the directory holds other files than a sweep. Raises ConfigError if it holds another sweep,
-        or if the time is too short. Raises DivergedError if all trainings of a rung diverge.
+        Raises InputError if the directory holds files but no sweep. Raises ConfigError if the directory holds another
+        sweep, or if the time is too short. Raises DivergedError if all trainings of a rung diverge.
         """
         with os_errors_as(OutputError, f"make the directory {self.path}", hint=OTHER):
             self.path.mkdir(parents=True, exist_ok=True)
-            # If a process was killed while it wrote sweep.json, there is a temporary file with a mark after that name.
+            # If a process was killed while it wrote sweep.json, the name of a temporary file is sweep.json, followed by
+            # `TEMP_MARK` and a number.
             names = {file.name.partition(TEMP_MARK)[0] for file in self.path.iterdir()}
         if self.file.name not in names and not names <= {"lock"}:
             raise InputError(f"{self.path} exists and is not a sweep", hint=OTHER)
@@ -107,7 +109,7 @@ class Sweep:
                 self._write()
             reached = self._climb()
         standings = [self._standing(c, rung) for c, rung in reached.items()]
-        # Candidates that reached a later rung are better. In the same rung, the figures decide.
+        # A candidate that reached a later rung is better. Of two candidates with the same rung, the figures decide.
         return sorted(standings, key=self._order, reverse=True)
 
     def _standing(self, candidate: int, rung: int) -> Standing:
@@ -127,7 +129,7 @@ class Sweep:
         alive = list(range(len(self.candidates)))
         rungs = self.state.rungs
         for rung, steps in enumerate(rungs):
-            # 1. Train all candidates that are left.
+            # 1. Train the candidates of this rung. In a resumed sweep, some candidates already have results.
             for c in alive:
                 run = self._run(c)
                 if str(steps) not in self.state.results.get(run.path.name, {}):
@@ -135,7 +137,7 @@ class Sweep:
                     self._train(c, steps)
                 reached[c] = rung
 
-            # 2. The better half continues in the next rung. Diverged candidates are left out.
+            # 2. Choose the better half for the next rung. Diverged candidates are left out.
             figures = {c: self._figures(c, steps) for c in alive}
             converged = [c for c in alive if figures[c] is not None]
             if not converged:
@@ -209,7 +211,7 @@ class Sweep:
             state = SweepState.model_validate_json(content)
             for results_of_run in state.results.values():
                 for figures in results_of_run.values():
-                    ranking(figures, "bleu", LOSS)  # raises KeyError if one of the two figures is missing
+                    ranking(figures, "bleu", LOSS)  # raises KeyError if dev_bleu or dev_nll is missing
         except (ValueError, KeyError) as error:
             raise ModelError(f"{self.file} is damaged", hint=OTHER) from error
 
@@ -226,7 +228,7 @@ class Sweep:
 
 
 def best_figures(run: RunDirectory, steps: int, metric: str) -> Figures:
-    """Return the figures of the best validation of a run among those of its first `steps` steps."""
+    """Return the figures of the best validation in the first `steps` steps of a run."""
     validations = filter(is_validation, run.read_metrics())
     lines = [line for line in validations if line["step"] <= steps]
     if not lines:

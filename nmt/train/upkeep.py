@@ -15,7 +15,7 @@ class Pruned:
 
     kept: int  # step of the checkpoint that is kept
     files: list[Path]  # damaged checkpoints, then other checkpoints from the oldest on, then snapshots
-    n_bytes: int  # size of `files`
+    n_bytes: int  # total size of `files`
 
 
 def prune(path: Path, *, dry_run: bool = False) -> Pruned:
@@ -26,7 +26,7 @@ def prune(path: Path, *, dry_run: bool = False) -> Pruned:
     """
     run = RunDirectory(path)
     run.read_config()  # raises ModelError if the path is no run
-    # Check this before the lock file is written: an exported model has a config, too, but no model file.
+    # Check the model file before `lock` writes files. An exported model, for example, has a config but no model file.
     if not run.model_file.is_file():
         raise ModelError(f"{run.path} has no model yet", hint="train it with `nmt train`")
     with run.lock():

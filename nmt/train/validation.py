@@ -27,13 +27,17 @@ from nmt.translate.units import Unit
 log = logging.getLogger("nmt")
 
 N_SAMPLES = 3
-MAX_NLL = 100.0  # nats per token; for larger losses, the reported perplexity is exp(100) = 2.7e+43
-# Losses are compared with the loss of guessing, log(vocabulary size), which a model has if it gives all tokens the same
-# probability.
-FAR_ABOVE = 2.0  # label smoothing keeps the loss below 2.0 times the loss of guessing, unless training diverges
-SLOW_RISE = 1.5  # a loss rises slowly if it is less than 1.5 times the loss of the validation before
-# A model has lost what it had learned if its loss rises to over 2.0 times the loss of the validation before, and also
-# above the loss of guessing.
+MAX_NLL = 100.0  # in nats per token; for a larger loss, the reported perplexity is exp(100) = 2.7e+43
+# Losses are compared with the loss of guessing, which is log(V) for a vocabulary of V tokens. A model has this loss if
+# it gives all tokens the same probability.
+#
+# A loss of more than 2.0 times the loss of guessing is a sign that training has diverged. The reason: label smoothing ε
+# trains the model to give each token a probability of at least ε/V. The loss of such a model is at most
+# log(V) + log(1/ε), which is below 2.0 * log(V) if V is larger than 1/ε.
+FAR_ABOVE = 2.0
+SLOW_RISE = 1.5  # a loss rises slowly if it is less than 1.5 times the loss of the previous validation
+# A model has lost what it had learned if its loss rises to more than 2.0 times the loss of the previous validation, and
+# is also above the loss of guessing.
 COLLAPSE = 2.0
 NEAR_GUESSING = 0.8  # a model with a loss of over 0.8 times the loss of guessing has learned nothing
 
@@ -47,7 +51,7 @@ class Validation:
     bleu: Score  # BLEU of greedy decoding
     chrf: Score  # chrF of greedy decoding
     samples: list[tuple[str, str, str]]  # (source, reference, translation) of `N_SAMPLES` lines
-    repeated: tuple[str, float]  # the most frequent translation and its share of the lines, 0-1
+    repeated: tuple[str, float]  # the most frequent translation, and the share of dev lines that have it, 0-1
     confidence: Calibration  # calibration of confidences on the dev pairs
     bleu_by_direction: dict[str, float] = field(default_factory=dict)  # empty if there is only one direction
     n_cut: int = 0  # number of dev lines whose translation was truncated at the length limit
@@ -57,7 +61,7 @@ class Validation:
         return math.exp(min(self.nll, MAX_NLL))
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures of this validation with the keys that they have in metrics.jsonl."""
+        """Return the figures of this validation with the keys of metrics.jsonl."""
         figures: dict[str, Any] = {"dev_loss": self.loss, "dev_nll": self.nll, "dev_perplexity": self.perplexity}
         figures |= {"dev_bleu": self.bleu.value, "bleu_signature": self.bleu.signature}
         figures |= {"dev_chrf": self.chrf.value, "chrf_signature": self.chrf.signature}
@@ -89,7 +93,7 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
     is_cut = gather_items([translation.is_cut for translation in translations])
     calibration = Calibration.fit(chain(*gather_items(samples)))
 
-    # 3. Compute scores. Collect samples and the most frequent translation, which show whether something is wrong.
+    # 3. Compute scores. Collect samples and the most frequent translation: they show whether something is wrong.
     by_direction = scores_by_direction(dev, hypotheses, config)
     bleu = mean_score([bleu for bleu, _ in by_direction.values()])
     chrf = mean_score([chrf for _, chrf in by_direction.values()])
@@ -117,7 +121,8 @@ def mean_losses(
     translator: Translator, model: Seq2Seq, dev: Sequence[Pair], config: Config, *, bf16: bool
 ) -> tuple[float, float]:
     """Return the mean losses over the pairs of all ranks, with and without label smoothing, in nats per token."""
-    pairs = mine(sorted(dev, key=lambda pair: len(pair.target)))  # sorted: the shares of all ranks have similar lengths
+    # Sort the pairs, so that the shares of all ranks have similar lengths.
+    pairs = mine(sorted(dev, key=lambda pair: len(pair.target)))
     sources = [pair.tagged_source for pair in pairs]
     targets = [pair.target for pair in pairs]
     src, tgt = translator.encode_pairs(sources, targets)
@@ -130,7 +135,7 @@ def mean_losses(
             nll += float(sums.nll)
             n_tokens += sums.n_tokens
     loss, nll, n_all_tokens = summed(loss, nll, n_tokens)
-    # All ranks check the same sum. If only some ranks raised an error, the other ranks would wait for them.
+    # All ranks check the same sum. If only some ranks raised an error, the other ranks would wait for these ranks.
     if not math.isfinite(loss):
         raise ModelError(f"the loss is {loss}", hint="check the loss of its training")
     return loss / n_all_tokens, nll / n_all_tokens
@@ -163,7 +168,7 @@ def warn_of_tokenized(dev: Sequence[Pair]) -> None:
 
 
 def mean_score(scores: Sequence[Score]) -> Score:
-    """Return the mean of a score over several directions. Its signature lists all different signatures."""
+    """Return the mean of a score over several directions, with a list of the different signatures as signature."""
     total = sum(score.value for score in scores)
     signatures = dict.fromkeys(score.signature for score in scores)
     return replace(scores[0], value=total / len(scores), signature=", ".join(signatures))
@@ -211,7 +216,7 @@ def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_voca
 
 
 def compared_to_guessing(loss: float, guessing: float) -> str:
-    """Return words that compare a loss with the loss of guessing. The loss must not be far below that of guessing."""
+    """Return words that compare a loss with the loss of guessing. The loss must not be far below `guessing`."""
     if loss > FAR_ABOVE * guessing:
         return "far above chance"
     return "above chance" if loss >= guessing else "hardly below chance"
@@ -220,8 +225,8 @@ def compared_to_guessing(loss: float, guessing: float) -> str:
 def has_diverged(losses: Sequence[float], guessing: float) -> bool:
     """Return whether the training has diverged: the model is hardly better than guessing, and its loss has jumped.
 
-    A model that memorizes the training corpus may become worse than guessing, too, but its loss rises slowly.
-    `guessing` is the loss of guessing.
+    A model that memorizes the training corpus may also become worse than guessing, but then the dev loss rises slowly.
+    `losses` are the dev losses of all validations, and `guessing` is the loss of guessing.
     """
     latest = losses[-1]
     if latest <= NEAR_GUESSING * guessing:
@@ -229,12 +234,13 @@ def has_diverged(losses: Sequence[float], guessing: float) -> bool:
     limit = FAR_ABOVE * guessing
     crept = losses[0] <= limit
     for before, after in pairwise(losses):
-        # The model has lost what it had learned. By the check above, it has not recovered.
+        # The model has lost what it had learned. The check above shows that it has not recovered.
         if after > max(guessing, COLLAPSE * before):
             return True
         if after >= SLOW_RISE * before:
             crept = False
-    # The loss was far above the loss of guessing, did not rise slowly, and is still not below the loss of guessing.
+    # The training has diverged if the loss was far above the loss of guessing, did not rise there slowly, and is still
+    # at or above the loss of guessing.
     return latest >= guessing and max(losses) > limit and not crept
 
 
