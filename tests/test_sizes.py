@@ -7,7 +7,12 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import typer
 from density import density
+from pydantic import BaseModel
+
+from nmt.cli.app import app
+from nmt.config import Config
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "nmt"
@@ -72,6 +77,24 @@ def test_every_room_is_read_at_once() -> None:
     assert rooms
     for room in rooms:
         assert density(room).mean <= 6.9, room
+
+
+def test_commands_and_their_options_are_few() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert len(commands) <= 19
+    assert sum(len(command.params) for command in commands.values()) <= 202
+
+
+def n_settings(section: type[BaseModel]) -> int:
+    total = 0
+    for field in section.model_fields.values():
+        is_section = isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+        total += n_settings(field.annotation) if is_section else 1  # type: ignore[arg-type]
+    return total
+
+
+def test_settings_are_few() -> None:
+    assert n_settings(Config) <= 81
 
 
 def canonical(name: str) -> str:
