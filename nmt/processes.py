@@ -80,9 +80,10 @@ def set_environment_variables(threads: int = 0) -> None:
 
     Variables that the user has set are kept, except OMP_NUM_THREADS.
 
-    - GOMP_SPINCOUNT (iterations) on Linux and KMP_BLOCKTIME (milliseconds) on macOS and Windows let OpenMP threads that
-      wait spin briefly, then sleep. By default, these threads spin for milliseconds: if another program uses a core,
-      200 sentences then take 6 times as long. If the threads slept at once, one sentence would take 2.5 times as long.
+    - GOMP_SPINCOUNT (iterations) on Linux and KMP_BLOCKTIME (milliseconds) on macOS and Windows let waiting OpenMP
+      threads spin briefly, and then sleep. By default, these threads spin for milliseconds: if another program uses a
+      core, 200 sentences then take 6 times as long. If the threads slept at once, one sentence would take 2.5 times as
+      long.
     - ONEDNN_PRIMITIVE_CACHE_CAPACITY and LRU_CACHE_CAPACITY let oneDNN and torch cache 128 compiled bf16 matmuls
       instead of 1,024. A training step needs about 30.
     - OMP_NUM_THREADS is set to `threads`. If `threads` is 0, the user's value is kept if it is valid. An invalid value,

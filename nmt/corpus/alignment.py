@@ -4,10 +4,10 @@ A lexicon is learned from the corpus itself. It links source words to target wor
 and numbers are the same on both sides, so equal words are linked without being learned. The agreement of a pair is the
 mean, over target words, of the strongest link to a source word.
 
-The measure is a log-likelihood ratio, unrelated against translated, of the agreement and the length ratio of a pair.
-It is estimated from the distributions of agreement and length ratio in two kinds of pairs: the pairs of the corpus, and
-pairs of lines that are far apart, which are taken as unrelated lines. A two-state Viterbi search over the ratios of all
-pairs finds the blocks. `nmt.corpus.pairing` then finds the right partners of the lines in a block.
+The measure is a log-likelihood ratio: how much more likely the agreement and the lengths of a pair are if its lines are
+unrelated than if they translate each other. Both likelihoods are estimated from the corpus. The pairs of the corpus are
+taken as translations, and pairs of lines that are far apart are taken as unrelated. A two-state Viterbi search over the
+measure of all pairs finds the blocks. `nmt.corpus.pairing` then finds the right partners of the lines in a block.
 
 For a single pair, the measure is weak evidence, since short sentences share few words. To rank pairs, use `nmt score`.
 """

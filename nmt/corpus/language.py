@@ -34,9 +34,9 @@ SMOOTHING = 0.5  # number that is added to the count of each n-gram
 MAX_LLR = 5.0  # nats; limit of the log-likelihood ratio of an n-gram, because one unseen n-gram proves nothing
 MIN_DISTANCE = 0.5  # nats per n-gram; if typical lines of the sides differ by less, the sides cannot be told apart
 MIN_TOTAL = 25.0  # nats; with less evidence, a line is not clearly in the language of the other side
-# A line is compared with the midpoint between the medians of the two sides. The line is clearly in the language of the
-# other side if the line is past the midpoint by more than `CLEAR` times the distance between the medians. It is perhaps
-# in the language of the other side if it is past the midpoint by more than `LEANING` times this distance.
+# The score of a line is compared with the midpoint between the median scores of the two sides. If the score is past the
+# midpoint by more than `CLEAR` times the distance between the medians, the line is clearly in the language of the other
+# side. If it is past the midpoint by more than `LEANING` times this distance, the line is perhaps in that language.
 CLEAR, LEANING = 0.15, 0.03
 RARE_SHARE = 0.25  # the n-grams of this share of the lines of a side, the least probable lines, count as rare
 N_IDENTIFIED = 5_000  # maximum number of lines of a side from which its language is identified

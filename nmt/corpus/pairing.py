@@ -211,7 +211,8 @@ class Comparison:
                 lines = range(start, end)
                 scores_before = self.scores_at(window, lines, before.offset)
                 scores_after = self.scores_at(window, lines, after.offset)
-                # If the first k of these lines are in `before`, `after` begins at the line with index k + n_missing.
+                # If the first k of these lines belong to the block `before`, the block `after` begins at the line with
+                # index k + n_missing.
                 n_edges = len(lines) - n_missing
                 edge = start + place_edge(scores_before[:n_edges], scores_after[n_missing:])
                 placed[-1] = replace(before, end=edge)

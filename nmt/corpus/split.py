@@ -76,9 +76,10 @@ def split_corpus(source: Sequence[Path], target: Sequence[Path], directory: Path
 
 
 def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return three arrays: whether each pair has text on both sides, source digests, and target digests.
+    """Return three arrays: a flag for each pair, the digests of source sentences, and the digests of target sentences.
 
-    A digest is the digest of the key of a sentence, see `key_of`. Only pairs with text on both sides have digests.
+    A flag says whether the pair has text on both sides. Only such pairs have digests. The digest of a sentence is
+    computed from its key, see `key_of`.
     """
     is_usable = array("b")
     source_keys, target_keys = array("Q"), array("Q")

@@ -37,8 +37,9 @@ class Constraint:
     def __init__(self, terms: Sequence[Sequence[int]] = (), inside_words: Collection[int] = ()) -> None:
         self.terms = Counter(as_string(term) for term in terms)
         self.inside_words = {chr(token) for token in inside_words}
-        # `following` may overlap the end of `term`, begin directly after `term` (k = 0) or contain `term`. Then `token`
-        # must be allowed after `term`, even if `token` continues a word.
+        # After a term, a token that continues a word is allowed only if another term needs it there. The first k tokens
+        # of `following` may be the end of `term`, may contain `term`, or may be none. In all three cases, the next
+        # token of `following` is allowed after `term`.
         for term in self.terms:
             for following in self.terms:
                 for k, token in enumerate(following):

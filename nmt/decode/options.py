@@ -41,12 +41,13 @@ class SearchOptions(SearchSettings):
         return type(self)(**{**self.model_dump(), **changes})
 
     def limit(self, source_length: int, prefix_length: int = 0, model_limit: int = LARGEST) -> int:
-        """Return the maximum number of target tokens for a source of S tokens. Both numbers include EOS.
+        """Return the maximum number of target tokens for a source of S tokens. S and the limit include EOS.
 
-        The limit is ⌈aS⌉ + b. Training fits a (`max_length_a`) and b (`max_length_b`) to the training pairs and saves
-        them in the config of the model file. The limit is raised if the prefix and EOS need more tokens. It never
-        exceeds `model_limit`. `prefix_length` includes the tokens of required terms. Raises ConfigError if the prefix
-        and EOS are longer than `model_limit`.
+        The limit is ⌈A·S⌉ + B, where A is `max_length_a` and B is `max_length_b`. Training fits both to the training
+        pairs, and saves them in the config of the model file. The limit is raised if the prefix and EOS need more
+        tokens. It never exceeds `model_limit`. `prefix_length` includes the tokens of required terms.
+
+        Raises ConfigError if the prefix and EOS are longer than `model_limit`.
         """
         if prefix_length >= model_limit:
             message = f"the prefix has {prefix_length} pieces, the model takes at most {model_limit - 1}"

@@ -49,7 +49,7 @@ class HeadGrowth:
 
 @dataclass(frozen=True)
 class Growth:
-    """The result of `growth` for one sentence. There are N snapshots, and P distinct source and target pieces."""
+    """The result of `growth` for one sentence. N snapshots and P words: the distinct pieces of both sides."""
 
     run: str
     model: str  # kind and sizes of the model in one line
@@ -204,8 +204,8 @@ def roles_of(head: HeadSummary) -> dict[str, float]:
 
     The strength of `previous` is the mean weight on the previous piece. The strength of `end` is the mean weight on EOS
     of the source or, in the decoder's self-attention, on BOS. The strength of `alignment`, in cross-attention, is the
-    mean weight that is not on EOS, divided by 2^entropy: the number of pieces to which the head effectively attends. So
-    `alignment` is above one half only if the head attends to fewer than two pieces.
+    mean weight that is not on EOS, divided by 2^entropy. 2^entropy is the number of pieces to which a head effectively
+    attends, so `alignment` is above one half only if the head attends to fewer than two pieces.
     """
     if head.part == "cross":
         n_keys = 2**head.entropy

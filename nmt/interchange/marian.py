@@ -48,7 +48,7 @@ TOLERANCE = 1e-4  # maximum difference of log-probabilities computed in float64,
 
 
 class Side(NamedTuple):
-    """The vocabulary of one side in our order."""
+    """The vocabulary of one side in the order of nmt's token ids, which differs from Marian's."""
 
     rows: list[int]  # for each of our token ids: the row of Marian's embedding that this token gets
     pieces: list[str]  # for each of our token ids: the piece of this token

@@ -139,7 +139,8 @@ class ServedModels:
         """
         # 1. Compute the probabilities of all languages that can be identified, also of languages without a model.
         known = probabilities("\n".join(texts))
-        # 2. Keep the source languages of the models. A small constant keeps the sum above 0.
+        # 2. Select the source languages of the models. A small constant is added to each probability, so that the sum
+        # of all is above 0.
         weights = {}
         for model in self.models:
             code = model.base_source

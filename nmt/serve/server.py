@@ -44,9 +44,9 @@ class Connection(H11Protocol):
 
     @property
     def is_answered(self) -> bool:
-        """Return whether the server still owes the client a part of an answer, and the client has read all sent data.
+        """Return whether the server has to act next: a part of the answer is due, and the client has read the rest.
 
-        If this is false, the server waits for the client.
+        Otherwise, the server waits for the client.
         """
         is_due = self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
         return is_due and not self.transport.get_write_buffer_size()

@@ -115,7 +115,7 @@ def keep(files: Iterable[Path], kept: NDArray[np.bool_]) -> None:
 
 
 class CorpusRange(NamedTuple):
-    """The lines of one of several corpora, which are written one after the other."""
+    """The lines of one corpus in a file that has several corpora, one after the other."""
 
     last_line: int  # number of the last line, counted from 1 over all corpora
     languages: str  # the direction, such as de-en; empty if all corpora have the same direction

@@ -75,11 +75,12 @@ class Mixture:
         return sum(self.n_drawn)
 
     def pairs(self, entries: Numbers, epoch: int, seed: int) -> Numbers:
-        """Return the index of the training pair at each position in `entries`.
+        """Return the indices of the training pairs that are read at some positions of an epoch.
 
-        `entries` are positions in the epoch before it is shuffled: numbers from 0 to `n_pairs` - 1.
+        `entries` are these positions before the epoch is shuffled: numbers from 0 to `n_pairs` - 1. An epoch may read a
+        corpus several times, or only in part.
         """
-        indices = entries.copy()  # in the first corpus, the index of a pair is its position
+        indices = entries.copy()  # the first corpus is read once in each epoch, in order
         first_pair = first_entry = self.sizes[0]  # the first index and the first position of the corpus in the loop
         for number, n_in_epoch in enumerate(self.n_drawn[1:]):
             size = self.sizes[number + 1]

@@ -49,7 +49,8 @@ MARK = re.compile(rf"(\s?)(⟦[1-6]⟧|{_NUMBER})")
 NO_SPACE = re.compile(r"[\s.,;:!?)…]|\Z")
 FINAL = re.compile(FINAL_MARKS)
 IN_WORD = re.compile(WORD_CHARACTER)
-# An inserted span gets a space after a character that SPACE_AFTER matches, and before a text that SPACE_BEFORE matches.
+# An inserted span is separated by a space from the character on its left if SPACE_AFTER matches this character, and
+# from the text on its right if SPACE_BEFORE matches the beginning of this text.
 SPACE_AFTER = re.compile(rf"[^\s(\[{{«„“'\"¿¡{UNSPACED_SCRIPTS}]")
 SPACE_BEFORE = re.compile(rf"{WORD_CHARACTER}|[⟦{{<$%{_EMOJI}]")
 

@@ -270,7 +270,8 @@ class Checkpointer:
         progress.best = progress.best_figures = None
         progress.best_step = 0
         progress.finished_at = -1
-        if progress.is_validated():  # remove this validation, so that the validation is repeated and writes the file
+        # If the model was validated at this step, forget the validation. It is then repeated, and saves the best model.
+        if progress.is_validated():
             progress.history.pop()
 
     def _continue_epoch(self, before: TrainSettings) -> None:

@@ -212,7 +212,7 @@ class EncodedChunk(NamedTuple):
 
 @dataclass
 class Encoder:
-    """An encoder of chunks of pairs. It usually runs in child processes, each of which opens the files of the text."""
+    """An encoder of chunks of pairs. It usually runs in child processes, each of which opens the corpus files."""
 
     directory: Path  # directory that has the text of the pairs
     ranges: Sequence[CorpusRange]

@@ -87,8 +87,8 @@ class Muon(torch.optim.Optimizer):
                 matrices[matrix.shape].append(matrix)
                 updates_of[matrix.shape].append(x)
 
-        # 3. Update the weights. The elements of an orthogonalized matrix have a root mean square of columns ** -0.5. It
-        # is scaled to `UPDATE_RMS`.
+        # 3. Update the weights. If a matrix with D columns is orthogonal, the root mean square of its elements is
+        # 1 / √D. The update is scaled to a root mean square of `UPDATE_RMS`.
         for shape, alike in matrices.items():
             directions = orthogonalize(torch.stack(updates_of[shape])).float()
             scale = UPDATE_RMS * shape[1] ** 0.5

@@ -29,7 +29,7 @@ MIN_SHARE = 0.25
 MEMORIZED = 500  # dropout is 0 for fewer pairs than this, because a model memorizes so few pairs in any case
 N_HEADS = 4
 ADAMW_LR = 2e-3  # maximum learning rate with train.optimizer=adamw
-SLACK = 1.5  # slope of the length limit, divided by the mean ratio of target length to source length
+SLACK = 1.5  # the slope of the length limit is this number times the mean ratio of target length to source length
 MIN_ROOM = 10  # minimum intercept of the length limit, in tokens
 MARGIN = 5  # number of tokens that are added to the intercept, because new text may need more than training pairs
 OUTLIERS = 100_000  # one reference per this many training pairs may be longer than the limit
@@ -223,9 +223,10 @@ def fit_limit(config: Config, corpora: Sequence[Lengths], base: Config | None) -
     ratio is used. The ratio is at least 1. The intercept b is the smallest intercept with which all references are
     within the limit, plus `MARGIN`, because new text can be longer than the references. b is at least `MIN_ROOM`.
 
-    A high limit costs time whenever the model does not end a translation by itself. One misaligned pair of 20 and 180
-    pieces would let each of these translations run for 150 more steps. Most of the extreme pairs are misaligned. So one
-    reference per `OUTLIERS` pairs may exceed the limit. The pair of this reference stays in the training data.
+    A high limit costs time: if the model does not end a translation by itself, the search goes on until the limit. With
+    a slope of 1.5, one misaligned pair of 20 and 180 pieces would raise the intercept to 150, so that such a search
+    takes 150 more steps. Most of the extreme pairs are misaligned, so one reference per `OUTLIERS` pairs may exceed the
+    limit. The pair of this reference stays in the training data.
 
     `base` is the config of the model from which training starts, if there is one. The new slope and intercept are at
     least the slope and intercept of `base`; then `MIN_ROOM` does not apply.

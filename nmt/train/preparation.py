@@ -94,7 +94,7 @@ def ranges_of(config: Config, last_lines: Sequence[int]) -> list[CorpusRange]:
 
 
 class Draft:
-    """The files of the training corpora while pairs are dropped: line numbers and digests of the remaining pairs."""
+    """The training pairs that remain while pairs are dropped. Files hold their line numbers and their digests."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -299,8 +299,8 @@ def annotate(source: list[str], target: list[str], lexicon: alignment.Lexicon, d
     # 1. Find words that are translations of each other.
     links = alignment.sure_links(source, target, lexicon)
 
-    # 2. Annotate terms. For some terms, a translation of another word of the chunk (`candidates`) replaces the true
-    # translation. So the model learns to use the given translation even if the model would choose another translation.
+    # 2. Annotate terms. For some terms, the translation of another word (one of `candidates`) is written into the
+    # annotation and into the target, so that the model learns to copy translations that it would not choose.
     if data.glossary:
         translations = set[str]()
         for text, links_of_line in zip(target, links, strict=True):

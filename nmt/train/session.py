@@ -151,8 +151,8 @@ def inherit(config: Config, start: Start) -> Config:
     what = f"the settings of {start.name} and those changed"
     inherited = with_unset(config, start.config.model_dump(include=parts), what=what)
 
-    # The tokenizer of another model must have the settings of the config. If the run is resumed, `check_same_run`
-    # compares the settings of the tokenizer.
+    # The tokenizer of the base model must have the settings of the config. (If a run is resumed, this is not checked
+    # here, but in `check_same_run`.)
     asked = inherited.tokenizer.model_dump()
     changes = []
     for key, value in start.config.tokenizer.model_dump().items():

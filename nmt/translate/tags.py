@@ -38,7 +38,7 @@ class Tags(Step):
         return units
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
-        # 1. Make a pair for every hypothesis of a unit with markup.
+        # 1. Pair every hypothesis with the markup of its unit, if the unit has markup.
         tagged = []
         for unit, translation in zip(self.units, translations, strict=True):
             if unit.markup:
