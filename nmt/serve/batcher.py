@@ -37,9 +37,7 @@ MAX_LINES, MAX_CHARACTERS = 128, 10_000
 MAX_SHORT = 1_000  # maximum length of a short request, in characters; a longer request is a long job
 MAX_LONG_JOBS = 16  # maximum number of long jobs that take turns; further long jobs wait for their first turn
 QUIET_S = 0.02  # after a short request, long jobs wait this many seconds for the next request of the same client
-WAIT_BY_TURN = (
-    3  # longest time that long jobs wait for short requests after a turn, divided by the duration of the turn
-)
+WAIT_BY_TURN = 3  # maximum time that long jobs wait for short requests after a turn, divided by the time of the turn
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
