@@ -47,7 +47,7 @@ HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 # This class is needed because typer shows panels only with the package rich, which is not used.
-class Group(typer.core.TyperGroup):
+class CommandGroup(typer.core.TyperGroup):
     """The group of all commands of `nmt`. Its help lists the commands by panel."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as in the base class
@@ -121,7 +121,9 @@ def name_of(function: Callable[..., None]) -> str:
 
 
 # The help is plain text, because importing rich takes 0.08 s, and rich squeezes the options of a command into columns.
-app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
+app = typer.Typer(
+    cls=CommandGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP
+)
 for commands in PANELS.values():
     for command in commands:
         app.command(name_of(command))(with_shared_options(command))

@@ -6,7 +6,7 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nmt.insight.compare import ComparedLine, Comparison, Group
+    from nmt.insight.compare import ComparedLine, Comparison, LineGroup
 
 
 def columns(names: Sequence[str], rows: Iterable[Sequence[object]], numbers: Collection[str] = ()) -> list[str]:
@@ -71,7 +71,7 @@ def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
         yield f"{paired.name}: {paired.signature}"
 
 
-def group_table(title: str, groups: "Sequence[Group]", letters: str) -> list[str]:
+def group_table(title: str, groups: "Sequence[LineGroup]", letters: str) -> list[str]:
     """Return a table with the BLEU of each system in each group of lines, and the wins of each system over A."""
     names = [title, "lines", *(f"BLEU {letter}" for letter in letters)]
     # The baseline is not compared with itself, so it has no wins.

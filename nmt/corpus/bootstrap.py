@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nmt.corpus import alignment
 from nmt.corpus.alignment import Evidence, HashedLines, Words, hash_lines
 from nmt.corpus.lengths import NORMAL, learn_lengths
-from nmt.corpus.pairing import Comparison, Run, Window, offsets_of, read_windows
+from nmt.corpus.pairing import LineComparison, Run, Window, offsets_of, read_windows
 from nmt.corpus.reading import Survey
 
 N_WINDOWS, WINDOW = 8, 1_000  # a lexicon is learned from this many windows, of this many source lines each
@@ -124,7 +124,7 @@ def buckets_of(words: Words) -> NDArray[np.float32]:
     return buckets
 
 
-def learn_comparison(windows: Sequence[Window], runs: Sequence[Sequence[Run]]) -> Comparison | None:
+def learn_comparison(windows: Sequence[Window], runs: Sequence[Sequence[Run]]) -> LineComparison | None:
     """Learn a comparison from the pairs in the runs of each window. Return None for fewer than `MIN_PAIRS` pairs."""
     # Collect the source lines and the target lines of all pairs.
     sources, targets = [], []
@@ -144,7 +144,7 @@ def learn_comparison(windows: Sequence[Window], runs: Sequence[Sequence[Run]]) -
     paired_features = alignment.features(source, target, lexicon, lengths)
     unrelated_features = alignment.features(source, unrelated, lexicon, lengths)
     evidence = alignment.weigh(paired_features, unrelated_features)
-    return Comparison(lexicon, lengths, evidence)
+    return LineComparison(lexicon, lengths, evidence)
 
 
 def concatenated(parts: Sequence[HashedLines]) -> HashedLines:

@@ -17,9 +17,9 @@ import numpy as np
 from nmt.corpus import bootstrap, findings, pairing
 from nmt.corpus.alignment import Block, Evidence
 from nmt.corpus.examine import Gathered, Usual, gather, learn_usual
-from nmt.corpus.findings import Draft
+from nmt.corpus.findings import FindingDraft
 from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding
-from nmt.corpus.pairing import Comparison, Run
+from nmt.corpus.pairing import LineComparison, Run
 from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, survey, texts_at
 
 N_EXAMPLES = 5  # maximum number of examples of a finding
@@ -127,14 +127,14 @@ def find_runs(gathered: Gathered, learned: Learned) -> list[Run]:
     if learned.evidence is not None:
         is_train = gathered is learned.train
         blocks = learned.blocks if is_train else findings.unrelated_blocks(gathered, learned.evidence)
-        comparison = Comparison(learned.usual.lexicon, learned.usual.lengths, learned.evidence)
+        comparison = LineComparison(learned.usual.lexicon, learned.usual.lengths, learned.evidence)
         return pairing.find_runs(surveyed, blocks, comparison)
     if surveyed.n_source != surveyed.n_target or findings.is_unrelated(gathered):
         return []
     return [Run(0, surveyed.n_pairs)]
 
 
-def with_examples(gathered: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
+def with_examples(gathered: Gathered, drafts: Sequence[FindingDraft]) -> list[Finding]:
     """Return a finding with examples for each draft. The text of the examples is read from the files again.
 
     A draft without lines is left out, unless the draft concerns the whole corpus.
@@ -151,14 +151,14 @@ def with_examples(gathered: Gathered, drafts: Sequence[Draft]) -> list[Finding]:
     return result
 
 
-def example_lines(draft: Draft) -> list[int]:
+def example_lines(draft: FindingDraft) -> list[int]:
     """Return the line numbers of at most `N_EXAMPLES` evenly spaced lines of a draft."""
     n = len(draft.lines)
     indices = np.linspace(0, n - 1, min(N_EXAMPLES, n))
     return list(draft.lines[indices.astype(int)].tolist())
 
 
-def finished(draft: Draft, examples: list[Example], surveyed: Survey) -> Finding:
+def finished(draft: FindingDraft, examples: list[Example], surveyed: Survey) -> Finding:
     """Return a draft as a finding with examples, and with the severity that follows from the share of the lines."""
     kind = KINDS[draft.kind]
     lines = draft.lines.tolist()

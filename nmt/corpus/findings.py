@@ -39,7 +39,7 @@ SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "m
 
 
 @dataclass(frozen=True, eq=False)
-class Draft:
+class FindingDraft:
     """A finding that has no severity and no examples yet."""
 
     kind: str
@@ -79,7 +79,7 @@ def unrelated_blocks(gathered: Gathered, evidence: Evidence | None) -> list[Bloc
     return alignment.blocks(ratios)
 
 
-def of_lines(gathered: Gathered, runs: Sequence[Run]) -> list[Draft]:
+def of_lines(gathered: Gathered, runs: Sequence[Run]) -> list[FindingDraft]:
     """Return drafts on the faults of single pairs.
 
     The kinds in `OF_PAIRS` count only for pairs whose two lines belong together.
@@ -90,9 +90,9 @@ def of_lines(gathered: Gathered, runs: Sequence[Run]) -> list[Draft]:
         if kind in OF_PAIRS:
             lines = np.setdiff1d(lines, misplaced)
         detail = encoding_detail(gathered, lines) if kind == "encoding" else ""
-        drafts.append(Draft(kind, lines, detail))
+        drafts.append(FindingDraft(kind, lines, detail))
     if len(gathered.lines_of("exchanged")) > SWAPPED_SHARE * gathered.survey.n_pairs:
-        drafts.append(Draft("swapped", NONE))
+        drafts.append(FindingDraft("swapped", NONE))
     return drafts
 
 
@@ -154,17 +154,17 @@ def first_three(items: Sequence[object], separator: str, last_separator: str) ->
     return f"{shown}{last_separator}{n_more} more" if n_more > 0 else shown
 
 
-def of_alignment(gathered: Gathered, runs: Sequence[Run], evidence: Evidence | None) -> list[Draft]:
+def of_alignment(gathered: Gathered, runs: Sequence[Run], evidence: Evidence | None) -> list[FindingDraft]:
     """Return drafts on different numbers of lines, shifted or shuffled blocks, and single pairs that do not fit."""
     drafts = []
     survey = gathered.survey
     # Find lines whose translations do not have the same line number.
     if survey.n_source != survey.n_target:
         numbers = f"{survey.n_source:,} source lines, {survey.n_target:,} target lines"
-        drafts.append(Draft("counts", NONE, numbers + where_they_part(runs, survey.n_pairs)))
+        drafts.append(FindingDraft("counts", NONE, numbers + where_they_part(runs, survey.n_pairs)))
     if evidence is None:
         kind = "unrelated" if is_unrelated(gathered) else "unchecked"
-        return [*drafts, Draft(kind, NONE)]
+        return [*drafts, FindingDraft(kind, NONE)]
     shifted = [run for run in runs if run.offset]
     shuffled = gaps(runs, survey.n_source)
     drafts.append(of_stretches("shifted", shifted, survey.n_pairs))
@@ -175,15 +175,15 @@ def of_alignment(gathered: Gathered, runs: Sequence[Run], evidence: Evidence | N
     is_odd[misplaced_lines(gathered, runs) - 1] = False
     explained = gathered.lines_of("exchanged", "untranslated", "language", "ratio", "copy")
     mismatched = np.setdiff1d(np.flatnonzero(is_odd) + 1, explained)
-    return [*drafts, Draft("mismatch", mismatched)]
+    return [*drafts, FindingDraft("mismatch", mismatched)]
 
 
-def of_stretches(kind: str, stretches: Sequence[Run], n_pairs: int) -> Draft:
+def of_stretches(kind: str, stretches: Sequence[Run], n_pairs: int) -> FindingDraft:
     """Return a draft with the line numbers of all stretches. Lines beyond the end of the shorter side are left out."""
     lines: list[int] = []
     for stretch in stretches:
         lines += range(stretch.start + 1, min(stretch.end, n_pairs) + 1)
-    return Draft(kind, np.array(lines, np.int64), first_three(stretches, "; ", "; and "))
+    return FindingDraft(kind, np.array(lines, np.int64), first_three(stretches, "; ", "; and "))
 
 
 def is_unrelated(gathered: Gathered) -> bool:
@@ -202,12 +202,12 @@ def is_unrelated(gathered: Gathered) -> bool:
     return not bootstrap.are_related(survey.source, survey.target)
 
 
-def of_repetition(gathered: Gathered) -> Draft:
+def of_repetition(gathered: Gathered) -> FindingDraft:
     repeated = np.flatnonzero(~first_occurrences(gathered.digests[PAIR])) + 1
-    return Draft("duplicate", np.setdiff1d(repeated, gathered.lines_of("blank")))
+    return FindingDraft("duplicate", np.setdiff1d(repeated, gathered.lines_of("blank")))
 
 
-def of_overlap(gathered: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
+def of_overlap(gathered: Gathered, earlier: Sequence[Gathered]) -> list[FindingDraft]:
     """Return drafts on the pairs with a source or target that is also, exactly or almost, in an earlier corpus.
 
     Dev pairs are compared with training pairs. Test pairs are compared with training pairs and with dev pairs.
@@ -218,8 +218,8 @@ def of_overlap(gathered: Gathered, earlier: Sequence[Gathered]) -> list[Draft]:
         leaks = np.setdiff1d(shared_lines(gathered, other, SOURCE, TARGET), blank)
         near_leaks = np.setdiff1d(shared_lines(gathered, other, SOURCE_KEY, TARGET_KEY), blank)
         detail = f"in {other.survey.files.name}"
-        drafts.append(Draft("leak", leaks, detail))
-        drafts.append(Draft("near-leak", np.setdiff1d(near_leaks, leaks), detail))
+        drafts.append(FindingDraft("leak", leaks, detail))
+        drafts.append(FindingDraft("near-leak", np.setdiff1d(near_leaks, leaks), detail))
     return drafts
 
 
@@ -253,7 +253,7 @@ def language_of_side(identified: Identified, declared: str) -> str:
     return identified.name if is_declared_wrongly else ""
 
 
-def of_languages(languages: Languages, declared: tuple[str, str]) -> list[Draft]:
+def of_languages(languages: Languages, declared: tuple[str, str]) -> list[FindingDraft]:
     """Return a list with one draft if a side of the training corpus is not in the declared language, else [].
 
     `declared` are the results of `label_of` for the languages that the config or the file names declare.
@@ -271,4 +271,4 @@ def of_languages(languages: Languages, declared: tuple[str, str]) -> list[Draft]
             continue
         if not any({name, label} <= group for group in SIMILAR):
             wrong.append(f"the {side} is said to be {label}, but it looks like {name}")
-    return [Draft("declared", NONE, "; ".join(wrong))] if wrong else []
+    return [FindingDraft("declared", NONE, "; ".join(wrong))] if wrong else []

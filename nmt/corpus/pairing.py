@@ -165,7 +165,7 @@ def read_windows(survey: Survey, blocks: Sequence[Block], offsets: range) -> Ite
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class LineComparison:
     """What is needed to tell translations from unrelated lines: a lexicon, the usual lengths, and the evidence."""
 
     lexicon: Lexicon
@@ -325,7 +325,7 @@ def offsets_of(survey: Survey) -> range:
     return offsets if len(offsets) <= MAX_OFFSETS else range(1)
 
 
-def find_runs(survey: Survey, unrelated: Sequence[Block], comparison: Comparison) -> list[Run]:
+def find_runs(survey: Survey, unrelated: Sequence[Block], comparison: LineComparison) -> list[Run]:
     """Return all runs of a corpus, in order.
 
     Args:

@@ -39,7 +39,7 @@ SPACES = " \t\r\n\f"  # white space of HTML, which browsers show as one space
 WHITE_SPACE = re.compile(f"[{SPACES}]+")
 
 
-class Kind(Enum):
+class ConstructKind(Enum):
     """The kind of a construct. The first four kinds are tags."""
 
     START = "start"
@@ -56,7 +56,7 @@ class Construct(NamedTuple):
     """A tag, a comment, a declaration, or a text between two of these."""
 
     raw: str  # the construct as the source writes it
-    kind: Kind
+    kind: ConstructKind
     name: str = ""  # the name of a tag in lower case, else empty
 
 
@@ -73,30 +73,30 @@ def constructs(text: str) -> Iterator[Construct]:
         cursor = match.end()
 
         # The content of a script is one text up to its closing tag.
-        if construct.name in RAW and construct.kind in (Kind.START, Kind.VERBATIM):
+        if construct.name in RAW and construct.kind in (ConstructKind.START, ConstructKind.VERBATIM):
             closing = re.compile(f"</{construct.name}", re.IGNORECASE).search(text, cursor)
             end = closing.start() if closing else len(text)
             if cursor < end:
-                yield Construct(text[cursor:end], Kind.TEXT)
+                yield Construct(text[cursor:end], ConstructKind.TEXT)
             cursor = end
     if cursor < len(text):
-        yield Construct(text[cursor:], Kind.TEXT)
+        yield Construct(text[cursor:], ConstructKind.TEXT)
 
 
 def classified(match: re.Match[str]) -> Construct:
     """Return the construct that a match of `CONSTRUCT` has found."""
     raw = match[0]
     if match.lastgroup != "tag":
-        return Construct(raw, Kind(match.lastgroup))
+        return Construct(raw, ConstructKind(match.lastgroup))
     name = TAG_NAME.match(raw)[1].lower()  # type: ignore[index]
     if raw.startswith("</"):
-        kind = Kind.END
+        kind = ConstructKind.END
     elif raw.endswith("/>") or name in VOID:
-        kind = Kind.EMPTY
+        kind = ConstructKind.EMPTY
     elif name in CODE or NOT_TRANSLATED.search(raw):
-        kind = Kind.VERBATIM
+        kind = ConstructKind.VERBATIM
     else:
-        kind = Kind.START
+        kind = ConstructKind.START
     return Construct(raw, kind, name)
 
 
@@ -133,16 +133,16 @@ class Parser:
         children = self.innermost.children
         return children[-1] if children else None
 
-    def read(self, raw: str, kind: Kind, name: str = "") -> None:
+    def read(self, raw: str, kind: ConstructKind, name: str = "") -> None:
         """Read the next construct."""
         if self.kept:  # the construct is inside of an element that is copied as a whole
             self.keep(raw, kind, name)
-        elif name in COPIED or name in BLOCK or kind is Kind.DECLARATION:
+        elif name in COPIED or name in BLOCK or kind is ConstructKind.DECLARATION:
             self.finish()  # blocks separate segments
             self.parts.append(raw)
-            if kind is Kind.VERBATIM or (kind is Kind.START and name in COPIED):
+            if kind is ConstructKind.VERBATIM or (kind is ConstructKind.START and name in COPIED):
                 self.kept = [name]
-        elif kind is Kind.TEXT:
+        elif kind is ConstructKind.TEXT:
             self.write(raw, unescape(raw))
         else:
             self.raw += raw
@@ -176,12 +176,12 @@ class Parser:
         element = Element("", "", start, end, verbatim=raw) if text else Element("", raw, start, end)
         self.innermost.children.append(element)
 
-    def keep(self, raw: str, kind: Kind, name: str = "") -> None:
+    def keep(self, raw: str, kind: ConstructKind, name: str = "") -> None:
         """Copy a construct that is inside of an element whose content is copied."""
         if name == self.kept[0]:  # elements with the same name may be nested
-            if kind is Kind.END:
+            if kind is ConstructKind.END:
                 self.kept.pop()
-            elif kind is not Kind.EMPTY:
+            elif kind is not ConstructKind.EMPTY:
                 self.kept.append(name)
         element = self.innermost
         if element.verbatim is None:  # the copied element is a block, so it is outside of segments
@@ -192,23 +192,23 @@ class Parser:
             self.close(name, raw)
             return
         element.verbatim += raw
-        if kind is Kind.TEXT:
+        if kind is ConstructKind.TEXT:
             self.text += WHITE_SPACE.sub(" ", unescape(raw))
 
-    def mark(self, raw: str, kind: Kind, name: str) -> None:
+    def mark(self, raw: str, kind: ConstructKind, name: str) -> None:
         """Read a tag or comment inside of a segment."""
-        if kind is Kind.END:
+        if kind is ConstructKind.END:
             self.close(name, raw)
             return
         # Comments and empty elements end where they begin. `close` sets the end of other elements.
         position = len(self.text)
         element = Element(raw, "", position, position)
         self.innermost.children.append(element)
-        if kind in (Kind.START, Kind.VERBATIM):
+        if kind in (ConstructKind.START, ConstructKind.VERBATIM):
             element.name = name
             self.open.append(element)
             self.depth = max(self.depth, len(self.open))
-        if kind is Kind.VERBATIM:
+        if kind is ConstructKind.VERBATIM:
             element.verbatim = ""
             self.kept = [name]
 

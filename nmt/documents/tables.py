@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nmt.documents.html import BLOCK, VOID, Kind, Parser, constructs
+from nmt.documents.html import BLOCK, VOID, ConstructKind, Parser, constructs
 from nmt.documents.markup import Format, Part, Segment, has_segment, parts_of_text
 from nmt.errors import InputError
 
@@ -61,9 +61,9 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
             parser.finish()
         for raw, kind, name in constructs(line):
             # A tag whose name is not in `HTML_NAMES` is text if the tag has no partner.
-            partner = f"<{name}" if kind is Kind.END else f"</{name}"
+            partner = f"<{name}" if kind is ConstructKind.END else f"</{name}"
             is_no_tag = name and name not in HTML_NAMES and partner not in tags
-            if parser.kept or not (kind is Kind.TEXT or is_no_tag):
+            if parser.kept or not (kind is ConstructKind.TEXT or is_no_tag):
                 parser.read(escape(raw), kind, name)
             else:
                 parser.write(escape(raw), raw)

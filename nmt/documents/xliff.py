@@ -7,14 +7,21 @@ and lose elements that it does not know.
 import re
 from html import unescape
 
-from nmt.documents.html import Kind, Parser, escape_html
+from nmt.documents.html import ConstructKind, Parser, escape_html
 from nmt.documents.markup import Format, Part
 from nmt.documents.tables import read_string
 from nmt.documents.xml import XmlNode, read_xml
 
 AROUND = ("g", "mrk", "pc")  # inline elements that contain text; other inline elements contain code, or nothing
 # Inline elements that come in pairs: one element of a pair is the opening tag (START), the other the closing tag (END).
-PAIRED = {"bpt": Kind.START, "bx": Kind.START, "sc": Kind.START, "ec": Kind.END, "ept": Kind.END, "ex": Kind.END}
+PAIRED = {
+    "bpt": ConstructKind.START,
+    "bx": ConstructKind.START,
+    "sc": ConstructKind.START,
+    "ec": ConstructKind.END,
+    "ept": ConstructKind.END,
+    "ex": ConstructKind.END,
+}
 VERSION = re.compile(r"""\sversion\s*=\s*["'][12]\.""")
 PROTECTED = re.compile(r"""\s(?:translate\s*=\s*["']no|mtype\s*=\s*["']protected)\b""")
 UNFINISHED = re.compile(r"""\sstate\s*=\s*["'](?:new|initial|needs-translation)\b""")
@@ -90,14 +97,14 @@ def read_inline(parser: Parser, nodes: list[XmlNode]) -> None:
         elif not raw.startswith("<"):  # the node is text
             read_string(parser, unescape(raw), escape_html)
         elif name in AROUND and node.closing:
-            kind = Kind.VERBATIM if PROTECTED.search(raw) else Kind.START
+            kind = ConstructKind.VERBATIM if PROTECTED.search(raw) else ConstructKind.START
             parser.read(raw, kind, f"{name} ")
             read_inline(parser, node.children)
-            parser.read(node.closing, Kind.END, f"{name} ")
+            parser.read(node.closing, ConstructKind.END, f"{name} ")
         elif name in PAIRED or parser.kept:
             # Several attributes can identify the pair. `startRef` is preferred to `rid`, and `rid` to `id`.
             _, key = max(KEY.findall(raw), default=("", ""))
-            parser.read(node.raw, PAIRED.get(name, Kind.EMPTY), f"code {key}")
+            parser.read(node.raw, PAIRED.get(name, ConstructKind.EMPTY), f"code {key}")
         else:  # the node is a code or a comment
             parser.copy(node.raw)
 

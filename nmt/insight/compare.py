@@ -48,7 +48,7 @@ class Wins:
 
 
 @dataclass(frozen=True)
-class Group:
+class LineGroup:
     """A group of lines of the test set, and the scores of every system on these lines."""
 
     name: str
@@ -66,7 +66,7 @@ class Comparison:
     n_lines: int
     scores: list[PairedScore]
     left_out: str  # a message that says why TER is left out; empty if TER was computed
-    groups: dict[str, list[Group]]  # key: the property by which the lines are grouped
+    groups: dict[str, list[LineGroup]]  # key: the property by which the lines are grouped
     differing: list[dict[str, list[ComparedLine]]]  # for each system except the baseline: see `most_differing`
 
 
@@ -112,7 +112,7 @@ def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) ->
     return lines
 
 
-def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Group]:
+def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[LineGroup]:
     """Group the lines by the length of the source. If the sources are unknown, use the length of the reference."""
     members: dict[str, list[ComparedLine]] = {name: [] for name in GROUPS}
     for line in lines:
@@ -125,7 +125,7 @@ def group_name(length: int) -> str:
     return next(name for name, longest in GROUPS.items() if length <= longest)
 
 
-def group_of(name: str, lines: Sequence[ComparedLine], test_set: EvaluationSet) -> Group:
+def group_of(name: str, lines: Sequence[ComparedLine], test_set: EvaluationSet) -> LineGroup:
     """Score all systems on the given lines, and compare each system with the baseline line by line."""
     references = [lines_of(side, lines) for side in test_set.references]
     bleu = []
@@ -136,7 +136,7 @@ def group_of(name: str, lines: Sequence[ComparedLine], test_set: EvaluationSet) 
         bleu.append(bleu_of_system.value)
         if system > 0:  # system 0 is the baseline
             wins.append(count_wins(lines, system))
-    return Group(name, len(lines), bleu, wins)
+    return LineGroup(name, len(lines), bleu, wins)
 
 
 def lines_of(side: Sequence[str], lines: Sequence[ComparedLine]) -> list[str]:

@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 Body = schema.LibreRequest | schema.TranslateRequest | schema.ExplainRequest
 
 
-class Choice(NamedTuple):
+class ChosenModel(NamedTuple):
     """The model that was chosen for a request."""
 
     model: ServedModel
@@ -69,7 +69,7 @@ class Api:
         if not is_known:
             raise HTTPException(403, "the API key is missing or wrong")
 
-    async def choose(self, request: Request, body: Body) -> Choice:
+    async def choose(self, request: Request, body: Body) -> ChosenModel:
         """Check the key of a request and choose a model.
 
         Raises HTTPException 403 if the key is missing or wrong, or 400 unless exactly one model fits.
@@ -80,7 +80,7 @@ class Api:
         if body.source == "auto" and len(self.served.models) > 1:
             detected = await asyncio.to_thread(self.served.detect, schema.as_list(body.q))
         model = self.served.pick(body.source, body.target, detected)
-        return Choice(model, detected.get(model.base_source, 0.0))
+        return ChosenModel(model, detected.get(model.base_source, 0.0))
 
     def split(self, texts: Sequence[str], prefix: Sequence[int] = ()) -> list[Unit]:
         """Split texts into lines. Return one unit per line, numbered from 1 over all texts.

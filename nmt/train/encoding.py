@@ -27,7 +27,7 @@ from nmt.text.corpus_files import CHUNK, CorpusRange, Pairs, RaggedArray
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.text.tokenizer_training import MAX_TRAINER_BYTES, pieces_per_word, train_tokenizer
 from nmt.text.vocabulary import tag_of
-from nmt.train.plan import Lengths, fit_sizes
+from nmt.train.plan import PieceCounts, fit_sizes
 from nmt.train.preparation import FORMAT, read_corpus, sample
 
 log = logging.getLogger("nmt")
@@ -121,10 +121,10 @@ class EncodedPairs(NamedTuple):
     pairs: Pairs
     ids: tuple[RaggedArray, RaggedArray]  # token ids of the source and of the target
 
-    def lengths(self) -> list[Lengths]:
+    def lengths(self) -> list[PieceCounts]:
         """Return the lengths of the pairs, in pieces, for each corpus."""
         source, target = self.ids[0].lengths, self.ids[1].lengths
-        return [Lengths(source[start:end], target[start:end]) for start, end in self.pairs.spans()]
+        return [PieceCounts(source[start:end], target[start:end]) for start, end in self.pairs.spans()]
 
 
 def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> EncodedPairs:

@@ -208,14 +208,14 @@ def fit_validation(config: Config, steps_per_epoch: int) -> Config:
     return with_unset(config, {"train": {"validate_every": every}})
 
 
-class Lengths(NamedTuple):
+class PieceCounts(NamedTuple):
     """The number of pieces of each side of each pair of a training corpus, without EOS. One element per pair."""
 
     source: NDArray[Any]
     target: NDArray[Any]
 
 
-def fit_limit(config: Config, corpora: Sequence[Lengths], base: Config | None) -> Config:
+def fit_limit(config: Config, corpora: Sequence[PieceCounts], base: Config | None) -> Config:
     """Return the config. If the maximum output length is unset, it is fitted to the training pairs.
 
     The maximum output length for S source tokens is ⌈a·S⌉ + b. The slope a is `SLACK` times the ratio of target tokens

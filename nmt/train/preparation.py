@@ -93,7 +93,7 @@ def ranges_of(config: Config, last_lines: Sequence[int]) -> list[CorpusRange]:
     return [CorpusRange(*corpus) for corpus in zip(last_lines, languages, strict=True)]
 
 
-class Draft:
+class CorpusDraft:
     """The training pairs that remain while pairs are dropped. Files hold their line numbers and their digests."""
 
     def __init__(self, directory: Path) -> None:
@@ -154,7 +154,7 @@ def write_corpus(config: Config, directory: Path) -> None:
     ranges = ranges_of(config, last_lines)
 
     # 2. Drop blank and repeated training pairs.
-    draft = Draft(directory)
+    draft = CorpusDraft(directory)
     if data.drop_blank:
         blank = corpus_files.mapped(directory / "blank", np.bool_)
         draft.drop(blank, "pairs blank on a side dropped (data.drop_blank)")

@@ -16,7 +16,7 @@ from nmt.errors import ConfigError
 from nmt.train.plan import (
     MARGIN,
     CorpusSize,
-    Lengths,
+    PieceCounts,
     Plan,
     config_text,
     fit_limit,
@@ -231,9 +231,9 @@ def test_a_vocabulary_holds_all_characters_and_bytes() -> None:
     assert fit_machine(chinese, None, seconds).vocab_size > 5_000 + 256
 
 
-def lengths_of(*pairs: tuple[int, int]) -> Lengths:
+def lengths_of(*pairs: tuple[int, int]) -> PieceCounts:
     """Return the lengths of pairs: pieces of source and target, without EOS."""
-    return Lengths(*np.array(pairs).T)
+    return PieceCounts(*np.array(pairs).T)
 
 
 def limit_of(*pairs: tuple[int, int], base: Config | None = None, **decode: float) -> Config:
@@ -273,7 +273,7 @@ def test_of_several_corpora_that_with_the_longest_translations_counts() -> None:
     short = lengths_of((9, 1), (19, 3))
     long = lengths_of((1, 9), (3, 19))
     nothing = np.zeros(0, int)
-    without_pairs = Lengths(nothing, nothing)
+    without_pairs = PieceCounts(nothing, nothing)
     config = fit_limit(config_of(), [short, without_pairs, long], None)
     assert config.decode.max_length_a == 7.5
     # All of them together have as many pieces on both sides.
