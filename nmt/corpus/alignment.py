@@ -139,13 +139,13 @@ def learn_lexicon(source: Words, target: Words) -> Lexicon:
     """
     n = len(source)
     # 1. Count in how many pairs each word occurs, and in how many pairs each two words occur together.
-    source_words, source_counts = np.unique(distinct(source), return_counts=True)
-    target_words, target_counts = np.unique(distinct(target), return_counts=True)
+    source_words, source_counts = np.unique(distinct_in_rows(source), return_counts=True)
+    target_words, target_counts = np.unique(distinct_in_rows(target), return_counts=True)
     together = []
     for start in range(0, n, BATCH):
         batch = slice(start, start + BATCH)
         keys = pair_keys(source[batch, :, None], target[batch, None, :])
-        together.append(distinct(keys.reshape(len(keys), -1)))
+        together.append(distinct_in_rows(keys.reshape(len(keys), -1)))
     keys, counts = np.unique(np.concatenate(together), return_counts=True)
     keys, counts = keys[counts >= MIN_TOGETHER], counts[counts >= MIN_TOGETHER]
     # 2. Keep the pairs of words that occur together more often than by chance.
@@ -168,7 +168,7 @@ def learn_lexicon(source: Words, target: Words) -> Lexicon:
     return Lexicon(keys[order], links[order].astype(np.float32))
 
 
-def distinct(rows: NDArray[Any]) -> NDArray[Any]:
+def distinct_in_rows(rows: NDArray[Any]) -> NDArray[Any]:
     """Return one array with the distinct values of each row, one row after the other."""
     ordered = np.sort(rows, 1)
     is_first = np.ones(rows.shape, bool)
@@ -212,7 +212,7 @@ def sure_links(source: Sequence[str], target: Sequence[str], lexicon: Lexicon) -
     The link of two such words is strong, and clearly stronger than all other links of either word.
     """
     # In lower case, İ becomes i and a combining dot. The dot would split the word, so that the words of the lower-case
-    # text would not have the same indices as the words in `word_spans`.
+    # text would not have the same indices as the words in `aligned_word_spans`.
     source = [text.replace("İ", "I") for text in source]
     target = [text.replace("İ", "I") for text in target]
     links = lexicon.strength(hash_words(source), hash_words(target))
@@ -223,8 +223,8 @@ def sure_links(source: Sequence[str], target: Sequence[str], lexicon: Lexicon) -
     is_sure &= links - second_of_target >= SURE_MARGIN
     is_sure &= links - second_of_source >= SURE_MARGIN
     # Find the spans of the linked words.
-    source_spans = [word_spans(text) for text in source]
-    target_spans = [word_spans(text) for text in target]
+    source_spans = [aligned_word_spans(text) for text in source]
+    target_spans = [aligned_word_spans(text) for text in target]
     spans: list[list[tuple[Span, Span]]] = [[] for _ in source]
     for pair, source_word, target_word in np.argwhere(is_sure).tolist():
         source_span = source_spans[pair][source_word]
@@ -233,7 +233,7 @@ def sure_links(source: Sequence[str], target: Sequence[str], lexicon: Lexicon) -
     return spans
 
 
-def word_spans(text: str) -> list[Span]:
+def aligned_word_spans(text: str) -> list[Span]:
     return [match.span() for match in ALIGNED_WORD.finditer(text)]
 
 

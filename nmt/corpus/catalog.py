@@ -24,7 +24,7 @@ class Corpus:
     license: str  # short name of the license
     terms: str  # text of the file LICENSE.txt beside the data
     note: str  # remark in the list that `nmt download` prints
-    url: str  # URL of each file, with {part} and {language}; or URL of one file with all pairs, see `tatoeba.pairs_of`
+    url: str  # URL of each file with {part} and {language}, or URL of one file, see `tatoeba.pairs_with_text`
     members: Sequence[str] = ()  # names of the source and the target text in a zip file
     # URLs of the source and the target of a public test set, from which the test pairs are sampled. Training and dev
     # pairs share no sentence with the public test set.

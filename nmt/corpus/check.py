@@ -64,7 +64,7 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
     result = with_examples(learned.train, findings.of_languages(languages, labels))
     runs = {}
     for i, gathered in enumerate(all_gathered):
-        runs_of_corpus = find_runs(gathered, learned)
+        runs_of_corpus = runs_in(gathered, learned)
         runs[gathered.survey.files.name] = runs_of_corpus
         drafts = findings.of_lines(gathered, runs_of_corpus)
         drafts += findings.of_alignment(gathered, runs_of_corpus, learned.evidence)
@@ -117,7 +117,7 @@ def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned
     return Learned(usual, gathered, evidence, findings.unrelated_blocks(gathered, evidence))
 
 
-def find_runs(gathered: Gathered, learned: Learned) -> list[Run]:
+def runs_in(gathered: Gathered, learned: Learned) -> list[Run]:
     """Return the runs of a corpus.
 
     If there is evidence, `pairing.find_runs` finds the runs. Without evidence, return one run of all lines with the

@@ -21,7 +21,7 @@ from typing import IO, TypeVar
 from tqdm import tqdm
 
 from nmt.corpus.catalog import Corpus, pinned, pins_file
-from nmt.corpus.tatoeba import pairs_of, split
+from nmt.corpus.tatoeba import pairs_with_text, split
 from nmt.errors import DownloadError, InputError, OutputError, os_errors_as
 from nmt.files import atomic_write, check_deflated, sha256
 
@@ -78,11 +78,11 @@ def checked_texts(
 def split_texts(corpus: Corpus, texts_at: Callable[[str], list[bytes]]) -> Iterator[tuple[str, bytes]]:
     """Fetch all pairs and the public test set, split the pairs, and yield the name and the text of each file."""
     try:
-        pairs = pairs_of(texts_at(corpus.url))
+        pairs = pairs_with_text(texts_at(corpus.url))
         public_test = []
         if corpus.test_urls:
             source_url, target_url = corpus.test_urls
-            public_test = pairs_of([*texts_at(source_url), *texts_at(target_url)])
+            public_test = pairs_with_text([*texts_at(source_url), *texts_at(target_url)])
     except ValueError as error:
         raise DownloadError(f"{corpus.name}: the two sides have different numbers of lines", hint=RETRY) from error
     parts = split(pairs, public_test, pins_file(f"{corpus.name}.pairs"))
@@ -157,15 +157,15 @@ def unpacked(content: bytes, url: str, members: Sequence[str]) -> list[bytes]:
         if url.endswith(".zip"):
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 check_deflated(archive)
-                return [read_text(archive.open(member)) for member in members]
+                return [read_limited(archive.open(member)) for member in members]
         if url.endswith(".gz"):
-            return [read_text(gzip.GzipFile(fileobj=io.BytesIO(content)))]
+            return [read_limited(gzip.GzipFile(fileobj=io.BytesIO(content)))]
         return [content]
     except Exception as error:  # zipfile and the modules that it uses raise many classes of exception
         raise DownloadError(f"{url} is damaged: {reason_of(error)}", hint=RETRY) from error
 
 
-def read_text(stream: IO[bytes] | gzip.GzipFile) -> bytes:
+def read_limited(stream: IO[bytes] | gzip.GzipFile) -> bytes:
     return check_size(stream.read(MAX_BYTES + 1))
 
 

@@ -301,7 +301,7 @@ def overlap(before: Run, after: Run) -> int:
     return max(before.end - after.start, before.target_end - after.target_start, 0)
 
 
-def joined(runs: Sequence[Run]) -> list[Run]:
+def joined_runs(runs: Sequence[Run]) -> list[Run]:
     """Join runs that follow each other without a gap and have the same offset."""
     result = [*runs[:1]]
     for before, run in pairwise(runs):
@@ -346,7 +346,7 @@ def find_runs(survey: Survey, unrelated: Sequence[Block], comparison: LineCompar
     runs.append(Run(done, survey.n_pairs))
     # Runs of different windows may also cross.
     runs = [run for run in runs if run.start < run.end]
-    return joined(without_crossings(runs))
+    return joined_runs(without_crossings(runs))
 
 
 def widened(blocks: Sequence[Block], n_lines: int) -> list[Block]:

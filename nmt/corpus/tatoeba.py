@@ -31,7 +31,7 @@ def pins_of(parts: Mapping[str, Sequence[PairText]]) -> str:
     return "".join(lines)
 
 
-def pairs_of(texts: Sequence[bytes]) -> list[PairText]:
+def pairs_with_text(texts: Sequence[bytes]) -> list[PairText]:
     """Return the pairs that have text on both sides.
 
     `texts` are a source text and a target text, or one text in which a line is: target, tab, source, tab, attribution.

@@ -97,7 +97,7 @@ def import_marian(
         tokenizers = tokenizers.with_learned(notes["learned_characters"])
 
     # 3. Convert the model, and check that it computes the same log-probabilities as the original model.
-    checkpoint = Checkpoint(config, converted(weights, settings, source, target), tokenizers)
+    checkpoint = Checkpoint(config, checkpoint_tensors(weights, settings, source, target), tokenizers)
     check_log_probs(checkpoint, settings, weights, source, target)
 
     # 4. Write the run.
@@ -246,7 +246,9 @@ def config_tree(settings: MarianSettings, source: Side, target: Side) -> dict[st
     }
 
 
-def converted(weights: dict[str, Tensor], settings: MarianSettings, source: Side, target: Side) -> dict[str, Tensor]:
+def checkpoint_tensors(
+    weights: dict[str, Tensor], settings: MarianSettings, source: Side, target: Side
+) -> dict[str, Tensor]:
     """Return the tensors of a checkpoint: the weights with nmt's names and nmt's order of features."""
     order = sines_first(settings.d_model).argsort()  # our features 2i and 2i + 1 are Marian's features i and D/2 + i
     # 1. Convert linear layers and norms.

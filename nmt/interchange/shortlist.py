@@ -45,7 +45,7 @@ def vocabulary_map(translator: Translator) -> list[str]:
     pairs = islice(chain.from_iterable(corpora), MAX_PAIRS)
     no_links = np.zeros((2, 0), np.int64)
     links = np.concatenate([no_links, *linked_pieces(translator, pairs)], axis=1)
-    return lines_of(translator.tokenizers, links)
+    return lines_of_map(translator.tokenizers, links)
 
 
 def linked_pieces(translator: Translator, pairs: Iterable[Pair]) -> Iterator[NDArray[np.int64]]:
@@ -68,7 +68,7 @@ def linked_pieces(translator: Translator, pairs: Iterable[Pair]) -> Iterator[NDA
                 yield np.stack([source[best], target])[:, is_piece]
 
 
-def lines_of(tokenizers: Tokenizers, links: NDArray[np.int64]) -> list[str]:
+def lines_of_map(tokenizers: Tokenizers, links: NDArray[np.int64]) -> list[str]:
     """Return the lines of a vocabulary map. `links` is an array (2, N): all arrays of `linked_pieces`, joined."""
     sources, targets = links
     n_target = len(tokenizers.target)

@@ -97,7 +97,7 @@ class Checkpointer:
         progress.best_figures = figures
         if rank() == 0:
             weights = {name: x.to("cpu", copy=True) for name, x in weights_of(model).items()}
-            self.best_model = self._checkpoint(named("model", weights))
+            self.best_model = self._checkpoint(with_prefix("model", weights))
         return True
 
     def _checkpoint(self, tensors: dict[str, Tensor]) -> Checkpoint:
@@ -136,15 +136,15 @@ class Checkpointer:
         """Write a checkpoint, then delete all checkpoints except the newest `train.keep`."""
         # 1. Collect the weights and the average weights.
         state = self.state
-        tensors = named("model", weights_of(state.model))
+        tensors = with_prefix("model", weights_of(state.model))
         if state.averaged is not None:
-            tensors |= named("average", weights_of(state.averaged))
+            tensors |= with_prefix("average", weights_of(state.averaged))
 
         # 2. Collect the optimizers' moments of each weight.
         names = names_of(state.model)
         for optimizer in state.optimizers:
             for parameter, moments in optimizer.state.items():
-                tensors |= named(f"optimizer.{names[parameter]}", moments)
+                tensors |= with_prefix(f"optimizer.{names[parameter]}", moments)
 
         # 3. Write the file, and delete older checkpoints.
         file = self.run.checkpoint_file(state.progress.step)
@@ -178,7 +178,7 @@ class Checkpointer:
         model = self.state.averaged or self.state.model
         weights = {name: x.bfloat16() for name, x in weights_of(model).items()}
         about = {"step": progress.step, "n_tokens": progress.n_tokens}
-        snapshot = Checkpoint(self.config, named("model", weights), self.tokenizers, about)
+        snapshot = Checkpoint(self.config, with_prefix("model", weights), self.tokenizers, about)
         try:
             save_checkpoint(self.run.snapshot_file(progress.step), snapshot)
         except OutputError as error:
@@ -288,7 +288,7 @@ class Checkpointer:
         log.warning("%s: some of its pairs are seen twice, some not at all", changed)
 
 
-def named(part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def with_prefix(part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors with the prefix `part.` before each name, as checkpoints store them."""
     return {f"{part}.{name}": x for name, x in tensors.items()}
 

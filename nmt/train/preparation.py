@@ -34,7 +34,7 @@ MAX_DEV_PAIRS = 1_000
 DEV_SHARE = 0.02  # share of the pairs of data.train that is held out if data.dev is not set
 FEW_DEV_PAIRS = 100
 SAMPLE_PAIRS = 200_000  # default maximum of `sample`: training a tokenizer on more pairs takes too much memory
-LEXICON_PAIRS = 50_000  # maximum number of pairs from which `learn_lexicon` learns translations of words
+LEXICON_PAIRS = 50_000  # maximum number of pairs from which `lexicon_of` learns translations of words
 FORMAT = 6  # version of the files in the cache; raise this number when the content of the files changes
 
 
@@ -66,7 +66,7 @@ def read_corpus(config: Config) -> TrainingText:
     directory = cached("pairs", [FORMAT, hashes, settings], write)
     if data.glossary or data.placeholders:
         # Use a copy of the pairs in which the texts are annotated.
-        directory = annotated(Pairs(directory), data)
+        directory = annotated_pairs(Pairs(directory), data)
 
     # 2. Read the summary of the text.
     summary = json.loads((directory / "corpus.json").read_text(encoding="utf-8"))
@@ -254,7 +254,7 @@ def sample(pairs: Pairs, size: int | None = None) -> list[Pair]:
     return [pairs[int(i)] for i in np.sort(chosen)]
 
 
-def annotated(pairs: Pairs, data: Data) -> Path:
+def annotated_pairs(pairs: Pairs, data: Data) -> Path:
     """Return a copy of the files of `pairs` whose texts are annotated for `data.glossary` and `data.placeholders`.
 
     In the copy, some source terms are followed by their translations, and symbols replace some spans. The copy is in
@@ -265,7 +265,7 @@ def annotated(pairs: Pairs, data: Data) -> Path:
         changed = shutil.ignore_patterns("source*", "target*")
         shutil.copytree(pairs.directory, directory, dirs_exist_ok=True, ignore=changed)
         # Copy all lines, also the lines of dropped pairs, because pairs refer to texts by line numbers.
-        lexicon = learn_lexicon(pairs)
+        lexicon = lexicon_of(pairs)
         for source, target in chunks_of_lines(pairs):
             annotate(source, target, lexicon, data)
             corpus_files.append_rows(directory / "source", RaggedArray.from_texts(source))
@@ -275,7 +275,7 @@ def annotated(pairs: Pairs, data: Data) -> Path:
     return cached("annotated", origin, write)
 
 
-def learn_lexicon(pairs: Pairs) -> alignment.Lexicon:
+def lexicon_of(pairs: Pairs) -> alignment.Lexicon:
     """Return a lexicon of words that are translations of each other, learned from a random sample of the pairs."""
     step = 1 + min(len(pairs), SAMPLE_PAIRS) // LEXICON_PAIRS
     sampled = sample(pairs)[::step]

@@ -121,7 +121,7 @@ def score_window(
             message = "line %d is not aligned: a side has more than the %d pieces that the model takes"
             log.warning(message, numbers[i], limit)
             continue
-        encoded_pairs[i] = encoded(source, tokenizers.source), encoded(target, tokenizers.target)
+        encoded_pairs[i] = encoded_words(source, tokenizers.source), encoded_words(target, tokenizers.target)
     # 2. Compute the weights of all pairs in one call of the engine, and all losses in another call.
     sources = [source.tokens for source, _ in encoded_pairs.values()]
     targets = [target.tokens for _, target in encoded_pairs.values()]
@@ -198,7 +198,7 @@ def word_scores(
     return normalized(between, 0) * normalized(between, 1)
 
 
-def encoded(side: WordText, tokenizer: Tokenizer) -> EncodedWords:
+def encoded_words(side: WordText, tokenizer: Tokenizer) -> EncodedWords:
     """Encode a text. Tokens of the punctuation around a word do not belong to the word."""
     text, _ = as_read(side.text, tokenizer)
     words = [bare_span(side.text, span) for span in side.spans]

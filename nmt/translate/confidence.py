@@ -160,7 +160,7 @@ def logits_of(translator: Translator, hypothesis: TextHypothesis) -> list[tuple[
     For a word without pieces, such as a copied placeholder, p is 1.
     """
     text, log_probs = hypothesis.text, hypothesis.log_probs
-    spans = piece_spans(translator, hypothesis)
+    spans = spans_of_pieces(translator, hypothesis)
     mean_log_prob = sum(log_probs) / max(len(log_probs), 1)
     line_logit = logit(mean_log_prob)
     logits = []
@@ -181,7 +181,7 @@ def logit(log_prob: float) -> float:
     return math.log(p / (1 - p))
 
 
-def piece_spans(translator: Translator, hypothesis: TextHypothesis) -> list[Span]:
+def spans_of_pieces(translator: Translator, hypothesis: TextHypothesis) -> list[Span]:
     """Return the span of each piece in the text of a hypothesis. EOS and pieces that the text lacks get empty spans."""
     written, spans = translator.tokenizers.target.decode_spans(hypothesis.tokens)
     # Steps after the search may have changed the text: they change the case of headlines, and restore placeholders.

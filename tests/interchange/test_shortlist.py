@@ -11,7 +11,7 @@ from models import small_translator
 
 from nmt.errors import InputError
 from nmt.interchange import shortlist as module
-from nmt.interchange.shortlist import is_plain, lines_of, linked_pieces, vocabulary_map
+from nmt.interchange.shortlist import is_plain, lines_of_map, linked_pieces, vocabulary_map
 from nmt.model.base import AttentionWeights
 from nmt.text import EOS
 from nmt.text.lines import Pair
@@ -51,7 +51,7 @@ def test_candidates_are_frequent_links_the_piece_and_frequent_pieces(monkeypatch
     a, b, c, d = tokenizers.target.pieces([10, 11, 12, 13])
     sources = [10, 10, 10, 10, 10, 10, 11]
     targets = [11, 12, 12, 13, 13, 13, 13]
-    lines = lines_of(tokenizers, np.array([sources, targets]))
+    lines = lines_of_map(tokenizers, np.array([sources, targets]))
     # Each line has a source piece and its candidates; the first is of all others.
     of_others, of_a, of_b = lines
     assert of_others == f"\t{d}"

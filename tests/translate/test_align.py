@@ -17,7 +17,16 @@ from nmt.errors import InputError
 from nmt.model.base import AttentionWeights
 from nmt.text.words import WordText, bare_span, likeness
 from nmt.translate import align as aligning
-from nmt.translate.align import Links, WordPair, align, align_for_markup, encoded, grow_diagonal, links, word_scores
+from nmt.translate.align import (
+    Links,
+    WordPair,
+    align,
+    align_for_markup,
+    encoded_words,
+    grow_diagonal,
+    links,
+    word_scores,
+)
 from nmt.translate.translator import Translator
 
 TEXT = WordText.split("the red dog runs.")
@@ -96,7 +105,7 @@ def test_a_piece_is_aligned_with_the_piece_that_it_attends_to(monkeypatch: pytes
 
 def test_scores_are_the_product_of_both_directions() -> None:
     """With even attention, each is the share of the pieces that a word has."""
-    tokens, shares = encoded(TEXT, TOKENIZER)
+    tokens, shares = encoded_words(TEXT, TOKENIZER)
     even = np.ones((len(tokens), len(tokens)))
     n_pieces = shares.sum(0)  # of each word
     assert n_pieces.max() > 1
@@ -110,7 +119,7 @@ def test_for_markup_attention_is_weighted_by_what_a_target_token_loses_without_a
 ) -> None:
     """A target word needs the source word at the mirrored place; attention says nothing."""
     translator = small_translator()
-    tokens, shares = encoded(TEXT, TOKENIZER)
+    tokens, shares = encoded_words(TEXT, TOKENIZER)
     words = shares.argmax(1).tolist()  # the word of each token
 
     def attention(_: list[list[int]], targets: list[list[int]]) -> list[Any]:

@@ -10,7 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from nmt.text import EOS
 from nmt.translate import confidence
-from nmt.translate.confidence import Calibration, Sample, coverage, doubts, piece_spans, repeated, samples_of, words_of
+from nmt.translate.confidence import (
+    Calibration,
+    Sample,
+    coverage,
+    doubts,
+    repeated,
+    samples_of,
+    spans_of_pieces,
+    words_of,
+)
 from nmt.translate.units import TextHypothesis, Translation
 
 TRANSLATOR = small_translator()
@@ -49,7 +58,7 @@ def test_words_have_the_probability_of_their_own_pieces(texts: list[str]) -> Non
     third = words_of(TRANSLATOR, of_texts)[2]
     before = confidences(of_texts)
     # Make a piece of the third word less probable.
-    for piece, (start, end) in enumerate(piece_spans(TRANSLATOR, of_texts)):
+    for piece, (start, end) in enumerate(spans_of_pieces(TRANSLATOR, of_texts)):
         if start <= third.start < end:
             of_texts.log_probs[piece] = -3.0
     after = confidences(of_texts)
