@@ -233,9 +233,14 @@ def po_messages(text: str) -> list[PoMessage]:
         raise ValueError("it has no msgid")
     for message in messages:
         names = [value["name"] for value in message.values]
+        fault = ""
         if names.count("msgid") != 1 or not message.is_complete:
+            fault = "needs one msgid and a msgstr"
+        elif len(set(names)) < len(names):
+            fault = "has two values of the same name"
+        if fault:
             number = line_number(text, message.values[0].start("name"))
-            raise ValueError(f"the message at line {number} needs one msgid and a msgstr")
+            raise ValueError(f"the message at line {number} {fault}")
     return messages
 
 

@@ -270,6 +270,7 @@ BAD_PO = {
     'msgid "a"\nmsgstr "\n': "line 2 is no comment, name or string",
     'msgid "a"\nmsgid "b"\nmsgstr ""\n': "the message at line 1 needs one msgid and a msgstr",
     'msgid "b"\nmsgstr ""\n\nmsgid "a"\n': "line 4 needs one msgid and a msgstr",
+    'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"\nmsgstr[0] ""\n': "line 1 has two values of the same name",
     "# da\n": "it has no msgid",
     'msgid ""\nmsgstr "Content-Type: text/plain; charset=ISO-8859-1\\n"\n': "another encoding than UTF-8",
 }
