@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from conftest import rows_of
 
 from nmt.config import Config, load_config
 from nmt.errors import ConfigError
@@ -17,7 +18,7 @@ OTHER_CORPORA = (  # settings that a config has only if the corpus is given
 
 def cases(table: str) -> list[list[str]]:
     """The rows of a table: what a test is given, an arrow, and what it expects."""
-    return [row.split(" → ") for row in table.strip().split("\n")]
+    return [row.split(" → ") for row in rows_of(table)]
 
 
 def write(folder: Path, content: str | bytes) -> Path:

@@ -28,6 +28,8 @@ from nmt.files import atomic_write, locked
 from nmt.processes import set_environment_variables
 
 if TYPE_CHECKING:
+    from served import Client
+
     from nmt.model.base import Seq2Seq
     from nmt.translate.translator import Translator
 
@@ -453,6 +455,15 @@ def translator(five_run: FiveRun) -> "Translator":
     from nmt.translate.loading import load
 
     return load(five_run.run, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def client(translator: "Translator") -> "Iterator[Client]":
+    """A client of a server with the model of the five pairs."""
+    from served import served
+
+    with served(translator) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import safetensors.torch
 import torch
-from conftest import SOURCE, TARGET, model_of
+from conftest import SOURCE, TARGET, model_of, rows_of
 from torch import Tensor, nn
 
 from nmt.config import Config, ModelSettings, TokenizerSettings, TrainSettings
@@ -42,7 +42,7 @@ Choices = dict[str, Any]  # of settings of the model
 
 def choices_of(table: str, **common: str) -> list[Choices]:
     """The settings of each row of a table, whose first row has their names."""
-    names, *rows = [row.split() for row in table.strip().split("\n")]
+    names, *rows = [row.split() for row in rows_of(table)]
     return [{**common, **dict(zip(names, row, strict=True))} for row in rows]
 
 

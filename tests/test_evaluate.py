@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 import sacrebleu
+from conftest import rows_of
 from sacrebleu.metrics.base import Score as MetricScore
 from sacrebleu.significance import PairedTest, Result
 
@@ -124,7 +125,7 @@ my  char none       123
 """
 
 
-@pytest.mark.parametrize("case", SCRIPTS.strip().split("\n"))
+@pytest.mark.parametrize("case", rows_of(SCRIPTS))
 def test_the_script_of_the_references_picks_the_settings(case: str) -> None:
     language, tokenizer, ter, reference = case.split(maxsplit=3)
     settings = choose_settings(language, [[reference]])

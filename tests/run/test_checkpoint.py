@@ -12,6 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 import yaml
+from conftest import rows_of
 from hypothesis import given
 from hypothesis import strategies as st
 from models import RNNS, RUNGS, Parts
@@ -415,7 +416,7 @@ d_ff 16 inner.bias is (8,), in a model of its settings (16,)
 """
 
 
-@pytest.mark.parametrize("case", OTHER_SETTINGS.strip().split("\n"))
+@pytest.mark.parametrize("case", rows_of(OTHER_SETTINGS))
 def test_settings_of_another_model_are_refused(written: Path, scratch: Path, case: str) -> None:
     key, value, reason = case.split(maxsplit=2)
     parts = Parts.of(written)

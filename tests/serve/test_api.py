@@ -1,7 +1,6 @@
 """What all endpoints have in common: refused requests, keys, pages, metrics."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,12 +13,6 @@ ENDPOINTS = {
     "/detect", "/download_file/{name}", "/frontend/settings", "/health", "/languages", "/metrics", "/translate",
     "/translate_file", "/v1/explain", "/v1/models", "/v1/translate"
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def client(translator: Translator) -> Iterator[Client]:
-    with served(translator) as client:
-        yield client
 
 
 def test_metrics_count_requests_and_batches(client: Client) -> None:

@@ -25,12 +25,6 @@ LETTER = SOURCE[0].encode()
 GONE = "there is no such file; translations are kept for 30 minutes"
 
 
-@pytest.fixture(scope="module")
-def client(translator: Translator) -> Iterator[Client]:
-    with served(translator) as client:
-        yield client
-
-
 def form(name: str | None, content: bytes, **fields: str) -> tuple[bytes, dict[str, str]]:
     """The body and the headers of a form with a file and other fields."""
     parts = [f'name="{key}"\r\n\r\n{value}'.encode() for key, value in fields.items()]

@@ -1,7 +1,6 @@
 """LibreTranslate's endpoints for texts; test_documents.py has those for documents."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from conftest import SOURCE, TARGET
@@ -10,12 +9,6 @@ from models import small_translator
 from served import Client, served
 
 from nmt.translate.translator import Translator
-
-
-@pytest.fixture(scope="module")
-def client(translator: Translator) -> Iterator[Client]:
-    with served(translator) as client:
-        yield client
 
 
 def test_libretranslates_client_translates(client: Client) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -36,12 +36,6 @@ def word_file(n_paragraphs: int) -> bytes:
         runs = f"<w:r><w:t>{before} </w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>{bold}</w:t></w:r>"
         paragraphs += f'<w:p>{runs}<w:r><w:t xml:space="preserve"> {" ".join(after)}</w:t></w:r></w:p>'
     return packed("word/document.xml", f"<w:document {NAMESPACE}><w:body>{paragraphs}</w:body></w:document>")
-
-
-@pytest.fixture(scope="module")
-def client(translator: Translator) -> Iterator[Client]:
-    with served(translator) as client:
-        yield client
 
 
 @pytest.fixture(autouse=True)

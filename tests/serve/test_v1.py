@@ -17,12 +17,6 @@ from nmt.translate.loading import load
 from nmt.translate.translator import Translator
 
 
-@pytest.fixture(scope="module")
-def client(translator: Translator) -> Iterator[Client]:
-    with served(translator) as client:
-        yield client
-
-
 def best_texts(answer: Any) -> list[str]:
     return [line["hypotheses"][0]["text"] for line in answer["translations"]]
 
