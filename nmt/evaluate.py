@@ -287,7 +287,7 @@ def line_statistics(metric: Metric, hypotheses: Sequence[str]) -> NDArray[np.flo
 def score_of(metric: Metric, statistics: NDArray[np.float64]) -> float:
     """Return sacreBLEU's score of a text. `statistics` is the sum of `line_statistics` over the lines of the text."""
     value = float(metric._compute_score_from_stats(statistics.tolist()).score)
-    # Because of rounding errors, sacreBLEU's BLEU of a perfect translation may be 100.00000000000004: return 100.
+    # With rounding errors, sacreBLEU's BLEU of a perfect translation can be 100.00000000000004. TER may exceed 100.
     return value if isinstance(metric, TER) else min(value, 100.0)
 
 

@@ -25,7 +25,7 @@ from nmt.translate.translator import Translator
 
 TURN_S = 0.02  # a turn ends at the first `check` after this time, in seconds
 PART_S = 0.02  # approximate time for which the engine works between two calls of `check`, in seconds
-LEAST_ITEMS = 4  # minimum number of sentences or pairs in a part, so that all cores have work
+LEAST_ITEMS = 4  # minimum number of sentences or pairs in a part; in smaller parts, some cores would have no work
 
 # The threads of all long jobs. A thread is kept for later jobs, because torch compiles its kernels again in a new
 # thread, which takes a second. The limit of 10,000 threads is never reached, because `nmt.serve.batcher` starts only a

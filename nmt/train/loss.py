@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CHUNK = 2**19  # number of logits per chunk: in float32, so many logits fit into the cache of a CPU
+CHUNK = 2**19  # number of logits per chunk; in float32, this many logits fit into the cache of a CPU
 
 
 @dataclass(frozen=True)

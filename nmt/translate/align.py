@@ -115,7 +115,7 @@ def score_window(
     for i, (source, target) in enumerate(pairs):
         if not source.spans or not target.spans:
             continue
-        # Check the length first, because the matrix that `encoded` makes of a long text needs much memory.
+        # Check the length first, because the matrix that `encoded_words` makes of a long text needs much memory.
         n_pieces = max(count_pieces(source, tokenizers.source), count_pieces(target, tokenizers.target))
         if n_pieces > limit:
             message = "line %d is not aligned: a side has more than the %d pieces that the model takes"

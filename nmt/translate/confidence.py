@@ -43,7 +43,7 @@ LEAST_COVERAGE = 0.4
 # A repetition in a text without spaces: a string of one to nine letters three times in a row.
 REPEATED = re.compile(r"(?<!\S)(?:(\S+(?: \S+){1,3}) \1|(\S+) \2 \2)(?!\S)")
 REPEATED_CHARACTERS = re.compile(r"([^\W\d]{1,9}?)\1\1")
-UNIT = re.compile(WORD_OR_CHARACTER)  # the units in which two texts are compared: words, and single other characters
+UNIT = re.compile(WORD_OR_CHARACTER)  # a word, or a character between words; texts are compared by these units
 
 Sample = tuple[float, float, bool]  # for one word: logit(p), logit(q), and whether the word is right
 
