@@ -64,7 +64,9 @@ class LibreTranslate:
         translations = await self.api.translate(model, self.api.split(texts), options)
         answers = []
         for of_text in grouped(translations, [len(split_lines(text)) for text in texts]):
-            variants = ["\n".join(lines) for lines in variants_of(of_text, options.n_best)]
+            variants = []
+            for rank in range(count_variants(of_text, options.n_best)):
+                variants.append("\n".join(line.hypothesis(rank).text for line in of_text))
             confidence = confidence_of_text(model.translator, of_text) if options.scores else 0.0
             answers.append(TextAnswer(variants, confidence))
         return answers
@@ -84,8 +86,7 @@ class LibreTranslate:
         answers = []
         n_units = [len(units) for units in units_of_documents]
         for parts, of_document in zip(documents, grouped(translations, n_units), strict=True):
-            n_most = max((len(translation.hypotheses) for translation in of_document), default=1)
-            n_variants = min(options.n_best, n_most)
+            n_variants = count_variants(of_document, options.n_best)
             answers.append(TextAnswer([written(parts, of_document, rank) for rank in range(n_variants)]))
         return answers
 
@@ -117,16 +118,10 @@ def confidence_of_text(translator: Translator, lines: Sequence[Translation]) -> 
     return confidence_of(list(chain.from_iterable(words)))
 
 
-def variants_of(lines: Sequence[Translation], n: int) -> list[list[str]]:
-    """Return up to n variants of a text of several lines. Variant i has the i-th best hypothesis of each line.
+def count_variants(translations: Sequence[Translation], n: int) -> int:
+    """Return how many variants a text has, at most n, if variant i consists of `hypothesis(i)` of each translation.
 
-    If a line has fewer hypotheses than there are variants, the last hypothesis of the line is repeated. If there are no
-    lines, the only variant is an empty list.
+    A text without translations has one variant.
     """
-    n_most = max((len(line.hypotheses) for line in lines), default=1)
-    return [variant(lines, rank) for rank in range(min(n, n_most))]
-
-
-def variant(lines: Sequence[Translation], rank: int) -> list[str]:
-    # Take the hypothesis with this rank. If a line has too few hypotheses, take the last hypothesis.
-    return [line.hypotheses[: rank + 1][-1].text for line in lines]
+    n_most = max((len(translation.hypotheses) for translation in translations), default=1)
+    return min(n, n_most)

@@ -35,9 +35,7 @@ def written(parts: Sequence[Part], translations: Sequence[Translation], rank: in
         if isinstance(part, str):
             pieces.append(part)
             continue
-        # If a translation has too few hypotheses, use its last one.
-        hypotheses = translations[n_written].hypotheses
-        hypothesis = hypotheses[min(rank, len(hypotheses) - 1)]
+        hypothesis = translations[n_written].hypothesis(rank)
         pieces.append(part.finish(hypothesis.text))
         n_written += 1
     return "".join(pieces)

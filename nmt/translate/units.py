@@ -55,6 +55,10 @@ class Translation:
     def text(self) -> str:
         return self.hypotheses[0].text
 
+    def hypothesis(self, rank: int) -> TextHypothesis:
+        """Return the hypothesis at this rank; the best one has rank 0. If there are fewer, return the last one."""
+        return self.hypotheses[min(rank, len(self.hypotheses) - 1)]
+
     @property
     def is_cut(self) -> bool:
         """Whether the best hypothesis reached the length limit before the model ended the translation."""
