@@ -53,7 +53,7 @@ _CJK = r"\p{Han}\p{Hiragana}\p{Katakana}"
 # The end of a sentence is a mark, closing quotes and white space. Only opening quotes may be between this space and the
 # next word. In Chinese and Japanese, the mark and closing quotes are enough.
 SENTENCE_END = (
-    rf"(?<=(?P<word>\w*+))(?<!{_END_MARK})(?P<mark>{_END_MARK}++)"
+    rf"(?<!{_END_MARK})(?P<mark>{_END_MARK}++)"
     rf"(?:(?:{_CLOSING})*+(?:[ \xa0\u202f]»)?+(?P<space>\s++)(?=[^\s\w]*+\s?+[^\s\w]*+(?P<next>\w))"
     rf"|(?:(?<=[。！？｡])(?P<quotes>[\p{{Pe}}\p{{Pf}}\"]*+)|(?<=[!?])(?=[{_CJK}]))(?P<no_space>)(?=[\w\p{{Ps}}\p{{Pi}}]))"
 )
