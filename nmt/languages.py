@@ -5,7 +5,10 @@ from pathlib import Path
 
 # Suffixes of corpora that say what a file is for. ISO 639-3 has some of these codes too, such as `src` for a variety of
 # Sardinian, but corpora in these languages are rarer than files of this name.
-ROLES = frozenset("bpe dev hyp mem out raw ref seg spm src tgt tok trg trn tst txt val".split())
+_ROLES = """
+bpe dev hyp mem out raw ref seg spm src tgt tok trg trn tst txt val
+"""
+ROLES = frozenset(_ROLES.split())
 NO_LANGUAGE = frozenset([None, "mul", "zxx"])  # for text of an unknown language, of several languages, or of none
 
 
@@ -14,7 +17,8 @@ def language_code(name: str) -> str:
     """Return the BCP 47 code of a language, or "" if `name` names no language.
 
     Reads codes of BCP 47, ISO 639-1 and ISO 639-3, such as de, deu and zh-Hant, codes of FLORES, such as deu_Latn, and
-    Marian's tags, such as `>>deu<<`. A script that is usual for the language is left out: the result for deu_Latn is de.
+    Marian's tags, such as `>>deu<<`. A script that is usual for the language is left out: deu_Latn
+    gives de.
     """
     import langcodes
 

@@ -1,8 +1,8 @@
 """The words of texts: all patterns of letters, words, scripts and sentence ends, and the similarity of two words.
 
 The patterns are strings for the library `regex`, so that each module compiles only the patterns that it uses. Unlike
-`re`, `regex` has Unicode's properties of characters, and its `\\w` matches combining marks. So no pattern lists letters,
-marks or scripts by hand. `tests/text/test_words.py` has examples of what the patterns match.
+`re`, `regex` has Unicode's properties of characters, and its `\\w` matches combining marks. So no pattern lists the
+letters or marks of a script. `tests/text/test_words.py` has examples of what the patterns match.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,8 @@ WORD_CHARACTER = rf"[^\W{UNSPACED_SCRIPTS}]"  # a letter, mark, digit or undersc
 # or a grapheme cluster of UAX #29 with the dependent vowels before and after it, as in Thai, Lao and Burmese.
 _VOWEL_BEFORE = r"\p{InPC=Visual_Order_Left}"
 _VOWELS_AFTER = rf"(?:(?!{_VOWEL_BEFORE})[\p{{M}}\p{{InSC=Vowel_Dependent}}])*+"
-SYLLABLE = rf"(?:(?=\p{{Tibetan}})[\p{{L}}\p{{M}}])++[\u0f0b\u0f0c]?|(?={UNSPACED_CHARACTER}){_VOWEL_BEFORE}*+\X{_VOWELS_AFTER}"
+_TIBETAN_SYLLABLE = r"(?:(?=\p{Tibetan})[\p{L}\p{M}])++[\u0f0b\u0f0c]?"
+SYLLABLE = rf"{_TIBETAN_SYLLABLE}|(?={UNSPACED_CHARACTER}){_VOWEL_BEFORE}*+\X{_VOWELS_AFTER}"
 PLAIN_WORD = rf"{SYLLABLE}|{WORD_CHARACTER}+"
 WORD_OR_MARK = rf"{PLAIN_WORD}|[^\w\s]"
 WORD_OR_CHARACTER = rf"{PLAIN_WORD}|(?s:.)"
@@ -58,7 +59,8 @@ SENTENCE_END = (
     rf"|(?:(?<=[。！？｡])(?P<quotes>[\p{{Pe}}\p{{Pf}}\"]*+)|(?<=[!?])(?=[{_CJK}]))(?P<no_space>)(?=[\w\p{{Ps}}\p{{Pi}}]))"
 )
 CONTINUATION = r"\p{Hiragana}|[,、，]"  # what follows a quoted sentence if the sentence around the quote goes on
-FINAL_MARKS = rf"(?<![\s\p{{SB=ATerm}}\p{{SB=STerm}}…]|{_CLOSING})(?:[\s\p{{SB=ATerm}}\p{{SB=STerm}}…]|{_CLOSING})*+\Z"  # marks and spaces after the last word
+_FINAL_MARK = rf"(?:\s|{_END_MARK}|{_CLOSING})"
+FINAL_MARKS = rf"(?<!{_FINAL_MARK}){_FINAL_MARK}*+\Z"  # marks and spaces after the last word
 SENTENCE_START = r"(?:^|[.!?…]\s)[^\w.!?…]*\Z"  # the end of a text after which a sentence begins
 CLAUSE_START = r"(?:^|[.!?…:]\s)[^\w]*\Z"  # the end of a text after which a sentence begins, or a part after a colon
 
