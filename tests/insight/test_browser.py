@@ -581,7 +581,7 @@ def next_snapshot(page: Any) -> None:
 
 @pytest.mark.parametrize("growth_page", SCREENS, indirect=True)
 def test_growth_has_all_sections_and_is_accessible(growth_page: Any) -> None:
-    assert sections_of(growth_page) == ["curves", "pieces", "attention", "words", "heads"]
+    assert sections_of(growth_page) == ["curves", "pieces", "attention", "heads"]
     check_accessible(growth_page)
 
 
@@ -606,24 +606,6 @@ def test_each_snapshot_shows_its_attention(growth_page: Any, grown: Growth) -> N
         weight = float(cross[0, 1, 0, 1])
         _, told_weight = told.rsplit(maxsplit=1)
         assert float(told_weight) == pytest.approx(weight, abs=0.01), "weights have 8 bits"
-        next_snapshot(growth_page)
-
-
-def extents(points: list[list[float]]) -> tuple[float, float]:
-    """How far points reach in each dimension."""
-    xs = [x for x, _ in points]
-    ys = [y for _, y in points]
-    return max(xs) - min(xs), max(ys) - min(ys)
-
-
-@pytest.mark.parametrize("growth_page", [{}, STILL], indirect=True)
-def test_words_stand_where_their_embeddings_are(growth_page: Any, grown: Growth) -> None:
-    """Up to one scale and a shift."""
-    find = "all => all.map(one => { const m = new DOMMatrix(one.style.transform); return [m.e, m.f]; })"
-    for positions in grown.positions:
-        width, height = extents(growth_page.locator(".word").evaluate_all(find))
-        expected_width, expected_height = extents(positions.tolist())
-        assert width / height == pytest.approx(expected_width / expected_height, rel=1e-3)
         next_snapshot(growth_page)
 
 
@@ -678,9 +660,9 @@ def two_runs(show: Show, grown: Growth, without_attention: Growth) -> Iterator[A
 
 def test_each_run_shows_the_parts_that_it_has(two_runs: Any) -> None:
     two_runs.locator("#runs button").nth(1).press("Enter")
-    assert sections_of(two_runs) == ["together", "curves", "pieces", "words"]
+    assert sections_of(two_runs) == ["together", "curves", "pieces"]
     two_runs.locator("#runs button").nth(0).press("Enter")
-    assert sections_of(two_runs) == ["together", "curves", "pieces", "attention", "words", "heads"]
+    assert sections_of(two_runs) == ["together", "curves", "pieces", "attention", "heads"]
     check_accessible(two_runs)
 
 
