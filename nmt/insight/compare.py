@@ -107,13 +107,10 @@ def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Li
     """Group the lines by the length of the source. If the sources are unknown, use the length of the reference."""
     members: dict[str, list[ComparedLine]] = {name: [] for name in GROUPS}
     for line in lines:
-        text = line.reference if test_set.sources is None else line.source
-        members[group_name(n_words(text))].append(line)
+        length = n_words(line.reference if test_set.sources is None else line.source)
+        name = next(name for name, longest in GROUPS.items() if length <= longest)
+        members[name].append(line)
     return [group_of(name, group, test_set) for name, group in members.items() if group]
-
-
-def group_name(length: int) -> str:
-    return next(name for name, longest in GROUPS.items() if length <= longest)
 
 
 def group_of(name: str, lines: Sequence[ComparedLine], test_set: EvaluationSet) -> LineGroup:

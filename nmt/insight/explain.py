@@ -319,16 +319,11 @@ class Sentence:
         pieces = self.tokenizer.pieces(tokens)
         described_tokens = []
         for t, token in enumerate(tokens):
-            alternatives = self.choices(best.indices[t], best.values[t])
+            likely = best.indices[t].tolist()
+            alternatives = list(map(Choice, self.tokenizer.pieces(likely), likely, best.values[t].tolist()))
             log_prob = token_log_probs[t].item()
-            rank = int(ranks[t])
-            described_tokens.append(Token(pieces[t], token, log_prob, rank, alternatives))
+            described_tokens.append(Token(pieces[t], token, log_prob, int(ranks[t]), alternatives))
         return described_tokens
-
-    def choices(self, token_ids: Tensor, log_probs: Tensor) -> list[Choice]:
-        tokens = token_ids.tolist()
-        pieces = self.tokenizer.pieces(tokens)
-        return list(map(Choice, pieces, tokens, log_probs.tolist()))
 
     def scored(self, tokens: Sequence[int]) -> list[Token]:
         """Score the tokens of a hypothesis by teacher forcing. The hypothesis must end in EOS."""
@@ -382,9 +377,10 @@ def as_page(explanation: Explanation) -> str:
     """Return a self-contained HTML page. For each stage, the page has only the first `MAX_COLUMNS` hidden units."""
     stages = []
     for stage in explanation.stages:
-        narrow = replace(stage, values=stage.values[:, :MAX_COLUMNS])
-        has_units = stage.axes[-1] in "DdF"
-        stages.append(narrow if has_units else stage)
+        # The columns of these axes are hidden units.
+        if stage.axes[-1] in "DdF":
+            stage = replace(stage, values=stage.values[:, :MAX_COLUMNS])
+        stages.append(stage)
     attention = explanation.attention._asdict()
     data = {**vars(explanation), "stages": stages, "attention": attention, "code": excerpts()}
     title = f"{explanation.source} – nmt explain"

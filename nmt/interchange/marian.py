@@ -14,6 +14,7 @@ Marian differs from nmt in the following points, which the import converts:
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 import torch
@@ -174,11 +175,8 @@ def model_of(path: Path, pieces: list[str]) -> bytes:
 def check_tag(pieces: Sequence[str], tag: str) -> None:
     """Raise InputError if the model lacks the target tag `tag`. Warn if `tag` is empty although the model has tags."""
     tags = [piece for piece in pieces if TAG.fullmatch(piece)]
-    # Remove the brackets of the tags.
-    known = sorted(piece.removeprefix(">>").removesuffix("<<") for piece in tags)
-    some = ", ".join(known[:20])
-    if len(known) > 20:
-        some += f" and {len(known) - 20} more"
+    known = sorted(piece.strip("<>") for piece in tags)
+    some = shorten(", ".join(known), 200, placeholder=" …")
     if tag and tag not in known:
         raise InputError(f"the model has no target tag {tag!r}", hint=f"it has {some or 'none: leave it out'}")
     if tags and not tag:
