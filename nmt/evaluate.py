@@ -334,11 +334,6 @@ def check_references(references: Sequence[Sequence[str]], lines: Sequence[str], 
             raise DataError(message, hint="line N of a reference must translate line N of the source")
 
 
-def sentence_bleu(text: str, reference: str, *, tokenize: str = DEFAULT_TOKENIZER) -> float:
-    """Return BLEU of one sentence, from 0 to 100. n-grams that are longer than the sentence are not counted."""
-    return float(BLEU(tokenize=tokenize, effective_order=True).sentence_score(text, [reference]).score)
-
-
 def perplexity(log_probs: Sequence[Sequence[float]]) -> float:
     """Return the perplexity: exp of the mean negative log-probability per piece. EOS counts as a piece."""
     n_pieces = sum(map(len, log_probs))

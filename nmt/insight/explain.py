@@ -20,7 +20,6 @@ from nmt.config import ModelSettings
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import TraceStep, search
 from nmt.errors import InputError, ModelError
-from nmt.evaluate import bleu_tokenizer, sentence_bleu
 from nmt.insight import pages
 from nmt.insight.heads import HeadSummary, attention_summary, single_model
 from nmt.insight.search_tree import SearchNode, search_tree, with_paths
@@ -80,7 +79,6 @@ class Reference:
     tokens: list[Token]  # the last token is EOS
     log_prob: float  # sum of the log-probabilities of `tokens`, in nats
     first_difference: int | None  # index of the first token that differs from greedy search; None if no token differs
-    bleu: float  # sentence BLEU of the translation against this reference, 0-100
 
 
 @dataclass(frozen=True)
@@ -192,7 +190,7 @@ def explain(
         heads = attention_summary(translator, [(text, translations[0].text)])
 
         # 3. Score the reference, and compare the translation with the reference.
-        scored = None if reference is None else sentence.reference(reference, translations[0], greedy)
+        scored = None if reference is None else sentence.reference(reference, greedy)
         greedy_text = sentence.translated(greedy)
         one_pass = sentence.one_pass(len(best))
         padding_mask = sentence.padding_mask()
@@ -345,14 +343,12 @@ class Sentence:
         best = log_probs.argmax(1).tolist()
         return OnePass(self.text_of(best), self.tokens(best, log_probs))
 
-    def reference(self, text: str, translation: Translated, greedy: Hypothesis) -> Reference:
-        """Score the reference, compare the greedy hypothesis with it, and compute BLEU of the translation."""
+    def reference(self, text: str, greedy: Hypothesis) -> Reference:
+        """Score the reference, and compare the greedy hypothesis with it."""
         tokens = self.tokens_of(text)
         scored_tokens = self.scored(tokens)
         log_prob = math.fsum(token.log_prob for token in scored_tokens)
-        tokenize = bleu_tokenizer(self.translator.target_language, [[text]])
-        bleu = sentence_bleu(translation.text, text, tokenize=tokenize)
-        return Reference(text, scored_tokens, log_prob, first_difference(tokens, greedy.tokens), bleu)
+        return Reference(text, scored_tokens, log_prob, first_difference(tokens, greedy.tokens))
 
     def padding_mask(self) -> list[bool]:
         """Append `N_PADDING` PADs to the source. Return the padding mask: True where attention is allowed.

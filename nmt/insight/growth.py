@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,7 +57,7 @@ class Growth:
     is_given: bool  # whether the caller gave `reference`; otherwise, the run's model has translated `source`
     source_pieces: list[str]  # the last piece is EOS
     reference_pieces: list[str]  # the last piece is EOS
-    snapshots: list[Snapshot]  # in the order of their steps
+    snapshots: tuple[Snapshot, ...]  # in the order of their steps
     cross: Tensor  # (N, L, H, T, S): cross-attention weights for the reference; L is 0 if the model has no attention
     heads: list[HeadGrowth]
     n_pairs: int  # `heads` are computed from this number of sentence pairs: this sentence and samples of the dev set
@@ -100,9 +100,8 @@ def growth(
     # 3. Collect the results of all snapshots, and the curves of the training.
     loss = list(zip(curves["step"], curves["loss"], strict=True))
     figures = [(line["step"], line["dev_loss"], line["dev_bleu"]) for line in validations]
-    snapshots = [snapshot_look.snapshot for snapshot_look in looks]
-    cross = torch.stack([snapshot_look.cross for snapshot_look in looks])
-    heads = heads_along([snapshot_look.heads for snapshot_look in looks])
+    snapshots, cross, summaries = zip(*looks, strict=True)
+    heads = heads_along(summaries)
     reference_pieces = final.tokenizers.target.pieces(target_tokens)
     return Growth(
         run=str(run),
@@ -113,7 +112,7 @@ def growth(
         source_pieces=sentence.source_pieces,
         reference_pieces=reference_pieces,
         snapshots=snapshots,
-        cross=cross,
+        cross=torch.stack(cross),
         heads=heads,
         n_pairs=len(pairs),
         loss=loss,
@@ -129,30 +128,23 @@ def dev_samples(validations: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(source, reference) for source, reference, _ in samples]
 
 
-class Look(NamedTuple):
-    """The data of one snapshot: translation and scores, attention weights, and statistics of the heads."""
-
-    snapshot: Snapshot
-    cross: Tensor  # (L, H, T, S)
-    heads: list[HeadSummary]
-
-
-def look(translator: Translator, step: int, reference: str, pairs: Sequence[tuple[str, str]]) -> Look:
+def look(
+    translator: Translator, step: int, reference: str, pairs: Sequence[tuple[str, str]]
+) -> tuple[Snapshot, Tensor, list[HeadSummary]]:
     """Translate the source of the first pair by greedy search, and score `reference` by teacher forcing.
 
-    The statistics of the heads are computed from all pairs.
+    Returns the snapshot's translation and scores, its cross-attention weights (L, H, T, S), and the statistics of its
+    heads. The statistics are computed from all pairs.
     """
     sentence = Sentence(translator, pairs[0][0], GREEDY)
     model = sentence.model
     target = sentence.tokens_of(reference)
     with torch.inference_mode():
         (greedy,), _ = sentence.search(sentence.options)
-        translated = sentence.translated(greedy)
-        reference_tokens = sentence.scored(target)
-        probabilities = [math.exp(token.log_prob) for token in reference_tokens]
+        probabilities = [math.exp(token.log_prob) for token in sentence.scored(target)]
         cross = model.attention(sentence.src, sentence.tgt_in(target)).cross[:, 0]
-    snapshot = Snapshot(step, translated.text, translated.is_cut, probabilities)
-    return Look(snapshot, cross, attention_summary(translator, pairs))
+    snapshot = Snapshot(step, sentence.text_of(greedy.tokens), greedy.is_cut, probabilities)
+    return snapshot, cross, attention_summary(translator, pairs)
 
 
 def heads_along(summaries: Sequence[Sequence[HeadSummary]]) -> list[HeadGrowth]:
