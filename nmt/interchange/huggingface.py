@@ -8,12 +8,10 @@
 
 MarianMTModel and PegasusForConditionalGeneration are Transformers with the paper's sinusoids. In these classes, a
 sinusoid vector has all sines before all cosines; in our models, sines and cosines alternate. Therefore the export
-permutes the D features of the residual stream: in embeddings and norms, in
-the columns of matrices that read the stream, and in the rows of matrices that write to it. Features inside a layer
-(heads, feed-forward) keep their order.
+permutes the D features of the residual stream: in embeddings and norms, in the columns of matrices that read the
+stream, and in the rows of matrices that write to it. Features inside a layer (heads, feed-forward) keep their order.
 """
 
-import contextlib
 import json
 import logging
 import warnings
@@ -126,11 +124,9 @@ def to_huggingface(translator: Translator, path: Path) -> None:
     """
     export.check_replaceable(path, FILES, ["README.md", "source.spm"], "trained with nmt")
     model = holdable_model(translator)
-    transformers = None
     # Import transformers before the temporary directory is made: a signal during an import ends the process at once,
     # and the directory would remain.
-    with contextlib.suppress(ImportError):
-        transformers = import_transformers()
+    transformers = import_transformers()
     config = translator.config
     with atomic_directory(path) as directory:
         # 1. Write the files.
@@ -142,8 +138,6 @@ def to_huggingface(translator: Translator, path: Path) -> None:
 
         # 2. Load the files with transformers, and compare pieces and log-probabilities with nmt's.
         if transformers is None:
-            hint = "pip install 'transformers>=4.57', and export again"
-            log.warning("the export is not compared with nmt, because transformers is not installed: %s", hint)
             return
         loaded = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory, local_files_only=True)
         tokenizer = transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True)
@@ -323,10 +317,17 @@ def vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def import_transformers() -> Any:
-    """Import transformers, and turn off its warnings and progress bars. Raises ImportError if the import fails."""
-    import transformers
-    from transformers.utils import logging as their_logging
+    """Import transformers, and turn off its warnings and progress bars.
 
+    If transformers is not installed, log a warning that models are not compared, and return None.
+    """
+    try:
+        import transformers
+        from transformers.utils import logging as their_logging
+    except ImportError:
+        advice = "pip install 'transformers>=4.57', and try again"
+        log.warning("log-probabilities are not compared, because transformers is not installed: %s", advice)
+        return None
     their_logging.set_verbosity_error()
     their_logging.disable_progress_bar()
     warnings.filterwarnings("ignore", module="transformers")
