@@ -24,7 +24,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.text.scripts import REGIONAL_CHINESE, Script, main_script
 
 DEFAULT_TOKENIZER = "13a"
-SEED = 12345  # sacreBLEU draws the same resamples if it uses the same seed; this one is its default
+SEED = 12345  # seed of the resamples; sacreBLEU's default, so sacreBLEU draws the same resamples
 QUANTILES = (0.025, 0.975)  # the bounds of a 95 % interval
 N_TOKENIZED = 100  # a text with at least this many lines that end in " ." counts as tokenized, as in sacreBLEU
 
