@@ -34,7 +34,7 @@ def compare(
     """Say which of several systems translates better.
 
     Prints differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value (1: no difference);
-    BLEU and wins by length; and the lines that differ most.
+    BLEU by length; and the lines that differ most.
     """
     from nmt.config import language_of
     from nmt.evaluate import check_references, choose_settings

@@ -1,7 +1,6 @@
 """Tables for a terminal, and the text that `nmt compare` prints."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import astuple
 from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
@@ -72,17 +71,11 @@ def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
 
 
 def group_table(title: str, groups: "Sequence[LineGroup]", letters: str) -> list[str]:
-    """Return a table with the BLEU of each system in each group of lines, and the wins of each system over A."""
+    """Return a table with the BLEU of each system in each group of lines."""
     names = [title, "lines", *(f"BLEU {letter}" for letter in letters)]
-    # The baseline is not compared with itself, so it has no wins.
-    for letter in letters[1:]:
-        names += [f"{letter} better", "equal", "worse"]
     rows = []
     for group in groups:
-        row = [group.name, str(group.n_lines), *(f"{bleu:.2f}" for bleu in group.bleu)]
-        for wins in group.wins:
-            row += map(str, astuple(wins))
-        rows.append(row)
+        rows.append([group.name, str(group.n_lines), *(f"{bleu:.2f}" for bleu in group.bleu)])
     return columns(names, rows)
 
 

@@ -25,7 +25,6 @@ def test_info_after_eval_shows_the_scores_with_their_signatures(run: Path) -> No
     (line,) = facts["scores"]
     assert line["scores"] == evaluated["scores"]
     assert line["is_of_this_model"]
-    assert facts["use"]["translate"].startswith("nmt translate -m run")
     assert yaml.safe_load(run_in(run.parent, "info run").stdout) == facts
 
 

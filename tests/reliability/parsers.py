@@ -208,7 +208,7 @@ def marian(path: Path) -> None:
         (folder / name).write_bytes(content)
     settings = read_settings(folder)
     of_tokenizer = read_json(folder / "tokenizer_config.json")
-    source, target = read_sides(folder, settings, of_tokenizer, None)
+    source, target = read_sides(folder, settings, of_tokenizer)
     for side, n in ((source, settings.vocab_size), (target, settings.n_target)):
         n_pieces = len(side.pieces)
         assert n_pieces == len(set(side.pieces)) == len(side.rows), "a piece twice"
