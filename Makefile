@@ -68,7 +68,7 @@ test-browser: browser  ## run the tests of the pages in Chromium
 	$(BIN)/python -m pytest tests/insight/test_browser.py tests/serve/test_page.py
 
 SOAK = tests/reliability tests/test_distributed.py tests/test_processes.py tests/decode/test_search_random.py tests/serve/test_server.py tests/serve/test_models.py \
-	tests/corpus/test_repair.py tests/corpus/test_split.py tests/cli/test_sweep_command.py
+	tests/corpus/test_repair.py tests/corpus/test_split.py
 soak: $(INSTALLED)  ## run the fault injection and the comparison of search with its reference in full, or SOAK="FILES"
 	NMT_SOAK=1 $(BIN)/python $(PYTEST) $(SOAK)
 

@@ -34,7 +34,6 @@ from nmt.cli.report import report
 from nmt.cli.score import score
 from nmt.cli.serve import serve
 from nmt.cli.streams import printable, set_up_logging
-from nmt.cli.sweep import sweep
 from nmt.cli.tokenize import tokenize
 from nmt.cli.train import train
 from nmt.cli.translate import translate
@@ -106,7 +105,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {  # title of a panel in `n
     "Learn": (train, translate, evaluate, explain),
     "Data": (download, check, init, tokenize),
     "Models": (compare, score, align),
-    "Runs": (config, sweep, report, info, prune),
+    "Runs": (config, report, info, prune),
     "Formats": (export, import_),
     "Serve": (serve,),
 }

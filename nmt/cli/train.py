@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,9 +15,6 @@ from nmt.distributed import launched
 from nmt.errors import NmtError, OutputError
 from nmt.files import append_whole, atomic_write
 from nmt.processes import prepare_torch
-
-if TYPE_CHECKING:
-    from nmt.config import Config
 
 
 def train(
@@ -34,6 +31,7 @@ def train(
     machines: torchrun --nproc-per-node 2 -m nmt train CONFIG. All settings: `nmt config`.
     """
     from nmt.config import load_config
+    from nmt.run.directory import RunDirectory
 
     settings = load_config(config, overrides or [])
     prepare_torch()
@@ -50,16 +48,7 @@ def train(
         session.check_replicas(replicas, prepared.model.device)
         streams.print_lines(measurement.dry_run(prepared, replicas or None))
         return
-    run_training(settings, device=device, fresh=fresh, replicas=replicas, quiet=streams.is_quiet())
-
-
-def run_training(
-    settings: "Config", *, device: str, fresh: bool = False, replicas: int = 0, quiet: bool = False
-) -> None:
-    """Train a model, and write train.log and report.html. `quiet` hides the progress on stderr."""
-    from nmt.run.directory import RunDirectory
-    from nmt.train import session
-
+    # Train, and write train.log and report.html.
     with kept_log(RunDirectory(settings.run).log_file) as open_log:
         prepared = session.prepare(settings, device=device, fresh=fresh)
         session.check_replicas(replicas, prepared.model.device)
@@ -68,7 +57,7 @@ def run_training(
         # Write the report again after each validation.
         if settings.train.report:
             prepared.on_validation = partial(write_report, Path(settings.run))
-        session.train(prepared, quiet=quiet, n_replicas=replicas or None)
+        session.train(prepared, quiet=streams.is_quiet(), n_replicas=replicas or None)
 
 
 def write_report(run: Path) -> None:
