@@ -28,7 +28,6 @@ from nmt.cli.export import export
 from nmt.cli.import_ import import_
 from nmt.cli.info import info
 from nmt.cli.init import init
-from nmt.cli.next_step import next_step
 from nmt.cli.prune import prune
 from nmt.cli.report import report
 from nmt.cli.score import score
@@ -136,7 +135,8 @@ def nmt(
 ) -> None:
     """Train translation models and translate with them.
 
-    A run: nmt train CONFIG, then nmt translate < in > out, then nmt eval. All settings of CONFIG: nmt config.
+    A run: nmt init SRC TGT -o CONFIG for two files of text, nmt train CONFIG, nmt translate < in > out, nmt eval.
+    All settings of CONFIG: nmt config.
     """
 
 
@@ -176,9 +176,6 @@ def fail_usage(error: Any) -> NoReturn:
     # The arguments are empty.
     if message.startswith("Usage: "):
         error.show()
-        suggestion = next_step()
-        if suggestion:
-            print(f"\nNext: {printable(suggestion)}", file=sys.stderr)
         sys.exit(2)
     # A command has wrong arguments.
     command = error.ctx.command_path if error.ctx else "nmt"
