@@ -14,6 +14,7 @@ from nmt.errors import InputError
 if TYPE_CHECKING:
     from nmt.config import Config
 
+MAX_MINUTES = 10_000_000  # upper bound of --minutes, 19 years
 SPLIT = (
     "{data}: {facts.n_train:,} pairs to train on, {facts.n_dev:,} for dev, {facts.n_test:,} for test; left out: "
     "{facts.n_blank:,} blank on a side, {facts.n_leaking:,} with a sentence of dev or test"
@@ -32,7 +33,7 @@ def init(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Config to write. [default: SRCLANG-TGTLANG.yaml]")
     ] = None,
-    minutes: options.Minutes = None,
+    minutes: Annotated[float | None, typer.Option(help="About how long to train in all.")] = None,
     source_lang: Annotated[str, typer.Option(help="Language code. [default: the suffix of SRC]")] = "",
     target_lang: Annotated[str, typer.Option(help="Language code. [default: the suffix of TGT]")] = "",
     device: options.Device = "auto",
@@ -51,6 +52,8 @@ def init(
     from nmt.train import plan as planning
 
     # 1. Choose names for the config, the data and the run, and check that no such files exist.
+    if minutes is not None and not 0 < minutes < MAX_MINUTES:  # false for NaN
+        raise InputError(f"no training takes {minutes:g} minutes", hint="give --minutes 60, or leave it out")
     languages = languages_of_files((source, source_lang), (target, target_lang))
     output = output or Path(f"{'-'.join(languages)}.yaml")
     data = output.with_suffix("")

@@ -118,8 +118,7 @@ def kept_log(file: Path) -> Iterator[Callable[[], None]]:
         yield handler.open
     except NmtError as error:
         for line in error.lines:
-            message = f"{type(error).__name__}: {line}"
-            handler.handle(logging.LogRecord(streams.log.name, logging.ERROR, __file__, 0, message, None, None))
+            handler.emit(logging.makeLogRecord({"levelname": "ERROR", "msg": f"{type(error).__name__}: {line}"}))
         raise
     finally:
         streams.log.removeHandler(handler)

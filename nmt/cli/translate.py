@@ -1,7 +1,7 @@
 """The command `nmt translate`."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -25,7 +25,7 @@ Markup = Literal["text", "html", "markdown"]
 
 @dataclass(frozen=True)
 class LineOptions:
-    """The options that apply only to lines and texts. The fields have the names of the command-line options."""
+    """The options that apply only to lines and texts."""
 
     format: Markup = "text"
     prefix: str = ""
@@ -33,12 +33,6 @@ class LineOptions:
     json: bool = False
     min_confidence: float | None = None
     stream: bool = False
-
-    @property
-    def given(self) -> str:
-        """Return the command-line names of the options that differ from their defaults, for an error message."""
-        changed = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
-        return ", ".join(map(options.option_name, changed))
 
     @property
     def needs_scores(self) -> bool:
@@ -57,9 +51,9 @@ def check_arguments(
     if markup != "text" and (line_options.needs_scores or line_options.prefix):
         message = f"--format {markup} goes with none of --json, --min-confidence and --prefix"
         raise InputError(message, hint="leave them out")
-    if is_document and line_options.given:
-        message = f"{source.path} is a {source.kind}: {line_options.given} would have no effect"
-        raise InputError(message, hint="leave it out; to translate the lines of a file: -i FILE")
+    if is_document and line_options != LineOptions():
+        message = f"--format, --prefix, --n-best, --json, --min-confidence and --stream do not apply to a {source.kind}"
+        raise InputError(message, hint="leave them out; to translate the lines of a file: -i FILE")
     # 2. The output.
     if is_document and output in (None, streams.DASH):
         hint = f"add -o NEW{source.suffix}; to translate the name itself, pipe it in"

@@ -35,9 +35,6 @@ class CoreLoader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem="a config has no aliases", problem_mark=mark)
         return super().compose_node(parent, index)
 
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Do nothing, because YAML 1.2 has no merge keys, which YAML 1.1 has."""
-
 
 class CoreDumper(yaml.SafeDumper):
     """A dumper that quotes every string that a YAML 1.1 or YAML 1.2 parser would not read as a string."""
@@ -111,8 +108,8 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
     Raises ConfigError if the file cannot be read, is too large, or is invalid.
     """
     with os_errors_as(ConfigError, f"read {path}", hint="give the path of a config file"), path.open("rb") as file:
-        content = file.read(MAX_CONFIG_BYTES + 1)
-    if len(content) > MAX_CONFIG_BYTES:  # the file has at least one byte too many
+        content = file.read(MAX_CONFIG_BYTES + 1)  # also from a pipe, as in `nmt train <(...)`
+    if len(content) > MAX_CONFIG_BYTES:
         raise ConfigError(f"{path} has over {MAX_CONFIG_BYTES:,} bytes, too many for a config", hint="check the path")
     origins: Origins = {}
     tree: Any = {}
@@ -147,9 +144,6 @@ def keys_of(node: yaml.Node | None, prefix: KeyPath) -> Iterator[tuple[KeyPath, 
             yield from keys_of(item, (*prefix, str(number)))
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            # Refuse a key that is a list or a mapping.
-            if not isinstance(key, yaml.ScalarNode):
-                raise yaml.MarkedYAMLError(problem="found unhashable key", problem_mark=key.start_mark)
             path = (*prefix, str(key.value))
             yield path, key.start_mark.line + 1
             yield from keys_of(value, path)
@@ -244,11 +238,8 @@ def described(fault: Mapping[str, Any]) -> str:
     return f"{message}, got {SHORT.repr(fault['input']):.80}"
 
 
-def dump_config(config: Config, *, only_set: bool = False) -> str:
-    """Return the config as YAML, with all keys or only the keys that the user has set.
-
-    Loading this YAML returns the same config.
-    """
+def dump_config(config: Config) -> str:
+    """Return the config as YAML, with all keys. Loading this YAML returns the same config."""
     # Keep the order of the schema, as `nmt config` does.
-    tree = config.model_dump(mode="json", exclude_unset=only_set)
+    tree = config.model_dump(mode="json")
     return yaml.dump(tree, Dumper=CoreDumper, sort_keys=False, allow_unicode=True)
