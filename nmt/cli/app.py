@@ -44,23 +44,6 @@ USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's UsageError; some v
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-# This class is needed because typer shows panels only with the package rich, which is not used.
-class CommandGroup(typer.core.TyperGroup):
-    """The group of all commands of `nmt`. Its help lists the commands by panel."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as in the base class
-        # Pad the command names, so that the second column begins at the same position in all panels.
-        width = max(map(len, self.commands))
-        for panel, functions in PANELS.items():
-            rows = []
-            for function in functions:
-                name = name_of(function)
-                help_text = self.commands[name].get_short_help_str(formatter.width - width - 4)
-                rows.append((name.ljust(width), help_text))
-            with formatter.section(panel):
-                formatter.write_dl(rows)
-
-
 def with_shared_options(function: Callable[..., None]) -> Callable[..., None]:
     """Return a command that runs `function`, with the additional options -q and -v.
 
@@ -100,14 +83,13 @@ def print_version(wanted: bool) -> None:
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 keeps torch's default.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")]
-PANELS: dict[str, tuple[Callable[..., None], ...]] = {  # title of a panel in `nmt --help` -> its commands, in order
-    "Learn": (train, translate, evaluate, explain),
-    "Data": (download, check, init, tokenize),
-    "Models": (compare, score, align),
-    "Runs": (config, report, info, prune),
-    "Formats": (export, import_),
-    "Serve": (serve,),
-}
+COMMANDS: tuple[Callable[..., None], ...] = (  # in the order of `nmt --help`, the commands of most users first
+    *(train, translate, evaluate, explain),
+    *(download, check, init, tokenize),
+    *(compare, score, align),
+    *(config, report, info, prune),
+    *(export, import_, serve),
+)
 
 
 def name_of(function: Callable[..., None]) -> str:
@@ -119,12 +101,9 @@ def name_of(function: Callable[..., None]) -> str:
 
 
 # The help is plain text, because importing rich takes 0.08 s, and rich squeezes the options of a command into columns.
-app = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP
-)
-for commands in PANELS.values():
-    for command in commands:
-        app.command(name_of(command))(with_shared_options(command))
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
+for command in COMMANDS:
+    app.command(name_of(command))(with_shared_options(command))
 
 
 @app.callback()
