@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from nmt.cli import options, streams
-from nmt.cli.testset import TestSet, read_test_set, translate_all, warn_if_tokenized
+from nmt.cli.testset import TestSet, read_test_set, search_for_scores, translate_all, warn_if_tokenized
 from nmt.errors import InputError, NmtError
 from nmt.files import hash_file, sha256
 from nmt.text.lines import iter_lines
@@ -83,7 +83,7 @@ def evaluate(
             hypotheses = list(iter_lines([hyp]))
             language = language_of(Path(test_set.reference_names[0]))
         elif translator is not None:
-            search = translator.with_options(**options.search_options(beam=beam, scores=False, whole_lines=True))
+            search = search_for_scores(translator, beam)
             hypotheses = translate_all(translator, test_set.sources, search, batch_size)
             language = translator.target_language
             figures = {**model_figures(translator, test_set, search), "models": list(map(str, paths))}

@@ -52,13 +52,11 @@ def init(
     from nmt.train import plan as planning
 
     # 1. Choose names for the config, the data and the run, and check that no such files exist.
-    if minutes is not None and not 0 < minutes < MAX_MINUTES:  # false for NaN
-        raise InputError(f"no training takes {minutes:g} minutes", hint="give --minutes 60, or leave it out")
     languages = languages_of_files((source, source_lang), (target, target_lang))
     output = output or Path(f"{'-'.join(languages)}.yaml")
     data = output.with_suffix("")
     run = Path("runs", output.stem)
-    check_names(output, data, run)
+    check_arguments(output, data, run, minutes)
     with contextlib.ExitStack() as unfinished:
         # 2. Split the text.
         unfinished.callback(shutil.rmtree, data, ignore_errors=True)
@@ -90,8 +88,10 @@ def init(
     streams.log.info("written to %s: expected to take %s; next: nmt train %s", output, cost, output)
 
 
-def check_names(output: Path, data: Path, run: Path) -> None:
-    """Raise InputError if the config's name does not end in .yaml or .yml, or if one of the paths exists already."""
+def check_arguments(output: Path, data: Path, run: Path, minutes: float | None) -> None:
+    """Raise InputError if a path exists already, if the config is not named .yaml or .yml, or if no time is left."""
+    if minutes is not None and not 0 < minutes < MAX_MINUTES:  # also refuses NaN
+        raise InputError(f"no training takes {minutes:g} minutes", hint="give --minutes 60, or leave it out")
     if output.suffix not in (".yaml", ".yml"):
         raise InputError(f"{output} does not end in .yaml", hint="the name without it is the directory of the split")
     for path in (output, data, run):
