@@ -40,11 +40,12 @@ from nmt.distributed import launched
 from nmt.errors import ConfigError, DivergedError, InputError, LostRankError, NmtError, OutputError, StoppedError
 from nmt.processes import set_environment_variables
 
+Command = Callable[..., None]  # the function of a command
 USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's UsageError; some versions of typer have their own click
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-def with_shared_options(function: Callable[..., None]) -> Callable[..., None]:
+def with_shared_options(function: Command) -> Command:
     """Return a command that runs `function`, with the additional options -q and -v.
 
     If `function` has the option --device, the command also gets the option --threads. The additional options take
@@ -83,16 +84,12 @@ def print_version(wanted: bool) -> None:
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 keeps torch's default.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")]
-COMMANDS: tuple[Callable[..., None], ...] = (  # in the order of `nmt --help`, the commands of most users first
-    *(train, translate, evaluate, explain),
-    *(download, check, init, tokenize),
-    *(compare, score, align),
-    *(config, report, info, prune),
-    *(export, import_, serve),
-)
+# The commands in the order of `nmt --help`: first those that most users need.
+COMMANDS: list[Command] = [train, translate, evaluate, explain, download, check, init, tokenize]
+COMMANDS += [compare, score, align, config, report, info, prune, export, import_, serve]
 
 
-def name_of(function: Callable[..., None]) -> str:
+def name_of(function: Command) -> str:
     """Return the name of a command from its function.
 
     Two functions have other names than their commands, because Python has the builtin `eval` and the keyword `import`.

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -80,6 +79,8 @@ class RunLog(logging.Handler):
 
     def __init__(self, file: Path) -> None:
         super().__init__()
+        # A line looks like this: 2026-11-22T10:00:05+0000 INFO message
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
         self.file = file
         self.is_open = False
         self.lines = ""
@@ -90,9 +91,7 @@ class RunLog(logging.Handler):
         self.write()
 
     def emit(self, record: logging.LogRecord) -> None:
-        # A line looks like this: 2026-11-22T10:00:05+0000 INFO message
-        start = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z', time.localtime(record.created))} {record.levelname}"
-        self.lines += f"{start} {streams.printable(record.getMessage())}\n"
+        self.lines += f"{streams.printable(self.format(record))}\n"
         if self.is_open:
             self.write()
 
