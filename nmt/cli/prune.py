@@ -28,7 +28,5 @@ def prune(
         # Log each file as a debug message, which is shown with -v.
         for file in pruned.files:
             streams.log.debug("%s %s", done, file)
-        n_files = len(pruned.files)
-        what = "1 checkpoint" if n_files == 1 else f"{n_files} checkpoints"
-        message = "%s: %s %s, %.1f MB; the model and step %d stay"
-        streams.log.info(message, run, done, what, pruned.n_bytes / 1e6, pruned.kept)
+        message = "%s: %s %d checkpoint(s), %.1f MB; the model and step %d stay"
+        streams.log.info(message, run, done, len(pruned.files), pruned.n_bytes / 1e6, pruned.kept)

@@ -24,7 +24,7 @@ HINT = "give a run's directory or its model.safetensors"
 MAX_TENSORS = 25_000
 MAX_HEADER_BYTES = 10_000_000
 # Keys that every "nmt" entry has, and the types of the values. `check_config` checks the value of config.
-TYPES = {"format_version": object, "config": object, "progress": dict, "header_sha256": str, "tensors_sha256": dict}
+TYPES = {"format_version": object, "config": dict, "progress": dict, "header_sha256": str, "tensors_sha256": dict}
 
 
 def read_header(path: Path) -> tuple[Config, dict[str, Any]]:

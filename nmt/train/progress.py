@@ -20,15 +20,15 @@ def is_validation(line: dict[str, Any]) -> bool:
     return all(isinstance(value, int | float) for value in values)
 
 
-def ranking(line: Mapping[str, Any] | None, metric: str, loss: str = "dev_loss") -> tuple[float, ...]:
+def ranking(line: Mapping[str, Any] | None, metric: str) -> tuple[float, ...]:
     """Return a sort key for the figures of a validation. A larger key is better; the key of None is the smallest.
 
     If two BLEU scores are equal, the lower loss decides: a model has BLEU 0.00 in the first validations, but the loss
-    already falls. `loss` is the key of the loss in `line`.
+    already falls.
     """
     if line is None:
         return (-math.inf, -math.inf)
-    rank_by_loss = -float(line[loss])
+    rank_by_loss = -float(line["dev_loss"])
     if metric == "loss":
         return (rank_by_loss,)
     return (float(line["dev_bleu"]), rank_by_loss)

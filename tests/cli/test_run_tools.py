@@ -46,7 +46,7 @@ def test_prune_says_what_it_deletes(run: Path) -> None:
     assert RunDirectory(run).checkpoint_steps() == [100, 200]
     (deleted,) = err_lines(run_in(run.parent, "prune run"))
     assert RunDirectory(run).checkpoint_steps() == [200]
-    assert deleted.startswith("run: deleted 1 checkpoint, ")
+    assert deleted.startswith("run: deleted 1 checkpoint(s), ")
     assert would_delete.replace("would delete", "deleted") == deleted
 
 
