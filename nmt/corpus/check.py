@@ -40,7 +40,7 @@ OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds
 @dataclass(frozen=True)
 class CheckReport:
     corpora: list[Survey]
-    languages: tuple[str, str]  # codes of the languages of the two sides; "" if unknown
+    languages: tuple[str, str]  # codes of the declared languages, else of the identified ones; "" if unknown
     findings: list[Finding]  # the most severe first
     runs: dict[str, list[Run]]  # for each name of a corpus: the lines that belong together
     seconds: float
@@ -72,9 +72,7 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
         drafts += findings.of_overlap(gathered, all_gathered[:i])
         result += with_examples(gathered, drafts)
     result.sort(key=lambda finding: (SEVERITIES.index(finding.severity), -finding.share))
-    # 3. Name the languages.
-    source = findings.language_of_side(languages.identified[0], labels[0])
-    target = findings.language_of_side(languages.identified[1], labels[1])
+    source, target = labels[0] or languages.names[0], labels[1] or languages.names[1]
     return CheckReport(surveys, (source, target), result, runs, time.monotonic() - began)
 
 

@@ -15,7 +15,7 @@ from nmt.corpus import alignment, bootstrap
 from nmt.corpus.alignment import Block, Evidence
 from nmt.corpus.bootstrap import MIN_PAIRS
 from nmt.corpus.examine import NONE, PAIR, SOURCE, SOURCE_KEY, TARGET, TARGET_KEY, Gathered
-from nmt.corpus.language import Identified, Languages, identifier
+from nmt.corpus.language import Languages, identifier
 from nmt.corpus.pairing import Run
 from nmt.corpus.reading import is_utf8, lines_at
 from nmt.text.corpus_files import SIDES
@@ -29,13 +29,12 @@ OF_PAIRS = ("copy", "numbers", "placeholders", "repetition", "truncated", "ratio
 # If the correlation of source lengths and target lengths is lower, the two sides may be unrelated. The correlation
 # reaches 0.36 for unrelated lines if the lengths on both sides have a trend.
 MIN_CORRELATION = 0.4
-# A declared language is wrong if at least the share `MIN_AGREEMENT` of the chunks of the side agrees on another
-# language, and at least the share `MIN_RULED_OUT` rules out the declared language. Both shares are high, because
-# py3langid takes names and short texts for various languages.
-MIN_AGREEMENT, MIN_RULED_OUT = 0.9, 0.6
-TWO_LETTERS = {"deu": "de", "eng": "en", "fra": "fr", "ces": "cs", "zho": "zh", "cmn": "zh", "spa": "es"}
+# A declared language is wrong if at least this share of the chunks of the side is in another language. The share is
+# high, because py3langid takes names and short texts for various languages.
+MIN_AGREEMENT = 0.9
+TWO_LETTERS = {"deu": "de", "eng": "en", "fra": "fr", "ces": "cs", "zho": "zh", "cmn": "zh", "spa": "es", "nb": "no"}
 # Groups of languages that are easily confused.
-SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "ms"})
+SIMILAR = ({"da", "no", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "ms"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,19 +239,6 @@ def label_of(code: str) -> str:
     return TWO_LETTERS.get(base, base)
 
 
-def language_of_side(identified: Identified, declared: str) -> str:
-    """Return the code of a side's language, or "" if the language is unknown.
-
-    If the declared language is not the identified language, return the identified language only if py3langid knows the
-    declared language, and nearly all chunks vote for the identified language. Otherwise, return "": py3langid assigns
-    the chunks of a language that it does not know to various other languages.
-    """
-    if declared in ("", identified.name):
-        return identified.name
-    is_declared_wrongly = declared in identifier().labels and identified.agreement >= MIN_AGREEMENT
-    return identified.name if is_declared_wrongly else ""
-
-
 def of_languages(languages: Languages, declared: tuple[str, str]) -> list[FindingDraft]:
     """Return a list with one draft if a side of the training corpus is not in the declared language, else [].
 
@@ -261,14 +247,11 @@ def of_languages(languages: Languages, declared: tuple[str, str]) -> list[Findin
     wrong = []
     # Exchanged sides are the likeliest mistake, so less evidence is enough to report exchanged sides.
     are_exchanged = languages.names == (declared[1], declared[0])
-    for side, identified, label in zip(SIDES, languages.identified, declared, strict=True):
-        name = identified.name
-        # Enough chunks must rule out the declared language. Unless the sides are exchanged, enough chunks must also
-        # agree on another language.
-        is_ruled_out = identified.ruled_out.get(label, 0.0) >= MIN_RULED_OUT
-        is_sure = is_ruled_out and (are_exchanged or identified.agreement >= MIN_AGREEMENT)
-        if name in ("", label) or not is_sure:
+    for side, (name, agreement), label in zip(SIDES, languages.identified, declared, strict=True):
+        # A language that py3langid does not know looks like other languages.
+        if name in ("", label) or label not in identifier().labels:
             continue
-        if not any({name, label} <= group for group in SIMILAR):
+        is_sure = are_exchanged or agreement >= MIN_AGREEMENT
+        if is_sure and not any({name, label} <= group for group in SIMILAR):
             wrong.append(f"the {side} is said to be {label}, but it looks like {name}")
     return [FindingDraft("declared", NONE, "; ".join(wrong))] if wrong else []
