@@ -93,11 +93,16 @@ class Lexicon:
     keys: NDArray[np.uint64]  # shape (N,): the two words of each link, see `pair_keys`; ascending
     strengths: Strengths  # shape (N,)
 
-    def links(self, word: int) -> tuple[Words, Strengths]:
-        """Return the target words that a source word is linked to, and the strengths of the links.
+    def links(self, word: int, vocabulary: Words) -> tuple[NDArray[np.int64], Strengths]:
+        """Return the links of a source word to words of a vocabulary.
 
         If the lexicon has no link of the source word to itself, a link of strength `SAME_WORD` is added, because the
         word may be a name or a number.
+
+        Args:
+            vocabulary: target words, ascending.
+        Returns:
+            The indices of the linked words in the vocabulary, and the strengths of the links.
         """
         first_key = np.uint64(word << 32)
         start, end = np.searchsorted(self.keys, [first_key, first_key + 2**32])
@@ -106,7 +111,11 @@ class Lexicon:
         if word not in targets:
             targets = np.append(targets, np.uint32(word))
             strengths = np.append(strengths, np.float32(SAME_WORD))
-        return targets, strengths
+        # Leave out the targets that are not in the vocabulary.
+        indices = np.searchsorted(vocabulary, targets)
+        indices = np.minimum(indices, len(vocabulary) - 1)
+        is_known = vocabulary[indices] == targets
+        return indices[is_known], strengths[is_known]
 
     def strength(self, source: Words, target: Words) -> Strengths:
         """Return the strength of the link between each source word and each target word of each pair.
@@ -288,37 +297,23 @@ def shares_of_bins(values: NDArray[np.float32], edges: NDArray[np.float64]) -> N
     return np.asarray(counts / counts.sum())
 
 
-class BlockPath(NamedTuple):
-    """The blocks of a path through the states, as a linked list that begins with the last block."""
-
-    start: int
-    end: int
-    before: "BlockPath | None"
-
-
-def blocks(ratios: NDArray[np.float64]) -> list[Block]:
-    """Return the blocks of unrelated pairs, given the log-likelihood ratio of each pair.
+def in_blocks(ratios: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return whether each pair is in a block of unrelated pairs, given the log-likelihood ratio of each pair.
 
     The likeliest path through two states, inside of a block and outside of a block, says where the blocks are. Each
     change of state costs `SWITCH`.
     """
-    # `outside` is the log-likelihood of the best path that is now outside of a block. `inside` is the log-likelihood of
-    # the best path that is now inside of a block, which began at line `start`. `blocks_outside` and `blocks_inside` are
-    # the blocks of these two paths that have already ended.
-    outside, blocks_outside = 0.0, None
-    inside, blocks_inside, start = -np.inf, None, 0
-    for line, ratio in enumerate(ratios.tolist()):
-        if outside - SWITCH > inside:
-            inside, blocks_inside, start = outside - SWITCH, blocks_outside, line
-        elif inside - SWITCH > outside:
-            outside, blocks_outside = inside - SWITCH, BlockPath(start, line, blocks_inside)
-        inside += ratio
-    if inside > outside:
-        blocks_outside = BlockPath(start, len(ratios), blocks_inside)
-    # Follow the better path back from the last block of the path.
-    result = []
-    path = blocks_outside
-    while path is not None:
-        result.append((path.start, path.end))
-        path = path.before
-    return result[::-1]
+    # After each line: the log-likelihood of the best path that is inside of a block, minus the log-likelihood of the
+    # best path that is outside of a block. Each path may have changed its state before the line.
+    leads = []
+    lead = -SWITCH
+    for ratio in ratios.tolist():
+        lead = min(max(lead, -SWITCH), SWITCH) + ratio
+        leads.append(lead)
+    # Follow the better path back.
+    states = []
+    is_inside = lead > 0
+    for previous_lead in [*leads[-2::-1], 0.0]:
+        states.append(is_inside)
+        is_inside = previous_lead > (-SWITCH if is_inside else SWITCH)
+    return np.array(states[::-1])

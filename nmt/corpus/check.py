@@ -15,7 +15,7 @@ from itertools import chain
 import numpy as np
 
 from nmt.corpus import bootstrap, findings, pairing
-from nmt.corpus.alignment import Block, Evidence
+from nmt.corpus.alignment import Evidence
 from nmt.corpus.examine import Gathered, Usual, gather, learn_usual
 from nmt.corpus.findings import FindingDraft
 from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding
@@ -83,7 +83,6 @@ class Learned:
     usual: Usual
     train: Gathered
     evidence: Evidence | None  # None if translations cannot be told from unrelated lines
-    blocks: list[Block]  # blocks of training pairs whose two lines do not belong together
 
 
 def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned:
@@ -94,25 +93,21 @@ def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned
     usual = learn_usual(train.source, train.target, declared)
     gathered = gather(train, usual, quiet)
     evidence = findings.evidence_of(gathered)
-    blocks = findings.unrelated_blocks(gathered, evidence)
-    learned = Learned(usual, gathered, evidence, blocks)
-    n_unrelated = sum(end - start for start, end in blocks)
-    seem_paired = evidence is not None and n_unrelated <= MAX_UNRELATED * train.n_pairs
-    contrast = evidence.contrast if evidence else 0.0
-    if seem_paired and contrast >= SURE_CONTRAST:
+    learned = Learned(usual, gathered, evidence)
+    contrast = 0.0  # of lines with the same number, if most of them seem to be pairs
+    if evidence is not None and findings.in_unrelated_blocks(gathered, evidence).mean() <= MAX_UNRELATED:
+        contrast = evidence.contrast
+    if contrast >= SURE_CONTRAST:
         return learned
     # Perhaps most lines with the same number do not belong together. Look for lines that belong together.
-    if train.n_pairs < bootstrap.MIN_PAIRS:
-        return learned
-    pairs, evidence = bootstrap.learn_pairs(train)  # the evidence is None if the sides seem to be unrelated
-    if evidence is None or (seem_paired and evidence.contrast < CLEARLY_MORE * contrast):
+    source_lines, target_lines, evidence = bootstrap.learn_pairs(train)
+    if evidence is None or evidence.contrast < CLEARLY_MORE * contrast:
         return learned
     # Learn again, from the pairs that were found.
-    source = texts_at(train.files.source, [source for source, _ in pairs])
-    target = texts_at(train.files.target, [target for _, target in pairs])
+    source = texts_at(train.files.source, source_lines.tolist())
+    target = texts_at(train.files.target, target_lines.tolist())
     usual = learn_usual(source, target, declared)
-    gathered = gather(train, usual, quiet)
-    return Learned(usual, gathered, evidence, findings.unrelated_blocks(gathered, evidence))
+    return Learned(usual, gather(train, usual, quiet), evidence)
 
 
 def runs_in(gathered: Gathered, learned: Learned) -> list[Run]:
@@ -123,10 +118,9 @@ def runs_in(gathered: Gathered, learned: Learned) -> list[Run]:
     """
     surveyed = gathered.survey
     if learned.evidence is not None:
-        is_train = gathered is learned.train
-        blocks = learned.blocks if is_train else findings.unrelated_blocks(gathered, learned.evidence)
+        is_unrelated = findings.in_unrelated_blocks(gathered, learned.evidence)
         comparison = LineComparison(learned.usual.lexicon, learned.usual.lengths, learned.evidence)
-        return pairing.find_runs(surveyed, blocks, comparison)
+        return pairing.find_runs(surveyed, is_unrelated, comparison)
     if surveyed.n_source != surveyed.n_target or findings.is_unrelated(gathered):
         return []
     return [Run(0, surveyed.n_pairs)]

@@ -240,7 +240,6 @@ def test_missing_target_lines_are_located(sides: Sides, tmp_path: Path) -> None:
     first, second = Run(0, 2499), Run(2500, 3199, -1)
     assert report.runs["train"] == [first, second, last]
     findings = findings_of(report)
-    assert findings["counts"].detail.endswith("; they part at about line 2,500 and 3,200")
     assert findings["shifted"].detail == (
         f"lines 2501-3199: the translation is 1 line above; lines 3201-{len(source)}: the translation is 2 lines above"
     )
@@ -254,7 +253,6 @@ def test_missing_source_lines_are_located(sides: Sides, tmp_path: Path) -> None:
     first, second = Run(0, 2499), Run(2499, 3198, 1)
     assert report.runs["train"] == [first, second, last]
     findings = findings_of(report)
-    assert findings["counts"].detail.endswith("; they part at about line 2,500 and 3,199")
     assert findings["shifted"].detail == (
         f"lines 2500-3198: the translation is 1 line below; lines 3199-{len(source)}: the translation is 2 lines below"
     )
