@@ -32,7 +32,7 @@ MIN_LINK = 1.0  # minimum pointwise mutual information, in nats, of two words th
 MAX_LINK = 7.0  # maximum strength of a link, in nats
 MIN_SURPRISE = 4.0  # nats; minimum evidence that two linked words occur together more often than by chance
 SAME_WORD = 4.0  # strength, in nats, of the link between two equal words that are not frequent
-FREQUENT = 0.001  # a word is frequent if, on each side, it is in more than this share of the lines
+FREQUENT = 0.001  # a source word is frequent if it is in more than this share of the lines
 # A source line and a target line are taken as unrelated if this share of all lines is between them. The share is not
 # 0.5: if the two halves of a file were exchanged, lines at the distance 0.5 would be translations.
 FAR = 0.38
@@ -75,15 +75,14 @@ def hash_words(texts: Sequence[str]) -> Words:
     """Return an array of shape (n, MAX_WORDS): hashes of the first words of each text, and 0 after the last word."""
     words = np.zeros((len(texts), MAX_WORDS), np.uint32)
     for row, text in zip(words, texts, strict=True):
-        words_of_text = ALIGNED_WORD.findall(text.lower())
-        hashes = [hash_word(word) for word in words_of_text[:MAX_WORDS]]
+        hashes = [hash_word(word) for word in ALIGNED_WORD.findall(text)[:MAX_WORDS]]
         row[: len(hashes)] = hashes
     return words
 
 
 @functools.lru_cache(2**17)
 def hash_word(word: str) -> int:
-    return crc32(word.encode("utf-8", "replace")) or 1
+    return crc32(word.lower().encode("utf-8", "replace")) or 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,10 +164,9 @@ def learn_lexicon(source: Words, target: Words) -> Lexicon:
     surprise = counts * links - (counts - expected)  # nats: the log-likelihood ratio of two Poisson rates
     is_linked = (links > MIN_LINK) & (surprise > MIN_SURPRISE)
     keys, links = keys[is_linked], np.minimum(links[is_linked], MAX_LINK)
-    # 3. A word that is frequent on both sides, such as "in" or "war", may have different meanings. If no link of such a
-    # word to itself was learned, store a link of strength 0. Otherwise, `Lexicon` would use `SAME_WORD`.
-    often = max(3, FREQUENT * n)
-    frequent = np.intersect1d(source_words[source_counts > often], target_words[target_counts > often])
+    # 3. A frequent word, such as "war", may have another meaning in the other language. If no link of such a word to
+    # itself was learned, store a link of strength 0. Otherwise, `Lexicon` would use `SAME_WORD`.
+    frequent = source_words[source_counts > max(3, FREQUENT * n)]
     frequent = np.union1d(frequent, np.zeros(1, np.uint32))  # with 0, the padding, a lexicon is never empty
     unlinked = np.setdiff1d(pair_keys(frequent, frequent), keys)
     keys = np.concatenate([keys, unlinked])
@@ -220,10 +218,6 @@ def sure_links(source: Sequence[str], target: Sequence[str], lexicon: Lexicon) -
 
     The link of two such words is strong, and clearly stronger than all other links of either word.
     """
-    # In lower case, İ becomes i and a combining dot. The dot would split the word, so that the words of the lower-case
-    # text would not have the same indices as the words in `aligned_word_spans`.
-    source = [text.replace("İ", "I") for text in source]
-    target = [text.replace("İ", "I") for text in target]
     links = lexicon.strength(hash_words(source), hash_words(target))
     # Compare the link of two words with the second strongest link of the target word, and of the source word.
     is_sure = links >= SURE_LINK

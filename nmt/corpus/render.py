@@ -49,8 +49,6 @@ def finding_as_text(finding: Finding, n_examples: int) -> Iterator[str]:
 
 def percent(share: float) -> str:
     """Return a share as a percentage with about two significant digits. A tiny share is not rounded to zero."""
-    if share < 0.0001:
-        return "under 0.01 %"
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 

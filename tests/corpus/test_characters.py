@@ -16,7 +16,7 @@ MENDABLE = [  # kind, text, mended text
     ("control", "a\u2028b\rc\x85d", "a b c d"),
     ("control", "a\u200fb\u061c", "ab"),
     ("control", "ភាសា\u200bខ្មែរ\x07", "ភាសា\u200bខ្មែរ"),
-    ("control", "שלום\u200b לך\u200f", "שלום לך\u200f"),
+    ("control", "שלום\x07 לך\u200f", "שלום לך\u200f"),
     ("unicode", "cafe\u0301", "café"),
     ("full-width", "Ｔｏｍ１", "Tom1"),
     ("spacing", " a\t b\u00a0! ", "a b\u00a0!"),
