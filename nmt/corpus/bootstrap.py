@@ -87,8 +87,7 @@ def learn_comparison(source: HashedLines, target: HashedLines) -> LineComparison
     lengths = learn_lengths(source.sizes, target.sizes)
     # Compare the pairs with pairs of unrelated lines: of each source line and a target line that is far away.
     n_pairs = len(source)
-    distance = int(alignment.FAR * n_pairs)
-    unrelated = target[(np.arange(n_pairs) - distance) % n_pairs]
+    unrelated = target[np.roll(np.arange(n_pairs), int(alignment.FAR * n_pairs))]
     paired_features = alignment.features(source, target, lexicon, lengths)
     unrelated_features = alignment.features(source, unrelated, lexicon, lengths)
     evidence = alignment.weigh(paired_features, unrelated_features)

@@ -51,12 +51,9 @@ class Run:
 
     def __str__(self) -> str:
         lines = f"lines {self.start + 1}-{self.end}"
-        if self.offset == 0:
-            return lines
-        distance = abs(self.offset)
-        unit = "line" if distance == 1 else "lines"
-        where = "below" if self.offset > 0 else "above"
-        return f"{lines}: the translation is {distance} {unit} {where}"
+        return (
+            f"{lines}: the translations are lines {self.target_start + 1}-{self.target_end}" if self.offset else lines
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,11 +71,7 @@ def read_windows(survey: Survey, blocks: Sequence[Block], offsets: range) -> Ite
 
     Each file is read once.
     """
-    target_blocks = []
-    for start, end in blocks:
-        target_start = max(start + offsets.start, 0)
-        target_end = max(end + offsets.stop, target_start)
-        target_blocks.append((target_start, target_end))
+    target_blocks = [(max(start + offsets.start, 0), end + offsets.stop) for start, end in blocks]
     sources = read_spans(survey.files.source, blocks)
     targets = read_spans(survey.files.target, target_blocks)
     for block, target_block, source, target in zip(blocks, target_blocks, sources, targets, strict=True):

@@ -44,7 +44,7 @@ def test_errors_are_reported(shifted: Done) -> None:
     assert shifted.returncode == 1
     assert "error    corpus: the sides have different numbers of lines\n" in text
     assert "1,500 source lines, 1,499 target lines\n" in text
-    assert "the translation is 1 line above\n" in text
+    assert "-1500: the translations are lines 70" in text
     assert "2 errors" in text.splitlines()[-1]
 
 

@@ -241,7 +241,8 @@ def test_missing_target_lines_are_located(sides: Sides, tmp_path: Path) -> None:
     assert report.runs["train"] == [first, second, last]
     findings = findings_of(report)
     assert findings["shifted"].detail == (
-        f"lines 2501-3199: the translation is 1 line above; lines 3201-{len(source)}: the translation is 2 lines above"
+        "lines 2501-3199: the translations are lines 2500-3198; "
+        f"lines 3201-{len(source)}: the translations are lines 3199-{len(target)}"
     )
 
 
@@ -254,7 +255,8 @@ def test_missing_source_lines_are_located(sides: Sides, tmp_path: Path) -> None:
     assert report.runs["train"] == [first, second, last]
     findings = findings_of(report)
     assert findings["shifted"].detail == (
-        f"lines 2500-3198: the translation is 1 line below; lines 3199-{len(source)}: the translation is 2 lines below"
+        "lines 2500-3198: the translations are lines 2501-3199; "
+        f"lines 3199-{len(source)}: the translations are lines 3201-{len(target)}"
     )
 
 
