@@ -65,10 +65,7 @@ def has_markup(text: str) -> bool:
 
 
 def without_markup(text: str) -> str:
-    for _ in range(3):  # text may be escaped several times, as in &amp;lt;
-        without_tags = TAG.sub(lambda tag: " " if tag[1] else "", text)
-        text = unescape_html(without_tags)
-    return text
+    return unescape_html(TAG.sub(lambda tag: " " if tag[1] else "", text))
 
 
 def faulty_controls(text: str) -> re.Pattern[str]:

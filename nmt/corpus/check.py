@@ -7,7 +7,6 @@ together, and what is usual is learned again from these lines. Every file is rea
 by 48 bytes per pair (five 8-byte digests and two float32 features); faulty lines take further memory.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -40,10 +39,8 @@ OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds
 @dataclass(frozen=True)
 class CheckReport:
     corpora: list[Survey]
-    languages: tuple[str, str]  # codes of the declared languages, else of the identified ones; "" if unknown
     findings: list[Finding]  # the most severe first
     runs: dict[str, list[Run]]  # for each name of a corpus: the lines that belong together
-    seconds: float
 
 
 def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), *, quiet: bool = True) -> CheckReport:
@@ -52,16 +49,15 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
     `declared` are the language codes that the config or the file names declare; "" for a side without declared
     language. Raises DataError if a file is missing, empty or UTF-16.
     """
-    began = time.monotonic()
     surveys = [survey(files) for files in corpora]
     labels = findings.label_of(declared[0]), findings.label_of(declared[1])
     # 1. Learn from the training corpus, and examine all pairs of all corpora.
     learned = learn_from(surveys[0], labels, quiet)
-    languages = learned.usual.languages
-    later_corpora = [gather(surveyed, learned.usual, quiet) for surveyed in surveys[1:]]
-    all_gathered = [learned.train, *later_corpora]
+    all_gathered = [learned.train]
+    for surveyed in surveys[1:]:
+        all_gathered.append(gather(surveyed, learned.usual, quiet))
     # 2. Find the lines that belong together, and all faults of each corpus.
-    result = with_examples(learned.train, findings.of_languages(languages, labels))
+    result = with_examples(learned.train, findings.of_languages(learned.usual.languages, labels))
     runs = {}
     for i, gathered in enumerate(all_gathered):
         runs_of_corpus = runs_in(gathered, learned)
@@ -72,8 +68,7 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
         drafts += findings.of_overlap(gathered, all_gathered[:i])
         result += with_examples(gathered, drafts)
     result.sort(key=lambda finding: (SEVERITIES.index(finding.severity), -finding.share))
-    source, target = labels[0] or languages.names[0], labels[1] or languages.names[1]
-    return CheckReport(surveys, (source, target), result, runs, time.monotonic() - began)
+    return CheckReport(surveys, result, runs)
 
 
 @dataclass(frozen=True, eq=False)

@@ -108,14 +108,10 @@ def examine(usual: Usual, chunk: Chunk) -> Examined:
 
 
 def digests_of_pairs(source: list[str], target: list[str]) -> Digests:
-    source_digests, target_digests = digests_of(map(as_bytes, source)), digests_of(map(as_bytes, target))
+    source_digests, target_digests = digests_of(map(str.encode, source)), digests_of(map(str.encode, target))
     source_keys, target_keys = digests_of(map(key_of, source)), digests_of(map(key_of, target))
     pair_digests = source_digests * np.uint64(0x9E3779B97F4A7C15) + target_digests
     return np.stack([source_digests, target_digests, pair_digests, source_keys, target_keys])
-
-
-def as_bytes(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
 
 
 def either(is_faulty: Callable[[Any], object], source: Sequence[Any], target: Sequence[Any]) -> list[object]:

@@ -94,10 +94,9 @@ def of_lines(gathered: Gathered, runs: Sequence[Run]) -> list[FindingDraft]:
 
 def encoding_detail(gathered: Gathered, lines: NDArray[np.int64]) -> str:
     """Return a command that converts a file with lines that are not UTF-8, or "" if the encoding is unknown."""
-    chosen = lines[:N_RAW].tolist()
     raw: list[bytes] = []
     for paths in gathered.survey.files.sides:
-        raw += lines_at(paths, chosen).values()
+        raw += lines_at(paths, lines[:N_RAW].tolist()).values()
     guess = guess_encoding([line for line in raw if not is_utf8(line)])
     return f"perhaps {guess}: iconv -f {guess} -t utf-8 FILE > NEW" if guess else ""
 

@@ -23,7 +23,7 @@ from nmt.text.corpus_files import SIDES
 from nmt.text.lines import is_blank, one_line
 
 MAX_ROUNDS = 9  # maximum number of rounds of mending a line; for example, &am\0p; becomes &amp; and then &
-MIN_PAIRED = 0.5  # minimum share of the lines of a corpus that must have a partner
+MAX_UNPAIRED = 0.5  # maximum share of the lines of a corpus that may have no partner
 CHANGES = "changes.jsonl"  # name of the list of changes
 UNUSABLE = ("blank", "encoding")  # the only kinds of fault for which dev and test pairs are dropped
 Texts = tuple[str, str]  # source and target of a pair
@@ -63,10 +63,9 @@ def fix(report: CheckReport, corpora: Sequence[CorpusFiles], directory: Path) ->
 
 def refuse_unrelated(survey: Survey, runs: Sequence[Run]) -> None:
     """Raise DataError if most lines of a corpus have no partner, because the copies would be no parallel text."""
-    n_paired = sum(len(run) for run in runs)
-    if n_paired >= MIN_PAIRED * survey.n_pairs:
+    n_unpaired = survey.n_pairs - sum(map(len, runs))
+    if n_unpaired <= MAX_UNPAIRED * survey.n_pairs:
         return
-    n_unpaired = survey.n_pairs - n_paired
     raise DataError(
         f"nothing is written: {n_unpaired:,} of {survey.n_pairs:,} lines of {survey.files} "
         "have no translation in the other file that --fix could find",

@@ -351,7 +351,6 @@ def fijian_pairs() -> list[PairText]:
 def test_a_language_that_cannot_be_identified_is_no_third_language(tmp_path: Path) -> None:
     report = check_pairs(tmp_path, fijian_pairs(), ("fj", "en"))
     assert findings_of(report).keys() <= {"unchecked", "mismatch"}
-    assert report.languages == ("fj", "en")
 
 
 @pytest.fixture(scope="module")
