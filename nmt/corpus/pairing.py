@@ -136,7 +136,7 @@ def likeliest_runs(rows: Iterable[NDArray[np.float64]], first: int, offsets: ran
     """Return the runs of the likeliest path through the states of all lines, by the Viterbi algorithm.
 
     Each change between an offset and the state of lines without a partner costs `SWITCH`. A change of the offset is two
-    such changes, even if all lines have partners. So lines without a partner between two runs cost nothing.
+    such changes, even if all lines have partners. So lines without a partner between two runs add no cost.
 
     Args:
         rows: for each line, an array of shape (W,): log-likelihood ratios, translated against unrelated.
@@ -225,13 +225,12 @@ def find_runs(survey: Survey, is_unrelated: NDArray[np.bool_], comparison: LineC
     `is_unrelated`, of shape (n_pairs,), says which lines are in blocks that do not belong to the lines with the same
     number.
     """
-    # 1. Lines far from such a block belong to the lines with the same number. If one file is longer, the end of the
-    # source file counts as a block.
+    # 1. If one file is longer, the end of the source file counts as a block, too.
     is_suspicious = np.ones(survey.n_source, bool)
     is_suspicious[: survey.n_pairs] = is_unrelated
     is_suspicious[-1] |= survey.n_source != survey.n_target
     blocks = stretches(widened(is_suspicious))
-    # 2. Find the offset of each other line.
+    # 2. Find the offsets of the lines in and near these blocks. The offset of all other lines is 0.
     offsets = offsets_of(survey)
     offset_of = np.zeros(survey.n_source, np.int64)
     for (start, end), window in zip(blocks, read_windows(survey, blocks, offsets), strict=True):
