@@ -3,19 +3,17 @@
 import asyncio
 import contextlib
 import hmac
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import NamedTuple, TypeVar
 
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from nmt.serve import schema
-from nmt.serve.batcher import Batcher
 from nmt.serve.guard import Limits
 from nmt.serve.metrics import Metrics
 from nmt.serve.models import LoadedModel
 from nmt.serve.served_models import ServedModel, ServedModels
-from nmt.serve.turns import Check
 from nmt.translate.options import TranslationOptions
 from nmt.translate.units import Translation, Unit
 
@@ -119,25 +117,12 @@ class Api:
         async with self.time_limit():
             return await future
 
-    async def answer_in_turns(self, batcher: Batcher, function: Callable[[Check], Result]) -> Result:
-        """Queue a function as a long job and wait for its result.
-
-        Raises HTTPException 504 if the next turn of the job does not end within `Limits.answer_s`.
-        """
-        loop = asyncio.get_running_loop()
-        async with self.time_limit() as limit:
-
-            def after_turn() -> None:  # restart the time limit
-                limit.reschedule(loop.time() + self.limits.answer_s)
-
-            return await batcher.call(function, after_turn)
-
     @contextlib.asynccontextmanager
-    async def time_limit(self) -> AsyncIterator[asyncio.Timeout]:
+    async def time_limit(self) -> AsyncIterator[None]:
         """Raise HTTPException 504 if the block takes longer than `Limits.answer_s`."""
         try:
-            async with asyncio.timeout(self.limits.answer_s) as limit:
-                yield limit
+            async with asyncio.timeout(self.limits.answer_s):
+                yield
         except TimeoutError:
             raise HTTPException(504, f"no translation within {self.limits.answer_s:g} s") from None
 

@@ -73,10 +73,7 @@ class Documents:
         return {"translatedFileUrl": f"{request.base_url}download_file/{name}"}
 
     async def translated(self, model: ServedModel, suffix: str, content: bytes, column: str) -> bytes:
-        """Translate the content of a document as a long job, which takes turns with other requests.
-
-        Raises HTTPException 504 if the next turn of the job does not end within `Limits.answer_s`.
-        """
+        """Translate the content of a document as a long job, which takes turns with other requests."""
         max_text = self.api.limits.n_bytes
         if suffix in ZIPPED:
             max_text *= MARKUP
@@ -97,7 +94,7 @@ class Documents:
                 check()
             return document.content()
 
-        return await self.api.answer_in_turns(model.batcher, translate)
+        return await model.batcher.call(translate)
 
     async def download_file(self, name: str) -> Response:
         """A translated document; only the client that uploaded it knows its address."""

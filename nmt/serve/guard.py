@@ -56,7 +56,7 @@ class Limits:
     n_waiting: int = 256  # maximum number of requests that wait for a model
     stall_s: float = 15.0  # maximum seconds to receive headers, and for a client to read `PROGRESS_BYTES` of an answer
     read_s: float = 10.0  # maximum seconds to receive the body of a request
-    answer_s: float = 30.0  # maximum seconds to answer a request, or to wait for and do one turn of a long job
+    answer_s: float = 30.0  # maximum seconds to answer a request without a file
     n_connections: int = field(default_factory=max_connections)  # maximum number of open connections
 
 

@@ -111,7 +111,7 @@ class ServedModels:
     def n_waiting(self) -> int:
         """Return the number of requests that wait for a model."""
         batchers = {model.batcher for model in self.models}
-        return sum(len(batcher.waiting) for batcher in batchers)
+        return sum(batcher.n_waiting() for batcher in batchers)
 
     def pick(self, source: str, target: str | None, detected: Iterable[str] = ()) -> ServedModel:
         """Return the model for a language pair. Raises HTTPException 400 unless exactly one model fits.

@@ -51,13 +51,16 @@ class V1:
         An async generator would queue the request only when the response has started. This function queues the request
         at once, so that a full queue raises QueueFullError before the response starts.
         """
+        loop = asyncio.get_running_loop()
         shown: asyncio.Queue[str] = asyncio.Queue()  # "partial" events; the empty string marks the end
         texts = [""] * len(lines)  # the translation of each line so far
 
-        def show(line: int, text: str) -> None:
-            if text != texts[line]:  # send no event for an unchanged line: most steps of a search change few lines
-                texts[line] = text
-                shown.put_nowait(event("partial", {"line": line, "text": text}))
+        def show(new_texts: list[str]) -> None:
+            for line, text in enumerate(new_texts):
+                if text != texts[line]:  # send no event for an unchanged line: most steps of a search change few lines
+                    texts[line] = text
+                    partial = event("partial", {"line": line, "text": text})
+                    loop.call_soon_threadsafe(shown.put_nowait, partial)
 
         future = model.batcher.translate(model.translator, lines, options, show)
         # Mark the end of the queue when the search ends, even if it fails or is canceled.
