@@ -14,7 +14,7 @@ from fastapi import Form, Request, UploadFile
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from nmt.documents import SUFFIXES, ZIPPED
+from nmt.documents import SUFFIXES
 from nmt.serve import schema
 from nmt.serve.api import Api
 from nmt.serve.served_models import ServedModel
@@ -24,9 +24,6 @@ from nmt.translate.documents import DocumentTranslation
 # A translation is kept for `KEPT_S` seconds, as in LibreTranslate. If all kept translations together are larger than
 # `MAX_KEPT_BYTES`, the oldest translations are deleted earlier.
 KEPT_S, MAX_KEPT_BYTES = 1800.0, 100_000_000
-# The text of Word and PowerPoint files is mostly markup. So the limit on the size of this text is `MARKUP` times the
-# limit for other files.
-MARKUP = 8
 
 
 class KeptFile(NamedTuple):
@@ -74,9 +71,6 @@ class Documents:
 
     async def translated(self, model: ServedModel, suffix: str, content: bytes, column: str) -> bytes:
         """Translate the content of a document as a long job, which takes turns with other requests."""
-        max_text = self.api.limits.n_bytes
-        if suffix in ZIPPED:
-            max_text *= MARKUP
         options = model.translator.with_options(scores=False)
 
         def translate(check: Check) -> bytes:
@@ -85,7 +79,7 @@ class Documents:
                 "the file",
                 suffix,
                 content,
-                max_text,
+                self.api.limits.n_text_bytes,
                 column,
                 window=self.api.limits.n_lines,
                 options=options,

@@ -49,8 +49,9 @@ def max_connections() -> int:
 class Limits:
     """The limits of requests and connections."""
 
-    n_bytes: int = 65_536  # maximum size of a body without a file; also of the text in a file (see `documents.MARKUP`)
+    n_bytes: int = 65_536  # maximum size of a body without a file
     n_file_bytes: int = 10_000_000  # maximum size of a body with a file
+    n_text_bytes: int = 524_288  # maximum size of the text in a file, with its markup
     n_characters: int = 5_000  # maximum number of characters in all texts of a request
     n_lines: int = 64  # maximum number of lines in all texts of a request
     n_waiting: int = 256  # maximum number of requests that wait for a model
@@ -101,24 +102,19 @@ class Guard:
 
         try:
             body = await self._checked_body(scope, receive)
+            await self._answer(scope, receive, send_with_headers, body)
         except ClientDisconnect:
             pass
         except HTTPException as error:
-            # The rest of the body is not read, so this connection cannot take another request.
+            # The rest of the body may not have been read, so this connection cannot take another request.
             response = JSONResponse({"error": error.detail}, error.status_code, {"Connection": "close"})
-            await response(scope, receive, send_with_headers)
-        else:
-            try:
-                await self._answer(scope, receive, send_with_headers, body)
-            except asyncio.CancelledError:  # the server stops and no longer waits for this answer
-                if not status:
-                    response = JSONResponse({"error": "the server stops"}, 503, {"Connection": "close"})
-                    await response(scope, receive, send_with_headers)
+            if not status:
+                await response(scope, receive, send_with_headers)
         finally:  # also after an error, which the app raises again after it has answered with status 500
             self.on_answer(scope["path"], status, time.monotonic() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
-        """Call the app. If the client disconnects, cancel the call."""
+        """Call the app. If the client disconnects, cancel the call. Raises HTTPException 503 if the server stops."""
         messages = [{"type": "http.request", "body": body, "more_body": False}]
         gone = asyncio.ensure_future(receive())
 
@@ -131,6 +127,8 @@ class Guard:
             await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 await answer
+        except asyncio.CancelledError:  # the server no longer waits for this answer
+            raise HTTPException(503, "the server stops") from None
         finally:
             answer.cancel()
             gone.cancel()

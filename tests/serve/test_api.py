@@ -63,7 +63,6 @@ REFUSED: list[tuple[str, Any, int, str]] = [  # path, body, status, a part of th
     ("/v1/translate", {"q": ["a", "b"], "prefix": "I"}, 400, "prefix: is for a single line"),
     ("/v1/explain", {"q": " "}, 400, "the sentence is blank"),
     ("/v1/explain", {"q": "我 " * 400}, 400, "the sentence is too long"),
-    ("/v1/explain", {"q": "a", "prefix": "a" * 5001}, 400, "prefix: String should have at most 5000 characters"),
     ("/v1/translate", [], 400, "the body must be a JSON object"),
 ]
 
