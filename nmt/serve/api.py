@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import hmac
 from collections.abc import AsyncIterator, Collection, Sequence
-from typing import NamedTuple, TypeVar
+from itertools import product
+from typing import TypeVar
 
 from fastapi import Request
 from starlette.exceptions import HTTPException
@@ -19,14 +20,6 @@ from nmt.translate.units import Translation, Unit
 
 Result = TypeVar("Result")
 Body = schema.LibreRequest | schema.TranslateRequest | schema.ExplainRequest
-
-
-class ChosenModel(NamedTuple):
-    """The model that was chosen for a request."""
-
-    model: ServedModel
-    # Probability, in percent, that the text is in the model's source language. It is 0 if no language was detected.
-    confidence: float
 
 
 class Api:
@@ -60,15 +53,15 @@ class Api:
         else:
             candidates = [key.encode(errors="surrogatepass")]
         # Compare with every key, each time in constant time, so that the duration tells nothing about the keys.
-        is_known = not self.keys
-        for candidate in candidates:
-            for known in self.keys:
-                is_known |= hmac.compare_digest(candidate, known)
-        if not is_known:
+        matches = [hmac.compare_digest(candidate, known) for candidate, known in product(candidates, self.keys)]
+        if self.keys and not any(matches):
             raise HTTPException(403, "the API key is missing or wrong")
 
-    async def choose(self, request: Request, body: Body) -> ChosenModel:
+    async def choose(self, request: Request, body: Body) -> tuple[ServedModel, float]:
         """Check the key of a request and choose a model.
+
+        Also returns the probability, in percent, that the text is in the model's source language. The probability is 0
+        if no language was detected.
 
         Raises HTTPException 403 if the key is missing or wrong, or 400 unless exactly one model fits.
         """
@@ -78,7 +71,7 @@ class Api:
         if body.source == "auto" and len(self.served.models) > 1:
             detected = await asyncio.to_thread(self.served.detect, schema.as_list(body.q))
         model = self.served.pick(body.source, body.target, detected)
-        return ChosenModel(model, detected.get(model.base_source, 0.0))
+        return model, detected.get(model.base_source, 0.0)
 
     def split(self, texts: Sequence[str], prefix: Sequence[int] = ()) -> list[Unit]:
         """Split texts into lines. Return one unit per line, numbered from 1 over all texts.
@@ -104,13 +97,7 @@ class Api:
 
         Raises HTTPException 504 if this takes longer than `Limits.answer_s`.
         """
-        translations = await self.answer(model.batcher.translate(model.translator, units, options))
-        self.count(translations)
-        return translations
-
-    def count(self, translations: Sequence[Translation]) -> None:
-        """Add the number of pieces of the best hypotheses to the metrics."""
-        self.metrics.pieces.inc(sum(len(translation.hypotheses[0].tokens) for translation in translations))
+        return await self.answer(model.batcher.translate(model.translator, units, options))
 
     async def answer(self, future: asyncio.Future[Result]) -> Result:
         """Wait for a model's result. Raises HTTPException 504 if this takes longer than `Limits.answer_s`."""

@@ -97,8 +97,8 @@ class Batcher:
         self.thread = thread
         self.worker: asyncio.Task[None] | None = None  # the task of `_work`, which runs while there are jobs
         self.arrival = asyncio.Event()  # set when a request is queued
-        self.short_ended = self.turn_ended = -math.inf  # times when the last short request and the last turn ended
-        self.turn_s = 0.0  # duration of the last turn of a long job, in seconds
+        self.quiet_at = -math.inf  # time when short requests have been quiet for `QUIET_S`
+        self.turn_at = -math.inf  # time of the next turn if short requests are not quiet before
 
     def translate(
         self, translator: Translator, lines: Sequence[Unit], options: TranslationOptions, show: Show | None = None
@@ -213,7 +213,7 @@ class Batcher:
             for job, result in zip(running.jobs, results, strict=True):
                 if not job.done.cancelled():
                     job.done.set_result(result)
-        self.short_ended = time.monotonic()
+        self.quiet_at = time.monotonic() + QUIET_S
 
     def _start_search(self, jobs: Sequence[ShortJob], check: Check) -> Finish:
         """Start a search for several jobs. Return a function that waits for the results of the jobs."""
@@ -250,8 +250,8 @@ class Batcher:
         # 1. Let the job work. Meanwhile, the model's thread waits.
         began = time.monotonic()
         work = await asyncio.get_running_loop().run_in_executor(self.thread, self.long_jobs[0].take_turn)
-        self.turn_ended = time.monotonic()
-        self.turn_s = self.turn_ended - began
+        ended = time.monotonic()
+        self.turn_at = ended + max(WAIT_BY_TURN * (ended - began), QUIET_S)
         # 2. If the job has not ended, it goes to the end of the jobs that take turns.
         job = self.long_jobs.pop(0)
         if not work.done():
@@ -265,9 +265,7 @@ class Batcher:
 
     def _wait_s(self) -> float:
         """Return how many seconds the long jobs must still wait for a turn. If a turn is due, return 0 or less."""
-        due = self.turn_ended + max(WAIT_BY_TURN * self.turn_s, QUIET_S)
-        if not self.waiting:
-            due = min(due, self.short_ended + QUIET_S)
+        due = self.turn_at if self.waiting else min(self.turn_at, self.quiet_at)
         return due - time.monotonic()
 
 

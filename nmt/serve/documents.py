@@ -7,7 +7,7 @@ client can download it.
 import asyncio
 import secrets
 from pathlib import PureWindowsPath
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import Form, Request, UploadFile
@@ -26,19 +26,12 @@ from nmt.translate.documents import DocumentTranslation
 KEPT_S, MAX_KEPT_BYTES = 1800.0, 100_000_000
 
 
-class KeptFile(NamedTuple):
-    """A translated document that is kept for download."""
-
-    name: str  # file name that the client is offered, URL-encoded
-    content: bytes
-
-
 class Documents:
     """The endpoints for documents, and the translated files that are kept for download."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
-        self.kept: dict[str, KeptFile] = {}  # random name in the download address -> translated file
+        self.kept: dict[str, Response] = {}  # random name in the download address -> answer with the translated file
 
     async def translate_file(
         self,
@@ -61,10 +54,12 @@ class Documents:
         content = await self.translated(model, suffix, await file.read(), column)
         # 3. Keep the translation under an address that cannot be guessed. The translation is deleted when it expires or
         # when newer translations need the memory.
+        shown = quote(f"{path.stem[:100]}_{model.target}{suffix}")
+        headers = {"Content-Disposition": f"attachment; filename=\"{shown}\"; filename*=utf-8''{shown}"}
         name = secrets.token_urlsafe() + suffix
-        self.kept[name] = KeptFile(quote(f"{path.stem[:100]}_{model.target}{suffix}"), content)
+        self.kept[name] = Response(content, headers=headers, media_type="application/octet-stream")
         asyncio.get_running_loop().call_later(KEPT_S, self.kept.pop, name, None)
-        while sum(len(kept.content) for kept in self.kept.values()) > MAX_KEPT_BYTES:
+        while sum(len(kept.body) for kept in self.kept.values()) > MAX_KEPT_BYTES:
             oldest = next(iter(self.kept))
             del self.kept[oldest]
         return {"translatedFileUrl": f"{request.base_url}download_file/{name}"}
@@ -94,10 +89,7 @@ class Documents:
         """A translated document; only the client that uploaded it knows its address."""
         if name not in self.kept:
             raise HTTPException(404, "there is no such file; translations are kept for 30 minutes")
-        file = self.kept[name]
-        disposition = f"attachment; filename=\"{file.name}\"; filename*=utf-8''{file.name}"
-        headers = {"Content-Disposition": disposition}
-        return Response(file.content, headers=headers, media_type="application/octet-stream")
+        return self.kept[name]
 
     async def settings(self) -> dict[str, Any]:
         """What LibreTranslate tells its page, such as the formats of documents."""

@@ -25,7 +25,6 @@ from nmt.documents.markup import between_segments
 from nmt.translate.translator import Translator
 
 TURN_S = 0.02  # a turn ends at the first `check` after this time, in seconds
-PART_S = 0.02  # approximate time for which the engine works between two calls of `check`, in seconds
 LEAST_ITEMS = 4  # minimum number of sentences or pairs in a part; in smaller parts, some cores would have no work
 
 # The threads of all long jobs. A thread is kept for later jobs, because torch compiles its kernels again in a new
@@ -91,7 +90,7 @@ class LongJob:
 
 
 def in_parts(translator: Translator, check: Check) -> Translator:
-    """Return a copy of a translator for a long job. The engine of the copy calls `check` about every `PART_S`.
+    """Return a copy of a translator for a long job. The engine of the copy calls `check` about every `TURN_S`.
 
     Parsers and writers of documents that run in the job's context call `check`, too.
     """
@@ -103,7 +102,7 @@ def in_parts(translator: Translator, check: Check) -> Translator:
 
 @dataclass
 class EngineInParts:
-    """An `Engine` that splits the work of another engine into parts of about `PART_S` and calls `check` after each."""
+    """An `Engine` that splits the work of another engine into parts of about `TURN_S` and calls `check` after each."""
 
     engine: Engine
     check: Check
@@ -162,8 +161,8 @@ class EngineInParts:
             started = time.monotonic()
             results |= zip(part, work([items[i] for i in part]), strict=True)
             seconds = max(time.monotonic() - started, 1e-4)
-            # At the speed of this part, the next part takes `PART_S`.
-            n_items = max(LEAST_ITEMS, int(len(part) * PART_S / seconds))
+            # At the speed of this part, the next part takes `TURN_S`.
+            n_items = max(LEAST_ITEMS, int(len(part) * TURN_S / seconds))
             self.check()
         return [results[i] for i in range(len(items))]
 

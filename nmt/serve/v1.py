@@ -72,7 +72,6 @@ class V1:
                     while partial := await shown.get():
                         yield partial
                     translations = await future
-                self.api.count(translations)
                 yield event("done", as_answer(model, translations).model_dump())
             except HTTPException as error:
                 yield event("error", {"error": error.detail})

@@ -42,7 +42,6 @@ def word_file(n_paragraphs: int) -> bytes:
 def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every `check` ends a turn, and every part has the least items."""
     monkeypatch.setattr(turns, "TURN_S", 0.0)
-    monkeypatch.setattr(turns, "PART_S", 0.0)
 
 
 Score = Callable[[Callable[[], object]], list[int]]
@@ -190,7 +189,6 @@ def test_short_requests_go_first() -> None:
 
     async def test(held: Held) -> None:
         held.released.set()
-        held.batcher.turn_s = WAIT_S  # the jobs that have started may have to wait long
         long = held.batcher.call(counting(order, "long", 100))
         await held.translate("a cat")
         order.append("short")
