@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import hmac
 from collections.abc import AsyncIterator, Collection, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import TypeVar
 
 from fastapi import Request
@@ -73,19 +73,11 @@ class Api:
         model = self.served.pick(body.source, body.target, detected)
         return model, detected.get(model.base_source, 0.0)
 
-    def split(self, texts: Sequence[str], prefix: Sequence[int] = ()) -> list[Unit]:
-        """Split texts into lines. Return one unit per line, numbered from 1 over all texts.
-
-        Raises HTTPException 413 if the texts exceed a limit, or 400 if a prefix is given for several lines.
-        """
-        lines: list[Unit] = []
-        for text in texts:
-            for line in split_lines(text):
-                lines.append(Unit(len(lines) + 1, line, prefix))
+    def lines(self, texts: Sequence[str]) -> list[str]:
+        """Return the lines of all texts. Raises HTTPException 413 if the texts exceed a limit."""
+        lines = list(chain.from_iterable(map(split_lines, texts)))
         check_limit(sum(map(len, texts)), self.limits.n_characters, "characters")
         check_limit(len(lines), self.limits.n_lines, "lines")
-        if prefix and len(lines) != 1:
-            raise HTTPException(400, "prefix: is for a single line")
         return lines
 
     # --- the model's answer -------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import mimetypes
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -23,7 +22,6 @@ from nmt.serve.libre import LibreTranslate
 from nmt.serve.v1 import V1
 
 PAGES = Path(__file__).parent / "pages"
-ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": schema.ErrorAnswer}, "5XX": {"model": schema.ErrorAnswer}}
 
 
 def create_app(api: Api, hosts: Collection[str] = ()) -> Guard:
@@ -32,7 +30,7 @@ def create_app(api: Api, hosts: Collection[str] = ()) -> Guard:
     `hosts` are the Host names that the application accepts besides localhost and IP addresses.
     """
     # Disable FastAPI's documentation pages, because these pages load scripts from a CDN.
-    app = FastAPI(title="nmt", version=__version__, docs_url=None, redoc_url=None, responses=ERRORS)
+    app = FastAPI(title="nmt", version=__version__, docs_url=None, redoc_url=None)
     # 1. Endpoints and pages.
     add_endpoints(app, api)
     add_pages(app)
@@ -108,8 +106,7 @@ def add_error_handlers(app: FastAPI) -> None:
             return JSONResponse({"error": "the body must be a JSON object"}, 400)
         # The only field that can cause a value error is FastAPI's UploadFile.
         problem = "must be a file" if fault["type"] == "value_error" else fault["msg"]
-        message = f"{location[0]}: {problem}"
-        return JSONResponse({"error": schema.without_surrogates(message)}, 400)
+        return JSONResponse({"error": schema.without_surrogates(f"{location[0]}: {problem}")}, 400)
 
     @app.exception_handler(NmtError)
     async def unable(_: Request, error: NmtError) -> Response:

@@ -17,7 +17,6 @@ from starlette.exceptions import HTTPException
 from nmt.documents import SUFFIXES
 from nmt.serve import schema
 from nmt.serve.api import Api
-from nmt.serve.served_models import ServedModel
 from nmt.serve.turns import Check, in_parts
 from nmt.translate.documents import DocumentTranslation
 
@@ -50,22 +49,8 @@ class Documents:
         suffix = path.suffix.lower()
         if suffix not in SUFFIXES:
             raise HTTPException(400, f"file: its name must end in {', '.join(SUFFIXES)}")
-        # 2. Translate.
-        content = await self.translated(model, suffix, await file.read(), column)
-        # 3. Keep the translation under an address that cannot be guessed. The translation is deleted when it expires or
-        # when newer translations need the memory.
-        shown = quote(f"{path.stem[:100]}_{model.target}{suffix}")
-        headers = {"Content-Disposition": f"attachment; filename=\"{shown}\"; filename*=utf-8''{shown}"}
-        name = secrets.token_urlsafe() + suffix
-        self.kept[name] = Response(content, headers=headers, media_type="application/octet-stream")
-        asyncio.get_running_loop().call_later(KEPT_S, self.kept.pop, name, None)
-        while sum(len(kept.body) for kept in self.kept.values()) > MAX_KEPT_BYTES:
-            oldest = next(iter(self.kept))
-            del self.kept[oldest]
-        return {"translatedFileUrl": f"{request.base_url}download_file/{name}"}
-
-    async def translated(self, model: ServedModel, suffix: str, content: bytes, column: str) -> bytes:
-        """Translate the content of a document as a long job, which takes turns with other requests."""
+        # 2. Translate the document as a long job, which takes turns with other requests.
+        content = await file.read()
         options = model.translator.with_options(scores=False)
 
         def translate(check: Check) -> bytes:
@@ -83,7 +68,18 @@ class Documents:
                 check()
             return document.content()
 
-        return await model.batcher.call(translate)
+        translation = await model.batcher.call(translate)
+        # 3. Keep the translation under an address that cannot be guessed. The translation is deleted when it expires or
+        # when newer translations need the memory.
+        shown = quote(f"{path.stem[:100]}_{model.target}{suffix}")
+        headers = {"Content-Disposition": f"attachment; filename=\"{shown}\"; filename*=utf-8''{shown}"}
+        name = secrets.token_urlsafe() + suffix
+        self.kept[name] = Response(translation, headers=headers, media_type="application/octet-stream")
+        asyncio.get_running_loop().call_later(KEPT_S, self.kept.pop, name, None)
+        while sum(len(kept.body) for kept in self.kept.values()) > MAX_KEPT_BYTES:
+            oldest = next(iter(self.kept))
+            del self.kept[oldest]
+        return {"translatedFileUrl": f"{request.base_url}download_file/{name}"}
 
     async def download_file(self, name: str) -> Response:
         """A translated document; only the client that uploaded it knows its address."""

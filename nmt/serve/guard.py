@@ -40,8 +40,8 @@ def max_connections() -> int:
         import resource
     except ImportError:  # Windows has no such module
         return MAX_CONNECTIONS
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_CONNECTIONS if limit == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, limit // 2)
+    n_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(MAX_CONNECTIONS, n_files // 2)
 
 
 @dataclass(frozen=True)
@@ -189,8 +189,7 @@ class Guard:
 def form_as_json(body: bytes | bytearray) -> bytes:
     """Convert a URL-encoded form to JSON. Raises HTTPException 400 if the form is malformed."""
     try:
-        text = body.decode("ascii")
-        fields = parse_qsl(text, keep_blank_values=True, errors="strict")
+        fields = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict")
     except ValueError as error:
         raise HTTPException(400, "the body is not a form in UTF-8") from error
     return json.dumps(dict(fields)).encode()

@@ -41,7 +41,7 @@ class LibreTranslate:
         model, detected = await self.api.choose(request, body)
         # 1. Parse the texts.
         texts = schema.as_list(body.q)
-        self.api.split(texts)  # only to check the limits for the texts with their markup
+        self.api.lines(texts)  # only to check the limits for the texts with their markup
         if body.format == "html":
             parsed = await asyncio.to_thread(list, map(parse_html, texts))
         else:
@@ -51,7 +51,7 @@ class LibreTranslate:
         beam = max(n_best, model.translator.options.beam)
         options = model.translator.with_options(n_best=n_best, beam=beam, scores=body.confidence)
         units = list(chain.from_iterable(text.units for text in parsed))
-        self.api.split([unit.text for unit in units])  # only to check the limits for the units
+        self.api.lines([unit.text for unit in units])  # only to check the limits for the units
         translations = await self.api.translate(model, units, options) if units else []
         # 3. Write each text. Each field has one value per text. A field that is not set is missing from the answer.
         fields = defaultdict[str, list[Any]](list, translatedText=[])
@@ -73,7 +73,7 @@ class LibreTranslate:
         """Which of the source languages a text is in, the most probable first; takes forms too."""
         self.api.check_key(request, body.api_key)
         texts = schema.as_list(body.q)
-        self.api.split(texts)  # only to check the limits
+        self.api.lines(texts)  # only to check the limits
         detected = await asyncio.to_thread(self.api.served.detect, texts)
         return [schema.DetectedLanguage(language=code, confidence=percent) for code, percent in detected.items()]
 

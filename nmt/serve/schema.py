@@ -53,7 +53,7 @@ class DetectRequest(BaseModel):
 class DetectedLanguage(BaseModel):
     language: str
     confidence: float = Field(
-        0.0, description="Probability in percent, if it is a source language; 0 if there is only one model."
+        description="Probability in percent, if it is a source language; 0 if there is only one model."
     )
 
 
@@ -173,7 +173,3 @@ class ModelsAnswer(BaseModel):
     max_lines: int
     max_file_bytes: int
     needs_key: bool
-
-
-class ErrorAnswer(BaseModel):
-    error: str

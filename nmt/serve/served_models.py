@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, product
-from operator import itemgetter
 from pathlib import Path
 
 import langcodes
@@ -67,9 +66,13 @@ class ServedModel:
         )
 
     def health(self) -> schema.ModelHealth:
-        run = Path(self.translator.config.run)
-        step = self.translator.progress.get("step")
-        return schema.ModelHealth(source=self.source, target=self.target, sha256=self.sha256, run=run.name, step=step)
+        return schema.ModelHealth(
+            source=self.source,
+            target=self.target,
+            sha256=self.sha256,
+            run=Path(self.translator.config.run).name,
+            step=self.translator.progress.get("step"),
+        )
 
 
 class ServedModels:
@@ -141,12 +144,11 @@ class ServedModels:
         # of all is above 0.
         weights = {}
         for model in self.models:
-            code = model.base_source
-            weights[code] = known.get(two_letters(code), 0.0) + 1e-9
+            weights[model.base_source] = known.get(two_letters(model.base_source), 0.0) + 1e-9
         # 3. Normalize to percentages.
         total = sum(weights.values())
-        ranked = sorted(weights.items(), key=itemgetter(1), reverse=True)
-        return {code: round(100 * weight / total, 1) for code, weight in ranked}
+        ranked = sorted(weights, key=weights.__getitem__, reverse=True)
+        return {code: round(100 * weights[code] / total, 1) for code in ranked}
 
 
 def name_of(code: str) -> str:
