@@ -130,7 +130,8 @@ class EngineInParts:
         def search(part: Sequence[SearchRequest]) -> list[NBest]:
             return self.engine.start(part, options, batch_size=batch_size, watch=None).result()
 
-        return SearchInParts(partial(self.in_parts, requests, lambda request: len(request.tokens), search))
+        lengths = [len(request.tokens) for request in requests]
+        return SearchInParts(partial(self.in_parts, requests, lengths, search))
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         return self._pairs_in_parts(self.engine.score, source, target)
@@ -141,19 +142,23 @@ class EngineInParts:
     def _pairs_in_parts(
         self, work: Callable[..., list[Result]], source: Sequence[list[int]], target: Sequence[list[int]]
     ) -> list[Result]:
+        def work_on(part: list[tuple[list[int], list[int]]]) -> list[Result]:
+            sources, targets = zip(*part, strict=True)
+            return work(sources, targets)
+
         pairs = list(zip(source, target, strict=True))
-        return self.in_parts(pairs, lambda pair: len(pair[0] + pair[1]), lambda part: work(*zip(*part, strict=True)))
+        return self.in_parts(pairs, [len(s) + len(t) for s, t in pairs], work_on)
 
     def in_parts(
-        self, items: Sequence[Item], length: Callable[[Item], int], work: Callable[[list[Item]], list[Result]]
+        self, items: Sequence[Item], lengths: Sequence[int], work: Callable[[list[Item]], list[Result]]
     ) -> list[Result]:
         """Call `work` with parts of the items, and `check` after each part. Return one result per item, in order.
 
-        `length` returns the number of tokens of an item.
+        `lengths` has the number of tokens of each item.
         """
         results: dict[int, Result] = {}
         # Sort the items by length, the longest first, because a batch of similar lengths has little padding.
-        order = sorted(range(len(items)), key=lambda i: length(items[i]), reverse=True)
+        order = sorted(range(len(items)), key=lengths.__getitem__, reverse=True)
         n_items = LEAST_ITEMS
         while order:
             part = order[:n_items]
