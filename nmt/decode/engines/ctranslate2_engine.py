@@ -7,11 +7,9 @@ CTranslate2's search differs from `nmt.decode.search` in these ways:
   hypothesis has a better score.
 - With a shortlist (`nmt export --shortlist`), CTranslate2 computes probabilities only of the pieces that are listed for
   any source piece of the batch, so that a translation can depend on the other sentences of its batch.
-- CTranslate2 truncates a hypothesis at `max_decoding_length`, whereas `nmt.decode.search` forces EOS. So for a
-  limit of L tokens including EOS, CTranslate2 gets a limit of L - 1. A batch has only one limit, which is the largest
-  limit of its requests. If a translation exceeds the limit of its own request, the engine repeats the search for this
-  request. A truncated hypothesis counts as cut off only if the model would not have continued it with EOS, which
-  `goes_on` finds out.
+- CTranslate2 truncates a hypothesis at the length limit, whereas `nmt.decode.search` forces EOS there. The engine
+  replaces the last token of a truncated hypothesis by EOS. A batch has only one limit, which is the largest limit of
+  its requests. If a translation exceeds the limit of its own request, the engine repeats the search for this request.
 Sampling, steps to watch, and scores of references with UNK need the torch engine of the same model (see
 `Translator.engine_for` and `score`). An export has no torch engine.
 """
@@ -99,7 +97,6 @@ class CTranslate2Engine:
         prefixes = None
         if any(request.prefix for request in requests):
             prefixes = [self.tokenizers.target.pieces(request.prefix) for request in requests]
-        max_pieces = max(limit - 1, 1)  # CTranslate2 does not count EOS
         patience = 1 + EXTRA_FINISHED / options.beam if options.beam > 1 else 1
         return self.engine.translate_batch(
             sources,
@@ -110,41 +107,19 @@ class CTranslate2Engine:
             num_hypotheses=options.n_best,
             length_penalty=options.alpha,
             max_input_length=0,
-            max_decoding_length=max_pieces,
-            min_decoding_length=min(options.min_length, max_pieces),
+            max_decoding_length=limit,
+            min_decoding_length=min(options.min_length, limit - 1),
             return_end_token=True,  # so that EOS counts in the length of a hypothesis
             use_vmap=self.has_shortlist,
         )
 
     def hypotheses(self, result: Any) -> NBest:
-        """Return the hypotheses of a request, without scores. If CTranslate2 truncated a hypothesis, append EOS."""
-        hypotheses = []
+        """Return the hypotheses of a request, without scores. EOS replaces the last token of a truncated hypothesis."""
+        hypotheses: dict[tuple[int, ...], Hypothesis] = {}  # without duplicates, which the replacement can make
         for pieces in result.hypotheses:
-            tokens = self.tokenizers.target.ids(pieces)
-            is_truncated = tokens[-1:] != [EOS]
-            if is_truncated:
-                tokens.append(EOS)
-            hypotheses.append(Hypothesis(tokens, [], 0.0, is_cut=is_truncated))
-        return hypotheses
-
-    def goes_on(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[bool]:
-        """Return, for each target, whether the most probable next token is not EOS."""
-        if not source:
-            return []
-        longest = max(map(len, target))
-        results = self.engine.translate_batch(
-            *self._pieces(source, target),  # the target pieces are prefixes, which CTranslate2 continues
-            max_batch_size=SCORED_PAIRS,
-            beam_size=1,
-            max_input_length=0,
-            max_decoding_length=longest + 1,  # at least one token more than each prefix
-            min_decoding_length=0,
-            return_end_token=True,
-            use_vmap=self.has_shortlist,
-        )
-        (end,) = self.tokenizers.target.pieces([EOS])
-        next_pieces = [result.hypotheses[0][len(target[i])] for i, result in enumerate(results)]
-        return [piece != end for piece in next_pieces]
+            *tokens, last = self.tokenizers.target.ids(pieces)
+            hypotheses.setdefault(tuple(tokens), Hypothesis([*tokens, EOS], [], 0.0, is_cut=last != EOS))
+        return list(hypotheses.values())
 
     def _pieces(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> tuple[list[Any], list[Any]]:
         """Convert the token ids of sources and targets to pieces."""
@@ -216,32 +191,15 @@ class CTranslate2Search:
         n_bests: list[NBest] = [[] for _ in self.requests]
         for i, future in zip(self.order, self.futures, strict=True):
             n_bests[i] = self._within_limit(i, self.engine.hypotheses(future.result()))
-        self._check_cut(n_bests)
         return self._with_scores(n_bests) if self.options.scores else n_bests
 
     def _within_limit(self, i: int, n_best: NBest) -> NBest:
         """Return `n_best`. If a hypothesis in `n_best` exceeds the limit of request i, search again with this limit."""
         limit = self.limits[i]
-        if limit == 1:  # the only possible hypothesis is EOS
-            return [Hypothesis([EOS], [], 0.0, is_cut=True)]
         if all(len(hypothesis.tokens) <= limit for hypothesis in n_best):
             return n_best
         (future,) = self.engine.search_batch([self.requests[i]], self.options, limit)
         return self.engine.hypotheses(future.result())
-
-    def _check_cut(self, n_bests: Sequence[NBest]) -> None:
-        """For each truncated hypothesis, set `is_cut` to whether the model would have continued after the limit."""
-        sources: list[list[int]] = []
-        truncated: list[Hypothesis] = []
-        for request, n_best in zip(self.requests, n_bests, strict=True):
-            for hypothesis in n_best:
-                if hypothesis.is_cut:
-                    sources.append(request.tokens)
-                    truncated.append(hypothesis)
-        targets = [hypothesis.tokens[:-1] for hypothesis in truncated]  # without EOS, which `hypotheses` has appended
-        goes_on = self.engine.goes_on(sources, targets)
-        for hypothesis, is_cut in zip(truncated, goes_on, strict=True):
-            hypothesis.is_cut = is_cut
 
     def _with_scores(self, n_bests: Sequence[NBest]) -> list[NBest]:
         """Compute the scores of all hypotheses, and sort the hypotheses of each request by score, the best first.
