@@ -116,7 +116,7 @@ def test_a_model_that_was_trained_with_terms_reads_them(
     (request,) = start.call_args.args[0]
     assert translation.source == "the dog."
     assert translator.tokenizers.source.decode(request.tokens) == "the dog⟦=⟧ dog⟦/⟧."
-    assert len(request.terms.token_ids if request.terms else []) == n_terms
+    assert request.constraint.terms.total() == n_terms
 
 
 # --- errors -----------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from nmt.config import Config
 from nmt.decode import Precision
-from nmt.decode.constraints import NO_TERMS, Constraint
 from nmt.decode.options import NBest, SearchOptions, SearchRequest, WatchStep
 from nmt.decode.search import IncrementalDecoder, TraceStep, search
 from nmt.distributed import launched
@@ -147,18 +146,15 @@ class TorchSearch:
         """Search for translations of the requests whose indices are given."""
         requests = [self.requests[i] for i in batch]
         src = pad_source([request.tokens for request in requests])
-        constraints = [Constraint(*request.terms) if request.terms else NO_TERMS for request in requests]
-        prefixes = [request.prefix for request in requests]
         trace = tracer(self.watch, batch) if self.watch else None
-        seeds = [seed_of(*request.place) for request in requests]
         return search(
             self.engine.decoder,
             src.to(self.engine.device),
             self.options,
-            prefixes=prefixes,
-            constraints=constraints,
+            prefixes=[request.prefix for request in requests],
+            constraints=[request.constraint for request in requests],
             max_length=self.engine.max_length,
-            sentence_seeds=seeds,
+            sentence_seeds=[seed_of(*request.place) for request in requests],
             trace=trace,
         )
 
