@@ -149,7 +149,8 @@ class Translator:
         for step in steps:
             units = step.prepare(units)
         # 2. Encode the units as search requests.
-        max_length = self.config.data.max_length
+        # Another model of an ensemble may accept shorter sequences than the model that the config belongs to.
+        max_length = min(self.config.data.max_length, self.engine.max_length - 1)
         encoding = Encoding(units, self.tokenizers, max_length, options, self.joiner)
         engine = self.engine_for(options, watched=watch is not None)
         if options.glossary and not (engine.in_background or options.sample):
