@@ -68,7 +68,7 @@ def rewrite(
         n_skipped = n_done // window * window
         lines = islice(iter_lines([source]), n_skipped, None)
         # 3. Translate, and write the lines that are not in the part file yet.
-        arguments = {**arguments, "window": window, "fixed_windows": True, "first": n_skipped + 1}
+        arguments = {**arguments, "window": window, "first": n_skipped + 1}
         translations = islice(translator.translate_lines(lines, **arguments), n_done - n_skipped, None)
         for translation in streams.with_bar(translations, n_lines, n_done):
             out.write(render(translation).encode() + b"\n")

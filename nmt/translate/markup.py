@@ -55,7 +55,6 @@ class MarkupTranslator:
         *,
         batch_size: int | None = None,
         window: int = WINDOW,
-        fixed_windows: bool = False,  # noqa: ARG002 - windows are always fixed
         first: int = 1,
         after_window: Callable[[], object] = lambda: None,
     ) -> Iterator[Translation]:

@@ -27,7 +27,7 @@ from nmt.translate.windows import CutLines, one_ahead, windows
 
 log = logging.getLogger("nmt")
 
-MAX_LINES = 4_000  # default of the maximum number of lines in a window
+WINDOW = 1000  # default of the maximum number of lines in a window
 UNSPACED = frozenset(["zh", "zho", "cmn", "yue", "ja", "jpn"])  # languages without spaces between sentences
 
 # A function that is called after every step of a search. The argument is another function, which returns the
@@ -95,8 +95,7 @@ class Translator:
         *,
         batch_size: int | None = None,
         prefix: str = "",
-        window: int = MAX_LINES,
-        fixed_windows: bool = False,
+        window: int = WINDOW,
         first: int = 1,
         after_window: Callable[[], object] = lambda: None,
     ) -> Iterator[Translation]:
@@ -110,8 +109,6 @@ class Translator:
             options, batch_size: if None, the defaults of the model.
             prefix: the text that every translation must begin with.
             window: maximum number of lines in a window. With 1, each line is translated as soon as the line is read.
-            fixed_windows: whether the number of lines in a window does not depend on the speed of the translation. Then
-                the batches are always the same.
             first: the number of the first line, for messages and random seeds.
             after_window: a function that is called after the caller has consumed all translations of a window.
         Raises:
@@ -128,8 +125,7 @@ class Translator:
                 units = [replace(unit, prefix=prefix_tokens) for unit in units]
             return self.start(units, options, batch_size)
 
-        least_lines = window if fixed_windows else batch_size
-        running = windows(start, lines, first, least_lines, window)
+        running = windows(start, lines, first, window)
         # While an engine in the background translates a window, read and prepare the next window.
         if window > 1 and self.engine_for(options).in_background:
             running = one_ahead(running)

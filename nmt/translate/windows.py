@@ -17,31 +17,21 @@ from nmt.translate.units import Translation, Unit
 log = logging.getLogger("nmt")
 
 MAX_READ_S = 1.0  # maximum time to read the other lines of a window after its first line, in seconds
-FIRST_LINES = 250  # maximum number of lines in the first window
-TARGET_S = 5.0  # time that the translation of each later window should take, in seconds
 N_NAMED = 10  # maximum number of lines that a warning names
 
 Running = TypeVar("Running")
 
 
 def windows(
-    start: Callable[[list[Unit]], Running], lines: Iterable[str | Unit | Pause], first: int, least: int, most: int
+    start: Callable[[list[Unit]], Running], lines: Iterable[str | Unit | Pause], first: int, n_lines: int
 ) -> Iterator[Running]:
-    """Read the stream in windows, call `start` with the units of each window, and yield the results of `start`.
+    """Read the stream in windows of `n_lines`, call `start` with the units of each window, and yield its results.
 
-    The first window has at most `FIRST_LINES` lines. Later windows have `least` to `most` lines, so that each window
-    takes about `TARGET_S`. A `Pause` in the stream ends a window early, and can make a window empty. `first` is the
-    number of the first line.
+    A `Pause` in the stream ends a window early, and can make a window empty. `first` is the number of the first line.
     """
     stream = iter(lines)
-    n_lines = min(most, FIRST_LINES)
     while (units := read_window(stream, first, n_lines)) is not None:
-        started = time.monotonic()
         yield start(units)
-        # Choose the size of the next window so that it takes about TARGET_S at the speed of this window.
-        if units:
-            lines_per_s = len(units) / max(time.monotonic() - started, 1e-3)
-            n_lines = min(max(int(TARGET_S * lines_per_s), least), most)
         first += len(units)
 
 

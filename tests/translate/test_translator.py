@@ -17,12 +17,11 @@ from nmt.decode.options import Hypothesis, SearchRequest
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.text import EOS
 from nmt.text.lines import Pause, is_blank
-from nmt.translate import windows
 from nmt.translate.loading import load
 from nmt.translate.options import TranslationOptions
-from nmt.translate.translator import RunningTranslation, Translator
+from nmt.translate.translator import Translator
 from nmt.translate.units import TextHypothesis, Translation, Unit, joined
-from nmt.translate.windows import TARGET_S, read_window
+from nmt.translate.windows import read_window
 
 TRANSLATOR = small_translator()
 ODD_LINES = ["", "\t", "! ?", "... A. B.", "。。 。", *LINES]
@@ -144,36 +143,6 @@ def test_model_whose_output_is_nan_is_refused() -> None:
 
 
 # --- windows ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The lines of each window that is translated. The clock advances by one second per line."""
-    sizes: list[int] = []
-
-    def start(self: Translator, units: list[Unit], *args: Any) -> RunningTranslation:
-        sizes.append(len(units))
-        return original(self, units, *args)
-
-    original = Translator.start
-    monkeypatch.setattr(Translator, "start", start)
-    monkeypatch.setattr(windows, "time", SimpleNamespace(monotonic=lambda: float(sum(sizes))))
-    return sizes
-
-
-def test_windows_are_shorter_on_a_slow_machine(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "FIRST_LINES", 30)
-    lines = ["a"] * 45
-    translations = list(TRANSLATOR.translate_lines(lines, batch_size=2))
-    assert len(translations) == 45
-    assert sizes == [30, TARGET_S, TARGET_S, TARGET_S]
-
-
-def test_fixed_windows_have_as_many_lines_however_long_they_take(sizes: list[int]) -> None:
-    lines = ["a"] * 17
-    translations = list(TRANSLATOR.translate_lines(lines, window=8, fixed_windows=True))
-    assert len(translations) == 17
-    assert sizes == [8, 8, 1]
 
 
 def test_a_line_keeps_its_number() -> None:
