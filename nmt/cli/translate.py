@@ -179,7 +179,7 @@ def translate(
     scores: Annotated[bool, typer.Option(help="Print score TAB translation.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: hypotheses, scores, words, pieces.")] = False,
     min_confidence: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Warn of lines below it, and of lines that seem made up.")
+        float | None, typer.Option(min=0, max=1, help="Warn of lines below it, and of repeated phrases.")
     ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Answer each line at once, as on a terminal.")] = False,
     whole_lines: options.WholeLines = None,
