@@ -97,6 +97,7 @@ class CTranslate2Engine:
         prefixes = None
         if any(request.prefix for request in requests):
             prefixes = [self.tokenizers.target.pieces(request.prefix) for request in requests]
+        min_length = min(options.min_length, limit - 1)  # EOS is allowed at the limit
         patience = 1 + EXTRA_FINISHED / options.beam if options.beam > 1 else 1
         return self.engine.translate_batch(
             sources,
@@ -108,7 +109,7 @@ class CTranslate2Engine:
             length_penalty=options.alpha,
             max_input_length=0,
             max_decoding_length=limit,
-            min_decoding_length=min(options.min_length, limit - 1),
+            min_decoding_length=min_length,
             return_end_token=True,  # so that EOS counts in the length of a hypothesis
             use_vmap=self.has_shortlist,
         )

@@ -146,15 +146,18 @@ class TorchSearch:
         """Search for translations of the requests whose indices are given."""
         requests = [self.requests[i] for i in batch]
         src = pad_source([request.tokens for request in requests])
+        prefixes = [request.prefix for request in requests]
+        constraints = [request.constraint for request in requests]
+        seeds = [seed_of(*request.place) for request in requests]
         trace = tracer(self.watch, batch) if self.watch else None
         return search(
             self.engine.decoder,
             src.to(self.engine.device),
             self.options,
-            prefixes=[request.prefix for request in requests],
-            constraints=[request.constraint for request in requests],
+            prefixes=prefixes,
+            constraints=constraints,
             max_length=self.engine.max_length,
-            sentence_seeds=[seed_of(*request.place) for request in requests],
+            sentence_seeds=seeds,
             trace=trace,
         )
 
