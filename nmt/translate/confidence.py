@@ -18,7 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import accumulate
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,18 +95,16 @@ def words_of(translator: Translator, hypothesis: TextHypothesis) -> list[Word]:
     The hypothesis must have log-probabilities.
     """
     calibration = Calibration.of(translator.progress)
-    spans = WordText.split(hypothesis.text).spans
+    split = WordText.split(hypothesis.text)
     words = []
-    for (start, end), logits in zip(spans, logits_of(translator, hypothesis), strict=True):
-        words.append(Word(hypothesis.text[start:end], start, end, calibration.confidence(*logits)))
+    for text, span, logits in zip(split.words, split.spans, logits_of(translator, hypothesis), strict=True):
+        words.append(Word(text, *span, calibration.confidence(*logits)))
     return words
 
 
 def confidence_of(words: Sequence[Word]) -> float:
     """Return the confidence of a line with these words, or 1 if there are no words."""
-    if not words:
-        return 1.0
-    return sum(word.confidence for word in words) / len(words)
+    return fmean(word.confidence for word in words) if words else 1.0
 
 
 def doubts(translator: Translator, translation: Translation, least: float) -> list[str]:
@@ -148,8 +146,7 @@ def logits_of(translator: Translator, hypothesis: TextHypothesis) -> list[tuple[
     """
     text, log_probs = hypothesis.text, hypothesis.log_probs
     spans = spans_of_pieces(translator, hypothesis)
-    mean_log_prob = sum(log_probs) / max(len(log_probs), 1)
-    line_logit = logit(mean_log_prob)
+    line_logit = logit(sum(log_probs) / max(len(log_probs), 1))
     logits = []
     for word in WordText.split(text).spans:
         word_start, word_end = bare_span(text, word)
@@ -189,17 +186,14 @@ def equal_characters(old: str, new: str) -> dict[int, int]:
 
     The dict contains the characters of the words that both texts have in the same order.
     """
-    old_units, new_units = UNIT.findall(old), UNIT.findall(new)
-    old_starts = [0, *accumulate(len(unit) for unit in old_units)]
-    new_starts = [0, *accumulate(len(unit) for unit in new_units)]
-    places = {}
+    old_units, new_units = list(UNIT.finditer(old)), list(UNIT.finditer(new))
+    places: dict[int, int] = {}
     # With autojunk, the matcher would ignore frequent units in long texts.
-    matcher = SequenceMatcher(None, old_units, new_units, autojunk=False)
+    matcher = SequenceMatcher(None, [unit[0] for unit in old_units], [unit[0] for unit in new_units], autojunk=False)
     for old_first, new_first, n_units in matcher.get_matching_blocks():
-        start, end = old_starts[old_first], old_starts[old_first + n_units]
-        moved_by = new_starts[new_first] - start
-        for i in range(start, end):
-            places[i] = i + moved_by
+        for i in range(n_units):
+            old_unit, new_unit = old_units[old_first + i], new_units[new_first + i]
+            places.update(zip(range(*old_unit.span()), range(*new_unit.span()), strict=True))
     return places
 
 
