@@ -276,10 +276,9 @@ def write_lines(
         lines = streams.open_input(source.path)
         n_lines = streams.bar_length(source.path, output)
     with streams.open_output(output) as out:
-        # Flush after each window, so that a program that reads the output through a pipe gets lines without delay.
-        translations = writer.translate_lines(lines, **arguments, after_window=out.flush)
-        for translation in streams.with_bar(translations, n_lines):
+        for translation in streams.with_bar(writer.translate_lines(lines, **arguments), n_lines):
             out.write(render(translation).encode() + b"\n")
+            out.flush()  # so that a program that reads the output through a pipe gets each line without delay
 
 
 def of_markup(translator: "Translator", markup: Markup) -> "MarkupTranslator":

@@ -3,7 +3,7 @@
 A parser of `nmt.documents` finds the units of a text. The translations of the units replace the units in the text.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from nmt.documents.markup import Format, Part, Segment
 from nmt.text.lines import Pause
@@ -56,7 +56,6 @@ class MarkupTranslator:
         batch_size: int | None = None,
         window: int = WINDOW,
         first: int = 1,
-        after_window: Callable[[], object] = lambda: None,
     ) -> Iterator[Translation]:
         """Translate a stream of lines with markup, in order. Each line is parsed by itself.
 
@@ -84,4 +83,3 @@ class MarkupTranslator:
                     text = written(parts, translations[start:end])
                     yield Translation(line.text, [TextHypothesis([], [], 0.0, [], text)], line.number)
                     start = end
-                after_window()

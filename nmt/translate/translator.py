@@ -97,7 +97,6 @@ class Translator:
         prefix: str = "",
         window: int = WINDOW,
         first: int = 1,
-        after_window: Callable[[], object] = lambda: None,
     ) -> Iterator[Translation]:
         """Translate a stream of lines, in order. A warning names the lines whose translations are cut off.
 
@@ -110,7 +109,6 @@ class Translator:
             prefix: the text that every translation must begin with.
             window: maximum number of lines in a window. With 1, each line is translated as soon as the line is read.
             first: the number of the first line, for messages and random seeds.
-            after_window: a function that is called after the caller has consumed all translations of a window.
         Raises:
             ConfigError: the prefix is too long.
             InputError: a line is not a string.
@@ -134,7 +132,6 @@ class Translator:
                 translations = translation.result()
                 cut_lines.note(translations)
                 yield from translations
-                after_window()
 
     def start(
         self, units: list[Unit], options: TranslationOptions, batch_size: int, watch: Watch | None = None

@@ -203,15 +203,9 @@ def test_lines_without_text_are_copied() -> None:
     assert translated(lines) == lines
 
 
-def test_a_pause_ends_a_window_and_is_not_a_line() -> None:
-    calls: list[str] = []
-
-    def after_window() -> None:
-        calls.append("end")
-
-    for translation in MARKUP_TRANSLATOR.translate_lines(["", Pause(), "<hr>"], after_window=after_window):
-        calls.append(translation.source)
-    assert calls == ["", "end", "<hr>", "end"]
+def test_a_pause_is_not_a_line() -> None:
+    translations = MARKUP_TRANSLATOR.translate_lines(["", Pause(), "<hr>"])
+    assert [translation.source for translation in translations] == ["", "<hr>"]
 
 
 @pytest.mark.parametrize("window", [1, 2, 10])

@@ -150,17 +150,6 @@ def test_a_line_keeps_its_number() -> None:
     assert read_window(iter(units), 1, 1000) == units
 
 
-def test_the_end_of_each_window_is_told_after_its_last_line() -> None:
-    order: list[str] = []
-
-    def after_window() -> None:
-        order.append("end")
-
-    for translation in TRANSLATOR.translate_lines(["dog", "", "cat"], window=2, after_window=after_window):
-        order.append(translation.source)
-    assert order == ["dog", "", "end", "cat", "end"]
-
-
 def test_pause_ends_a_window_and_is_not_a_line() -> None:
     stream: Iterator[str | Pause] = iter([Pause(), "a", "b", Pause(), "c"])
     assert read_window(stream, 4, 1000) == []
