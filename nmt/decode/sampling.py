@@ -48,7 +48,8 @@ class Sampler:
         padded = F.pad(logits, (0, n_padding), value=-math.inf)
         groups = padded.view(*logits.shape[:2], -1, GROUP)  # (B, K, G, 64)
         n_groups = groups.size(2)
-        noise = self._gumbel(sentences, live.size(1), n_groups + GROUP).to(live.device)
+        noise = self._gumbel(sentences, live.size(1), n_groups + GROUP)  # (B, K, G + 64)
+        noise = noise.to(live.device)
         # 2. Sample a group of each beam by the total probability of the group.
         totals = groups.logsumexp(-1)  # (B, K, G)
         group = (totals + noise[..., :n_groups]).argmax(-1, keepdim=True)  # (B, K, 1)
@@ -72,7 +73,8 @@ class Sampler:
             logits.masked_fill_(logits < least, -math.inf)
         if self.options.top_p < 1:
             ordered = logits.sort(dim=-1, descending=True).values
-            n_below = (ordered.softmax(-1).cumsum(-1) < self.options.top_p).sum(-1, keepdim=True)
+            cumulative = ordered.softmax(-1).cumsum(-1)
+            n_below = (cumulative < self.options.top_p).sum(-1, keepdim=True)
             least = ordered.gather(-1, n_below.clamp(max=logits.size(-1) - 1))  # the logit of the token that reaches p
             logits.masked_fill_(logits < least, -math.inf)
         return logits

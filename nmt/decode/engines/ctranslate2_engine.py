@@ -16,11 +16,13 @@ Sampling, steps to watch, and scores of references with UNK need the torch engin
 
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -176,9 +178,10 @@ class CTranslate2Search:
         self.engine = engine
         self.requests = requests
         self.options = options
-        self.limits = [
-            options.limit(len(request.tokens) + 1, len(request.prefix), engine.max_length) for request in requests
-        ]
+        self.limits: list[int] = []
+        for request in requests:
+            length = len(request.tokens) + 1  # with EOS
+            self.limits.append(options.limit(length, len(request.prefix), engine.max_length))
         # Sort the requests by length limit, the largest first. The first limit of a batch is the limit of the batch.
         self.order = sorted(range(len(requests)), key=lambda i: (-self.limits[i], -len(requests[i].tokens)))
         fair_share = math.ceil(len(requests) / engine.engine.num_translators)  # so that a few requests use all threads
@@ -186,12 +189,14 @@ class CTranslate2Search:
         self.futures: list[Any] = []  # one per request, in the order of `self.order`
         for first in range(0, len(requests), size):
             batch = self.order[first : first + size]
-            self.futures += engine.search_batch([requests[i] for i in batch], options, self.limits[batch[0]])
+            batch_requests = [requests[i] for i in batch]
+            self.futures += engine.search_batch(batch_requests, options, self.limits[batch[0]])
 
     def result(self) -> list[NBest]:
         n_bests: list[NBest] = [[] for _ in self.requests]
         for i, future in zip(self.order, self.futures, strict=True):
-            n_bests[i] = self._within_limit(i, self.engine.hypotheses(future.result()))
+            n_best = self.engine.hypotheses(future.result())
+            n_bests[i] = self._within_limit(i, n_best)
         return self._with_scores(n_bests) if self.options.scores else n_bests
 
     def _within_limit(self, i: int, n_best: NBest) -> NBest:
@@ -209,11 +214,9 @@ class CTranslate2Search:
         """
         # 1. Compute the log-probabilities of all hypotheses of all requests in one pass.
         sources: list[list[int]] = []
-        hypotheses: list[Hypothesis] = []
         for request, n_best in zip(self.requests, n_bests, strict=True):
-            for hypothesis in n_best:
-                sources.append(request.tokens)
-                hypotheses.append(hypothesis)
+            sources += [request.tokens] * len(n_best)
+        hypotheses = list(chain.from_iterable(n_bests))
         targets = [hypothesis.tokens[:-1] for hypothesis in hypotheses]
         rows = self.engine.log_probs_of(sources, targets)
         # 2. Compute the scores, and sort by score.
@@ -280,11 +283,8 @@ def convert(file: Path, directory: Path, quantization: str) -> None:
     done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode:
         # Show the child's error message. A child that crashed has printed no message.
-        message = f"the conversion ended with exit code {done.returncode}"
-        for line in done.stderr.decode(errors="replace").split("\n"):
-            if line.startswith("nmt: error: "):
-                message = line.removeprefix("nmt: error: ")
-                break
+        printed = re.search("^nmt: error: (.*)$", done.stderr.decode(errors="replace"), re.MULTILINE)
+        message = printed[1] if printed else f"the conversion ended with exit code {done.returncode}"
         raise ModelError(message, hint="use --engine torch")
 
 
@@ -300,16 +300,6 @@ def contents(export: Path) -> bytes:
     return "".join(lines).encode()
 
 
-def read_characters(file: Path) -> str:
-    """Read the file `CHARACTERS` of an export. Raises ModelError if the file cannot be read or is not UTF-8."""
-    with os_errors_as(ModelError, f"read {file}", hint="export the model again"):
-        content = read_capped(file, MAX_CHARACTERS_BYTES)
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise ModelError(f"{file} is damaged", hint="export the model again") from error
-
-
 def load_export(
     path: Path, device: str, precision: Precision | None, load_torch: Callable[[], Engine] | None = None
 ) -> tuple[CTranslate2Engine, Tokenizers, Config]:
@@ -321,8 +311,11 @@ def load_export(
     tokenizers = run.read_tokenizers(config)
     if tokenizers is None:
         raise ModelError(f"{path} has no tokenizer", hint="export the model again")
-    if (path / CHARACTERS).is_file():  # the export of an imported model has no such file
-        tokenizers = tokenizers.with_learned(read_characters(path / CHARACTERS))
+    characters = path / CHARACTERS
+    if characters.is_file():  # the export of an imported model has no such file
+        with os_errors_as(ModelError, f"read {characters}", hint="export the model again"):
+            content = read_capped(characters, MAX_CHARACTERS_BYTES)
+        tokenizers = tokenizers.with_learned(content.decode(errors="replace"))
     # A damaged export may crash this process, so a child process loads the export first. If `load_torch` is given, the
     # export comes from the cache, and `converted` has already checked it.
     if load_torch is None:

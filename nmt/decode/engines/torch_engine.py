@@ -131,7 +131,8 @@ class TorchSearch:
         order = sorted(range(len(self.requests)), key=lambda i: -len(self.requests[i].tokens))
         n_bests: list[NBest] = [[] for _ in self.requests]
         while order:
-            n_positions = (len(self.requests[order[0]].tokens) + 1) * self.options.beam  # beams x positions per request
+            longest = self.requests[order[0]]
+            n_positions = (len(longest.tokens) + 1) * self.options.beam  # beams x positions per request
             n = max(1, min(self.batch_size, self.engine.max_positions // n_positions))
             batch, order = order[:n], order[n:]
             parts = halve_on_out_of_memory(self.search_batch, batch)
@@ -194,13 +195,9 @@ class EnsembleDecoder:
         return [decoder.start(src) for decoder in self.decoders]
 
     def step(self, tokens: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
-        all_logits: list[Tensor] = []
-        new_states: list[Any] = []
-        for decoder, state in zip(self.decoders, states, strict=True):
-            logits, new_state = decoder.step(tokens, state)
-            all_logits.append(logits)
-            new_states.append(new_state)
-        return log_mean_probs(all_logits), new_states
+        outputs = [decoder.step(tokens, state) for decoder, state in zip(self.decoders, states, strict=True)]
+        logits, new_states = zip(*outputs, strict=True)
+        return log_mean_probs(logits), list(new_states)
 
     def select(self, states: list[Any], beam_indices: Tensor) -> list[Any]:
         return [decoder.select(state, beam_indices) for decoder, state in zip(self.decoders, states, strict=True)]
@@ -228,8 +225,7 @@ def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[
             hint = "lower --beam, or use --device cpu"
             raise NmtError("out of memory with one sentence", hint=hint) from error
     # Empty the cache only outside the except block: inside the block, the traceback of the error keeps tensors alive.
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    torch.cuda.empty_cache()
     half = (len(batch) + 1) // 2
     log.warning("out of memory with %d sentences: continuing with %d at a time", len(batch), half)
     first = halve_on_out_of_memory(process, batch[:half])
@@ -256,8 +252,7 @@ def pick_device(name: str) -> torch.device:
     # The kinds of devices in order of preference.
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     names = [kind for kind, is_available in available.items() if is_available]
-    if name == "auto":
-        name = names[0]
+    name = names[0] if name == "auto" else name
     with contextlib.suppress(RuntimeError):  # torch raises it for an unknown device name
         device = torch.device(f"cuda:{launched().local_rank}" if name == "cuda" else name)  # one GPU per rank
         is_missing = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
