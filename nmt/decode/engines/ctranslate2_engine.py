@@ -7,9 +7,9 @@ CTranslate2's search differs from `nmt.decode.search` in these ways:
   hypothesis has a better score.
 - With a shortlist (`nmt export --shortlist`), CTranslate2 computes probabilities only of the pieces that are listed for
   any source piece of the batch, so that a translation can depend on the other sentences of its batch.
-- CTranslate2 truncates a hypothesis at the length limit, whereas `nmt.decode.search` forces EOS there. The engine
-  replaces the last token of a truncated hypothesis by EOS. A batch has only one limit, which is the largest limit of
-  its requests. If a translation exceeds the limit of its own request, the engine repeats the search for this request.
+- CTranslate2 truncates a hypothesis at the length limit, whereas `nmt.decode.search` forces EOS there. A batch has only
+  one limit, which is the largest limit of its requests. If a hypothesis exceeds the limit of its own request, or has no
+  EOS, the engine cuts it off at this limit, and replaces the last token by EOS.
 Sampling, steps to watch, and scores of references with UNK need the torch engine of the same model (see
 `Translator.engine_for` and `score`). An export has no torch engine.
 """
@@ -116,12 +116,15 @@ class CTranslate2Engine:
             use_vmap=self.has_shortlist,
         )
 
-    def hypotheses(self, result: Any) -> NBest:
-        """Return the hypotheses of a request, without scores. EOS replaces the last token of a truncated hypothesis."""
-        hypotheses: dict[tuple[int, ...], Hypothesis] = {}  # without duplicates, which the replacement can make
+    def hypotheses(self, result: Any, limit: int) -> NBest:
+        """Return the hypotheses of a request, without scores. A hypothesis that exceeds the limit is cut off."""
+        hypotheses: dict[tuple[int, ...], Hypothesis] = {}  # without duplicates, which cutting off can make
         for pieces in result.hypotheses:
-            *tokens, last = self.tokenizers.target.ids(pieces)
-            hypotheses.setdefault(tuple(tokens), Hypothesis([*tokens, EOS], [], 0.0, is_cut=last != EOS))
+            tokens = self.tokenizers.target.ids(pieces)
+            is_cut = len(tokens) > limit or tokens[-1:] != [EOS]
+            if is_cut:
+                tokens[limit - 1 :] = [EOS]
+            hypotheses.setdefault(tuple(tokens), Hypothesis(tokens, [], 0.0, is_cut=is_cut))
         return list(hypotheses.values())
 
     def _pieces(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> tuple[list[Any], list[Any]]:
@@ -195,17 +198,8 @@ class CTranslate2Search:
     def result(self) -> list[NBest]:
         n_bests: list[NBest] = [[] for _ in self.requests]
         for i, future in zip(self.order, self.futures, strict=True):
-            n_best = self.engine.hypotheses(future.result())
-            n_bests[i] = self._within_limit(i, n_best)
+            n_bests[i] = self.engine.hypotheses(future.result(), self.limits[i])
         return self._with_scores(n_bests) if self.options.scores else n_bests
-
-    def _within_limit(self, i: int, n_best: NBest) -> NBest:
-        """Return `n_best`. If a hypothesis in `n_best` exceeds the limit of request i, search again with this limit."""
-        limit = self.limits[i]
-        if all(len(hypothesis.tokens) <= limit for hypothesis in n_best):
-            return n_best
-        (future,) = self.engine.search_batch([self.requests[i]], self.options, limit)
-        return self.engine.hypotheses(future.result())
 
     def _with_scores(self, n_bests: Sequence[NBest]) -> list[NBest]:
         """Compute the scores of all hypotheses, and sort the hypotheses of each request by score, the best first.
