@@ -37,9 +37,7 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], options: SearchOp
         tgt = encode_lines(target_tokenizer, [pair.target for pair in window])
         lengths = [max(map(len, sides)) for sides in zip(src, tgt, strict=True)]
         fitting = [i for i, length in enumerate(lengths) if 0 < length <= limit]
-        fitting_src = [src[i] for i in fitting]
-        fitting_tgt = [tgt[i] for i in fitting]
-        rows = translator.engine.score(fitting_src, fitting_tgt)
+        rows = translator.engine.score([src[i] for i in fitting], [tgt[i] for i in fitting])
         log_probs_of = dict(zip(fitting, rows, strict=True))  # by the index of the pair
         # 2. Yield the results. A pair that is too long gets NaN, and a blank pair gets no log-probabilities.
         for i, pair in enumerate(window):
@@ -48,11 +46,8 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], options: SearchOp
             if lengths[i] > limit:
                 message = "line %d is not scored: %d pieces, the model takes %d"
                 log.warning(message, pair.line, lengths[i], limit)
-            score = 0.0  # the score of a blank pair
-            if tokens:
-                score = sum(log_probs) / options.length_divisor(len(tokens))
-            pieces = target_tokenizer.pieces(tokens)
-            hypothesis = TextHypothesis(tokens, log_probs, score, pieces, pair.target)
+            score = sum(log_probs) / options.length_divisor(max(len(tokens), 1))
+            hypothesis = TextHypothesis(tokens, log_probs, score, target_tokenizer.pieces(tokens), pair.target)
             yield Translation(pair.source, [hypothesis])
 
 

@@ -117,13 +117,14 @@ class Translator:
         batch_size = batch_size or self.config.decode.batch_size
         prefix_tokens = self.encode_prefix(prefix)
 
-        def start(units: list[Unit]) -> RunningTranslation:
-            # Units are copied only if there is a prefix, which is rare.
-            if prefix_tokens:
-                units = [replace(unit, prefix=prefix_tokens) for unit in units]
-            return self.start(units, options, batch_size)
+        def started() -> Iterator[RunningTranslation]:
+            for units in windows(lines, first, window):
+                # Units are copied only if there is a prefix, which is rare.
+                if prefix_tokens:
+                    units = [replace(unit, prefix=prefix_tokens) for unit in units]
+                yield self.start(units, options, batch_size)
 
-        running = windows(start, lines, first, window)
+        running = started()
         # While an engine in the background translates a window, read and prepare the next window.
         if window > 1 and self.engine_for(options).in_background:
             running = one_ahead(running)
@@ -139,12 +140,8 @@ class Translator:
         """Start to translate units in one search of the engine. `watch` is called after every step of the search."""
         # 1. Each step prepares the units for the next one.
         steps = self.steps(units, options)
-        for step in steps:
-            units = step.prepare(units)
-        # 2. Encode the units as search requests.
-        # Another model of an ensemble may accept shorter sequences than the model that the config belongs to.
-        max_length = min(self.config.data.max_length, self.engine.max_length - 1)
-        encoding = Encoding(units, self.tokenizers, max_length, options, self.joiner)
+        encoding = self.encoding(units, steps, options)
+        # 2. Choose the engine, and give it the terms that the search must write.
         engine = self.engine_for(options, watched=watch is not None)
         if options.glossary and not (engine.in_background or options.sample):
             from nmt.translate.glossary import require_terms  # imported here, because the import takes 5 ms
@@ -198,10 +195,16 @@ class Translator:
 
     def requests_of(self, text: str, options: TranslationOptions) -> list[SearchRequest]:
         """Return the search requests of a text, usually one for each sentence, without placeholders and glossaries."""
-        units = [Unit(1, text)]
-        for step in self.steps([], options.changed(glossary={}, protect=[], protect_placeholders=False)):
+        plain = options.changed(glossary={}, protect=[], protect_placeholders=False)
+        return self.encoding([Unit(1, text)], self.steps([], plain), plain).requests
+
+    def encoding(self, units: list[Unit], steps: Sequence[Step], options: TranslationOptions) -> Encoding:
+        """Let the steps prepare the units, and encode the units as search requests."""
+        for step in steps:
             units = step.prepare(units)
-        return Encoding(units, self.tokenizers, self.config.data.max_length, options, self.joiner).requests
+        # Another model of an ensemble may accept shorter sequences than the model that the config belongs to.
+        max_length = min(self.config.data.max_length, self.engine.max_length - 1)
+        return Encoding(units, self.tokenizers, max_length, options, self.joiner)
 
     def unknown(self, text: str) -> set[str]:
         """Return the characters of a text that the model cannot read; see `Tokenizer.unknown`."""

@@ -6,7 +6,7 @@ The batches of a longer window have less padding. A shorter window takes less me
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -22,16 +22,14 @@ N_NAMED = 10  # maximum number of lines that a warning names
 Running = TypeVar("Running")
 
 
-def windows(
-    start: Callable[[list[Unit]], Running], lines: Iterable[str | Unit | Pause], first: int, n_lines: int
-) -> Iterator[Running]:
-    """Read the stream in windows of `n_lines`, call `start` with the units of each window, and yield its results.
+def windows(lines: Iterable[str | Unit | Pause], first: int, n_lines: int) -> Iterator[list[Unit]]:
+    """Read a stream of lines in windows of `n_lines`, and yield the units of each window.
 
     A `Pause` in the stream ends a window early, and can make a window empty. `first` is the number of the first line.
     """
     stream = iter(lines)
     while (units := read_window(stream, first, n_lines)) is not None:
-        yield start(units)
+        yield units
         first += len(units)
 
 
