@@ -23,7 +23,7 @@ from nmt.translate.encode import Encoding
 from nmt.translate.options import TranslationOptions
 from nmt.translate.sentences import Sentences
 from nmt.translate.units import Step, Translation, Unit
-from nmt.translate.windows import CutLines, one_ahead, windows
+from nmt.translate.windows import one_ahead, warn_of_cut_lines, windows
 
 log = logging.getLogger("nmt")
 
@@ -98,7 +98,7 @@ class Translator:
         window: int = WINDOW,
         first: int = 1,
     ) -> Iterator[Translation]:
-        """Translate a stream of lines, in order. A warning names the lines whose translations are cut off.
+        """Translate a stream of lines, in order. A warning in each window names the lines that are cut off.
 
         The stream is translated in windows of many lines. All lines of a window are translated before the first
         translation is yielded, so that lines of similar length can share a batch. Windows also limit memory.
@@ -128,11 +128,10 @@ class Translator:
         # While an engine in the background translates a window, read and prepare the next window.
         if window > 1 and self.engine_for(options).in_background:
             running = one_ahead(running)
-        with CutLines(at_once=window == 1) as cut_lines:
-            for translation in running:
-                translations = translation.result()
-                cut_lines.note(translations)
-                yield from translations
+        for translation in running:
+            translations = translation.result()
+            warn_of_cut_lines(translations)
+            yield from translations
 
     def start(
         self, units: list[Unit], options: TranslationOptions, batch_size: int, watch: Watch | None = None

@@ -61,7 +61,7 @@ class Translation:
     @property
     def is_cut(self) -> bool:
         """Whether the best hypothesis reached the length limit before the model ended the translation."""
-        return bool(self.hypotheses) and self.hypotheses[0].is_cut
+        return self.hypotheses[0].is_cut
 
 
 class Step:

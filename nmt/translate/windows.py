@@ -6,9 +6,8 @@ The batches of a longer window have less padding. A shorter window takes less me
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from types import TracebackType
-from typing import Self, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from nmt.errors import InputError
 from nmt.text.lines import Pause
@@ -71,42 +70,17 @@ def one_ahead(running: Iterator[Running]) -> Iterator[Running]:
         current = following
 
 
-class CutLines:
-    """A collector of the lines whose translations are cut off. When the context ends, one warning names these lines.
-
-    With `at_once`, a warning is logged as soon as a line is noted, because the user waits for each line.
-    """
-
-    def __init__(self, *, at_once: bool) -> None:
-        self.at_once = at_once
-        self.numbers: list[int] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.warn()  # also if the caller has not consumed all translations
-
-    def note(self, translations: Sequence[Translation]) -> None:
-        for translation in translations:
-            # A line of markup has several translations, but is named only once.
-            if translation.is_cut and translation.number not in self.numbers[-1:]:
-                self.numbers.append(translation.number)
-        if self.at_once:
-            self.warn()
-
-    def warn(self) -> None:
-        """Log one warning that names the lines that have been noted since the last warning, if there are any."""
-        if not self.numbers:
-            return
-        # Name the first lines by their numbers, and count the other lines.
-        named = ", ".join(map(str, self.numbers[:N_NAMED]))
-        if len(self.numbers) > N_NAMED:
-            named += f" and {len(self.numbers) - N_NAMED:,} more"
-        lines = f"{len(self.numbers):,} lines ({named})"
-        if len(self.numbers) == 1:
-            lines = f"line {named}"
-        message = "translation cut off at the length limit, before the model ended it: %s; "
-        message += "nmt translate --max-length raises it"
-        log.warning(message, lines)
-        self.numbers.clear()
+def warn_of_cut_lines(translations: Iterable[Translation]) -> None:
+    """Log one warning that names the lines whose translations are cut off, if there are any."""
+    # A line of markup has several translations, but is named only once.
+    numbers = list(dict.fromkeys(translation.number for translation in translations if translation.is_cut))
+    if not numbers:
+        return
+    # Name the first lines by their numbers, and count the other lines.
+    named = ", ".join(map(str, numbers[:N_NAMED]))
+    if len(numbers) > N_NAMED:
+        named += f" and {len(numbers) - N_NAMED:,} more"
+    lines = f"line {named}" if len(numbers) == 1 else f"{len(numbers):,} lines ({named})"
+    message = "translation cut off at the length limit, before the model ended it: %s; "
+    message += "nmt translate --max-length raises it"
+    log.warning(message, lines)

@@ -178,7 +178,7 @@ def test_in_the_background_a_window_is_finished_after_the_next_was_started(windo
 
         def result(self) -> list[Translation]:
             happened.append(f"finish {self.units[0].text}")
-            return [Translation(unit.text, []) for unit in self.units]
+            return [Translation(unit.text, [TextHypothesis([], [], 0.0, [], "")]) for unit in self.units]
 
     translator.start = Running  # type: ignore[method-assign, assignment]
     list(translator.translate_lines("abc", window=window))
