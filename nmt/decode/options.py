@@ -1,7 +1,7 @@
 """The options, requests and results of a search, and the protocol that every engine implements."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
@@ -32,7 +32,8 @@ class SearchOptions(SearchSettings):
             super().__init__(**values)
         except ValidationError as error:
             names = ", ".join(type(self).model_fields)
-            raise ConfigError("; ".join(map(_message, error.errors())), hint=f"the options are {names}") from error
+            messages = [f"{fault['loc'][0]}: {described(fault)}" for fault in error.errors()]
+            raise ConfigError("; ".join(messages), hint=f"the options are {names}") from error
         if self.n_best > self.beam:
             message = f"n_best is {self.n_best}, but there are {self.beam} hypotheses"
             raise ConfigError(message, hint=f"add --beam {self.n_best}")
@@ -62,11 +63,6 @@ class SearchOptions(SearchSettings):
         The score of a hypothesis is its log-probability divided by the length penalty.
         """
         return float(length**self.alpha)
-
-
-def _message(fault: Mapping[str, Any]) -> str:
-    (name,) = fault["loc"]
-    return f"no search option '{name}'" if fault["type"] == "extra_forbidden" else f"{name}: {described(fault)}"
 
 
 # The dataclasses that are created for every line are not frozen, because creating a frozen one takes three times as

@@ -217,12 +217,12 @@ class Translator:
         torch engine.
         """
         # Only torch's search can sample and write required terms, and only its steps can be watched.
-        reads_terms = self.config.data.glossary
+        must_write_terms = options.glossary and not self.config.data.glossary
+        if options.sample and must_write_terms:
+            raise ConfigError("a glossary needs beam search", hint="leave out the glossary, or sampling")
         if options.sample:
-            if options.glossary and not reads_terms:
-                raise ConfigError("a glossary needs beam search", hint="leave out the glossary, or sampling")
             return self.engine.torch_engine("sampling with a seed for each line")
-        if options.glossary and not reads_terms:
+        if must_write_terms:
             return self.engine.torch_engine("search for given terms")
         if watched and self.engine.explains:
             return self.engine.torch_engine("steps to watch")

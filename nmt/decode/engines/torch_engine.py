@@ -3,7 +3,6 @@
 This engine is the reference. `ctranslate2_engine` lists what the CTranslate2 engine does differently.
 """
 
-import contextlib
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -247,18 +246,17 @@ def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
 def pick_device(name: str) -> torch.device:
     """Return the device with the given name. Raises ConfigError if this machine has no such device.
 
-    The name `auto` means the first available device of cuda, mps and cpu.
+    The name `cuda` means the GPU of this rank. The name `auto` means the first available device of cuda, mps and cpu.
     """
-    # The kinds of devices in order of preference.
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    names = [kind for kind, is_available in available.items() if is_available]
-    name = names[0] if name == "auto" else name
-    with contextlib.suppress(RuntimeError):  # torch raises it for an unknown device name
-        device = torch.device(f"cuda:{launched().local_rank}" if name == "cuda" else name)  # one GPU per rank
-        is_missing = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
-        if device.type in names and not is_missing:
-            return device
-    raise ConfigError(f"no device '{name}' on this machine", hint=f"choose auto, {', '.join(names)}")
+    gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+    names = [*gpus, "mps", "cpu"] if torch.backends.mps.is_available() else [*gpus, "cpu"]
+    if name == "cuda" or (name == "auto" and gpus):
+        chosen = f"cuda:{launched().local_rank}"  # one GPU per rank
+    else:
+        chosen = names[0] if name == "auto" else name
+    if chosen not in names:
+        raise ConfigError(f"no device '{name}' on this machine", hint=f"choose auto, {', '.join(names)}")
+    return torch.device(chosen)
 
 
 def load_models(
