@@ -98,7 +98,7 @@ class Translator:
         window: int = WINDOW,
         first: int = 1,
     ) -> Iterator[Translation]:
-        """Translate a stream of lines, in order. A warning in each window names the lines that are cut off.
+        """Translate a stream of lines, in order. A warning after each window names the cut-off lines.
 
         The stream is translated in windows of many lines. All lines of a window are translated before the first
         translation is yielded, so that lines of similar length can share a batch. Windows also limit memory.

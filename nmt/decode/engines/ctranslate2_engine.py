@@ -69,13 +69,10 @@ class CTranslate2Engine:
     tokenizers: Tokenizers
     max_length: int  # maximum length of a sequence that the model accepts, in tokens including EOS
     load_torch: Callable[[], Engine] | None = None  # returns the torch engine of the same model; None in an export
-    has_shortlist: bool = False
     in_background: bool = True
 
     def __post_init__(self) -> None:
         self.name = f"CTranslate2 {metadata.version('ctranslate2')} {self.engine.compute_type}"
-        if self.has_shortlist:
-            self.name += " with a shortlist"
         self.explains = self.load_torch is not None
 
     def torch_engine(self, needed_for: str) -> Engine:
@@ -113,12 +110,13 @@ class CTranslate2Engine:
             max_decoding_length=limit,
             min_decoding_length=min_length,
             return_end_token=True,  # so that EOS counts in the length of a hypothesis
-            use_vmap=self.has_shortlist,
+            use_vmap=True,  # has no effect on a model without a shortlist
         )
 
     def hypotheses(self, result: Any, limit: int) -> NBest:
         """Return the hypotheses of a request, without scores. A hypothesis that exceeds the limit is cut off."""
-        hypotheses: dict[tuple[int, ...], Hypothesis] = {}  # without duplicates, which cutting off can make
+        # Hypotheses that differ only after the limit become equal. The dict keeps the first of equal hypotheses.
+        hypotheses: dict[tuple[int, ...], Hypothesis] = {}
         for pieces in result.hypotheses:
             tokens = self.tokenizers.target.ids(pieces)
             is_cut = len(tokens) > limit or tokens[-1:] != [EOS]
@@ -336,6 +334,4 @@ def load_export(
         reason = str(error).partition("\n")[0]
         hint = "export it again, or change --device or --precision"
         raise ModelError(f"CTranslate2 cannot load {path}: {reason}", hint=hint) from error
-    has_shortlist = (path / SHORTLIST).is_file()
-    loaded = CTranslate2Engine(engine, tokenizers, config.model.max_positions, load_torch, has_shortlist)
-    return loaded, tokenizers, config
+    return CTranslate2Engine(engine, tokenizers, config.model.max_positions, load_torch), tokenizers, config
