@@ -1,7 +1,7 @@
 """Windows: groups of lines of a stream that are translated together.
 
-The batches of a longer window have less padding. A shorter window takes less memory, and the lines of a shorter window are
-finished sooner.
+The batches of a longer window have less padding. A shorter window takes less memory, and the lines of a
+shorter window are finished sooner.
 """
 
 import logging
