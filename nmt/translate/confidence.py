@@ -186,14 +186,16 @@ def equal_characters(old: str, new: str) -> dict[int, int]:
 
     The dict contains the characters of the words that both texts have in the same order.
     """
-    old_units, new_units = list(UNIT.finditer(old)), list(UNIT.finditer(new))
+    old_units = list(UNIT.finditer(old))
+    new_units = list(UNIT.finditer(new))
     places: dict[int, int] = {}
     # With autojunk, the matcher would ignore frequent units in long texts.
-    matcher = SequenceMatcher(None, [unit[0] for unit in old_units], [unit[0] for unit in new_units], autojunk=False)
+    matcher = SequenceMatcher(None, UNIT.findall(old), UNIT.findall(new), autojunk=False)
     for old_first, new_first, n_units in matcher.get_matching_blocks():
         for i in range(n_units):
-            old_unit, new_unit = old_units[old_first + i], new_units[new_first + i]
-            places.update(zip(range(*old_unit.span()), range(*new_unit.span()), strict=True))
+            old_span = old_units[old_first + i].span()
+            new_span = new_units[new_first + i].span()
+            places.update(zip(range(*old_span), range(*new_span), strict=True))
     return places
 
 

@@ -37,7 +37,9 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], options: SearchOp
         tgt = encode_lines(target_tokenizer, [pair.target for pair in window])
         lengths = [max(map(len, sides)) for sides in zip(src, tgt, strict=True)]
         fitting = [i for i, length in enumerate(lengths) if 0 < length <= limit]
-        rows = translator.engine.score([src[i] for i in fitting], [tgt[i] for i in fitting])
+        fitting_src = [src[i] for i in fitting]
+        fitting_tgt = [tgt[i] for i in fitting]
+        rows = translator.engine.score(fitting_src, fitting_tgt)
         log_probs_of = dict(zip(fitting, rows, strict=True))  # by the index of the pair
         # 2. Yield the results. A pair that is too long gets NaN, and a blank pair gets no log-probabilities.
         for i, pair in enumerate(window):
@@ -47,7 +49,8 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], options: SearchOp
                 message = "line %d is not scored: %d pieces, the model takes %d"
                 log.warning(message, pair.line, lengths[i], limit)
             score = sum(log_probs) / options.length_divisor(max(len(tokens), 1))
-            hypothesis = TextHypothesis(tokens, log_probs, score, target_tokenizer.pieces(tokens), pair.target)
+            pieces = target_tokenizer.pieces(tokens)
+            hypothesis = TextHypothesis(tokens, log_probs, score, pieces, pair.target)
             yield Translation(pair.source, [hypothesis])
 
 
