@@ -10,7 +10,7 @@ from typing import Any, get_args
 from nmt.config import Config
 from nmt.decode import EngineName, Precision
 from nmt.decode.options import Engine
-from nmt.errors import ConfigError, InputError, ModelError
+from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.files import hash_file
 from nmt.processes import prepare_torch
 from nmt.run.directory import RunDirectory
@@ -77,8 +77,15 @@ def load(
     engine = engine or configs[0].decode.engine
     reason = needs_torch(configs, device, precision, engine)
     if not reason:
-        return load_converted(paths[0], precision or "fp32", headers[0][1])
-    if engine == "ctranslate2":
+        # If CTranslate2 fails, torch translates, unless CTranslate2 or int8 was chosen.
+        try:
+            return load_converted(paths[0], precision or "fp32", headers[0][1])
+        except NmtError as error:
+            if engine == "ctranslate2" or precision == "int8":
+                raise
+            reason = str(error)
+            log.warning("torch translates, because CTranslate2 cannot: %s", reason)
+    elif engine == "ctranslate2":
         raise ConfigError(f"CTranslate2 cannot translate: {reason}", hint="use --engine auto or torch")
     # 4. Load the model for torch if CTranslate2 cannot translate, and log the reason.
     log.debug("engine: torch: %s", reason)

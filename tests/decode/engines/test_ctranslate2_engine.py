@@ -14,6 +14,7 @@ from conftest import SOURCE, TARGET, FiveRun, err_lines, model_of, one_clear_err
 from nmt import sandbox
 from nmt.decode.engines import ctranslate2_engine as module
 from nmt.decode.engines.ctranslate2_engine import CTranslate2Engine
+from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.distributed import LAUNCH_VARIABLES
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.files import cache_directory, locked
@@ -346,8 +347,18 @@ def trouble(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     return "the disk is full"
 
 
-@pytest.mark.parametrize("wanted", [{}, {"engine": "ctranslate2"}, {"precision": "int8"}], ids=str)
-def test_without_a_conversion_there_is_one_error(five_run: FiveRun, trouble: str, wanted: dict[str, Any]) -> None:
+def test_without_a_conversion_torch_translates_with_one_warning(
+    five_run: FiveRun, trouble: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    translator = load(five_run.run)
+    assert isinstance(translator.engine, TorchEngine)
+    assert translator.translate(SOURCE) == TARGET
+    (message,) = [message for message in caplog.messages if "CTranslate2" in message]
+    assert trouble in message
+
+
+@pytest.mark.parametrize("wanted", [{"engine": "ctranslate2"}, {"precision": "int8"}], ids=str)
+def test_without_a_conversion_what_needs_it_fails(five_run: FiveRun, trouble: str, wanted: dict[str, Any]) -> None:
     with pytest.raises(NmtError, match=trouble):
         load(five_run.run, **wanted)
 
