@@ -201,9 +201,7 @@ class Translator:
         """Let the steps prepare the units, and encode the units as search requests."""
         for step in steps:
             units = step.prepare(units)
-        # Another model of an ensemble may accept shorter sequences than the model that the config belongs to.
-        max_length = min(self.config.data.max_length, self.engine.max_length - 1)
-        return Encoding(units, self.tokenizers, max_length, options, self.joiner)
+        return Encoding(units, self.tokenizers, self.config.data.max_length, options, self.joiner)
 
     def unknown(self, text: str) -> set[str]:
         """Return the characters of a text that the model cannot read; see `Tokenizer.unknown`."""

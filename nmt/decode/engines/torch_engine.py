@@ -264,21 +264,58 @@ def load_models(
 ) -> tuple[TorchEngine, Tokenizers, Config, RunDirectory | None, dict[str, Any]]:
     """Load models from run directories or model files. Return the arguments of `Translator`; see `loading.load`.
 
-    Several models form an ensemble, with the run, the config and the tokenizers of the first model.
+    Several models form an ensemble, with the run and the config of the first model, except that `data.max_length` is
+    the smallest value of all models, and the length limit for translations is the largest limit of all models. Of
+    the characters learned in bytes, the tokenizers know only those that all models have learned.
     """
     models: list[Seq2Seq] = []
+    configs: list[Config] = []
+    learned: list[str | None] = []
+    tokenizers = None
     for path in paths:
         # 1. Read the model. All models of an ensemble must have the same tokenizers.
         file = RunDirectory(path).model_file if path.is_dir() else path
         checkpoint = read_checkpoint(file, prefixes=("model",))
-        if not models:
-            first = checkpoint
-        if checkpoint.tokenizers != first.tokenizers:
+        tokenizers = tokenizers or checkpoint.tokenizers
+        if checkpoint.tokenizers != tokenizers:
             hint = "runs with the same data.train and tokenizer settings have the same tokenizer, whatever the seed"
             raise ModelError(f"{paths[0]} and {path} have different tokenizers: they form no ensemble", hint=hint)
         # 2. Prepare the model for inference, with the given precision and device.
         model = checkpoint.model().to(pick_device(device))
         models.append(in_precision(model, precision).requires_grad_(False))
+        configs.append(checkpoint.config)
+        learned.append(checkpoint.tokenizers.source.learned)
+    assert tokenizers
+    config = configs[0]
+    progress = checkpoint.progress
+    if len(models) > 1:
+        config = config_of_all(configs)
+        progress = {}
+        tokenizers = with_common_characters(tokenizers, learned)
     run = RunDirectory(paths[0]) if paths[0].is_dir() else None
-    progress = first.progress if len(models) == 1 else {}
-    return TorchEngine(*models), first.tokenizers, first.config, run, progress
+    return TorchEngine(*models), tokenizers, config, run, progress
+
+
+def config_of_all(configs: Sequence[Config]) -> Config:
+    """Return the config of an ensemble: the config of its first model, but with length limits that suit all models."""
+    first = configs[0]
+    max_length = min(config.data.max_length for config in configs)
+    # Take the largest values, so that the limit of one model does not cut off a translation that another model allows.
+    limits = [config.decode for config in configs]
+    a = max(decode.max_length_a for decode in limits)
+    b = max(decode.max_length_b for decode in limits)
+    data = first.data.model_copy(update={"max_length": max_length})
+    decode = first.decode.model_copy(update={"max_length_a": a, "max_length_b": b})
+    return first.model_copy(update={"data": data, "decode": decode})
+
+
+def with_common_characters(tokenizers: Tokenizers, learned: Sequence[str | None]) -> Tokenizers:
+    """Return the tokenizers with the source characters that all models have learned in bytes.
+
+    A value in `learned` is None for an imported model, for which these characters are unknown. Such a model is ignored.
+    """
+    recorded = [set(characters) for characters in learned if characters is not None]
+    if not recorded:
+        return tokenizers
+    common = set.intersection(*recorded)
+    return tokenizers.with_learned("".join(sorted(common)))

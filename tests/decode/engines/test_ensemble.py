@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from nmt.decode.engines.torch_engine import TorchEngine, log_mean_probs
 from nmt.errors import InputError, ModelError
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run.checkpoint import read_checkpoint, save_checkpoint
-from nmt.translate.loading import load
+from nmt.translate.loading import load, model_file
 
 TRANSLATOR = small_translator()
 
@@ -30,10 +30,15 @@ def test_it_holds_what_all_can_hold() -> None:
 
 
 class Models(NamedTuple):
-    """A run, and a model file with the same tokenizer and other weights."""
+    """A run, and a model file with the same tokenizer, other weights and a lower `data.max_length`."""
 
     run: Path
     file: Path
+
+    def change(self, path: Path, **changes: Any) -> None:
+        """Change fields of the checkpoint of a model."""
+        file = model_file(path)
+        save_checkpoint(file, replace(read_checkpoint(file), **changes))
 
 
 @pytest.fixture
@@ -42,13 +47,16 @@ def models(tmp_path: Path) -> Models:
     checkpoint = read_checkpoint(run.model_file)
     torch.manual_seed(5)
     tensors = {name: torch.randn_like(x) for name, x in checkpoint.tensors.items()}
+    data = checkpoint.config.data.model_copy(update={"max_length": 9})
+    config = checkpoint.config.model_copy(update={"data": data})
     file = tmp_path / "two.safetensors"
-    save_checkpoint(file, replace(checkpoint, tensors=tensors))
+    save_checkpoint(file, replace(checkpoint, config=config, tensors=tensors))
     return Models(run.path, file)
 
 
 def test_runs_and_model_files_load_together(models: Models) -> None:
     together = load(models)
+    assert together.config.data.max_length == 9
     assert together.translate(LINES) != TRANSLATOR.translate(LINES)
 
 
@@ -56,6 +64,25 @@ def test_a_model_with_itself_is_the_model(models: Models) -> None:
     twice = load([models.run, str(models.run)])
     once = load(models.run, engine="torch")
     assert twice.translate(LINES) == once.translate(LINES)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_largest_length_limit_holds_in_any_order(models: Models, order: int) -> None:
+    for path, a, b in [(models.run, 1.0, 70), (models.file, 2.0, 10)]:
+        config = read_checkpoint(model_file(path)).config
+        decode = config.decode.model_copy(update={"max_length_a": a, "max_length_b": b})
+        models.change(path, config=config.model_copy(update={"decode": decode}))
+    options = load(models[::order]).options
+    assert options.max_length_a == 2.0
+    assert options.max_length_b == 70
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_character_that_one_model_has_not_learned_is_unknown(models: Models, order: int) -> None:
+    for path, learned in [(models.run, "ж€"), (models.file, "€ə")]:
+        tokenizers = read_checkpoint(model_file(path)).tokenizers
+        models.change(path, tokenizers=tokenizers.with_learned(learned))
+    assert load(models[::order]).unknown("ж€ə") == {"ж", "ə"}
 
 
 def test_different_tokenizers_are_refused_by_name(models: Models, tmp_path: Path) -> None:
