@@ -62,10 +62,10 @@ def rewrite(
     arguments = {"window": WINDOW, **arguments}
     with resumed_output(output, header, arguments["window"]) as (out, n_done):
         lines = islice(iter_lines([source]), n_done, None)
-        arguments |= {"fixed_windows": True, "first": n_done + 1, "after_window": out.flush}
-        translations = translator.translate_lines(lines, **arguments)
+        translations = translator.translate_lines(lines, first=n_done + 1, **arguments)
         for translation in streams.with_bar(translations, n_lines, n_done):
             out.write(render(translation).encode() + b"\n")
+            out.flush()  # so that --resume after a kill loses nothing
 
 
 @contextlib.contextmanager

@@ -113,7 +113,7 @@ def translate(
     seed: options.Seed = 1,
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: hypotheses, scores, words, pieces.")] = False,
     min_confidence: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Warn of lines below it, and of lines that seem made up.")
+        float | None, typer.Option(min=0, max=1, help="Warn of lines below it, and of repeated phrases.")
     ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Answer each line at once, as on a terminal.")] = False,
     whole_lines: options.WholeLines = None,
@@ -201,10 +201,9 @@ def write_lines(
         lines = streams.open_input(source.path)
         n_lines = streams.bar_length(source.path, output)
     with streams.open_output(output) as out:
-        # Flush after each window, so that a program that reads the output through a pipe gets lines without delay.
-        translations = writer.translate_lines(lines, **arguments, after_window=out.flush)
-        for translation in streams.with_bar(translations, n_lines):
+        for translation in streams.with_bar(writer.translate_lines(lines, **arguments), n_lines):
             out.write(render(translation).encode() + b"\n")
+            out.flush()  # so that a program that reads the output through a pipe gets each line without delay
 
 
 def of_markup(translator: "Translator", markup: Markup) -> "MarkupTranslator":
