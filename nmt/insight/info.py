@@ -32,7 +32,7 @@ PROGRESS = {  # key: name in the output; value: name in the progress of a checkp
     "best": "best_figures",
 }
 # The output has the values of these keys of manifest.json.
-ORIGIN = ("command", "started", "git_commit", "python", "machine", "versions", "reproducible", "imported")
+ORIGIN = ("command", "started", "python", "machine", "versions", "imported")
 
 
 def information(path: Path) -> dict[str, Any]:
