@@ -23,9 +23,9 @@ from nmt.files import cached, sha256
 from nmt.processes import in_parallel
 from nmt.run.directory import RunDirectory
 from nmt.text import UNK, corpus_files, glossary, placeholders
-from nmt.text.corpus_files import CHUNK, CorpusRange, Pairs, RaggedArray
+from nmt.text.corpus_files import CHUNK, SIDES, CorpusRange, Pairs, RaggedArray
 from nmt.text.tokenizer import Tokenizer, Tokenizers
-from nmt.text.tokenizer_training import MAX_TRAINER_BYTES, pieces_per_word, train_tokenizer
+from nmt.text.tokenizer_training import pieces_per_word, train_tokenizer
 from nmt.text.vocabulary import tag_of
 from nmt.train.plan import PieceCounts, fit_sizes
 from nmt.train.preparation import FORMAT, read_corpus, sample
@@ -73,20 +73,12 @@ def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
 
         # 3. Write notes for the user into the cache. So the notes are logged even if the tokenizers are cached.
         notes = []
-        n_pairs = len(pairs)
-        if n_pairs < len(train):
-            notes.append(f"the tokenizer learns from {n_pairs:,} pairs chosen at random of {len(train):,}")
-        too_long = set[int]()
+        if len(pairs) < len(train):
+            notes.append(f"the tokenizer learns from {len(pairs):,} pairs chosen at random of {len(train):,}")
         for tokenizer in trained:
             if tokenizer.vocab_size < settings.vocab_size:
                 cut = f"tokenizer.vocab_size={settings.vocab_size} was cut"
                 notes.append(f"the text gives {tokenizer.vocab_size} pieces at most: {cut}")
-            # Convert indices of texts to numbers of lines. A joint tokenizer has 2 * n_pairs texts: all sources, then
-            # all targets.
-            too_long.update(pairs[text % n_pairs].line for text in tokenizer.too_long)
-        if too_long:
-            lines = f"{len(too_long)} lines of over {MAX_TRAINER_BYTES:,} bytes, the first is line {min(too_long)}"
-            notes.append(f"left out of the tokenizer's training: {lines}")
         (directory / "notes.json").write_text(json.dumps(notes))
 
     # Train the tokenizers, or read them from the cache.
@@ -94,9 +86,8 @@ def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
     directory = cached("tokenizer", origin, write)
     for note in json.loads((directory / "notes.json").read_text()):
         log.info("%s", note)
-    source = (directory / "source").read_bytes()
-    target = (directory / "target").read_bytes()
-    return Tokenizers.from_models(source, target, nfkc_source=data.nfkc_source, target_tag=data.target_tag)
+    models = [(directory / side).read_bytes() for side in SIDES]
+    return Tokenizers.from_models(*models, nfkc_source=data.nfkc_source, target_tag=data.target_tag)
 
 
 def check_pieces(tokenizers: Tokenizers, data: Data) -> None:
@@ -142,8 +133,7 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
         # 1. Encode in parallel, chunk by chunk.
         ratios = usual_ratios(train, tokenizers, data.max_length)
         encoder = Encoder(train.directory, train.ranges, tokenizers, data, ratios)
-        indices = range(n_pairs)
-        spans = (indices[start : start + CHUNK] for start in range(0, n_pairs, CHUNK))
+        spans = (range(start, min(start + CHUNK, n_pairs)) for start in range(0, n_pairs, CHUNK))
         n_too_long = n_unlikely = 0
         for chunk in in_parallel(encoder.encode, spans):
             corpus_files.append(directory / "lines", chunk.lines)
@@ -173,8 +163,7 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
         log.info("%d pairs of unlikely lengths dropped (data.max_ratio=%g)", n_unlikely, data.max_ratio)
     source = RaggedArray.map(directory / "source", dtype_of(tokenizers.source))
     target = RaggedArray.map(directory / "target", dtype_of(tokenizers.target))
-    pairs = Pairs(train.directory, directory / "lines", ranges=train.ranges)
-    return EncodedPairs(pairs, (source, target))
+    return EncodedPairs(Pairs(train.directory, directory / "lines", ranges=train.ranges), (source, target))
 
 
 def dtype_of(tokenizer: Tokenizer) -> np.dtype[np.unsignedinteger]:
@@ -195,8 +184,7 @@ def usual_ratios(train: Pairs, tokenizers: Tokenizers, max_length: int) -> dict[
             n_source = len(tokenizers.source.encode(pair.tagged_source))
             n_target = len(tokenizers.target.encode(pair.target))
             if max(n_source, n_target) <= max_length:
-                ratio = (n_target + 1) / (n_source + 1)
-                ratios[pair.languages].append(ratio)
+                ratios[pair.languages].append((n_target + 1) / (n_source + 1))
     return {languages: median(samples) for languages, samples in ratios.items()}
 
 
@@ -232,10 +220,8 @@ class Encoder:
         # its ratio divided by the usual ratio.
         too_long = np.maximum(source.lengths, target.lengths) > self.data.max_length
         usual = [self.usual_ratios.get(pair.languages, 1.0) for pair in chunk]
-        ratios = (target.lengths + 1) / (source.lengths + 1)
-        deviation = ratios / np.array(usual)
-        is_extreme = np.maximum(deviation, 1 / deviation) > self.data.max_ratio
-        unlikely = is_extreme & ~too_long
+        deviation = (target.lengths + 1) / (source.lengths + 1) / np.array(usual)
+        unlikely = ~too_long & (np.maximum(deviation, 1 / deviation) > self.data.max_ratio)
 
         # 3. Return the pairs within the limits.
         kept = np.flatnonzero(~too_long & ~unlikely)
@@ -267,8 +253,6 @@ def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, float]
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
 
     # 3. Measure how well the tokenizers fit the dev pairs: the fewer pieces per word, the better.
-    sources = [pair.tagged_source for pair in corpus.dev]
-    targets = [pair.target for pair in corpus.dev]
-    source = pieces_per_word(tokenizers.source, sources)
-    target = pieces_per_word(tokenizers.target, targets)
+    source = pieces_per_word(tokenizers.source, [pair.tagged_source for pair in corpus.dev])
+    target = pieces_per_word(tokenizers.target, [pair.target for pair in corpus.dev])
     return run, tokenizers, {"source": source, "target": target}

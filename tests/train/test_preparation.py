@@ -299,15 +299,6 @@ def test_equal_sides_are_refused(files: Files, name: str) -> None:
     assert str(error) == f"data.{name}: source and target are the same text"
 
 
-@pytest.mark.parametrize("name", ["dev", "test"])
-def test_exchanged_sides_are_refused(files: Files, name: str) -> None:
-    files.write("other", TRAIN)
-    corpora: dict[str, Any] = {"train": TRAIN, "dev": DEV, "test": DEV}
-    corpora[name] = {"source": "other.en", "target": "other.de"}
-    error = refused(files.config(**corpora))
-    assert str(error) == f"data.{name} has its sides exchanged: its source is other.en, that of train train.de"
-
-
 def prepared(config: Config, caplog: pytest.LogCaptureFixture) -> tuple[Any, ...]:
     """Return the lines, source ids and log messages of a config."""
     caplog.clear()
