@@ -222,16 +222,6 @@ def _gather(tensor: "Tensor") -> "list[Tensor]":
     return gathered
 
 
-def barrier() -> None:
-    """Wait until all ranks have reached this call."""
-    gather_numbers(0.0)
-
-
-def broadcast(number: float) -> float:
-    """Return the number that the first rank passes. Waits for all ranks."""
-    return gather_numbers(number)[0][0]
-
-
 def summed(*numbers: float) -> list[float]:
     """Return, for each number, the sum over all ranks. Waits for all ranks."""
     by_rank = gather_numbers(*numbers)

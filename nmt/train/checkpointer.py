@@ -51,11 +51,8 @@ class TrainingState:
             return
         step = self.progress.step
         decay = min(max_decay, (1 + step) / (10 + step))
-        # Frozen weights do not change, so the average of frozen weights needs no update.
-        weights = tuple(p for p in self.model.parameters() if p.requires_grad)
-        averaged = tuple(p for p in self.averaged.parameters() if p.requires_grad)
         with torch.no_grad():
-            torch._foreach_lerp_(averaged, weights, 1 - decay)
+            torch._foreach_lerp_([*self.averaged.parameters()], [*self.model.parameters()], 1 - decay)
 
 
 @dataclass(eq=False)
@@ -156,17 +153,15 @@ class Checkpointer:
         """Write a snapshot if a snapshot has become due. `spent` is the spent fraction of the budget.
 
         Snapshots are due at `train.snapshots` fractions of the budget, which are evenly spaced on a logarithmic scale
-        from `FIRST_SNAPSHOT` to 1. A rollback or a resume restores `progress.n_snapshots`, so snapshots of the repeated
-        steps are written again. If the user raises the budget of a run, the spent fraction falls, so fewer snapshots
+        from `FIRST_SNAPSHOT` to 1. A resume restores `progress.n_snapshots`, so snapshots of the repeated steps are
+        written again. If the user raises the budget of a run, the spent fraction falls, so fewer snapshots
         are due than were written. Then one snapshot is written at once, and later snapshots are written when they are
         due again.
         """
         # 1. Count the snapshots that have become due so far. Return if this number has not changed.
-        n_due = 0
         n_snapshots = self.config.train.snapshots
-        for i in range(n_snapshots):
-            exponent = i / max(n_snapshots - 1, 1)
-            n_due += FIRST_SNAPSHOT**exponent <= spent
+        exponents = [i / max(n_snapshots - 1, 1) for i in range(n_snapshots)]
+        n_due = sum(FIRST_SNAPSHOT**exponent <= spent for exponent in exponents)
         progress = self.state.progress
         if n_due == progress.n_snapshots:
             return
@@ -211,7 +206,6 @@ class Checkpointer:
             raise ModelError(f"{file} lacks {error.args[0]}", hint=OR_ANEW) from error
 
         # 2. Adjust the progress to the model file and to settings that may have changed.
-        self.best_model = None  # before a rollback, a later step may have set `best_model`
         self._restore_best()
         self._continue_epoch(checkpoint.config.train)
         if self.config.train.precision != "auto":
@@ -275,17 +269,13 @@ class Checkpointer:
             progress.history.pop()
 
     def _continue_epoch(self, before: TrainSettings) -> None:
-        """If batch sizes have changed since the checkpoint, convert the position in the epoch to the new sizes."""
+        """If batch sizes have changed since the checkpoint, begin the epoch again, because its batches are others."""
         progress, now = self.state.progress, self.config.train
         is_same = before.batch_tokens == now.batch_tokens and before.accumulate == now.accumulate
         if is_same or not progress.batch:
             return
-        # The new position is a whole number of steps. It skips about as many pairs as were read in this epoch.
-        n_batches = progress.batch * before.batch_tokens / now.batch_tokens
-        n_steps = round(n_batches / now.accumulate)
-        progress.batch = n_steps * now.accumulate
-        changed = f"train.batch_tokens or train.accumulate has changed within epoch {progress.epoch + 1}"
-        log.warning("%s: some of its pairs are seen twice, some not at all", changed)
+        progress.batch = 0
+        log.warning("train.batch_tokens or train.accumulate has changed: epoch %d begins again", progress.epoch + 1)
 
 
 def with_prefix(part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ from itertools import islice
 import torch
 
 from nmt.config import Config, TrainSettings
-from nmt.distributed import barrier, broadcast, gather_numbers, n_ranks, parallel, rank, summed
+from nmt.distributed import gather_numbers, n_ranks, parallel, summed
 from nmt.errors import DivergedError, ModelError, StoppedError
 from nmt.model.base import Seq2Seq
 from nmt.model.kernels import bf16_is_faster
@@ -37,13 +37,11 @@ from nmt.train.report import Report
 from nmt.train.schedule import learning_rate, prediction_rate
 from nmt.train.signals import Interrupted, StopRequest, stop_signals
 from nmt.train.step import StepFigures, StepOptions, train_step
-from nmt.train.validation import validate, warn_of_tokenized, warnings_about
+from nmt.train.validation import validate, warnings_about
 
 log = logging.getLogger("nmt")
 
-MAX_SKIPPED = 5  # training rolls back after this many consecutive steps without a finite gradient
-MAX_ROLLBACKS = 3
-ROLLBACK_LR = 0.5  # each rollback multiplies the learning rate by this factor
+MAX_SKIPPED = 5  # training ends after this many consecutive steps without a finite gradient
 
 
 def uses_bf16(settings: TrainSettings, device: torch.device) -> bool:
@@ -70,10 +68,9 @@ def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[
 def step_options(config: Config, progress: Progress, spent: float) -> StepOptions:
     """Return the options of the next step. `spent` is the fraction of the budget that is spent, 0-1."""
     settings = config.train
-    lr = learning_rate(settings, config.model.d_model, progress.step + 1, spent)
     return StepOptions(
         settings,
-        lr=lr * ROLLBACK_LR**progress.n_rollbacks,
+        lr=learning_rate(settings, config.model.d_model, progress.step + 1, spent),
         seed=seed_of(config.seed, progress.step),
         bf16=progress.bf16,
         prediction_rate=prediction_rate(settings, spent),
@@ -125,29 +122,20 @@ class Trainer:
             n_replicas: number of processes that share each step on a CPU. Must be 1 if there are several ranks.
         Raises:
             StoppedError: Ctrl-C or SIGTERM was received. It is raised after everything is saved.
-            DivergedError: gradients or the dev loss are NaN or infinite, and no rollback is possible, because there is
-                no checkpoint yet, or `MAX_ROLLBACKS` rollbacks were done.
+            DivergedError: the gradients of `MAX_SKIPPED` steps in a row, or the dev loss, are NaN or infinite.
             OutputError: the final checkpoint cannot be written.
         """
         self._synchronize(n_ranks() * n_replicas)
         report = Report(self.spent(), quiet=self.quiet)
-        if not self.quiet:
-            warn_of_tokenized(self.dev)
         replicas = Replicas(parallel(self.state.model), n_replicas)
         started = time.monotonic() - self.progress.elapsed_s
-        with stop_signals() as self.stop, contextlib.closing(report), contextlib.closing(replicas):
-            # If training diverges, roll back to the last checkpoint and try again.
-            while True:
-                try:
-                    stopped_by = self.run_steps(replicas, report, started)
-                    if not stopped_by:
-                        self.finish(report, started)
-                    break
-                except DivergedError as error:
-                    self.roll_back(error)
-                except Interrupted:
-                    stopped_by = self.stop.number
-                    break
+        with stop_signals() as self.stop, contextlib.closing(replicas):
+            try:
+                stopped_by = self.run_steps(replicas, report, started)
+                if not stopped_by:
+                    self.finish(report, started)
+            except Interrupted:
+                stopped_by = self.stop.number
             self.checkpointer.write()
             self.on_validation()
         if stopped_by:
@@ -158,7 +146,8 @@ class Trainer:
     def _synchronize(self, n_replicas: int) -> None:
         """Use the precision of rank 0 on all ranks, and store `n_replicas`, the number of ranks or replicas."""
         progress = self.progress
-        progress.bf16 = bool(broadcast(progress.bf16))
+        ((bf16_of_rank_0,), *_) = gather_numbers(progress.bf16)
+        progress.bf16 = bool(bf16_of_rank_0)
         if progress.step and progress.n_ranks != n_replicas:
             log.info("replicas: %d instead of %d, so dropout is drawn anew", n_replicas, progress.n_ranks)
         progress.n_ranks = n_replicas
@@ -222,13 +211,13 @@ class Trainer:
     def validate_if_due(self, report: Report) -> None:
         """Validate every `validate_every` steps. If the validation is due at a skipped step, postpone it.
 
-        The validation then follows the next step that is not skipped. A validation writes a checkpoint, and a rollback
-        restores the newest checkpoint, which must be older than the skipped steps.
+        The validation then follows the next step that is not skipped. A validation writes a checkpoint, and a training
+        that ends because too many steps are skipped resumes from the newest checkpoint, which must be older than these
+        steps.
         """
         progress, every = self.progress, self.config.train.validate_every
         validated_step = progress.history[-1]["step"] if progress.history else 0
-        is_due = progress.step // every > validated_step // every
-        if is_due and progress.n_skipped == 0:
+        if progress.step // every > validated_step // every and not progress.n_skipped:
             self.validate_and_save(report)
 
     def validate_and_save(self, report: Report) -> None:
@@ -269,26 +258,6 @@ class Trainer:
             self.validate_and_save(report)
         progress.elapsed_s = time.monotonic() - started
         progress.finished_at = progress.step
-
-    def roll_back(self, error: DivergedError) -> None:
-        """Restore the last checkpoint and halve the learning rate.
-
-        Raises `error` if there is no checkpoint, or `MAX_ROLLBACKS` rollbacks have been done.
-        """
-        before = self.progress  # `resume` replaces this object
-        # `broadcast` waits for all ranks. So no rank changes files or weights while another rank is still training.
-        has_checkpoint = broadcast(self.checkpointer.run.newest_step() is not None)
-        if not has_checkpoint or before.n_rollbacks == MAX_ROLLBACKS:
-            raise error
-        if rank() == 0:
-            self.checkpointer.resume()
-        barrier()  # rank 0 resumes before the other ranks, because `resume` on rank 0 renames damaged checkpoints
-        if rank() > 0:
-            self.checkpointer.resume()
-        progress = self.progress
-        progress.n_rollbacks, progress.n_skipped = before.n_rollbacks + 1, 0
-        progress.max_positions, progress.n_ranks = before.max_positions, before.n_ranks
-        log.warning("%s: back to step %d with %g of the rate", error, progress.step, ROLLBACK_LR**progress.n_rollbacks)
 
     def spent(self) -> float:
         """Return the spent fraction of the budget, 0-1: the largest of the fractions of steps, epochs and minutes."""

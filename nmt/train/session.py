@@ -8,7 +8,6 @@ import math
 import os
 import re
 from pathlib import Path
-from shlex import quote
 from typing import Any, NamedTuple
 
 import torch
@@ -25,7 +24,7 @@ from nmt.text.batches import TrainingData
 from nmt.text.corpus_files import RaggedArray
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.corpora import mixture_of, training_corpora
-from nmt.train.encoding import EncodedPairs, drop_lengths, train_tokenizers
+from nmt.train.encoding import drop_lengths, train_tokenizers
 from nmt.train.loop import Session, Trainer
 from nmt.train.memory import check_memory, n_fitting_replicas
 from nmt.train.plan import fit_limit, fit_sizes, fit_validation, fit_whole_lines, with_unset
@@ -35,20 +34,18 @@ from nmt.train.report import clock
 
 log = logging.getLogger("nmt")
 
-# Prefixes of settings outside of `train` that may change when a run is resumed. The paths of corpora may change, but
-# the contents of the files must not change: the hashes of the files are compared.
-MAY_CHANGE = ("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "data.allow_bad_utf8")
-MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # the paths of mixed corpora may also change
 SAMPLED_LINES = 10_000  # number of training lines whose sentences are counted for `decode.whole_lines`
-FIXED = ("train.freeze", "train.metric", "train.optimizer")  # settings of `train` that must not change
-# Settings that must not change: if the languages of a corpus of data.train have changed, the corpora are in another
-# order, and the order of the training pairs depends on the order of the corpora.
-ORDER = re.compile(r"data\.train\.\d+\.languages")
+# Settings that may change when a run is resumed. The paths of corpora may change, but not the contents of the files,
+# whose hashes are compared. The languages of data.train must not change: then the corpora are in another order, and the
+# order of the training pairs depends on the order of the corpora.
+MAY_CHANGE = re.compile(
+    r"run|decode\..*|train\.(?!freeze|metric|optimizer).*"
+    r"|data\.(root|allow_bad_utf8|(dev|test).*|(train|mix)\..*(source|target|root))"
+)
 
 
 def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Session:
     """Read and check everything that a training run needs. Raises InputError or OutputError if something is wrong."""
-    # Set up the device. With --fresh, check that an existing run can be moved aside.
     torch_device = pick_device(device)
     if config.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads this variable at its first call
@@ -57,8 +54,6 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     # in the same directory. This attempt resumes the new run.
     fresh = fresh and not restarted()
     run = RunDirectory(config.run)
-    if fresh:
-        run.check_movable()
 
     # 1. If training starts from a model, take unset settings from this model.
     start = find_start(config, run, fresh=fresh)
@@ -77,7 +72,9 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     given, config = config, fit_limit(config, encoded.lengths(), base)
     config = fit_whole_lines(config, [pair.source for pair in sample(encoded.pairs, SAMPLED_LINES)])
     log_chosen("chosen for the lengths of the pairs", given, config)
-    data = training_data(config, encoded)
+    mixture = mixture_of(config, encoded.pairs)
+    sizes = config.train.model_dump(include={"batch_tokens", "accumulate"})
+    data = TrainingData(*encoded, seed=config.seed, mixture=mixture, **sizes)
     n_steps = math.ceil(data.n_batches / config.train.accumulate)
     given, config = config, fit_validation(config, n_steps)
     log_chosen(f"chosen for {n_steps:,} steps an epoch", given, config)
@@ -94,14 +91,6 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         weights = start.checkpoint.part("model")
         load_weights(model, first_layers(weights, config.model))
     return Session(config, corpus, tokenizers, data, model, run, fresh)
-
-
-def training_data(config: Config, encoded: EncodedPairs) -> TrainingData:
-    """Return the stream of batches. The batch size must already be chosen in the config."""
-    pairs, ids = encoded
-    settings, mixture = config.train, mixture_of(config, pairs)
-    sizes = {"batch_tokens": settings.batch_tokens, "accumulate": settings.accumulate}
-    return TrainingData(pairs, ids, seed=config.seed, mixture=mixture, **sizes)
 
 
 class Start(NamedTuple):
@@ -127,18 +116,13 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | Non
     if newest is not None:
         return Start(config.run, newest.checkpoint, run.read_config(), resumes=True)
     if was_trained:
-        hint = "--fresh begins anew (the old run is kept)"
-        if run.model_file.exists():
-            from_weights = quote(f"train.init_from={config.run}")
-            hint = f"{from_weights} run=OTHER starts another run from its weights; {hint}"
+        hint = "train.init_from=RUN run=OTHER starts another run from its weights; --fresh begins anew (it is kept)"
         raise ModelError(f"{run.path} holds a training but no checkpoint from which it can go on", hint=hint)
     # The run holds no training.
     name = config.train.init_from
     if not name:
         return None
-    file = Path(name)
-    if file.is_dir():
-        file = RunDirectory(file).model_file
+    file = RunDirectory(name).model_file if Path(name).is_dir() else Path(name)
     checkpoint = read_checkpoint(file, prefixes=("model",))
     return Start(name, checkpoint, checkpoint.config, resumes=False)
 
@@ -153,13 +137,8 @@ def inherit(config: Config, start: Start) -> Config:
 
     # The tokenizer of the base model must have the settings of the config. (If a run is resumed, this is not checked
     # here, but in `check_same_run`.)
-    asked = inherited.tokenizer.model_dump()
-    changes = []
-    for key, value in start.config.tokenizer.model_dump().items():
-        if value != asked[key]:
-            changes.append(f"tokenizer.{key} is {value}, not {asked[key]}")
-    if changes and not start.resumes:
-        message = f"train.init_from={start.name} brings a tokenizer that is not the one asked for: {', '.join(changes)}"
+    if inherited.tokenizer != start.config.tokenizer and not start.resumes:
+        message = f"train.init_from={start.name} brings a tokenizer that is not the one asked for"
         hint = "leave out the tokenizer section: settings that are not set come from that model"
         raise ConfigError(message, hint=hint)
     log_chosen(f"as in {start.name}", config, inherited)
@@ -168,8 +147,7 @@ def inherit(config: Config, start: Start) -> Config:
 
 def log_chosen(why: str, before: Config, after: Config) -> None:
     """Log the fitted settings that are set in `after` but not in `before`, in the form of command-line arguments."""
-    was_set = {key for key, _ in values(before, only_set=True)}
-    fitted = FITTED - was_set
+    fitted = FITTED - dict(values(before, only_set=True)).keys()
     new = [f"{key}={value}" for key, value in values(after, only_set=True) if key in fitted]
     if new:
         log.info("%s: %s", why, " ".join(new))
@@ -185,8 +163,8 @@ def find_tokenizers(
     if start:
         # Use the pieces of the checkpoint, but the normalization and the tag of this config.
         source, target = start.checkpoint.tokenizers
-        nfkc, tag = config.data.nfkc_source, config.data.target_tag
-        return Tokenizers.from_models(source.model, target.model, nfkc_source=nfkc, target_tag=tag)
+        options = config.data.model_dump(include={"nfkc_source", "target_tag"})
+        return Tokenizers.from_models(source.model, target.model, **options)
     tokenizers = None if fresh else run.read_tokenizers(config)
     if tokenizers is None:
         return train_tokenizers(config, corpus.train)
@@ -213,17 +191,17 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
     the present hashes of the corpora.
     """
     # 1. Compare the settings.
-    before = dict(values(run.read_config()))
-    now = dict(values(config))
+    before, now = dict(values(run.read_config())), dict(values(config))
     refused, changed = [], []
     for key in {**before, **now}:
         old, new = before.get(key, "-"), now.get(key, "-")
-        if old == new or may_change(key):
+        if old == new:
             continue
         text = f"{key} was {old}, is {new}"
-        changed.append(text)
-        if not key.startswith("train.") or key in FIXED:
+        if not MAY_CHANGE.fullmatch(key):
             refused.append(text)
+        elif key.startswith("train."):
+            changed.append(text)
     if refused:
         message = f"{run.path} was begun with other settings: {'; '.join(refused)}"
         raise ConfigError(message, hint=f"set them back, choose another run=PATH, or {OR_ANEW}")
@@ -233,22 +211,11 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
     # 2. Compare the contents of the training and dev corpora. If the user has deleted a damaged manifest, the old
     # contents are not known, and the present contents are accepted.
     known = run.read_manifest().get("data", hashes)
-    other = []
-    for name in {**hashes, **known}:
-        is_test = name.startswith("test.")
-        if not is_test and known.get(name) != hashes.get(name):
-            other.append(name)
+    differing = [name for name in {**hashes, **known} if known.get(name) != hashes.get(name)]
+    other = [name for name in differing if not name.startswith("test.")]
     if other:
         message = f"the files of {', '.join(other)} are not those that {run.path} was begun with"
         raise DataError(message, hint=f"bring the old files back, choose another run=PATH, or {OR_ANEW}")
-
-
-def may_change(key: str) -> bool:
-    """Return whether a setting outside of `train` may change, without a message, when a run is resumed."""
-    # `ORDER` is an exception to the prefix "data.train".
-    if ORDER.fullmatch(key):
-        return False
-    return key.startswith(MAY_CHANGE) or MIXED_PATHS.fullmatch(key) is not None
 
 
 def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) -> Progress:
@@ -275,22 +242,19 @@ def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) 
             n_replicas = 1
         elif n_replicas is None:
             n_before = progress.n_ranks if resumed else None
-            n_vocab = len(session.tokenizers.target)
-            n_replicas = n_fitting_replicas(session.model, n_vocab, settings, n_before)
+            n_replicas = n_fitting_replicas(session.model, len(session.tokenizers.target), settings, n_before)
 
         # 3. Train, unless the training is finished.
         with ranks_joined():
             if trainer.finished():
-                finished = f"{run.path} is finished: {progress.step} steps in {clock(progress.elapsed_s)}"
-                log.info("%s, %s", finished, ending(settings, progress, n_batches))
+                log.info("%s is finished: %s", run.path, ending(settings, progress, n_batches))
                 return progress
             if resumed:
                 log.info("going on from step %d of %s", progress.step, run.path)
             log_training(session, progress, n_replicas)
             progress = trainer.train(n_replicas)
     log.info("%s", ending(settings, progress, n_batches))
-    figure = f"{settings.metric.upper()} {abs(progress.best or 0.0):.2f}"
-    best = f"best dev {figure} at step {progress.best_step}"
+    best = f"best dev {settings.metric.upper()} {abs(progress.best or 0.0):.2f} at step {progress.best_step}"
     done = f"done: {progress.step} steps in {clock(progress.elapsed_s)}"
     log.info("%s, %s; the model is %s", done, best, run.model_file)
     return progress
@@ -301,9 +265,7 @@ def write_new_run(session: Session) -> None:
     config, run = session.config, session.run
     run.write_tokenizers(session.tokenizers, config.tokenizer.joint)
     n_pairs = {"train": len(session.data.pairs), "dev": len(session.corpus.dev)}
-    reproducible = config.train.max_minutes is None  # with max_minutes, the learning rate depends on the clock
-    manifest = new_manifest(session.corpus.hashes, n_pairs, config.seed, reproducible=reproducible)
-    run.write_manifest(manifest)
+    run.write_manifest(new_manifest(session.corpus.hashes, n_pairs, config.seed))
 
 
 def check_replicas(n: int, device: torch.device) -> None:
@@ -327,16 +289,11 @@ def log_training(session: Session, progress: Progress, n_replicas: int) -> None:
             counts.append(f"{n_drawn:,} of {size:,} pairs of {name}")
         log.info("an epoch has %s", ", ".join(counts))
 
-    # 2. Collect the sizes.
+    # 2. Log the sizes and facts about the machine in one line.
     n_steps = math.ceil(data.n_batches / settings.accumulate)
     sizes = f"{data.n_epoch_pairs} pairs, {n_steps} steps an epoch, {model.n_parameters / 1e6:.2f}M parameters"
-    if settings.freeze:
-        sizes += f", {model.n_trainable / 1e6:.2f}M of them trained"
-
-    # 3. Collect facts about the machine, and log sizes and facts in one line.
     precision = "bf16" if progress.bf16 else "fp32"
-    n_threads = torch.get_num_threads() // n_replicas
-    processes = f"replicas: {n_ranks() * n_replicas}, threads of each: {n_threads}"
+    processes = f"replicas: {n_ranks() * n_replicas}, threads of each: {torch.get_num_threads() // n_replicas}"
     log.info("%s: %s, %s on %s, %s", session.run.path, sizes, precision, model.device, processes)
 
 

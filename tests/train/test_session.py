@@ -121,7 +121,7 @@ def test_a_run_without_its_checkpoints_is_not_begun_over(corpus: Path, has_model
     with pytest.raises(ModelError) as caught:
         run_training(config)
     assert str(caught.value) == f"{config.run} holds a training but no checkpoint from which it can go on"
-    assert (f"train.init_from={config.run}" in caught.value.hint) is has_model
+    assert "train.init_from=" in caught.value.hint
     assert "--fresh" in caught.value.hint
     assert file_bytes(Path(config.run)) == before
     # With --fresh, it is moved aside.
@@ -205,7 +205,7 @@ def test_fine_tuning_starts_from_the_other_models_weights(corpus: Path, name: st
 
 def test_fine_tuning_with_another_tokenizer_is_refused(corpus: Path) -> None:
     base = finished(corpus, "base", train__max_steps=1)
-    with pytest.raises(ConfigError, match=r"not the one asked for: tokenizer\.type is unigram, not bpe$"):
+    with pytest.raises(ConfigError, match=r"brings a tokenizer that is not the one asked for$"):
         session.prepare(config_of(corpus, tokenizer__type="bpe", train__init_from=base.run))
 
 
