@@ -13,7 +13,7 @@ MAX_POINTS = 1000  # maximum number of points of a curve; if a run has more step
 # These metrics are averaged over the steps that a point covers. The weight of a step is its number of target tokens.
 MEANS = ("loss", "nll", "lr", "grad_norm")
 # The curves are computed from the values of these keys in the lines of metrics.jsonl that describe a step.
-COLUMNS = ("step", "elapsed_s", "n_tokens", "n_real", "n_positions", *MEANS)
+COLUMNS = ("step", "elapsed_s", "n_tokens", *MEANS)
 CHARTS = {  # key: metric; value: title and unit of the metric's chart
     "loss": ("Training loss", "nats per piece, smoothed"),
     "dev_loss": ("Dev loss", "nats per piece, smoothed"),
@@ -23,13 +23,12 @@ CHARTS = {  # key: metric; value: title and unit of the metric's chart
     "lr": ("Learning rate", ""),
     "grad_norm": ("Gradient norm", "before clipping"),
     "tokens_per_s": ("Speed", "target pieces a second"),
-    "non_padding": ("Non-padding share", "of all positions"),
 }
 
 
 def read_figures(run: RunDirectory) -> tuple[dict[str, list[float]], list[dict[str, Any]]]:
     """Return the curves of a run (see `curves_of`), and the lines of metrics.jsonl that describe validations."""
-    # The values of `COLUMNS` of each step, unless a value is missing. An array takes 72 bytes per step. A list
+    # The values of `COLUMNS` of each step, unless a value is missing. An array takes 56 bytes per step. A list
     # would take much more.
     rows = array("d")
     validations = []
@@ -68,10 +67,7 @@ def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
         sums = np.add.reduceat(weighted, firsts)
         curves[name] = (sums / np.maximum(n_tokens, 1)).tolist()
 
-    # 3. Compute ratios of two sums over the steps of each point.
-    n_real = np.add.reduceat(columns["n_real"], firsts)
-    n_positions = np.add.reduceat(columns["n_positions"], firsts)
-    curves["non_padding"] = (n_real / np.maximum(n_positions, 1)).tolist()
+    # 3. Compute the speed.
     seconds = np.diff(elapsed_s, prepend=0.0)
     seconds[seconds <= 0] = math.nan  # if the clock did not advance, the speed is unknown
     curves["tokens_per_s"] = (n_tokens / seconds).tolist()
