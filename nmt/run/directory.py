@@ -23,7 +23,6 @@ import os
 import platform
 import re
 import shlex
-import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,18 +32,23 @@ from typing import Any
 
 from nmt.config import Config, check_config, dump_config, read_yaml
 from nmt.errors import ConfigError, ModelError, OutputError, os_errors_as
-from nmt.files import append_whole, atomic_write, hash_file, locked, parse_json, read_capped, sha256, sweep_temps
+from nmt.files import (
+    append_whole,
+    atomic_write,
+    hash_file,
+    is_special,
+    locked,
+    parse_json,
+    read_capped,
+    sha256,
+    sweep_temps,
+)
 from nmt.text.lines import raw_lines, reading
 from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
 
 MAX_MANIFEST_BYTES = 10_000_000
-LIBRARIES = (
-    "nmt-trainer",
-    "torch",
-    "sentencepiece",
-    "sacrebleu",
-    "safetensors",
-)  # libraries whose versions the manifest has
+# Packages whose versions the manifest has.
+PACKAGES = ("nmt-trainer", "torch", "sentencepiece", "sacrebleu", "safetensors")
 
 
 class RunDirectory:
@@ -69,8 +73,7 @@ class RunDirectory:
 
     def create(self) -> None:
         """Make the directory and its `checkpoints`. If `path` is a link, make the directory to which the link leads."""
-        action = f"make the run's directory {self.path}"
-        with os_errors_as(OutputError, action, hint="choose another with run=PATH"):
+        with os_errors_as(OutputError, f"make the run's directory {self.path}", hint="choose another with run=PATH"):
             (self.real_path / "checkpoints").mkdir(parents=True, exist_ok=True)
 
     @contextlib.contextmanager
@@ -97,13 +100,15 @@ class RunDirectory:
         if not self.path.exists():
             return None
         if Path.cwd().resolve().is_relative_to(self.real_path):
-            reason = f"run={self.path} cannot be moved aside: it is the working directory or contains it"
-            raise ConfigError(reason, hint="choose another with run=PATH, or start nmt from another directory")
+            raise ConfigError(
+                f"run={self.path} cannot be moved aside: it is the working directory or contains it",
+                hint="choose another with run=PATH, or start nmt from another directory",
+            )
         self._check_links()
         with locked(self.path / "lock", holder="training", setting="run=PATH"):
             # Find the first name that is free.
-            names = (f"{self.real_path.name}.{n}" for n in itertools.count(1))
-            aside = next(path for path in map(self.real_path.with_name, names) if not os.path.lexists(path))
+            paths = (self.real_path.with_name(f"{self.real_path.name}.{n}") for n in itertools.count(1))
+            aside = next(path for path in paths if not os.path.lexists(path))
             with os_errors_as(OutputError, f"move {self.path} aside", hint="choose another with run=PATH"):
                 return self.real_path.rename(aside)
 
@@ -112,18 +117,15 @@ class RunDirectory:
 
         A run may come from an untrusted source. Writing into it must not change files outside of the run.
         """
-        entries = [*self.path.glob("*"), *self.checkpoints.glob("*")]  # no file is written in other subdirectories
-        for entry in entries:
+        # No file is written in other subdirectories.
+        for entry in (*self.path.glob("*"), *self.checkpoints.glob("*")):
             # Links to files within the run are harmless.
             target = Path(os.path.realpath(entry))
             if entry.is_symlink() and not target.is_relative_to(self.real_path):
                 raise ModelError(f"{entry} is a link that leads out of the run", hint="replace it by its target")
-            # `stat` raises OSError if a training renames the entry, or if the entry is a loop of links.
-            with contextlib.suppress(OSError):
-                mode = entry.stat().st_mode  # for a link, this is the mode of its target
-                # Special files are refused: opening a pipe would block.
-                if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-                    raise ModelError(f"{entry} is neither a file nor a directory", hint="remove it")
+            # Special files are refused: opening a pipe would block.
+            if is_special(entry) and not entry.is_dir():
+                raise ModelError(f"{entry} is neither a file nor a directory", hint="remove it")
 
     # --- settings and manifest
 
@@ -161,8 +163,7 @@ class RunDirectory:
 
     def write_tokenizers(self, tokenizers: Tokenizers, joint: bool) -> None:
         """Write one file if `joint` is true and both sides have the same model, otherwise one file per side."""
-        files = self.tokenizer_files(joint and tokenizers.joint)
-        for file, side in zip(files, tokenizers, strict=True):
+        for file, side in zip(self.tokenizer_files(joint and tokenizers.joint), tokenizers, strict=True):
             atomic_write(file, side.model)
 
     def read_tokenizers(self, config: Config) -> Tokenizers | None:
@@ -172,14 +173,12 @@ class RunDirectory:
         """
         joint = config.tokenizer.joint
         # Even with `joint`, there may be two files: see `write_tokenizers`.
-        is_one_file = joint and (self.path / "tokenizer.model").exists()
-        source_file, target_file = self.tokenizer_files(is_one_file)
+        source_file, target_file = self.tokenizer_files(joint and (self.path / "tokenizer.model").exists())
         if not (source_file.is_file() and target_file.is_file()):
             return None
         # Normalization and target tag apply to the source side only.
         source = self._read_tokenizer(source_file, nfkc=config.data.nfkc_source, target_tag=config.data.target_tag)
-        target = self._read_tokenizer(target_file)
-        tokenizers = Tokenizers(source, target)
+        tokenizers = Tokenizers(source, self._read_tokenizer(target_file))
         if joint and not tokenizers.one_vocabulary:  # the tokenizers were trained with earlier settings
             return None
         return tokenizers
@@ -301,7 +300,7 @@ def new_manifest(data_hashes: dict[str, str], n_pairs: dict[str, int], seed: int
     manifest: dict[str, Any] = {"command": sys.argv, "started": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
     manifest |= {"seed": seed, "data": data_hashes, "n_pairs": n_pairs}
     manifest |= {"python": platform.python_version(), "machine": platform.platform()}
-    manifest["versions"] = {name: _version(name) for name in LIBRARIES}
+    manifest["versions"] = {name: _version(name) for name in PACKAGES}
     return manifest
 
 

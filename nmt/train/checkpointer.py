@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import torch
@@ -72,9 +73,8 @@ class Checkpointer:
             return
         if kind == "validation" and self.run.newest_step() is None:
             return  # `holds_training` relies on this: a validation in metrics.jsonl proves a checkpoint
-        line = {"kind": kind, "time": round(time.time(), 3), **figures}
         try:
-            self.run.append_metrics(line)
+            self.run.append_metrics({"kind": kind, "time": round(time.time(), 3), **figures})
             self.metrics_fail = False
         except OutputError as error:
             if not self.metrics_fail:
@@ -94,12 +94,9 @@ class Checkpointer:
         progress.best_figures = figures
         if rank() == 0:
             weights = {name: x.to("cpu", copy=True) for name, x in weights_of(model).items()}
-            self.best_model = self._checkpoint(with_prefix("model", weights))
+            tensors = with_prefix("model", weights)
+            self.best_model = Checkpoint(self.config, tensors, self.tokenizers, asdict(progress))
         return True
-
-    def _checkpoint(self, tensors: dict[str, Tensor]) -> Checkpoint:
-        """Return a checkpoint with the given tensors and the current progress."""
-        return Checkpoint(self.config, tensors, self.tokenizers, asdict(self.state.progress))
 
     def save(self) -> None:
         """Write the model file and a checkpoint. If writing fails, warn; the next validation tries again."""
@@ -139,15 +136,13 @@ class Checkpointer:
 
         # 2. Collect the optimizers' moments of each weight.
         names = names_of(state.model)
-        for optimizer in state.optimizers:
-            for parameter, moments in optimizer.state.items():
-                tensors |= with_prefix(f"optimizer.{names[parameter]}", moments)
+        for parameter, moments in chain(*(optimizer.state.items() for optimizer in state.optimizers)):
+            tensors |= with_prefix(f"optimizer.{names[parameter]}", moments)
 
         # 3. Write the file, and delete older checkpoints.
-        file = self.run.checkpoint_file(state.progress.step)
-        save_checkpoint(file, self._checkpoint(tensors))
-        newest = self.run.checkpoint_steps()[-self.config.train.keep :]
-        self.run.prune_checkpoints(newest)
+        checkpoint = Checkpoint(self.config, tensors, self.tokenizers, asdict(state.progress))
+        save_checkpoint(self.run.checkpoint_file(state.progress.step), checkpoint)
+        self.run.prune_checkpoints(self.run.checkpoint_steps()[-self.config.train.keep :])
 
     def snapshot_if_due(self, spent: float) -> None:
         """Write a snapshot if a snapshot has become due. `spent` is the spent fraction of the budget.
@@ -226,8 +221,7 @@ class Checkpointer:
         may have been killed after it wrote the checkpoint and before it wrote the line.
         """
         self.run.cut_snapshots(progress.step)
-        metrics = self.run.cut_metrics(progress.step)
-        validated_steps = [line["step"] for line in metrics if is_validation(line)]
+        validated_steps = [line["step"] for line in self.run.cut_metrics(progress.step) if is_validation(line)]
         if progress.is_validated() and progress.step not in validated_steps:
             self.append_metrics("validation", progress.history[-1])
 
@@ -243,10 +237,9 @@ class Checkpointer:
         names = names_of(state.model)
         for optimizer in state.optimizers:
             keys = STATE[type(optimizer)]
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    name = names[parameter]
-                    optimizer.state[parameter] = {key: moments[f"{name}.{key}"].to(parameter) for key in keys}
+            for parameter in chain(*(group["params"] for group in optimizer.param_groups)):
+                name = names[parameter]
+                optimizer.state[parameter] = {key: moments[f"{name}.{key}"].to(parameter) for key in keys}
 
     def _restore_best(self) -> None:
         """Forget the best model if the model file does not contain it, so that the next validation writes the file.
