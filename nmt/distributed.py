@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from nmt.errors import ConfigError, LostRankError
+from nmt.errors import LostRankError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -37,7 +37,7 @@ class Launch(NamedTuple):
 
 
 ALONE = Launch(0, 1, 0)
-# The environment variables that torchrun sets.
+# The environment variables that torchrun sets. All values except the last are numbers.
 LAUNCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "MASTER_ADDR")
 _joined = ALONE  # position of this process among the joined ranks; only `ranks_joined` changes this variable
 # The work object of the last collective. This reference to the object lasts until the next collective, to avoid a
@@ -49,16 +49,12 @@ _last_work: Any = None
 def launched() -> Launch:
     """Return the position of this process from torchrun's environment variables.
 
-    Returns `ALONE` if a variable is missing. Raises ConfigError if the value of a numeric variable is not a number.
+    Returns `ALONE` if a variable is missing, or if the value of a numeric variable is not a number.
     """
-    if not all(name in os.environ for name in LAUNCH_VARIABLES):
+    *numbers, address = (os.environ.get(name, "") for name in LAUNCH_VARIABLES)
+    if not address or not all(map(str.isdecimal, numbers)):
         return ALONE
-    *numbers, _address = LAUNCH_VARIABLES
-    try:
-        rank, n_ranks, local_rank, _port = (int(os.environ[name]) for name in numbers)
-    except ValueError as error:
-        names = ", ".join(numbers)
-        raise ConfigError(f"{names}: {error}", hint="unset them, or use torchrun") from error
+    rank, n_ranks, local_rank, _port = map(int, numbers)
     return Launch(rank, n_ranks, local_rank)
 
 
@@ -111,8 +107,10 @@ def ranks_joined() -> Iterator[None]:
         is_of_ranks = isinstance(error, dist.DistError) or "gloo" in str(error)
         if not is_of_ranks:
             raise
-        hint = "what it said, if anything, stands beside this; was there enough memory?"
-        raise LostRankError(f"another of the {launch.n_ranks} processes is gone", hint=hint) from error
+        raise LostRankError(
+            f"another of the {launch.n_ranks} processes is gone",
+            hint="what it said, if anything, stands beside this; was there enough memory?",
+        ) from error
     finally:
         _joined = ALONE
         if dist.is_initialized():
@@ -150,8 +148,12 @@ def _join(launch: Launch) -> None:
         joining.exception(WARN_AFTER_S)
     if not joining.done():
         address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-        text = "rank %d of %d waits for the others at %s; if none was started, unset RANK and WORLD_SIZE"
-        log.warning(text, launch.rank, launch.n_ranks, address)
+        log.warning(
+            "rank %d of %d waits for the others at %s; if none was started, unset RANK and WORLD_SIZE",
+            launch.rank,
+            launch.n_ranks,
+            address,
+        )
     joining.result()
 
 

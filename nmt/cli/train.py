@@ -48,7 +48,7 @@ def train(
     if dry_run:
         prepared = session.prepare(settings, device=device, fresh=fresh)
         session.check_replicas(replicas, prepared.model.device)
-        streams.print_lines(measurement.dry_run(prepared, replicas or None))
+        streams.print_lines([measurement.dry_run(prepared, replicas or None)])
         return
     run_training(settings, device=device, fresh=fresh, replicas=replicas, quiet=streams.is_quiet())
 

@@ -57,7 +57,7 @@ def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[
     Raises DivergedError if this is the `MAX_SKIPPED`-th skipped step in a row.
     """
     progress.n_skipped += 1
-    lines = ", ".join(", ".join(map(str, batch.lines[:10])) for batch in micro_batches)
+    lines = ", ".join(map(str, micro_batches[0].lines[:10]))
     message = "step %d skipped: the loss is %g, the gradient is not finite (lines %s, …)"
     log.warning(message, progress.step, figures.loss, lines)
     if progress.n_skipped == MAX_SKIPPED:
@@ -68,9 +68,10 @@ def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[
 def step_options(config: Config, progress: Progress, spent: float) -> StepOptions:
     """Return the options of the next step. `spent` is the fraction of the budget that is spent, 0-1."""
     settings = config.train
+    lr = learning_rate(settings, config.model.d_model, progress.step + 1, spent)
     return StepOptions(
         settings,
-        lr=learning_rate(settings, config.model.d_model, progress.step + 1, spent),
+        lr=lr,
         seed=seed_of(config.seed, progress.step),
         bf16=progress.bf16,
         prediction_rate=prediction_rate(settings, spent),
@@ -100,14 +101,12 @@ class Trainer:
     """
 
     def __init__(self, session: Session, *, quiet: bool = False) -> None:
-        self.on_validation = session.on_validation
-        self.config, self.data, self.quiet = session.config, session.data, quiet
-        self.dev, self.tokenizers = session.corpus.dev, session.tokenizers
+        self.session, self.config, self.quiet = session, session.config, quiet
         model, settings = session.model, session.config.train
         averaged = copy.deepcopy(model).eval() if settings.average == "ema" else None
         progress = Progress(bf16=uses_bf16(settings, model.device))
         self.state = TrainingState(model, averaged, make_optimizers(model, settings), progress)
-        self.checkpointer = Checkpointer(self.config, self.tokenizers, session.run, self.state)
+        self.checkpointer = Checkpointer(self.config, session.tokenizers, session.run, self.state)
         self.stop = StopRequest()
 
     @property
@@ -125,10 +124,12 @@ class Trainer:
             DivergedError: the gradients of `MAX_SKIPPED` steps in a row, or the dev loss, are NaN or infinite.
             OutputError: the final checkpoint cannot be written.
         """
-        self._synchronize(n_ranks() * n_replicas)
+        progress = self.progress
+        progress.bf16 = bool(gather_numbers(progress.bf16)[0][0])  # all ranks use the precision of rank 0
+        progress.n_ranks = n_ranks() * n_replicas
         report = Report(self.spent(), quiet=self.quiet)
         replicas = Replicas(parallel(self.state.model), n_replicas)
-        started = time.monotonic() - self.progress.elapsed_s
+        started = time.monotonic() - progress.elapsed_s
         with stop_signals() as self.stop, contextlib.closing(replicas):
             try:
                 stopped_by = self.run_steps(replicas, report, started)
@@ -137,20 +138,12 @@ class Trainer:
             except Interrupted:
                 stopped_by = self.stop.number
             self.checkpointer.write()
-            self.on_validation()
+            self.session.on_validation()
         if stopped_by:
-            message = f"stopped at step {self.progress.step}, all saved"
-            raise StoppedError(message, stopped_by, hint="the same command goes on from here")
-        return self.progress
-
-    def _synchronize(self, n_replicas: int) -> None:
-        """Use the precision of rank 0 on all ranks, and store `n_replicas`, the number of ranks or replicas."""
-        progress = self.progress
-        ((bf16_of_rank_0,), *_) = gather_numbers(progress.bf16)
-        progress.bf16 = bool(bf16_of_rank_0)
-        if progress.step and progress.n_ranks != n_replicas:
-            log.info("replicas: %d instead of %d, so dropout is drawn anew", n_replicas, progress.n_ranks)
-        progress.n_ranks = n_replicas
+            raise StoppedError(
+                f"stopped at step {progress.step}, all saved", stopped_by, hint="the same command goes on from here"
+            )
+        return progress
 
     def run_steps(self, replicas: Replicas, report: Report, started: float) -> int:
         """Run steps until the budget is spent or a signal is received. Return the number of the signal, or 0.
@@ -193,9 +186,8 @@ class Trainer:
             self.checkpointer.snapshot_if_due(spent)
             report.step(progress.step, progress.epoch, options.lr, figures, spent)
             # Speeds are computed from the time between the ends of two steps.
-            elapsed_s = time.monotonic() - started
-            line = {"step": progress.step, "elapsed_s": elapsed_s, "lr": options.lr, **asdict(figures)}
-            self.checkpointer.append_metrics("step", line)
+            line = {"step": progress.step, "elapsed_s": time.monotonic() - started, "lr": options.lr}
+            self.checkpointer.append_metrics("step", line | asdict(figures))
             self.validate_if_due(report)
         raise AssertionError("epochs have no end")
 
@@ -203,7 +195,7 @@ class Trainer:
         """Yield the list of micro-batches of each step, from the current epoch and batch on, without end."""
         progress = self.progress
         while True:
-            batches = self.data.batches(progress.epoch, progress.batch)
+            batches = self.session.data.batches(progress.epoch, progress.batch)
             while micro_batches := list(islice(batches, self.config.train.accumulate)):
                 yield micro_batches
             progress.epoch, progress.batch = progress.epoch + 1, 0
@@ -226,11 +218,11 @@ class Trainer:
         Raises DivergedError if the dev loss is NaN or infinite, and Interrupted if a signal is received.
         """
         # 1. Compute the figures.
-        progress = self.progress
+        progress, tokenizers = self.progress, self.session.tokenizers
         model = (self.state.averaged or self.state.model).eval()  # `run_steps` sets train mode again
         with self.stop.interruptible():
             try:
-                validation = validate(model, self.tokenizers, self.dev, self.config, bf16=progress.bf16)
+                validation = validate(model, tokenizers, self.session.corpus.dev, self.config, bf16=progress.bf16)
             except ModelError as error:
                 raise DivergedError(f"on dev {error}", hint="lower train.lr; the last checkpoint is kept") from error
         figures = {"step": progress.step, "epoch": progress.epoch, **validation.figures()}
@@ -242,13 +234,13 @@ class Trainer:
         self.checkpointer.save()
 
         # 3. Report to the user.
-        warnings = warnings_about(progress.history, validation, len(self.tokenizers.target))
+        warnings = warnings_about(progress.history, validation, len(tokenizers.target))
         shown = {"elapsed_s": progress.elapsed_s, "samples": validation.samples, "warnings": warnings}
-        self.checkpointer.append_metrics("validation", {**figures, **shown})
+        self.checkpointer.append_metrics("validation", figures | shown)
         report.validation(progress.step, validation, best=is_best)
         for message in warnings:
             log.warning("%s", message)
-        self.on_validation()
+        self.session.on_validation()
 
     def finish(self, report: Report, started: float) -> None:
         """Write the last snapshot, validate if this step is not validated yet, and mark the training as finished."""
@@ -261,8 +253,7 @@ class Trainer:
 
     def spent(self) -> float:
         """Return the spent fraction of the budget, 0-1: the largest of the fractions of steps, epochs and minutes."""
-        shares = [limit.share for limit in self.limits() if limit.name != "patience"]
-        return min(max(shares, default=0.0), 1.0)
+        return min(max((limit.share for limit in self.limits() if limit.name != "patience"), default=0.0), 1.0)
 
     def over(self) -> bool:
         """Return whether the budget is spent, or the last `train.patience` validations found no better model."""
@@ -270,7 +261,7 @@ class Trainer:
 
     def limits(self) -> list[Limit]:
         """Return the limits on the length of training that the config sets."""
-        return limits(self.config.train, self.progress, self.data.n_batches)
+        return limits(self.config.train, self.progress, self.session.data.n_batches)
 
     def finished(self) -> bool:
         """Return whether training is over, and `finish` was called at the current step."""

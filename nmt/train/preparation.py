@@ -270,8 +270,7 @@ def chunks_of_lines(pairs: Pairs) -> Iterator[tuple[list[str], list[str]]]:
     for start in range(0, n_lines, alignment.BATCH):
         lines = range(start, min(start + alignment.BATCH, n_lines))
         source = [pairs.source.text(i) for i in lines]
-        target = [pairs.target.text(i) for i in lines]
-        yield source, target
+        yield source, [pairs.target.text(i) for i in lines]
 
 
 def annotate(source: list[str], target: list[str], lexicon: alignment.Lexicon, data: Data) -> None:

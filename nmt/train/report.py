@@ -56,15 +56,9 @@ class Report:
     def validation(self, step: int, scores: Validation, *, best: bool) -> None:
         """Log the figures and samples of a validation. `best` says whether the model is the best so far."""
         # 1. Log a line of figures.
-        bleu = f"BLEU {scores.bleu.value:.2f}"
-        if scores.bleu_by_direction:
-            directions = [f"{languages} {value:.2f}" for languages, value in scores.bleu_by_direction.items()]
-            bleu = f"{bleu} ({', '.join(directions)})"
-        loss, perplexity = readable(scores.loss, 3), readable(scores.perplexity)
-        figures = f"dev loss {loss} ppl {perplexity} {bleu} chrF {scores.chrf.value:.2f}"
-        if best:
-            figures += " (best so far)"
-        log.info("step %d: %s", step, figures)
+        losses = f"dev loss {readable(scores.loss, 3)} ppl {readable(scores.perplexity)}"
+        figures = f"{losses} BLEU {scores.bleu.value:.2f} chrF {scores.chrf.value:.2f}"
+        log.info("step %d: %s%s", step, figures, " (best so far)" if best else "")
 
         # 2. Log the samples.
         for source, reference, translation in scores.samples:

@@ -23,7 +23,7 @@ from nmt.seeds import seed_of
 from nmt.text.batches import TrainingData
 from nmt.text.corpus_files import RaggedArray
 from nmt.text.tokenizer import Tokenizers
-from nmt.train.corpora import mixture_of, training_corpora
+from nmt.train.corpora import mixture_of
 from nmt.train.encoding import drop_lengths, train_tokenizers
 from nmt.train.loop import Session, Trainer
 from nmt.train.memory import check_memory, n_fitting_replicas
@@ -61,23 +61,20 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         config = inherit(config, start)
 
     # 2. Choose unset settings to suit the corpus.
-    corpus = read_corpus(config)
-    given, config = config, fit_sizes(config, corpus.size)
-    log_chosen(f"chosen for {len(corpus.train):,} pairs", given, config)
+    given, corpus = config, read_corpus(config)
+    config = fit_sizes(config, corpus.size)
 
     # 3. Choose unset settings to suit the lengths of the encoded pairs.
     tokenizers = find_tokenizers(config, corpus, start, run, fresh=fresh)
     encoded = drop_lengths(config, corpus.train, tokenizers)
     base = start.checkpoint.config if start else None
-    given, config = config, fit_limit(config, encoded.lengths(), base)
+    config = fit_limit(config, encoded.lengths(), base)
     config = fit_whole_lines(config, [pair.source for pair in sample(encoded.pairs, SAMPLED_LINES)])
-    log_chosen("chosen for the lengths of the pairs", given, config)
     mixture = mixture_of(config, encoded.pairs)
     sizes = config.train.model_dump(include={"batch_tokens", "accumulate"})
     data = TrainingData(*encoded, seed=config.seed, mixture=mixture, **sizes)
-    n_steps = math.ceil(data.n_batches / config.train.accumulate)
-    given, config = config, fit_validation(config, n_steps)
-    log_chosen(f"chosen for {n_steps:,} steps an epoch", given, config)
+    config = fit_validation(config, math.ceil(data.n_batches / config.train.accumulate))
+    log_chosen(f"chosen for {len(corpus.train):,} pairs", given, config)
 
     # 4. Now all settings are chosen. Make the model, and load the weights that training starts from.
     tokenizers = with_learned(tokenizers, start, encoded.ids[0])
@@ -88,8 +85,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     if start and start.resumes:
         check_same_run(run, config, corpus.hashes)
     elif start:
-        weights = start.checkpoint.part("model")
-        load_weights(model, first_layers(weights, config.model))
+        load_weights(model, first_layers(start.checkpoint.part("model"), config.model))
     return Session(config, corpus, tokenizers, data, model, run, fresh)
 
 
@@ -116,8 +112,10 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | Non
     if newest is not None:
         return Start(config.run, newest.checkpoint, run.read_config(), resumes=True)
     if was_trained:
-        hint = "train.init_from=RUN run=OTHER starts another run from its weights; --fresh begins anew (it is kept)"
-        raise ModelError(f"{run.path} holds a training but no checkpoint from which it can go on", hint=hint)
+        raise ModelError(
+            f"{run.path} holds a training but no checkpoint from which it can go on",
+            hint="train.init_from=RUN run=OTHER starts another run from its weights; --fresh begins anew (it is kept)",
+        )
     # The run holds no training.
     name = config.train.init_from
     if not name:
@@ -138,9 +136,10 @@ def inherit(config: Config, start: Start) -> Config:
     # The tokenizer of the base model must have the settings of the config. (If a run is resumed, this is not checked
     # here, but in `check_same_run`.)
     if inherited.tokenizer != start.config.tokenizer and not start.resumes:
-        message = f"train.init_from={start.name} brings a tokenizer that is not the one asked for"
-        hint = "leave out the tokenizer section: settings that are not set come from that model"
-        raise ConfigError(message, hint=hint)
+        raise ConfigError(
+            f"train.init_from={start.name} brings a tokenizer that is not the one asked for",
+            hint="leave out the tokenizer section: settings that are not set come from that model",
+        )
     log_chosen(f"as in {start.name}", config, inherited)
     return inherited
 
@@ -187,26 +186,18 @@ def with_learned(tokenizers: Tokenizers, start: Start | None, source: RaggedArra
 def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
     """Raise ConfigError or DataError if settings or corpora that must stay the same have changed since the run began.
 
-    Architecture and seed must stay the same, for example. Allowed changes of `train` settings are logged. `hashes` are
-    the present hashes of the corpora.
+    Architecture and seed must stay the same, for example. `hashes` are the present hashes of the corpora.
     """
     # 1. Compare the settings.
     before, now = dict(values(run.read_config())), dict(values(config))
-    refused, changed = [], []
+    changes = []
     for key in {**before, **now}:
         old, new = before.get(key, "-"), now.get(key, "-")
-        if old == new:
-            continue
-        text = f"{key} was {old}, is {new}"
-        if not MAY_CHANGE.fullmatch(key):
-            refused.append(text)
-        elif key.startswith("train."):
-            changed.append(text)
-    if refused:
-        message = f"{run.path} was begun with other settings: {'; '.join(refused)}"
+        if old != new and not MAY_CHANGE.fullmatch(key):
+            changes.append(f"{key} was {old}, is {new}")
+    if changes:
+        message = f"{run.path} was begun with other settings: {'; '.join(changes)}"
         raise ConfigError(message, hint=f"set them back, choose another run=PATH, or {OR_ANEW}")
-    if changed:
-        log.info("%s resumes with changed settings: %s", run.path, "; ".join(changed))
 
     # 2. Compare the contents of the training and dev corpora. If the user has deleted a damaged manifest, the old
     # contents are not known, and the present contents are accepted.
@@ -235,7 +226,9 @@ def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) 
         progress = trainer.progress
         run.write_config(session.config)
         if not resumed:
-            write_new_run(session)
+            run.write_tokenizers(session.tokenizers, session.config.tokenizer.joint)
+            n_pairs = {"train": len(session.data.pairs), "dev": len(session.corpus.dev)}
+            run.write_manifest(new_manifest(session.corpus.hashes, n_pairs, session.config.seed))
 
         # 2. Choose the number of processes that share a step.
         if launched().n_ranks > 1:
@@ -260,37 +253,17 @@ def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) 
     return progress
 
 
-def write_new_run(session: Session) -> None:
-    """Write the tokenizers and the manifest of a new run."""
-    config, run = session.config, session.run
-    run.write_tokenizers(session.tokenizers, config.tokenizer.joint)
-    n_pairs = {"train": len(session.data.pairs), "dev": len(session.corpus.dev)}
-    run.write_manifest(new_manifest(session.corpus.hashes, n_pairs, config.seed))
-
-
 def check_replicas(n: int, device: torch.device) -> None:
-    """Raise ConfigError if `n` replicas, as set by `--replicas`, cannot share a step on this machine."""
+    """Raise ConfigError if `n`, as set by `--replicas`, is more than 1 on a GPU or under torchrun."""
     is_single_cpu = device.type == "cpu" and launched().n_ranks == 1
     if n > 1 and not is_single_cpu:
         raise ConfigError("--replicas share a CPU", hint="for several GPUs: torchrun -m nmt train …")
-    n_threads = torch.get_num_threads()
-    if n > n_threads:
-        raise ConfigError(f"--replicas {n} on {n_threads} threads", hint=f"fewer, or --threads {n}")
 
 
 def log_training(session: Session, progress: Progress, n_replicas: int) -> None:
     """Log the sizes of the corpora and the model, the device, and the number of replicas."""
-    # 1. If an epoch does not read each pair once, log how many pairs of each corpus an epoch reads.
-    data, model, settings = session.data, session.model, session.config.train
-    if data.mixture is not None:
-        counts = []
-        names = training_corpora(session.config)
-        for name, n_drawn, size in zip(names, data.mixture.n_drawn, data.mixture.sizes, strict=True):
-            counts.append(f"{n_drawn:,} of {size:,} pairs of {name}")
-        log.info("an epoch has %s", ", ".join(counts))
-
-    # 2. Log the sizes and facts about the machine in one line.
-    n_steps = math.ceil(data.n_batches / settings.accumulate)
+    data, model = session.data, session.model
+    n_steps = math.ceil(data.n_batches / session.config.train.accumulate)
     sizes = f"{data.n_epoch_pairs} pairs, {n_steps} steps an epoch, {model.n_parameters / 1e6:.2f}M parameters"
     precision = "bf16" if progress.bf16 else "fp32"
     processes = f"replicas: {n_ranks() * n_replicas}, threads of each: {torch.get_num_threads() // n_replicas}"

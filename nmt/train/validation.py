@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
+from statistics import mean
 from typing import Any
 
 import torch
@@ -89,10 +90,9 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
 
     # 3. Compute scores. Collect samples and the most frequent translation: they show whether something is wrong.
     by_direction = scores_by_direction(dev, hypotheses, config)
-    bleu = mean_score([bleu for bleu, _ in by_direction.values()])
-    chrf = mean_score([chrf for _, chrf in by_direction.values()])
+    bleu, chrf = map(mean_score, zip(*by_direction.values(), strict=True))
     by_languages = {languages: bleu.value for languages, (bleu, _) in by_direction.items() if languages}
-    most_frequent, count = Counter(hypotheses).most_common(1)[0]
+    ((most_frequent, count),) = Counter(hypotheses).most_common(1)
     repeated = most_frequent, count / len(hypotheses)
     shown = []
     for k in range(min(N_SAMPLES, len(dev))):
@@ -108,8 +108,7 @@ def mean_losses(
     # Sort the pairs, so that the shares of all ranks have similar lengths.
     pairs = mine(sorted(dev, key=lambda pair: len(pair.target)))
     sources = [pair.tagged_source for pair in pairs]
-    targets = [pair.target for pair in pairs]
-    src, tgt = translator.encode_pairs(sources, targets)
+    src, tgt = translator.encode_pairs(sources, [pair.target for pair in pairs])
     loss = nll = 0.0
     n_tokens = 0
     with torch.inference_mode(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
@@ -145,9 +144,8 @@ def scores_by_direction(dev: Sequence[Pair], hypotheses: Sequence[str], config: 
 
 def mean_score(scores: Sequence[Score]) -> Score:
     """Return the mean of a score over several directions, with a list of the different signatures as signature."""
-    total = sum(score.value for score in scores)
     signatures = dict.fromkeys(score.signature for score in scores)
-    return replace(scores[0], value=total / len(scores), signature=", ".join(signatures))
+    return replace(scores[0], value=mean(score.value for score in scores), signature=", ".join(signatures))
 
 
 def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:
@@ -174,15 +172,12 @@ def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_voca
         messages.append(f"{reached}: the training diverged; lower train.lr or raise train.warmup")
         return messages
 
-    # 3. Check whether the loss rises, has stopped falling, or has always been near the loss of guessing.
+    # 3. Check whether the loss rises, or has always been near the loss of guessing.
     if len(losses) >= 4 and all(after > before for before, after in pairwise(losses[-4:])):
-        cure = "raise model.dropout or end earlier (train.patience)"
-        messages.append(f"dev loss has risen three times running: the model learns train by heart; {cure}")
-    elif len(losses) >= 6:
-        best = min(losses[:-3])
-        if min(losses[-3:]) >= best:
-            stalled = f"dev loss has not fallen in three validations (best {best:.2f})"
-            messages.append(f"{stalled}: more steps will bring little")
+        messages.append(
+            "dev loss has risen three times running: the model learns train by heart; "
+            "raise model.dropout or end earlier (train.patience)"
+        )
     if len(losses) >= 3 and min(losses) > NEAR_GUESSING * guessing:
         messages.append(f"{reached}: check that the two sides belong together, or change train.lr")
     return messages

@@ -192,15 +192,6 @@ def test_the_time_of_a_step_is_that_of_its_end(corpus: Path, monkeypatch: pytest
     assert second["elapsed_s"] >= 0.1
 
 
-def test_another_number_of_replicas_than_before_is_told(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "nmt")
-    run_training(config_of(corpus, train__max_steps=2), n_replicas=2)
-    run_training(config_of(corpus, train__max_steps=3), n_replicas=2)
-    assert "so dropout is drawn anew" not in caplog.text
-    run_training(config_of(corpus, train__max_steps=4), n_replicas=1)
-    assert "replicas: 1 instead of 2, so dropout is drawn anew" in caplog.messages
-
-
 def spoil(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[int, float], bool]) -> list[float]:
     """Make the loss of steps NaN if `is_bad(step, lr)`, steps counted from 1; return a list that collects all rates."""
     rates: list[float] = []

@@ -39,7 +39,6 @@ ADVICE = {
     "dev loss is 9.40 after 300 steps, above chance (8.99): the training diverged": [50.0, 20.0, 9.4],
     "dev loss is 1.00e+09 after 100 steps": [1e9],
     "the model learns train by heart": [5.0, 7.0, 10.0, 14.0, 19.0],
-    "has not fallen in three validations": [6.0, 6.0, 6.0, 6.0, 6.0, 6.0],
 }
 # Losses that fall, rise twice only, or recover.
 NOTHING_WRONG = [
