@@ -52,7 +52,7 @@ def sweep(
         (to_stderr,) = streams.log.handlers
         to_stderr.setLevel(logging.ERROR)  # hides all messages except errors; the run's train.log has all messages
         try:
-            run_training(settings, device=device, quiet=True)
+            run_training(settings, device=device)
         finally:
             to_stderr.setLevel(logging.NOTSET)
 

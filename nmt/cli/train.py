@@ -50,13 +50,11 @@ def train(
         session.check_replicas(replicas, prepared.model.device)
         streams.print_lines([measurement.dry_run(prepared, replicas or None)])
         return
-    run_training(settings, device=device, fresh=fresh, replicas=replicas, quiet=streams.is_quiet())
+    run_training(settings, device=device, fresh=fresh, replicas=replicas)
 
 
-def run_training(
-    settings: "Config", *, device: str, fresh: bool = False, replicas: int = 0, quiet: bool = False
-) -> None:
-    """Train a model, and write train.log and report.html. `quiet` hides the progress on stderr."""
+def run_training(settings: "Config", *, device: str, fresh: bool = False, replicas: int = 0) -> None:
+    """Train a model, and write train.log and report.html."""
     from nmt.run.directory import RunDirectory
     from nmt.train import session
 
@@ -68,7 +66,7 @@ def run_training(
         # Write the report again after each validation.
         if settings.train.report:
             prepared.on_validation = partial(write_report, Path(settings.run))
-        session.train(prepared, quiet=quiet, n_replicas=replicas or None)
+        session.train(prepared, n_replicas=replicas or None)
 
 
 def write_report(run: Path) -> None:

@@ -100,8 +100,8 @@ class Trainer:
     The caller must hold the lock of the run directory.
     """
 
-    def __init__(self, session: Session, *, quiet: bool = False) -> None:
-        self.session, self.config, self.quiet = session, session.config, quiet
+    def __init__(self, session: Session) -> None:
+        self.session, self.config = session, session.config
         model, settings = session.model, session.config.train
         averaged = copy.deepcopy(model).eval() if settings.average == "ema" else None
         progress = Progress(bf16=uses_bf16(settings, model.device))
@@ -125,9 +125,8 @@ class Trainer:
             OutputError: the final checkpoint cannot be written.
         """
         progress = self.progress
-        progress.bf16 = bool(gather_numbers(progress.bf16)[0][0])  # all ranks use the precision of rank 0
         progress.n_ranks = n_ranks() * n_replicas
-        report = Report(self.spent(), quiet=self.quiet)
+        report = Report(self.spent())
         replicas = Replicas(parallel(self.state.model), n_replicas)
         started = time.monotonic() - progress.elapsed_s
         with stop_signals() as self.stop, contextlib.closing(replicas):

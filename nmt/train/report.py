@@ -14,13 +14,9 @@ LINE_EVERY_S = 30.0  # seconds between two lines about steps
 
 
 class Report:
-    """A report on steps and validations. `progress` is the spent fraction of the budget when the report starts, 0-1.
+    """A report on steps and validations. `progress` is the spent fraction of the budget when the report starts, 0-1."""
 
-    With `quiet`, only validations are reported.
-    """
-
-    def __init__(self, progress: float, *, quiet: bool) -> None:
-        self.quiet = quiet
+    def __init__(self, progress: float) -> None:
         self.initial = progress
         self.start = self.since = time.monotonic()
         self.recent: list[StepFigures] = []  # figures of the steps since the last line
@@ -32,13 +28,12 @@ class Report:
         """
         self.recent.append(figures)
         now = time.monotonic()
-        if self.quiet or now - self.since < LINE_EVERY_S:
+        if now - self.since < LINE_EVERY_S:
             return
         line = f"step {step} epoch {epoch + 1} {self.means(now - self.since)} lr {lr:.2e}, {progress:.0%} done"
         done = progress - self.initial
         if done > 0:
-            left_s = (1 - progress) * (now - self.start) / done
-            line += f", {clock(left_s)} left"
+            line += f", {clock((1 - progress) * (now - self.start) / done)} left"
         log.info("%s", line)
         self.since, self.recent = now, []
 

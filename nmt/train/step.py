@@ -113,8 +113,8 @@ def forward_backward(
         batch = micro_batch.to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):
             tgt_in = decoder_input(unwrapped(model), batch, options.prediction_rate, options.seed)
-        is_last = i == len(micro_batches) - 1
-        reduce_now = n_ranks() == 1 or is_last  # DDP adds gradients over ranks in the last backward pass only
+        # DDP adds gradients over ranks in the last backward pass only.
+        reduce_now = n_ranks() == 1 or i == len(micro_batches) - 1
         with nullcontext() if reduce_now else model.no_sync():  # type: ignore[operator]
             torch.manual_seed(seed_of(options.seed, i, replica))  # the seed of dropout
             with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):

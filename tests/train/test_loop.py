@@ -98,7 +98,7 @@ def test_epochs_end_with_their_last_batch(corpus: Path, caplog: pytest.LogCaptur
     config = config_of(corpus, train__max_steps=None, train__max_epochs=2, train__validate_every=1)
     prepared = session.prepare(config)
     batches = [*prepared.data.batches(0), *prepared.data.batches(1)]
-    progress = session.train(prepared, quiet=True)
+    progress = session.train(prepared)
     # One step, and one validation, for each batch.
     steps = list(range(1, len(batches) + 1))
     assert steps_of(config, "dev_bleu") == steps
@@ -167,14 +167,11 @@ def test_the_model_file_is_the_best_by_the_metric(corpus: Path, metric: str) -> 
     assert best_of(config) == (best["step"], progress.best)
 
 
-@pytest.mark.parametrize(("quiet", "n_shown"), [(False, 3), (True, 0)])
-def test_quiet_hides_the_steps(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, quiet: bool, n_shown: int
-) -> None:
+def test_steps_are_reported(corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("nmt.train.report.LINE_EVERY_S", 0.0)
     caplog.set_level(logging.INFO, "nmt")
-    session.train(session.prepare(config_of(corpus, train__max_steps=3)), quiet=quiet)
-    assert caplog.text.count(" tok/s") == n_shown
+    run_training(config_of(corpus, train__max_steps=3))
+    assert caplog.text.count(" tok/s") == 3
 
 
 def test_the_time_of_a_step_is_that_of_its_end(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +311,7 @@ def check_stopped(monkeypatch: pytest.MonkeyPatch, prepared: loop.Session, targe
     with monkeypatch.context() as patch:
         patch.setattr(target, name, interrupted)
         with pytest.raises(StoppedError) as caught:
-            session.train(prepared, quiet=True)
+            session.train(prepared)
     assert caught.value.exit_code == 130
     # Without a validation, there is no model file yet.
     assert prepared.run.newest_step() == step
