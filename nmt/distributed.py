@@ -104,8 +104,7 @@ def ranks_joined() -> Iterator[None]:
         _joined = launch
         yield
     except RuntimeError as error:
-        is_of_ranks = isinstance(error, dist.DistError) or "gloo" in str(error)
-        if not is_of_ranks:
+        if not (isinstance(error, dist.DistError) or "gloo" in str(error)):
             raise
         raise LostRankError(
             f"another of the {launch.n_ranks} processes is gone",
@@ -142,11 +141,10 @@ def _join(launch: Launch) -> None:
         except Exception as error:  # joining.result() raises the error in the main thread
             joining.set_exception(error)
 
-    # If the other ranks are late, log a warning that this rank waits for them. Then continue to wait.
     threading.Thread(target=join, name="nmt-join", daemon=True).start()
-    with contextlib.suppress(TimeoutError):
-        joining.exception(WARN_AFTER_S)
-    if not joining.done():
+    try:
+        joining.result(WARN_AFTER_S)
+    except TimeoutError:  # the other ranks are late: warn that this rank waits for them, then continue to wait
         address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         log.warning(
             "rank %d of %d waits for the others at %s; if none was started, unset RANK and WORLD_SIZE",
@@ -154,7 +152,7 @@ def _join(launch: Launch) -> None:
             launch.n_ranks,
             address,
         )
-    joining.result()
+        joining.result()
 
 
 def parallel(model: "nn.Module") -> "nn.Module":
@@ -184,8 +182,7 @@ def gather_numbers(*numbers: float) -> list[list[float]]:
         return [list(numbers)]
     import torch
 
-    share = torch.tensor(numbers, dtype=torch.float64)
-    return [gathered.tolist() for gathered in _gather(share)]
+    return [gathered.tolist() for gathered in _gather(torch.tensor(numbers, dtype=torch.float64))]
 
 
 def gather_items(items: Sequence[Item]) -> list[Item]:
@@ -205,8 +202,7 @@ def gather_items(items: Sequence[Item]) -> list[Item]:
     tensors = _gather(padded)
     # 2. Put the items of each share at the indices from which `mine` took them.
     shares = [json.loads(bytes(tensor.numpy())) for tensor in tensors]
-    n_items = sum(map(len, shares))
-    gathered: list[Any] = [None] * n_items
+    gathered: list[Any] = [None] * sum(map(len, shares))
     for rank, share in enumerate(shares):
         gathered[rank :: n_ranks()] = share
     return gathered
@@ -226,5 +222,4 @@ def _gather(tensor: "Tensor") -> "list[Tensor]":
 
 def summed(*numbers: float) -> list[float]:
     """Return, for each number, the sum over all ranks. Waits for all ranks."""
-    by_rank = gather_numbers(*numbers)
-    return [sum(column) for column in zip(*by_rank, strict=True)]
+    return [sum(column) for column in zip(*gather_numbers(*numbers), strict=True)]

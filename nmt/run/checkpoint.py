@@ -110,8 +110,10 @@ def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
     for name, parameter in parameters.items():
         weight = weights[name]
         if parameter.shape != weight.shape:
-            reason = f"{name} is {tuple(weight.shape)}, this model's is {tuple(parameter.shape)}"
-            raise ModelError(reason, hint="architecture and vocabulary must be those of the trained model")
+            raise ModelError(
+                f"{name} is {tuple(weight.shape)}, this model's is {tuple(parameter.shape)}",
+                hint="architecture and vocabulary must be those of the trained model",
+            )
         parameter.copy_(weight)
 
 
@@ -145,8 +147,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         header["learned_characters"] = source.learned
     header["header_sha256"] = hash_of(header)
     header["tensors_sha256"] = _hash_parts(tensors)
-    metadata = {"nmt": json.dumps(header, ensure_ascii=False)}
-    atomic_write(path, safetensors.torch.save(tensors, metadata))
+    atomic_write(path, safetensors.torch.save(tensors, {"nmt": json.dumps(header, ensure_ascii=False)}))
 
 
 def _as_tensor(content: bytes) -> Tensor:

@@ -188,8 +188,9 @@ class RunDirectory:
             return Tokenizer(read_capped(file, MAX_MODEL_BYTES), nfkc=nfkc, target_tag=target_tag)
         except (OSError, ModelError) as error:
             reason = getattr(error, "strerror", error)
-            hint = f"delete it and run `nmt tokenize {shlex.quote(str(self.config_file))}`"
-            raise ModelError(f"{file}: {reason}", hint=hint) from error
+            raise ModelError(
+                f"{file}: {reason}", hint=f"delete it and run `nmt tokenize {shlex.quote(str(self.config_file))}`"
+            ) from error
 
     # --- checkpoints and snapshots
 

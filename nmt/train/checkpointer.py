@@ -262,10 +262,9 @@ class Checkpointer:
             progress.history.pop()
 
     def _continue_epoch(self, before: TrainSettings) -> None:
-        """If batch sizes have changed since the checkpoint, begin the epoch again, because its batches are others."""
+        """If batch sizes have changed since the checkpoint, begin the epoch again: it then has other batches."""
         progress, now = self.state.progress, self.config.train
-        is_same = before.batch_tokens == now.batch_tokens and before.accumulate == now.accumulate
-        if is_same or not progress.batch:
+        if (before.batch_tokens == now.batch_tokens and before.accumulate == now.accumulate) or not progress.batch:
             return
         progress.batch = 0
         log.warning("train.batch_tokens or train.accumulate has changed: epoch %d begins again", progress.epoch + 1)

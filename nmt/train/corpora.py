@@ -71,9 +71,8 @@ def corpus_hashes(config: Config) -> dict[str, str]:
     """
     hashes = {}
     for name, files in all_corpora(config).items():
-        hint = hint_of_missing(config, files)
         for side, paths in zip(SIDES, corpus_paths(config, files), strict=True):
-            hashes[f"{name}.{side}"] = hash_files(paths, hint)
+            hashes[f"{name}.{side}"] = hash_files(paths, hint_of_missing(config, files))
     return hashes
 
 

@@ -37,7 +37,7 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
     settings, model, data = session.config.train, session.model, session.data
     bf16 = uses_bf16(settings, model.device)
     if n_replicas is None:
-        n_replicas = n_fitting_replicas(model, len(session.tokenizers.target), settings)
+        n_replicas = n_fitting_replicas(model, settings)
 
     # 1. Find the largest batch.
     batches = list(islice(data.batches(0), MAX_BATCHES))

@@ -58,6 +58,8 @@ def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
     def write(directory: Path) -> None:
         # 1. Collect the text for each tokenizer. Only source text is normalized.
         pairs = sample(train)
+        if len(pairs) < len(train):
+            log.info("the tokenizer learns from %d pairs chosen at random of %d", len(pairs), len(train))
         source = [pair.source for pair in pairs]
         target = [pair.target for pair in pairs]
         if data.nfkc_source:
@@ -69,22 +71,17 @@ def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
         (directory / "source").write_bytes(trained[0].model)
         (directory / "target").write_bytes(trained[-1].model)
 
-        # 3. Tell the user what differs from the settings.
-        if len(pairs) < len(train):
-            log.info("the tokenizer learns from %d pairs chosen at random of %d", len(pairs), len(train))
-        for tokenizer in trained:
-            if tokenizer.vocab_size < settings.vocab_size:
-                log.info(
-                    "the text gives %d pieces at most: tokenizer.vocab_size=%d was cut",
-                    tokenizer.vocab_size,
-                    settings.vocab_size,
-                )
-
     # Train the tokenizers, or read them from the cache.
     origin = [FORMAT, train.directory.name, settings.model_dump(), data.nfkc_source, *tags]
     directory = cached("tokenizer", origin, write)
     models = [(directory / side).read_bytes() for side in SIDES]
-    return Tokenizers.from_models(*models, nfkc_source=data.nfkc_source, target_tag=data.target_tag)
+    tokenizers = Tokenizers.from_models(*models, nfkc_source=data.nfkc_source, target_tag=data.target_tag)
+    for side in tokenizers[:1] if tokenizers.joint else tokenizers:
+        if len(side) < settings.vocab_size:
+            log.info(
+                "the text gives %d pieces at most: tokenizer.vocab_size=%d was cut", len(side), settings.vocab_size
+            )
+    return tokenizers
 
 
 def check_pieces(tokenizers: Tokenizers, data: Data) -> None:
@@ -145,11 +142,10 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
 
         # 2. Raise an error if all pairs were dropped. Otherwise, save how many were dropped.
         if n_too_long + n_unlikely == n_pairs:
-            reasons = f"{n_too_long:,} over {data.max_length} pieces (data.max_length)"
-            if n_unlikely:
-                reasons += f", {n_unlikely:,} of unlikely lengths (data.max_ratio)"
+            too_long = f"{n_too_long:,} over {data.max_length} pieces (data.max_length)"
+            unlikely = f"{n_unlikely:,} of unlikely lengths (data.max_ratio)"
             raise DataError(
-                f"none of the {n_pairs:,} training pairs is left: {reasons}",
+                f"none of the {n_pairs:,} training pairs is left: {too_long}, {unlikely}",
                 hint="split the lines into sentences; a config can also raise data.max_length",
             )
         (directory / "dropped.json").write_text(json.dumps([n_too_long, n_unlikely]))

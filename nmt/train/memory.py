@@ -49,7 +49,7 @@ def memory_of(device: torch.device) -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def n_fitting_replicas(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_before: int | None = None) -> int:
+def n_fitting_replicas(model: Seq2Seq, settings: TrainSettings, n_before: int | None = None) -> int:
     """Return the number of replicas that train fastest: 1 on a GPU, and on a CPU as many as these limits allow.
 
     There is at most one replica per torch thread, and at most one per `MIN_REPLICA_TOKENS` tokens of a step. All
@@ -60,7 +60,7 @@ def n_fitting_replicas(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_
         return 1
     n_replicas = n_before or settings.batch_tokens * settings.accumulate // MIN_REPLICA_TOKENS
     # A replica needs memory for a gradient, and for three float32 tensors as large as the logits.
-    replica_bytes = 4 * model.n_trainable + 12 * settings.batch_tokens * n_vocab
+    replica_bytes = 4 * model.n_trainable + 12 * settings.batch_tokens * model.projection.out_features
     n_in_memory = memory_of(model.device) // 2 // replica_bytes
     return max(1, min(n_replicas, torch.get_num_threads(), n_in_memory))
 

@@ -112,8 +112,7 @@ def make_optimizers(model: Seq2Seq, settings: TrainSettings) -> list[torch.optim
     by_muon: dict[Tensor, int] = {}
     if settings.optimizer == "muon":
         for name, module in model.named_modules():
-            is_linear = isinstance(module, nn.Linear) and name != "projection"
-            if is_linear and module.weight.requires_grad:
+            if isinstance(module, nn.Linear) and name != "projection" and module.weight.requires_grad:
                 by_muon[module.weight] = n_stacked(name)
 
     # 2. Collect the parameters that AdamW updates.

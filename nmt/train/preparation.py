@@ -32,7 +32,6 @@ log = logging.getLogger("nmt")
 
 MAX_DEV_PAIRS = 1_000
 DEV_SHARE = 0.02  # share of the pairs of data.train that is held out if data.dev is not set
-FEW_DEV_PAIRS = 100
 SAMPLE_PAIRS = 200_000  # default maximum of `sample`: training a tokenizer on more pairs takes too much memory
 LEXICON_PAIRS = 50_000  # maximum number of pairs from which `lexicon_of` learns translations of words
 FORMAT = 6  # version of the files in the cache; raise this number when the content of the files changes
@@ -71,8 +70,6 @@ def read_corpus(config: Config) -> TrainingText:
     for note in summary["notes"]:
         log.info("%s", note)
     dev = [Pair(*pair) for pair in summary["dev"]]
-    if not data.dev and len(dev) < FEW_DEV_PAIRS:
-        log.warning("dev has only %d pairs, held out of train: scores are mostly chance; set data.dev", len(dev))
     train = Pairs(directory, ranges=ranges_of(config, summary["last_lines"]))
 
     # 3. Compute the size of an epoch.
@@ -99,21 +96,20 @@ def write_corpus(config: Config, directory: Path) -> None:
     held_out = {name: list(pairs_of(config, files)) for name, files in dev_and_test.items()}
     corpora = training_corpora(config)
     last_lines = [corpus_files.write_pairs(directory, pairs_of(config, files)) for files in corpora.values()]
-    ranges = ranges_of(config, last_lines)
 
     # 2. Drop blank and repeated training pairs. `kept` is a mask of the pairs that remain.
     notes: list[str] = []  # messages for the user
     files_of_digests = {name: directory / f"{name}.digest" for name in (*SIDES, "pair")}
     digests = {name: corpus_files.mapped(file, np.uint64) for name, file in files_of_digests.items()}
-    is_blank = corpus_files.mapped(directory / "blank", np.bool_)
-    kept = kept_pairs(data, is_blank, digests["pair"], notes)
+    blank = corpus_files.mapped(directory / "blank", np.bool_)
+    kept = kept_pairs(data, blank, digests["pair"], notes)
 
     # 3. Collect the pairs of data.dev, or hold out training pairs as dev pairs.
     if data.dev:
         read: list[Pair] = []
         for name in dev_names:
             read += held_out[name]
-        dev = [pair for pair in read if not is_blank_pair(pair)]
+        dev = [pair for pair in read if not (is_blank(pair.source) or is_blank(pair.target))]
         n_blank = len(read) - len(dev)
         if n_blank:
             notes.append(f"{n_blank} pairs of dev blank on a side left out")
@@ -123,7 +119,7 @@ def write_corpus(config: Config, directory: Path) -> None:
     corpus_files.keep([directory / "lines"], kept)
 
     # 4. Check the corpora, and count dev and test pairs that overlap with the training pairs.
-    pairs = Pairs(directory, ranges=ranges)
+    pairs = Pairs(directory, ranges=ranges_of(config, last_lines))
     check_corpora(dict(zip(corpora, pairs.by_corpus(), strict=True)), dev, held_out)
     in_train = digests["source"][kept], digests["target"][kept]
     if data.directions:  # a source sentence of one direction may be a target sentence of another direction
@@ -131,8 +127,9 @@ def write_corpus(config: Config, directory: Path) -> None:
         in_train = (both, both)
     for name, corpus in held_out.items():
         if n := n_shared(corpus, *in_train):
-            shared = f"{n} of {len(corpus)} pairs of {name} have a side that is also in train"
-            notes.append(f"{shared}: scores on it will be too high")
+            notes.append(
+                f"{n} of {len(corpus)} pairs of {name} have a side that is also in train: scores on it will be too high"
+            )
 
     # 5. Write the summary, and delete the files that were needed only to drop pairs.
     summary = {"dev": [astuple(pair) for pair in dev], "notes": notes, "last_lines": last_lines}
@@ -142,15 +139,15 @@ def write_corpus(config: Config, directory: Path) -> None:
         file.unlink()
 
 
-def kept_pairs(data: Data, is_blank: NDArray[np.bool_], digests: Digests, notes: list[str]) -> NDArray[np.bool_]:
+def kept_pairs(data: Data, blank: NDArray[np.bool_], digests: Digests, notes: list[str]) -> NDArray[np.bool_]:
     """Return a mask of the pairs that are neither blank nor repeated, and add the numbers of dropped pairs to `notes`.
 
-    `digests` has a digest of each pair.
+    `blank` is a mask of the blank pairs, and `digests` has a digest of each pair.
     """
-    kept = np.ones_like(is_blank)
+    kept = np.ones_like(blank)
     faults: dict[str, NDArray[np.bool_]] = {}
     if data.drop_blank:
-        faults["pairs blank on a side dropped (data.drop_blank)"] = is_blank
+        faults["pairs blank on a side dropped (data.drop_blank)"] = blank
     if data.drop_duplicates:
         faults["repeated pairs dropped (data.drop_duplicates)"] = ~permutation.first_occurrences(digests)
     for kind, has_fault in faults.items():
@@ -177,10 +174,6 @@ def hold_out_dev(
     return [pairs[int(i)] for i in index[chosen]]
 
 
-def is_blank_pair(pair: Pair) -> bool:
-    return is_blank(pair.source) or is_blank(pair.target)
-
-
 def counts_of(pairs: list[Pair]) -> dict[str, Any]:
     """Return the number of distinct characters, and the mean number of target words per pair."""
     characters = set[str]()
@@ -190,20 +183,19 @@ def counts_of(pairs: list[Pair]) -> dict[str, Any]:
 
 
 def check_corpora(training: dict[str, Pairs], dev: list[Pair], held_out: dict[str, list[Pair]]) -> None:
-    """Raise DataError if a training corpus or the dev corpus is empty, or if both sides of a corpus are the same text.
+    """Raise DataError if a corpus has no pairs, or if both sides of a corpus are the same text.
 
     `training` and `dev` have the pairs that were kept. `held_out` are the dev and test corpora as they were read.
     """
-    # The corpora that training uses must have pairs.
-    used: dict[str, Pairs | list[Pair]] = {**training, "dev": dev}
-    for name, pairs in used.items():
-        if not len(pairs):
-            hint = "are all of its pairs in train, too?" if name.startswith("mix.") else "check data.train and data.dev"
-            raise DataError(f"{name} has no pair that can be used", hint=hint)
-    # The sides of every corpus must differ.
     read: dict[str, Pairs | list[Pair]] = {**training, **held_out}
-    for name, pairs in read.items():
-        if all(pair.source == pair.target for pair in pairs):  # fast, because `all` usually stops at the first pair
+    for name, pairs in {**read, "dev": dev}.items():
+        if not len(pairs):
+            raise DataError(
+                f"{name} has no pair that can be used",
+                hint="check its files; blank pairs, and pairs that an earlier corpus has, are dropped",
+            )
+        # Dev pairs that were held out are not checked. `all` is fast: it usually stops at the first pair.
+        if name in read and all(pair.source == pair.target for pair in pairs):
             hint = f"name the files of the two languages in data.{name}.source and data.{name}.target"
             raise DataError(f"data.{name}: source and target are the same text", hint=hint)
 
@@ -242,8 +234,9 @@ def annotated_pairs(pairs: Pairs, data: Data) -> Path:
     """
 
     def write(directory: Path) -> None:
-        changed = shutil.ignore_patterns("source*", "target*")
-        shutil.copytree(pairs.directory, directory, dirs_exist_ok=True, ignore=changed)
+        shutil.copytree(
+            pairs.directory, directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns("source*", "target*")
+        )
         # Copy all lines, also the lines of dropped pairs, because pairs refer to texts by line numbers.
         lexicon = lexicon_of(pairs)
         for source, target in chunks_of_lines(pairs):
@@ -260,8 +253,7 @@ def lexicon_of(pairs: Pairs) -> alignment.Lexicon:
     step = 1 + min(len(pairs), SAMPLE_PAIRS) // LEXICON_PAIRS
     sampled = sample(pairs)[::step]
     source = alignment.hash_words([pair.source for pair in sampled])
-    target = alignment.hash_words([pair.target for pair in sampled])
-    return alignment.learn_lexicon(source, target)
+    return alignment.learn_lexicon(source, alignment.hash_words([pair.target for pair in sampled]))
 
 
 def chunks_of_lines(pairs: Pairs) -> Iterator[tuple[list[str], list[str]]]:

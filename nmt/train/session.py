@@ -67,8 +67,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     # 3. Choose unset settings to suit the lengths of the encoded pairs.
     tokenizers = find_tokenizers(config, corpus, start, run, fresh=fresh)
     encoded = drop_lengths(config, corpus.train, tokenizers)
-    base = start.checkpoint.config if start else None
-    config = fit_limit(config, encoded.lengths(), base)
+    config = fit_limit(config, encoded.lengths(), start.checkpoint.config if start else None)
     config = fit_whole_lines(config, [pair.source for pair in sample(encoded.pairs, SAMPLED_LINES)])
     mixture = mixture_of(config, encoded.pairs)
     sizes = config.train.model_dump(include={"batch_tokens", "accumulate"})
@@ -104,18 +103,19 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | Non
     If train.init_from is not set either, return None: then a new model is trained. With `fresh`, the run is ignored.
     Raises ModelError if the run holds a training but no checkpoint.
     """
-    # Call `holds_training` before `read_newest`. If another process writes the first checkpoint between the two calls,
-    # `read_newest` finds this checkpoint, and later an error says that the other process holds the lock. In the reverse
-    # order, a wrong error would say that the run has no checkpoint.
-    was_trained = not fresh and run.holds_training()
-    newest = None if fresh else read_newest(run, prefixes=())
-    if newest is not None:
-        return Start(config.run, newest.checkpoint, run.read_config(), resumes=True)
-    if was_trained:
-        raise ModelError(
-            f"{run.path} holds a training but no checkpoint from which it can go on",
-            hint="train.init_from=RUN run=OTHER starts another run from its weights; --fresh begins anew (it is kept)",
-        )
+    if not fresh:
+        # Call `holds_training` before `read_newest`. If another process writes the first checkpoint between the two
+        # calls, `read_newest` finds this checkpoint, and later an error says that the other process holds the lock. In
+        # the reverse order, a wrong error would say that the run has no checkpoint.
+        was_trained = run.holds_training()
+        newest = read_newest(run, prefixes=())
+        if newest is not None:
+            return Start(config.run, newest.checkpoint, run.read_config(), resumes=True)
+        if was_trained:
+            raise ModelError(
+                f"{run.path} holds a training but no checkpoint from which it can go on",
+                hint="train.init_from=RUN run=OTHER starts another run from its weights; --fresh begins anew",
+            )
     # The run holds no training.
     name = config.train.init_from
     if not name:
@@ -130,8 +130,9 @@ def inherit(config: Config, start: Start) -> Config:
     parts: dict[str, Any] = {"model": True, "tokenizer": True, "data": INHERITED_DATA}
     if start.resumes:  # otherwise these settings are fitted to the new corpus
         parts["decode"] = {"max_length_a", "max_length_b", "whole_lines"}
-    what = f"the settings of {start.name} and those changed"
-    inherited = with_unset(config, start.config.model_dump(include=parts), what=what)
+    inherited = with_unset(
+        config, start.config.model_dump(include=parts), what=f"the settings of {start.name} and those changed"
+    )
 
     # The tokenizer of the base model must have the settings of the config. (If a run is resumed, this is not checked
     # here, but in `check_same_run`.)
@@ -209,7 +210,7 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
         raise DataError(message, hint=f"bring the old files back, choose another run=PATH, or {OR_ANEW}")
 
 
-def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) -> Progress:
+def train(session: Session, *, n_replicas: int | None = 1) -> Progress:
     """Write the files of the run and train to the end of the budget, as rank 0.
 
     On a CPU, `n_replicas` processes share each step. If `n_replicas` is None, `n_fitting_replicas` chooses the number.
@@ -221,7 +222,7 @@ def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) 
     with run.lock():
         # 1. Restore the newest checkpoint, and write the small files of the run.
         session.on_start()
-        trainer = Trainer(session, quiet=quiet)
+        trainer = Trainer(session)
         resumed = trainer.checkpointer.resume()
         progress = trainer.progress
         run.write_config(session.config)
@@ -235,7 +236,7 @@ def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) 
             n_replicas = 1
         elif n_replicas is None:
             n_before = progress.n_ranks if resumed else None
-            n_replicas = n_fitting_replicas(session.model, len(session.tokenizers.target), settings, n_before)
+            n_replicas = n_fitting_replicas(session.model, settings, n_before)
 
         # 3. Train, unless the training is finished.
         with ranks_joined():
@@ -255,8 +256,7 @@ def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) 
 
 def check_replicas(n: int, device: torch.device) -> None:
     """Raise ConfigError if `n`, as set by `--replicas`, is more than 1 on a GPU or under torchrun."""
-    is_single_cpu = device.type == "cpu" and launched().n_ranks == 1
-    if n > 1 and not is_single_cpu:
+    if n > 1 and (device.type != "cpu" or launched().n_ranks > 1):
         raise ConfigError("--replicas share a CPU", hint="for several GPUs: torchrun -m nmt train …")
 
 
@@ -274,7 +274,7 @@ def train_along(config: Config, *, device: str = "auto") -> None:
     """Train as a rank other than 0, after rank 0 has prepared the run and written its files."""
     with ranks_joined():  # waits until rank 0 has prepared the corpus and the tokenizers
         log.setLevel(logging.ERROR)  # only rank 0 reports progress
-        trainer = Trainer(prepare(config, device=device), quiet=True)
+        trainer = Trainer(prepare(config, device=device))
         trainer.checkpointer.resume()
         if not trainer.finished():
             trainer.train()

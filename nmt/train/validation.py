@@ -137,8 +137,7 @@ def scores_by_direction(dev: Sequence[Pair], hypotheses: Sequence[str], config: 
     scores = {}
     for languages, lines in references.items():
         target = languages.partition("-")[2] or language(config.data, "target")
-        tokenize = bleu_tokenizer(target, [lines])
-        scores[languages] = score(translations[languages], [lines], tokenize=tokenize)
+        scores[languages] = score(translations[languages], [lines], tokenize=bleu_tokenizer(target, [lines]))
     return scores
 
 
@@ -159,8 +158,10 @@ def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_voca
     # 1. Check whether many dev lines have the same translation.
     text, share = latest.repeated
     if share > 0.5 and len(history) > 1:
-        alike = f"{share:.0%} of the dev lines are translated alike ('{text:.40}')"
-        messages.append(f"{alike}: the model ignores its source; train longer, or lower train.lr")
+        messages.append(
+            f"{share:.0%} of the dev lines are translated alike ('{text:.40}'): "
+            "the model ignores its source; train longer, or lower train.lr"
+        )
 
     # 2. Check whether the training has diverged.
     losses = [line["dev_nll"] for line in history]

@@ -138,7 +138,10 @@ def test_where_lengths_leave_no_pair_it_is_refused(characters: Tokenizers) -> No
     config = config_of({"max_length": 10})
     with pytest.raises(DataError) as caught:
         drop_lengths(config, of_lengths((20, 1)), characters)
-    assert str(caught.value) == "none of the 1 training pairs is left: 1 over 10 pieces (data.max_length)"
+    assert str(caught.value) == (
+        "none of the 1 training pairs is left: 1 over 10 pieces (data.max_length), "
+        "0 of unlikely lengths (data.max_ratio)"
+    )
     assert caught.value.exit_code == 2
     assert caught.value.hint == "split the lines into sentences; a config can also raise data.max_length"
 
