@@ -45,7 +45,7 @@ def train(
     if dry_run:
         prepared = session.prepare(settings, device=device, fresh=fresh)
         session.check_replicas(replicas, prepared.model.device)
-        streams.print_lines(measurement.dry_run(prepared, replicas or None))
+        streams.print_lines([measurement.dry_run(prepared, replicas or None)])
         return
     # Train, and write train.log and report.html.
     with kept_log(RunDirectory(settings.run).log_file) as open_log:
@@ -56,7 +56,7 @@ def train(
         # Write the report again after each validation.
         if settings.train.report:
             prepared.on_validation = partial(write_report, Path(settings.run))
-        session.train(prepared, quiet=streams.is_quiet(), n_replicas=replicas or None)
+        session.train(prepared, n_replicas=replicas or None)
 
 
 def write_report(run: Path) -> None:

@@ -105,7 +105,7 @@ def import_marian(
         run.create()
         run.write_config(config.model_copy(update={"run": str(output)}))
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
-        manifest = new_manifest({}, {}, config.seed, reproducible=True)
+        manifest = new_manifest({}, {}, config.seed)
         run.write_manifest({**manifest, "imported": origin})
         save_checkpoint(run.model_file, checkpoint)
 

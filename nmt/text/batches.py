@@ -49,11 +49,6 @@ class Batch:
         return int((self.tgt_out != PAD).sum())
 
     @property
-    def n_source_tokens(self) -> int:
-        """The number of source tokens: EOS is counted, padding is not."""
-        return int((self.src != PAD).sum())
-
-    @property
     def n_positions(self) -> int:
         """The number of tokens of both sides, padding included."""
         return self.src.numel() + self.tgt_out.numel()

@@ -33,7 +33,6 @@ class Trained(NamedTuple):
 
     model: bytes  # the serialized SentencePiece model
     vocab_size: int  # number of pieces, which is less than requested if the text has too few pieces
-    too_long: list[int]  # indices of the lines that were left out because they exceed `MAX_TRAINER_BYTES`
 
 
 def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Sequence[str] = ()) -> Trained:
@@ -41,14 +40,12 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Seq
 
     `tags` become control symbols: pieces that SentencePiece never produces from a text.
     """
-    # 1. Leave out lines that SentencePiece cannot read.
-    usable, too_long = [], []
-    for n, line in enumerate(lines):
+    # 1. Leave out lines that SentencePiece cannot read. Training pairs with such long lines exceed `data.max_length`.
+    usable = []
+    for line in lines:
         # The trainer rejects pieces with NUL; a lone surrogate cannot be encoded in UTF-8.
         text = line.replace("\0", " ").encode(errors="replace").decode()
-        if len(text.encode()) > MAX_TRAINER_BYTES:
-            too_long.append(n)
-        elif text.strip():
+        if text.strip() and len(text.encode()) <= MAX_TRAINER_BYTES:
             usable.append(text)
     if not usable:
         raise DataError("no text to train a tokenizer on", hint="check that data.train is not blank")
@@ -73,7 +70,7 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Seq
     # 3. A model that has been trained here is harmless, so `check_loadable` need not test it in a child process.
     mark_loadable("sentencepiece", model.getvalue())
     processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    return Trained(model.getvalue(), len(processor), too_long)
+    return Trained(model.getvalue(), len(processor))
 
 
 def as_our_error(error: RuntimeError, settings: TokenizerSettings) -> NmtError:

@@ -79,7 +79,7 @@ def test_lines_that_are_all_too_long_are_told_with_what_to_do(tmp_path: Path) ->
         with (tmp_path / f"l.{language}").open("w") as file:
             for _ in range(60):
                 print(*letters.choices("abcdefgh", k=450), file=file)
-    message = "none of the 48 training pairs is left: 48 over 200 pieces (data.max_length)"
+    message = "none of the 48 training pairs is left: 48 over 200 pieces (data.max_length), 0 of"
     stderr = refused(tmp_path, "init l.th l.en -o c.yaml", message)
     assert "hint: split the lines into sentences" in stderr
     assert not (tmp_path / "c.yaml").exists()

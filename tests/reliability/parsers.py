@@ -236,7 +236,7 @@ PARSERS: dict[str, Callable[[bytes], object]] = {
     "config": partial(on_file, config),
     "glossary": partial(on_file, glossary),
     "header": partial(on_file, header),
-    "entry": lambda content: checked_header(content.decode(errors="replace")),
+    "entry": lambda content: checked_header({"nmt": content.decode(errors="replace")}),
     "lines": lines,
     "archive": lambda content: unpacked(content, "x.zip", ["word/document.xml"]),
     "marian": partial(on_file, marian),
