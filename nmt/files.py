@@ -31,9 +31,9 @@ TEMP_MARK, OLD_MARK = ".tmp.", ".nmt-old."
 # Writes to these paths use a copy of the descriptor: on Linux, opening the path of a redirected stdout or stderr would
 # overwrite the file from its beginning.
 DESCRIPTORS = {Path("/dev/stdout"): 1, Path("/dev/stderr"): 2}
-# A cache entry is removed after `MAX_UNUSED_S` (30 days) without use. It is removed after `DAY_S` without use if this
-# entry and all entries that were used more recently are together larger than `MAX_CACHE_BYTES`.
-MAX_UNUSED_S, DAY_S = 30 * 24 * 3600, 24 * 3600
+WRITE_HINT = "check that the directory exists, that you may write there and that the disk has room"
+DAY_S = 24 * 3600  # an entry of the cache that was used within this time is not removed
+# If the cache is larger than this, the entries that have not been used for the longest time are removed.
 MAX_CACHE_BYTES = 2_000_000_000  # size of about 200 converted models of 2.35M parameters, or of the text of 10M pairs
 
 
@@ -97,64 +97,48 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     of `path` that killed processes have left are removed. Raises OutputError if the file cannot be written.
     """
     if is_special(path):
-        with _opened_in_place(path) as file:
+        target = os.dup(DESCRIPTORS[path]) if path in DESCRIPTORS else path
+        with _errors_of(path), open(target, "wb") as file:  # noqa: PTH123
             yield file
         return
     path = Path(os.path.realpath(path))  # replace the target of a symlink, not the link
     temp = _beside(path, TEMP_MARK)
     sweep_temps(path.parent, path.name)
     try:
-        # 1. Let the block write the whole content to the temporary file.
-        with temp.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        # 2. Replace the old file by the temporary file.
-        if path.exists():
-            mode = path.stat().st_mode & 0o7777
-            temp.chmod(mode)
-        temp.replace(path)
-        sync(path.parent)
-    except OSError as error:
-        if not _is_of_file(error, temp, path):
-            raise
-        raise _cannot_write(path, error) from error
+        with _errors_of(path, temp):
+            # 1. Let the block write the whole content to the temporary file.
+            with temp.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            # 2. Replace the old file by the temporary file.
+            if path.exists():
+                temp.chmod(path.stat().st_mode & 0o7777)
+            temp.replace(path)
+            sync(path.parent)
     finally:
         with contextlib.suppress(OSError):
             temp.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def _opened_in_place(path: Path) -> Iterator[BinaryIO]:
-    """Open a pipe, a device or an open descriptor for writing."""
+def _errors_of(*paths: Path) -> Iterator[None]:
+    """Convert the errors of writing the first path, for which the other paths are temporary, to OutputError.
+
+    An error that names another file that the block uses, or that is about a closed pipe, is not converted.
+    """
     try:
-        target = os.dup(DESCRIPTORS[path]) if path in DESCRIPTORS else path
-        with open(target, "wb") as file:  # noqa: PTH123
-            yield file
+        yield
     except OSError as error:
-        if not _is_of_file(error, path):
+        names_other = error.filename is not None and error.filename not in map(str, paths)
+        if error.errno is None or isinstance(error, BrokenPipeError) or names_other:
             raise
-        raise _cannot_write(path, error) from error
+        raise OutputError(f"cannot write {paths[0]}: {error.strerror}", hint=WRITE_HINT) from error
 
 
 def _beside(path: Path, mark: str) -> Path:
     """Return a path in the directory of `path` that only this process uses: NAME + mark + process id."""
     return path.with_name(f"{path.name}{mark}{os.getpid()}")
-
-
-def _is_of_file(error: OSError, *paths: Path) -> bool:
-    """Return whether an error is about one of `paths`.
-
-    Returns False if the error names another file that the block uses, or if the error is about a closed pipe.
-    """
-    if error.errno is None or isinstance(error, BrokenPipeError):
-        return False
-    return error.filename is None or error.filename in map(str, paths)
-
-
-def _cannot_write(path: Path, error: OSError) -> OutputError:
-    hint = "check that the directory exists, that you may write there and that the disk has room"
-    return OutputError(f"cannot write {path}: {error.strerror or error}", hint=hint)
 
 
 def atomic_write(path: Path, content: bytes | str) -> None:
@@ -184,21 +168,20 @@ def atomic_directory(path: Path) -> Iterator[Path]:
     old = _beside(path, OLD_MARK)
     sweep_temps(path.parent, path.name)
     try:
-        # 1. Let the block write all files to the temporary directory.
-        shutil.rmtree(temp, ignore_errors=True)  # left by a killed process with the same pid
-        temp.mkdir(parents=True)
-        yield temp
-        for written in (*temp.iterdir(), temp):
-            sync(written)
-        # 2. Rename the old directory, then the new directory: no single step replaces a directory that is not empty.
-        if path.exists():
-            shutil.rmtree(old, ignore_errors=True)
-            path.rename(old)
-        temp.rename(path)
-        sync(path.parent)
-        sweep_temps(path.parent, path.name, OLD_MARK)  # only now: before, an old directory may be the only copy
-    except OSError as error:
-        raise _cannot_write(path, error) from error
+        with os_errors_as(OutputError, f"write {path}", hint=WRITE_HINT):
+            # 1. Let the block write all files to the temporary directory.
+            shutil.rmtree(temp, ignore_errors=True)  # left by a killed process with the same pid
+            temp.mkdir(parents=True)
+            yield temp
+            for written in (*temp.iterdir(), temp):
+                sync(written)
+            # 2. Rename the old directory, then the new directory: no single step replaces a directory that has files.
+            if path.exists():
+                shutil.rmtree(old, ignore_errors=True)
+                path.rename(old)
+            temp.rename(path)
+            sync(path.parent)
+            sweep_temps(path.parent, path.name, OLD_MARK)  # only now: before, an old directory may be the only copy
     finally:
         # If only the first rename has been done, undo it.
         if old.exists() and not path.exists():
@@ -212,11 +195,12 @@ def sync(path: Path) -> None:
 
     Does nothing if the system cannot open the path, such as a directory on Windows.
     """
-    with contextlib.suppress(PermissionError, NotImplementedError), contextlib.ExitStack() as stack:
-        flags = os.O_RDONLY if path.is_dir() else os.O_RDWR
-        handle = os.open(path, flags)
-        stack.callback(os.close, handle)
-        os.fsync(handle)
+    with contextlib.suppress(PermissionError, NotImplementedError):
+        handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def sweep_temps(directory: Path, name: str = "", mark: str = TEMP_MARK, *, of_running: bool = False) -> None:
@@ -269,23 +253,16 @@ def cache_directory() -> Path:
     hint = "set NMT_CACHE=PATH in the environment to a directory that you may write to"
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(path, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        tempfile.TemporaryFile(dir=path).close()
     except OSError as error:
         if not named:
             return _process_cache()
         raise OutputError(f"cannot write to NMT_CACHE={named}: {error.strerror}", hint=hint) from error
     # 3. Check that no other user can write there.
-    reason = ""
-    if hasattr(os, "getuid"):  # Windows has no numeric user ids
-        status = path.stat()
-        if status.st_mode & 0o022:
-            reason = "others may write there"
-        if status.st_uid != os.getuid():
-            reason = "it is not yours"
-    if reason:
+    status = path.stat()
+    if hasattr(os, "getuid") and (status.st_mode & 0o022 or status.st_uid != os.getuid()):  # Windows has no user ids
         command = f"chmod go-w {shlex.quote(str(path))}"
-        raise InputError(f"{path} is no safe cache: {reason}", hint=f"{command}, or {hint}")
+        raise InputError(f"{path} is no safe cache: others may write there", hint=f"{command}, or {hint}")
     return path
 
 
@@ -301,8 +278,8 @@ def cached(
 ) -> Path:
     """Return the directory of a cache entry. If the entry is missing or damaged, make it while other processes wait.
 
-    Entries that were not used for a long time are removed, see `MAX_UNUSED_S`. Another process may remove this entry
-    then, too. So the caller should open the files of the entry at once.
+    If the cache is too large, old entries are removed, see `MAX_CACHE_BYTES`. Another process may also remove the
+    returned entry, so the caller should open the files of the entry at once.
 
     Args:
         kind: the first part of the entry's name.
@@ -325,17 +302,15 @@ def cached(
 
 
 def _remove_unused(directory: Path) -> None:
-    """Remove old cache entries, see `MAX_UNUSED_S`. Keep the lock files: another process may wait for a lock."""
+    """Remove old cache entries, see `MAX_CACHE_BYTES`. Keep the lock files: another process may wait for a lock."""
     digest = "[0-9a-f]" * 20
     locks = sorted(directory.glob(f"*-{digest}.lock"), key=_last_use, reverse=True)  # most recently used first
     n_bytes = 0  # size of this entry and all entries before it in `locks`
     for lock in locks:
         entry = lock.with_suffix("")
-        for file in entry.glob("*"):
-            n_bytes += file.stat().st_size
-        max_unused_s = DAY_S if n_bytes > MAX_CACHE_BYTES else MAX_UNUSED_S
+        n_bytes += sum(file.stat().st_size for file in entry.glob("*"))
         with contextlib.suppress(NmtError), locked(lock):  # raises if another process is making the entry
-            if _last_use(lock) < time.time() - max_unused_s:
+            if n_bytes > MAX_CACHE_BYTES and _last_use(lock) < time.time() - DAY_S:
                 shutil.rmtree(entry, ignore_errors=True)
                 sweep_temps(directory, lock.stem, of_running=True)
 
@@ -352,8 +327,7 @@ def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool
     message contains `holder`, which says what kind of process holds the lock, and `setting`, with which the user can
     choose another directory.
     """
-    # Both error messages below end with a hint to use another directory.
-    other = f"another directory with {setting}" if setting else "another directory"
+    other = f"another directory with {setting}" if setting else "another directory"  # for the hints of both errors
     try:
         import fcntl
     except ImportError:  # on Windows, nothing keeps a second process out
