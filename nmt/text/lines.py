@@ -27,7 +27,6 @@ log = logging.getLogger("nmt")
 BOM = b"\xef\xbb\xbf"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAX_BAD_SHARE = 0.01  # maximum share of lines with bad UTF-8 in a file of a corpus, 0-1
-N_EXAMPLES = 3  # number of bad lines that a warning names
 MAX_LINE_BYTES = 100_000_000  # maximum length of a line, in bytes; a longer line is probably a decompression bomb
 
 
@@ -48,8 +47,7 @@ class Pair:
         """
         if not self.languages:
             return self.source
-        _, _, target_language = self.languages.partition("-")
-        return tag_of(target_language) + self.source
+        return tag_of(self.languages.partition("-")[2]) + self.source
 
 
 def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) -> Iterator[str]:
@@ -60,7 +58,7 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
     """
     n_lines = n_bad = 0
     is_utf16 = False
-    examples = []  # places of the first bad lines
+    example = ""  # place of the first bad line
     with reading(name):
         for n_lines, raw in enumerate(stream, 1):
             line = raw.removesuffix(b"\n").removesuffix(b"\r")
@@ -71,17 +69,15 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
                 text = line.decode()
             except UnicodeDecodeError as error:
                 n_bad += 1
-                if n_bad <= N_EXAMPLES:
-                    examples.append(f"line {n_lines} at byte {error.start + 1}")
+                example = example or f"line {n_lines} at byte {error.start + 1}"
                 text = line.decode(errors="replace")
             yield text
 
     # Report bad lines once, after the last line.
     if not n_bad:
         return
-    if n_bad > N_EXAMPLES:
-        examples.append("…")
-    message = f"{name} is not UTF-8 in {n_bad:,} of {n_lines:,} lines ({', '.join(examples)})"
+    others = ", …" if n_bad > 1 else ""
+    message = f"{name} is not UTF-8 in {n_bad:,} of {n_lines:,} lines ({example}{others})"
     if strict and (n_bad > MAX_BAD_SHARE * n_lines or is_utf16):
         hint = "convert it to UTF-8, `nmt check` guesses its encoding; or set data.allow_bad_utf8=true"
         raise DataError(message, hint=hint)
@@ -150,12 +146,12 @@ def n_lines_left(stream: BinaryIO | gzip.GzipFile) -> int:
     """Count the lines that are left in a seekable stream, without changing its position."""
     start = stream.tell()
     n_lines = 0
-    ends_in_line = False  # whether the last line lacks its line end
+    end = b"\n"  # the last byte that was read
     while part := stream.read(2**20):
         n_lines += part.count(b"\n")
-        ends_in_line = not part.endswith(b"\n")
+        end = part[-1:]
     stream.seek(start)
-    return n_lines + 1 if ends_in_line else n_lines
+    return n_lines + (end != b"\n")  # the last line may lack its line end
 
 
 def iter_lines(paths: Iterable[Path], *, strict: bool = False) -> Generator[str]:
@@ -175,11 +171,8 @@ def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool =
     n_pairs = 0
     for source_line, target_line in itertools.zip_longest(source_lines, target_lines):
         if source_line is None or target_line is None:  # count all lines of the longer side
-            n_source = n_target = n_pairs
-            if target_line is None:
-                n_source += 1 + sum(1 for _ in source_lines)
-            else:
-                n_target += 1 + sum(1 for _ in target_lines)
+            n_longer = n_pairs + 1 + sum(1 for _ in itertools.chain(source_lines, target_lines))
+            n_source, n_target = (n_pairs, n_longer) if source_line is None else (n_longer, n_pairs)
             reason = f"{source_name} has {n_source} lines but {target_name} has {n_target}"
             hint = "line N of one side must translate line N of the other; find where they part"
             raise DataError(reason, hint=hint)

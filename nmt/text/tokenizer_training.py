@@ -79,17 +79,13 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Seq
 def as_our_error(error: RuntimeError, settings: TokenizerSettings) -> NmtError:
     """Convert an error of SentencePiece's trainer to an `NmtError`."""
     required = re.search(r"smaller than required_chars.*?\d+ vs (\d+)", str(error), re.DOTALL)
-    if required:
-        least = int(required[1])
-    elif "(vocab_size) >= (0)" in str(error):  # the messages of the char and word trainers contain no number
-        n_bytes = 256 if settings.byte_fallback else 0
-        least = EOS + 1 + n_bytes
-    else:
+    if not required:
         reason = str(error).strip().splitlines()[-1]
-        return DataError(f"SentencePiece cannot train on this text: {reason}", hint="give more text")
+        hint = "give more text, or set a larger tokenizer.vocab_size"
+        return DataError(f"SentencePiece cannot train on this text: {reason}", hint=hint)
     setting = f"tokenizer.vocab_size={settings.vocab_size}"
-    reason = f"{setting} is smaller than the text's alphabet needs: at least {least}"
-    hint = f"set tokenizer.vocab_size={least} or more, or tokenizer.character_coverage below 1"
+    reason = f"{setting} is smaller than the text's alphabet needs: at least {required[1]}"
+    hint = f"set tokenizer.vocab_size={required[1]} or more, or tokenizer.character_coverage below 1"
     return ConfigError(reason, hint=hint)
 
 
