@@ -42,8 +42,7 @@ class RaggedArray:
     @classmethod
     def from_lists(cls, rows: Sequence[Sequence[int]], dtype: Any = np.int64) -> "RaggedArray":
         ends = np.cumsum([0, *map(len, rows)])
-        numbers = itertools.chain.from_iterable(rows)
-        values = np.fromiter(numbers, dtype, count=int(ends[-1]))
+        values = np.fromiter(itertools.chain.from_iterable(rows), dtype)
         return cls(values, ends[:-1], ends[1:])
 
     @classmethod
@@ -57,10 +56,7 @@ class RaggedArray:
 
     def compact(self, index: NDArray[Any]) -> "RaggedArray":
         """Return an array with copies of the rows with these indices, without the values of all other rows."""
-        rows = [self.row(i) for i in index]
-        ends = np.cumsum([0, *map(len, rows)])
-        values = np.concatenate([self.values[:0], *rows])
-        return RaggedArray(values, ends[:-1], ends[1:])
+        return self.from_lists([self[i] for i in index], self.values.dtype)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -156,23 +152,15 @@ class Pairs:
 
     def __getitem__(self, i: int) -> Pair:
         line = int(self.lines[i])
-        source = self.source.text(line - 1)
-        target = self.target.text(line - 1)
-        for corpus in self.ranges:
-            if line <= corpus.last_line:
-                return Pair(line, source, target, corpus.languages)
-        return Pair(line, source, target)
+        languages = next((corpus.languages for corpus in self.ranges if line <= corpus.last_line), "")
+        return Pair(line, self.source.text(line - 1), self.target.text(line - 1), languages)
 
     def __iter__(self) -> Iterator[Pair]:
         return map(self.__getitem__, range(len(self)))
 
 
-class Columns(NamedTuple):
-    """A chunk of pairs as three lists, because lists are faster to send to another process than `Pair` objects."""
-
-    source: list[str]
-    target: list[str]
-    languages: list[str]
+# The sources, targets and languages of some pairs. Lists are faster to send to another process than `Pair` objects.
+Columns = tuple[list[str], list[str], list[str]]
 
 
 class Digested(NamedTuple):
@@ -211,25 +199,23 @@ def columns_of(pairs: Iterable[Pair]) -> Iterator[Columns]:
     """Yield chunks of at most `CHUNK` pairs."""
     stream = iter(pairs)
     while chunk := list(itertools.islice(stream, CHUNK)):
-        source = [pair.source for pair in chunk]
-        target = [pair.target for pair in chunk]
-        yield Columns(source, target, [pair.languages for pair in chunk])
+        sources = [pair.source for pair in chunk]
+        targets = [pair.target for pair in chunk]
+        yield sources, targets, [pair.languages for pair in chunk]
 
 
-def digest_pairs(pairs: Columns) -> Digested:
+def digest_pairs(columns: Columns) -> Digested:
     """Encode pairs in UTF-8 and compute their digests. This function runs in child processes."""
-    source = digests_of(map(str.encode, pairs.source))
-    target = digests_of(map(str.encode, pairs.target))
-    languages = digests_of(map(str.encode, pairs.languages))
+    sources, targets, _ = columns
+    source, target, languages = (digests_of(map(str.encode, column)) for column in columns)
     pair = source * GOLDEN + target + languages
-    blank_source = np.array([*map(is_blank, pairs.source)], bool)
-    blank_target = np.array([*map(is_blank, pairs.target)], bool)
-    texts = RaggedArray.from_texts(pairs.source), RaggedArray.from_texts(pairs.target)
-    return Digested(*texts, source, target, pair, blank_source | blank_target)
+    blank = np.array(
+        [is_blank(source) or is_blank(target) for source, target in zip(sources, targets, strict=True)], bool
+    )
+    return Digested(RaggedArray.from_texts(sources), RaggedArray.from_texts(targets), source, target, pair, blank)
 
 
 def digests_of(texts: Iterable[bytes]) -> Digests:
     """Return a 64-bit digest of each text. Among 100M different texts, a collision has probability 0.0003."""
-    hashes = (hashlib.blake2b(text, digest_size=8) for text in texts)
-    digests = b"".join(digest.digest() for digest in hashes)
-    return np.frombuffer(digests, np.uint64)
+    digests = [hashlib.blake2b(text, digest_size=8).digest() for text in texts]
+    return np.frombuffer(b"".join(digests), np.uint64)
