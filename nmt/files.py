@@ -4,10 +4,8 @@ An atomic write creates a temporary file in the same directory, syncs it to disk
 either the old or the new content, never a part of the new content.
 """
 
-import atexit
 import contextlib
 import errno
-import functools
 import glob
 import hashlib
 import json
@@ -60,8 +58,7 @@ def open_file(path: Path) -> BufferedReader:
 def read_capped(path: Path, n_bytes: int) -> bytes:
     """Return the content of an untrusted file. Raises OSError if `path` is no file, or a file larger than `n_bytes`."""
     with open_file(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > n_bytes:
+        if os.fstat(file.fileno()).st_size > n_bytes:
             raise OSError(errno.EFBIG, f"over {n_bytes:,} bytes", str(path))
         return file.read(n_bytes)
 
@@ -154,8 +151,7 @@ def append_whole(path: Path, content: bytes) -> None:
     writing = os_errors_as(OutputError, f"write {path}", hint="check the disk")
     with writing, path.open("ab", buffering=0) as file:
         size = file.tell()
-        n_written = file.write(content)
-        if n_written < len(content):  # the disk is full: remove the part that was written
+        if file.write(content) < len(content):  # the disk is full: remove the part that was written
             file.truncate(size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -203,19 +199,15 @@ def sync(path: Path) -> None:
             os.close(handle)
 
 
-def sweep_temps(directory: Path, name: str = "", mark: str = TEMP_MARK, *, of_running: bool = False) -> None:
+def sweep_temps(directory: Path, name: str = "", mark: str = TEMP_MARK) -> None:
     """Remove temporary files and directories that killed processes have left in `directory`.
 
-    If `name` is not empty, remove only the temporary files and directories of the file or directory `name`. With
-    `of_running`, remove also the temporary files of running processes: use `of_running` only under a lock that keeps
-    other writers out.
+    If `name` is not empty, remove only the temporary files and directories of the file or directory `name`.
     """
-    pattern = glob.escape(name) or "*"
-    for stale in directory.glob(f"{pattern}{mark}*"):
+    for stale in directory.glob(f"{glob.escape(name) or '*'}{mark}*"):
         _, _, process = stale.name.rpartition(mark)
-        if not re.fullmatch("[0-9]{1,7}", process):  # no mark of nmt: another program has made this file
-            continue
-        if is_running(int(process)) and not of_running:
+        # Skip files that have no mark of nmt, because another program has made them.
+        if not re.fullmatch("[0-9]{1,7}", process) or is_running(int(process)):
             continue
         if stale.is_dir():
             shutil.rmtree(stale, ignore_errors=True)
@@ -239,37 +231,24 @@ def cache_directory() -> Path:
     """Return the cache directory, and make it if it is missing.
 
     If NMT_CACHE is set, its value is the path of the cache directory. Otherwise the path is `nmt` in XDG_CACHE_HOME, or
-    in ~/.cache if XDG_CACHE_HOME is not set; if this process cannot write there, the cache is a new temporary directory
-    for this process alone. Raises OutputError if NMT_CACHE cannot be written, and InputError if other users can change
-    the content of the directory.
+    in ~/.cache if XDG_CACHE_HOME is not set. Raises OutputError if this process cannot write there, and InputError if
+    other users can change the content of the directory.
     """
-    # 1. Find the path.
+    # 1. Find the path. If a symlink changes later, the result stays the same.
     named = os.environ.get("NMT_CACHE")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - never fails
-    if not named and home.startswith("~"):  # this user has no home directory
-        return _process_cache()
-    path = Path(os.path.realpath(named or f"{home}/nmt"))  # if a symlink changes later, the result stays the same
-    # 2. Check that this process can write there.
+    path = Path(os.path.realpath(named or f"{home}/nmt"))
+    # 2. Check that this process can write there, and that no other user can.
     hint = "set NMT_CACHE=PATH in the environment to a directory that you may write to"
-    try:
+    with os_errors_as(OutputError, f"write to the cache {path}", hint=hint):
+        if home.startswith("~") and not named:
+            raise FileNotFoundError(errno.ENOENT, "this user has no home directory")
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=path).close()
-    except OSError as error:
-        if not named:
-            return _process_cache()
-        raise OutputError(f"cannot write to NMT_CACHE={named}: {error.strerror}", hint=hint) from error
-    # 3. Check that no other user can write there.
     status = path.stat()
     if hasattr(os, "getuid") and (status.st_mode & 0o022 or status.st_uid != os.getuid()):  # Windows has no user ids
         command = f"chmod go-w {shlex.quote(str(path))}"
         raise InputError(f"{path} is no safe cache: others may write there", hint=f"{command}, or {hint}")
-    return path
-
-
-@functools.cache
-def _process_cache() -> Path:
-    path = Path(tempfile.mkdtemp(prefix="nmt-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path
 
 
@@ -291,7 +270,6 @@ def cached(
     path = cache_directory() / f"{kind}-{digest[:20]}"
     lock = path.with_name(f"{path.name}.lock")
     with locked(lock, setting="NMT_CACHE=PATH in the environment", wait=True):
-        sweep_temps(path.parent, path.name, of_running=True)  # also files that a child of a killed process still writes
         if not (path.is_dir() and is_whole(path)):
             with atomic_directory(path) as temp:
                 make(temp)
@@ -312,7 +290,7 @@ def _remove_unused(directory: Path) -> None:
         with contextlib.suppress(NmtError), locked(lock):  # raises if another process is making the entry
             if n_bytes > MAX_CACHE_BYTES and _last_use(lock) < time.time() - DAY_S:
                 shutil.rmtree(entry, ignore_errors=True)
-                sweep_temps(directory, lock.stem, of_running=True)
+                sweep_temps(directory, lock.stem)
 
 
 def _last_use(lock: Path) -> float:

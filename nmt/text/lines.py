@@ -5,13 +5,11 @@ one warning per file. All other text stays unchanged. This module does not depen
 """
 
 import codecs
-import contextlib
 import gzip
 import itertools
 import logging
 import os
 import queue
-import stat
 import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -90,11 +88,7 @@ def reading(name: str, hint: str = "check the path, and that you may read it") -
 
 
 def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
-    """Yield the lines of a stream as bytes. Raises DataError if a line is too long, or if the stream is a device."""
-    with contextlib.suppress(OSError):  # a stream without a descriptor is not a device
-        is_device = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) and not stream.isatty()
-        if is_device and name not in ("stdin", os.devnull):
-            raise DataError(f"{name} is a device, not a file", hint="give a file of text")
+    """Yield the lines of a stream as bytes. Raises DataError if a line is too long."""
     # Read at most one byte more than a line may have, so that an endless line does not fill the memory.
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
@@ -107,8 +101,10 @@ def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
 def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile:
     """Open a file to read bytes. A file whose name ends in `.gz` is decompressed.
 
-    Raises DataError if the file cannot be opened.
+    Raises DataError if the file cannot be opened, or is a device, which may never end.
     """
+    if path.is_char_device() and str(path) not in ("/dev/stdin", os.devnull):
+        raise DataError(f"{path} is a device, not a file", hint="give a file of text")
     with reading(str(path)):
         return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
