@@ -6,7 +6,7 @@ from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
-from nmt.documents.html import ConstructKind, Parser, constructs
+from nmt.documents.html import Parser, constructs
 from nmt.documents.markup import Format, Part, has_segment, parts_of_text
 from nmt.errors import InputError
 from nmt.text.spans import Span
@@ -157,14 +157,14 @@ def read_token(parser: Parser, token: Any, content: str) -> None:
     elif name == "image":
         parser.copy(raw)
     elif token.nesting > 0:
-        parser.read("[" if name == "link" else token.markup, ConstructKind.START, f"{name} ")
+        parser.read("[" if name == "link" else token.markup, "start", f"{name} ")
     elif token.nesting < 0:
-        parser.read(raw if name == "link" else token.markup, ConstructKind.END, f"{name} ")
+        parser.read(raw if name == "link" else token.markup, "end", f"{name} ")
 
 
 def keep_raw(parser: Parser, raw: str) -> None:
     """Let a parser copy a part of an element whose content is copied."""
-    parser.keep(raw.replace("\n", " "), ConstructKind.TEXT)
+    parser.keep(raw.replace("\n", " "), "text")
 
 
 def read_text(parser: Parser, text: str, content: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from html import unescape
 
-from nmt.documents.html import ConstructKind, Parser, escape_html
+from nmt.documents.html import Parser, escape_html
 from nmt.documents.markup import Format, Part, Segment, between_segments, has_segment
 from nmt.documents.xml import XmlNode, read_xml
 
@@ -149,20 +149,20 @@ class Paragraph(Parser):
         if new == style:
             return style
         if style is not base:  # end the element of the old style
-            self.read(style.end + base.start, ConstructKind.END, "run")
+            self.read(style.end + base.start, "end", "run")
         if new == base:
             return base
         self.empty.add(new.start + new.end)
-        self.read(base.end + new.start, ConstructKind.START, "run")
+        self.read(base.end + new.start, "start", "run")
         return new
 
     def add_other(self, node: XmlNode, raw: str, base: RunStyle) -> None:
         """Add a node that is not text. `raw` is the XML that is written for this node."""
         inner = main_style(node.children) if node.name in CONTAINERS else None
         if inner:  # the node contains text, as a link does, so it is an element
-            self.read(base.end + node.opening + inner.start, ConstructKind.START, node.name)
+            self.read(base.end + node.opening + inner.start, "start", node.name)
             self.add(node.children, inner)
-            self.read(inner.end + node.closing + base.start, ConstructKind.END, node.name)
+            self.read(inner.end + node.closing + base.start, "end", node.name)
         elif node.name in BREAKS and self.innermost is self.root:  # the break separates two texts
             self.finish()
             self.parts.append(raw)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from nmt.documents.html import Construct, ConstructKind, constructs, escape_html, parse_constructs
+from nmt.documents.html import Construct, constructs, escape_html, parse_constructs
 from nmt.documents.markup import Format, Part, has_segment, parts_of_text
 from nmt.text.words import UNSPACED_CHARACTER, UNSPACED_SCRIPTS
 
@@ -68,7 +68,7 @@ def constructs_with_marks(text: str) -> Iterator[Construct]:
         if i % 2 == 0:
             yield from constructs(piece)
         else:
-            yield Construct(piece, ConstructKind.EMPTY)
+            yield Construct(piece, "empty")
 
 
 def broken(text: str, *, n_lines: int, width: int, line_end: str) -> str:

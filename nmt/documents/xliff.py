@@ -14,13 +14,13 @@ from nmt.documents.xml import XmlNode, read_xml
 
 AROUND = ("g", "mrk", "pc")  # inline elements that contain text; other inline elements contain code, or nothing
 # Inline elements that come in pairs: one element of a pair is the opening tag (START), the other the closing tag (END).
-PAIRED = {
-    "bpt": ConstructKind.START,
-    "bx": ConstructKind.START,
-    "sc": ConstructKind.START,
-    "ec": ConstructKind.END,
-    "ept": ConstructKind.END,
-    "ex": ConstructKind.END,
+PAIRED: dict[str, ConstructKind] = {
+    "bpt": "start",
+    "bx": "start",
+    "sc": "start",
+    "ec": "end",
+    "ept": "end",
+    "ex": "end",
 }
 VERSION = re.compile(r"""\sversion\s*=\s*["'][12]\.""")
 PROTECTED = re.compile(r"""\s(?:translate\s*=\s*["']no|mtype\s*=\s*["']protected)\b""")
@@ -97,14 +97,13 @@ def read_inline(parser: Parser, nodes: list[XmlNode]) -> None:
         elif not raw.startswith("<"):  # the node is text
             read_string(parser, unescape(raw), escape_html)
         elif name in AROUND and node.closing:
-            kind = ConstructKind.VERBATIM if PROTECTED.search(raw) else ConstructKind.START
-            parser.read(raw, kind, f"{name} ")
+            parser.read(raw, "verbatim" if PROTECTED.search(raw) else "start", f"{name} ")
             read_inline(parser, node.children)
-            parser.read(node.closing, ConstructKind.END, f"{name} ")
+            parser.read(node.closing, "end", f"{name} ")
         elif name in PAIRED or parser.kept:
             # Several attributes can identify the pair. `startRef` is preferred to `rid`, and `rid` to `id`.
             _, key = max(KEY.findall(raw), default=("", ""))
-            parser.read(node.raw, PAIRED.get(name, ConstructKind.EMPTY), f"code {key}")
+            parser.read(node.raw, PAIRED.get(name, "empty"), f"code {key}")
         else:  # the node is a code or a comment
             parser.copy(node.raw)
 
