@@ -168,30 +168,25 @@ class Digested(NamedTuple):
 
     source: RaggedArray
     target: RaggedArray
-    source_digests: Digests
-    target_digests: Digests
-    pair_digests: Digests  # digest of source, target and languages together
-    is_blank: NDArray[np.bool_]  # whether the source or the target of each pair is blank
+    arrays: dict[str, NDArray[Any]]  # the content of the other files by name, see `write_pairs`
 
 
 def write_pairs(directory: Path, pairs: Iterable[Pair]) -> int:
     """Append pairs to the files of a directory. Returns the number of pairs that the files then contain.
 
-    The files are: `source` and `target` (texts, see `append_rows`), `lines` (line numbers), `blank` (bool), and
-    `source.digest`, `target.digest` and `pair.digest` (uint64, to find equal texts).
+    The files are: `source` and `target` (texts, see `append_rows`), `lines` (line numbers), `blank` (bool, whether a
+    side is blank), and `source.digest`, `target.digest` and `pair.digest` (uint64, to find equal texts). The digest of
+    a pair includes its languages.
     """
     lines = directory / "lines"
     n_lines = lines.stat().st_size // 8 if lines.exists() else 0
     for chunk in in_parallel(digest_pairs, columns_of(pairs)):
         append_rows(directory / "source", chunk.source)
         append_rows(directory / "target", chunk.target)
-        append(directory / "source.digest", chunk.source_digests)
-        append(directory / "target.digest", chunk.target_digests)
-        append(directory / "pair.digest", chunk.pair_digests)
-        append(directory / "blank", chunk.is_blank)
-        first_line = n_lines + 1
-        n_lines += len(chunk.is_blank)
-        append(lines, np.arange(first_line, n_lines + 1))
+        for name, values in chunk.arrays.items():
+            append(directory / name, values)
+        append(lines, np.arange(n_lines + 1, n_lines + 1 + len(chunk.source)))
+        n_lines += len(chunk.source)
     return n_lines
 
 
@@ -208,11 +203,10 @@ def digest_pairs(columns: Columns) -> Digested:
     """Encode pairs in UTF-8 and compute their digests. This function runs in child processes."""
     sources, targets, _ = columns
     source, target, languages = (digests_of(map(str.encode, column)) for column in columns)
+    blank = np.array([*map(is_blank, sources)]) | np.array([*map(is_blank, targets)])
     pair = source * GOLDEN + target + languages
-    blank = np.array(
-        [is_blank(source) or is_blank(target) for source, target in zip(sources, targets, strict=True)], bool
-    )
-    return Digested(RaggedArray.from_texts(sources), RaggedArray.from_texts(targets), source, target, pair, blank)
+    arrays = {"source.digest": source, "target.digest": target, "pair.digest": pair, "blank": blank}
+    return Digested(RaggedArray.from_texts(sources), RaggedArray.from_texts(targets), arrays)
 
 
 def digests_of(texts: Iterable[bytes]) -> Digests:

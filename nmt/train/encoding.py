@@ -25,7 +25,7 @@ from nmt.run.directory import RunDirectory
 from nmt.text import UNK, corpus_files, glossary, placeholders
 from nmt.text.corpus_files import CHUNK, CorpusRange, Pairs, RaggedArray
 from nmt.text.tokenizer import Tokenizer, Tokenizers
-from nmt.text.tokenizer_training import MAX_TRAINER_BYTES, pieces_per_word, train_tokenizer
+from nmt.text.tokenizer_training import pieces_per_word, train_tokenizer
 from nmt.text.vocabulary import tag_of
 from nmt.train.plan import PieceCounts, fit_sizes
 from nmt.train.preparation import FORMAT, read_corpus, sample
@@ -76,17 +76,10 @@ def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
         n_pairs = len(pairs)
         if n_pairs < len(train):
             notes.append(f"the tokenizer learns from {n_pairs:,} pairs chosen at random of {len(train):,}")
-        too_long = set[int]()
         for tokenizer in trained:
             if tokenizer.vocab_size < settings.vocab_size:
                 cut = f"tokenizer.vocab_size={settings.vocab_size} was cut"
                 notes.append(f"the text gives {tokenizer.vocab_size} pieces at most: {cut}")
-            # Convert indices of texts to numbers of lines. A joint tokenizer has 2 * n_pairs texts: all sources, then
-            # all targets.
-            too_long.update(pairs[text % n_pairs].line for text in tokenizer.too_long)
-        if too_long:
-            lines = f"{len(too_long)} lines of over {MAX_TRAINER_BYTES:,} bytes, the first is line {min(too_long)}"
-            notes.append(f"left out of the tokenizer's training: {lines}")
         (directory / "notes.json").write_text(json.dumps(notes))
 
     # Train the tokenizers, or read them from the cache.

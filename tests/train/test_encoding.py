@@ -52,15 +52,6 @@ def test_of_a_large_corpus_the_tokenizer_learns_from_a_sample_and_that_is_told(
     assert caplog.messages[0] == "the tokenizer learns from 20 pairs chosen at random of 60"
 
 
-def test_lines_too_long_for_the_tokenizers_trainer_are_counted(caplog: pytest.LogCaptureFixture) -> None:
-    long = "é cat " * 3000
-    long_pairs = [(long, "xy"), ("ab", long)] + [(long, long)] * 10
-    train = train_of([("abab", "xyxy"), *long_pairs])
-    train_tokenizers(config_of(vocab_size=265), train)
-    told = "left out of the tokenizer's training: 12 lines of over 16,384 bytes, the first is line 2"
-    assert caplog.messages == [told]
-
-
 LETTERS = [("abab", "xyxy"), ("ab", "xy")] * 5
 
 
