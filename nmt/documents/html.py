@@ -234,7 +234,7 @@ class Parser:
         # 2. If the text of an element ends in a space, and children without text follow this space, write the space
         # before the opening tag of the first of these children.
         for parent in (self.root, *descendants(self.root)):
-            is_spaced = parent.start < parent.end and self.text[parent.end - 1] == " "
+            is_spaced = self.text[parent.start : parent.end].endswith(" ")
             at_end = [child for child in parent.children if child.start == parent.end]
             if is_spaced and at_end:
                 at_end[0].opening = " " + at_end[0].opening

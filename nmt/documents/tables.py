@@ -224,11 +224,9 @@ def po_messages(text: str) -> list[PoMessage]:
         if name and not is_separate:
             messages[-1].values[name] = line
 
-    # 2. Leave out messages without values. They arise from lines of obsolete messages, from domains, and from comments
-    # at the end of the file. Check all other messages.
+    # 2. Leave out messages without values. Such messages arise from lines of obsolete messages, from domains, and from
+    # comments at the end of the file. Check all other messages.
     messages = [message for message in messages if message.values]
-    if not messages and text.strip():
-        raise ValueError("it has no msgid")
     for message in messages:
         if "msgid" not in message.values or not message.is_complete:
             first, *_ = message.values.values()

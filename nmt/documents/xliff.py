@@ -66,7 +66,8 @@ def parts_of_unit(unit: XmlNode) -> list[Part]:
     if source is None:
         raise ValueError(f"there is no source in {unit.opening:.60}")
     if target is None:
-        target = XmlNode(source.name.removesuffix("source") + "target")
+        name = source.name.removesuffix("source") + "target"
+        target = XmlNode(name, f"<{name}>")
         # In version 1, a segmented source (`seg-source`) can follow the source.
         source_end = unit.children.index(children.get("seg-source", source)) + 1
         unit.children.insert(source_end, target)
@@ -81,8 +82,7 @@ def parts_of_unit(unit: XmlNode) -> list[Part]:
     parts: list[Part] = [unit.opening]
     for child in unit.children:
         if child is target:  # the file may write the target as an empty element, `<target/>`
-            opening = (target.opening or f"<{target.name}").rstrip("/> \t\r\n")
-            parts += [f"{opening}>", *parser.parts, f"</{target.name}>"]
+            parts += [target.opening.rstrip("/> \t\r\n"), ">", *parser.parts, f"</{target.name}>"]
         else:
             parts.append(child.raw)
     return [*parts, unit.closing]

@@ -41,14 +41,10 @@ def in_sentence_case(source: str, tokenizer: Tokenizer) -> tuple[str, Style]:
     If `source` is no headline, it is returned unchanged, with a function that changes nothing.
     """
     tag, text = tokenizer.split_tag(source)
-    lower_words = [word for word in text.split() if len(word) > SHORT_IN_TITLE and word.islower() and word.isalpha()]
-    if sum(map(len, lower_words)) > (1 - CAPITALS) * len(text):  # a fast check that rules out most texts
-        return source, str
     # A headline in CAPITALS has several words, and few letters in lower case.
     words = HEADLINE_WORD.findall(text)
     letters = [character for character in text if character.isalpha()]
-    n_capitals = sum(map(str.isupper, letters))
-    if len(words) > 1 and n_capitals >= CAPITALS * len(letters):
+    if len(words) > 1 and sum(map(str.isupper, letters)) >= CAPITALS * len(letters):
         return tag + recased(text, tokenizer), str.upper
     if is_title(words, tokenizer):
         return tag + recased(text, tokenizer, title=True), in_title_case

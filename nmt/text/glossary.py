@@ -44,11 +44,11 @@ def read_glossary(path: Path) -> dict[str, str]:
     for number, line in enumerate(iter_lines([path]), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        source, _, target = (part.strip() for part in line.partition("\t"))
-        is_pair = source and target and line.count("\t") == 1
-        if not is_pair or len(TERM_WORD.findall(source)) > MAX_WORDS:
+        pair = [term.strip() for term in line.split("\t")]
+        if len(pair) != 2 or not all(pair) or len(TERM_WORD.findall(pair[0])) > MAX_WORDS:
             hint = f"write: source term of at most {MAX_WORDS} words, TAB, target term"
             raise InputError(f"{path}, line {number}, is no pair of terms: {line!r:.60}", hint=hint)
+        source, target = pair
         if terms.setdefault(source, target) != target:
             raise InputError(f"{path}, line {number}, translates '{source}' again", hint="keep one translation")
     return terms

@@ -272,7 +272,6 @@ BAD_PO = {
     'msgid "a"\nmsgid "b"\nmsgstr ""\n': "line 2 repeats msgid of the message",
     'msgid "b"\nmsgstr ""\n\nmsgid "a"\n': "the message at line 4 needs a msgid and a msgstr",
     'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"\nmsgstr[0] ""\n': r"line 4 repeats msgstr\[0\] of the message",
-    "# da\n": "it has no msgid",
     'msgid ""\nmsgstr "Content-Type: text/plain; charset=ISO-8859-1\\n"\n': "another encoding than UTF-8",
 }
 
