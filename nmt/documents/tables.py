@@ -142,8 +142,7 @@ def parse_json_strings(text: str) -> list[Part]:
             continue
         value_parts = parts_of_string(json.loads(match[0], strict=False), escape_json)
         if has_segment(value_parts):
-            inside_quotes = (match.start() + 1, match.end() - 1)
-            replacements.append((inside_quotes, value_parts))
+            replacements.append((match.span(), ['"', *value_parts, '"']))
     return parts_of_text(text, replacements)
 
 

@@ -29,22 +29,17 @@ KEY = re.compile(r"""\s(id|rid|startRef)\s*=\s*["']([^"']*)""")
 CDATA = "<![CDATA["
 
 
-def local_name(node: XmlNode) -> str:
-    """Return the name of a node without the namespace prefix."""
-    return node.name.rpartition(":")[2]
-
-
 def parse_xliff(text: str) -> list[Part]:
     """Return the parts of an XLIFF file. Raises ValueError if the file is damaged, or is no XLIFF."""
     document = read_xml(text)
-    if not any(local_name(node) == "xliff" and VERSION.search(node.opening) for node in document.children):
+    if not any(node.local_name == "xliff" and VERSION.search(node.opening) for node in document.children):
         raise ValueError("it is no XLIFF of version 1 or 2")
     parts: list[Part] = []
 
     def visit(node: XmlNode) -> None:
         if node.name and PROTECTED.search(node.opening):  # copy the node with its content
             parts.append(node.raw)
-        elif local_name(node) in ("trans-unit", "segment"):
+        elif node.local_name in ("trans-unit", "segment"):
             parts.extend(parts_of_unit(node))
         else:
             parts.append(node.opening)
@@ -61,7 +56,7 @@ def parts_of_unit(unit: XmlNode) -> list[Part]:
 
     If the unit has no target, a target is added after the source. If the target is finished, the unit is copied.
     """
-    children = {local_name(child): child for child in unit.children}
+    children = {child.local_name: child for child in unit.children}
     source, target = children.get("source"), children.get("target")
     if source is None:
         raise ValueError(f"there is no source in {unit.opening:.60}")
@@ -71,8 +66,7 @@ def parts_of_unit(unit: XmlNode) -> list[Part]:
         # In version 1, a segmented source (`seg-source`) can follow the source.
         source_end = unit.children.index(children.get("seg-source", source)) + 1
         unit.children.insert(source_end, target)
-    has_text = any(child.raw.strip() for child in target.children)
-    if has_text and not UNFINISHED.search(unit.opening + target.opening):
+    if target.content.strip() and not UNFINISHED.search(unit.opening + target.opening):
         return [unit.raw]
 
     # Replace the content of the target by the parts of the source, which will be translated.
@@ -91,7 +85,7 @@ def parts_of_unit(unit: XmlNode) -> list[Part]:
 def read_inline(parser: Parser, nodes: list[XmlNode]) -> None:
     """Let a parser read the text and the inline elements of a source. A pair of codes (`PAIRED`) is one element."""
     for node in nodes:
-        name, raw = local_name(node), node.opening
+        name, raw = node.local_name, node.opening
         if raw.startswith(CDATA):
             read_string(parser, raw.removeprefix(CDATA).removesuffix("]]>"), escape_html)
         elif not raw.startswith("<"):  # the node is text

@@ -44,7 +44,7 @@ SPAN = re.compile(f"(?:{'|'.join(KINDS)})+")  # adjacent placeholders are one sp
 EQUAL_WORD = re.compile(LONG_WORD)  # a word that counts as a placeholder in training if both sides have it
 NUMBER = re.compile(_NUMBER)
 TOKEN = re.compile(f"⟦[1-6]⟧|{PLAIN_WORD}")  # the units of word alignment
-SYMBOL = re.compile(r"(\s?)(⟦[1-6]⟧)")
+SYMBOL = re.compile("⟦[1-6]⟧")
 MARK = re.compile(rf"(\s?)(⟦[1-6]⟧|{_NUMBER})")
 NO_SPACE = re.compile(r"[\s.,;:!?)…]|\Z")
 FINAL = re.compile(FINAL_MARKS)
@@ -242,7 +242,7 @@ class Masked:
     def filled(self, translation: str) -> str:
         """Replace the symbols in a translation by the spans that they stand for."""
         originals = {item.mark: item.original for item in self.kept}
-        return SYMBOL.sub(lambda match: match[1] + originals.get(match[2], match[2]), translation)
+        return SYMBOL.sub(lambda symbol: originals.get(symbol[0], symbol[0]), translation)
 
 
 def find_kept(text: str, patterns: Patterns, unknown: Collection[str]) -> list[Kept]:
