@@ -21,9 +21,9 @@ title tr track ul video
 """
 _VOID = "area base br col embed hr img input link meta param source track wbr"
 BLOCK, VOID = frozenset(_BLOCK.split()), frozenset(_VOID.split())
-COPIED = frozenset(["math", "pre", "script", "style", "svg", "template", "textarea"])  # blocks copied as a whole
-CODE = frozenset(["code", "kbd", "samp", "var"])
-RAW = frozenset(["script", "style", "textarea"])  # elements whose content contains no tags
+COPIED = {"math", "pre", "script", "style", "svg", "template", "textarea"}  # blocks copied as a whole
+CODE = {"code", "kbd", "samp", "var"}
+RAW = {"script", "style", "textarea"}  # elements whose content contains no tags
 CONSTRUCT = re.compile(
     r"""(?P<comment> <!--.*?(?:-->|\Z) | <!\[[^>]*+> | <\?(?!xml\b)[^>]*+> )
     | (?P<declaration> <[!?][^>]*+> )

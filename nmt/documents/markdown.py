@@ -52,15 +52,11 @@ def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
         start, n_tokens = state.pos, len(state.tokens)
         if not rule(state, silent):
             return False
-        if silent or len(state.tokens) == n_tokens:  # the rule has added no token
-            return True
-        # Tokens inside of a link already have their spans, because the rule of links has called other wrapped rules.
         for token in state.tokens[n_tokens:]:
+            if token.type == "link_close" and token.markup != "autolink" and not token.map:
+                token.map = [state.md.helpers.parseLinkLabel(state, start), state.pos]
+            # Tokens inside of a link have their spans, because the rule of links has called other wrapped rules.
             token.map = token.map or [start, state.pos]
-        last = state.tokens[-1]
-        if last.type == "link_close" and last.markup != "autolink":
-            label_end = state.md.helpers.parseLinkLabel(state, start)
-            last.map = [label_end, state.pos]
         return True
 
     return run

@@ -29,7 +29,8 @@ PO_FUZZY = re.compile(r"#[,=](?:.*[\s,])?fuzzy(?![^\s,])")  # since version 0.23
 PO_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", '"': '"', "\\": "\\"}
 PO_ESCAPE = re.compile(r"\\(.)")
 PO_ESCAPED = str.maketrans({character: f"\\{name}" for name, character in PO_ESCAPES.items()})
-PO_CHARSET = re.compile(r"charset=([\w-]+)")
+# An encoding that is neither UTF-8 nor ASCII. Templates have the word CHARSET in place of an encoding.
+PO_OTHER_CHARSET = re.compile(r"charset=(?!(?:utf-?8|(?:us-)?ascii|charset)(?![\w-]))[\w-]", re.IGNORECASE)
 TAG_START = re.compile(r"</?[^\s/>]+")
 HTML_NAMES = BLOCK | VOID  # names of tags that are read as tags even without a partner
 
@@ -175,7 +176,8 @@ def parse_po(text: str) -> list[Part]:
         texts = {name: po_text(value["value"]) for name, value in message.values.items()}
         # The message with an empty msgid contains the header of the file.
         if not texts["msgid"]:
-            check_charset(texts.get("msgstr", ""))
+            if PO_OTHER_CHARSET.search(texts.get("msgstr", "")):
+                raise ValueError("its header names another encoding than UTF-8; msgconv -t UTF-8 converts it")
             continue
         for name, value in message.values.items():
             is_finished = texts[name] and not message.is_fuzzy
@@ -186,14 +188,6 @@ def parse_po(text: str) -> list[Part]:
             # A value can consist of several strings. The translation is a single string.
             replacements.append((value.span("value"), ['"', *parts_of_string(source, escape_po), '"']))
     return parts_of_text(text, replacements)
-
-
-def check_charset(header: str) -> None:
-    """Raise ValueError if the header of a PO file names an encoding that is neither UTF-8 nor ASCII."""
-    charset = PO_CHARSET.search(header)
-    # Templates have the word CHARSET in place of an encoding.
-    if charset and charset[1].lower() not in ("utf-8", "utf8", "ascii", "us-ascii", "charset"):
-        raise ValueError("its header names another encoding than UTF-8; msgconv -t UTF-8 converts it")
 
 
 def po_messages(text: str) -> list[PoMessage]:

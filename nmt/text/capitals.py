@@ -66,7 +66,7 @@ def is_title(words: list[str], tokenizer: Tokenizer) -> bool:
 
 def n_pieces(word: str, tokenizer: Tokenizer) -> int:
     """Return the number of pieces of a word; if a letter has no piece, add the length of the word as a penalty."""
-    pieces = tokenizer.pieces(tokenizer.encode_untagged(word))
+    pieces = tokenizer.segmented(word)
     is_unknown = any(NO_PIECE.fullmatch(piece) for piece in pieces)
     return len(pieces) + (len(word) if is_unknown else 0)
 

@@ -180,7 +180,7 @@ def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool =
 
 def is_blank(text: str) -> bool:
     """Return whether a line has nothing to translate. Blank lines are copied: the model never reads them."""
-    return all(character.isspace() or character in "\0\ufeff" for character in text)
+    return not text.replace("\0", "").replace("\ufeff", "").strip()
 
 
 def one_line(text: str) -> str:

@@ -57,7 +57,7 @@ class Tokenizer:
             check_special_ids(processor)
         self._pieces: list[str] = self._vocabulary or [processor.id_to_piece(i) for i in range(len(processor))]
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
-        self._characters = KnownCharacters(self._pieces, self.learned or "", self._normalized, self._segmented)
+        self._characters = KnownCharacters(self._pieces, self.learned or "", self._normalized, self.segmented)
         self.targets = [] if self.target_tag is None else self._target_languages()  # such as fra, deu
         if self.target_tag and self.target_tag not in self.targets:
             reason = f"the tokenizer has no tag {tag_of(self.target_tag)}"
@@ -81,6 +81,10 @@ class Tokenizer:
             return list(self._processor.encode(self._normalized(text)))
         pieces = self._processor.encode(self._normalized(text), out_type=str)
         return [self._token(piece) for piece in pieces]
+
+    def segmented(self, text: str) -> list[str]:
+        """Return the pieces of a text without a tag."""
+        return self.pieces(self.encode_untagged(text))
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text, as `encode` does."""
@@ -197,10 +201,6 @@ class Tokenizer:
         """Return the token id of a piece of a text. A special piece gives UNK: "</s>" in a text does not mean EOS."""
         token = self._ids.get(piece, UNK)
         return token if token > EOS else UNK
-
-    def _segmented(self, text: str) -> list[str]:
-        """Return the pieces of a text without a tag."""
-        return self.pieces(self.encode_untagged(text))
 
     def _normalized(self, text: str) -> str:
         """Return a text in the form that SentencePiece reads: without lone surrogates, and in NFKC if `nfkc` is set."""
