@@ -6,7 +6,7 @@ to write, because they would write the whole file anew, with other line breaks a
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from nmt.documents.html import BLOCK, VOID, Parser, constructs
@@ -73,19 +73,17 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
 def parse_csv(text: str, column: str, title: object = "") -> list[Part]:
     """Return the parts of a CSV file (RFC 4180). The segments are the fields of one column.
 
-    `column` is the name of the column in the first row. If the first row has no names, `column` is the number of the
-    column, from 1. `title` is the name of the file. Raises InputError if there is no such column, and ValueError if the
-    file is damaged.
+    The first row has the names of the columns. `title` is the name of the file. Raises InputError if no column is named
+    `column`, and ValueError if the file is damaged.
     """
     replacements = []
-    names: list[str] = []  # the fields of the first row, which usually are the names of the columns
-    index = 0  # the index of `column`
-    for row in csv_rows(text):
-        if not names:
-            names = [match["value"].strip('"') for match in row]
-            index = column_index(names, column, title)
-            if column in names:  # otherwise, the first row has no names, so it is translated
-                continue
+    rows = csv_rows(text)
+    names = [match["value"].strip('"') for match in next(rows, [])]
+    if column not in names:
+        hint = "--column NAME; the first row of the file must have the names of the columns"
+        raise InputError(f"which column of {title}? There are {names!r:.200}", hint=hint)
+    index = names.index(column)
+    for row in rows:
         if len(row) != len(names):
             raise ValueError(f"line {line_number(text, row[0].start())} has {len(row)} fields instead of {len(names)}")
         value = row[index]["value"]
@@ -100,16 +98,6 @@ def parse_csv(text: str, column: str, title: object = "") -> list[Part]:
 def escape_csv(text: str) -> str:
     """Escape a text for a quoted field."""
     return text.replace('"', '""')
-
-
-def column_index(names: Sequence[str], column: str, title: object) -> int:
-    """Return the index of a column, given by its name or its number. Raises InputError if there is no such column."""
-    numbers = [str(number) for number in range(1, len(names) + 1)]
-    for labels in (names, numbers):
-        if column in labels:
-            return labels.index(column)
-    hint = "--column NAME, or the number of a column if the first row has no names"
-    raise InputError(f"which column of {title}? There are {names!r:.200}", hint=hint)
 
 
 def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
