@@ -33,7 +33,7 @@ def parse_subtitles(text: str) -> list[Part]:
     """Return the parts of a subtitle file. Raises ValueError if the file has no cues or malformed times."""
     for number, line in enumerate(text.split("\n"), 1):
         is_time = "-->" in line or BEGINS_WITH_TIME.match(line)
-        if is_time and not TIMES.fullmatch(line.rstrip("\r")):
+        if is_time and not TIMES.match(line):
             raise ValueError(f"line {number} has no times: {line.strip():.60}")
     replacements = [(cue.span("text"), parts_of_cue(cue["text"])) for cue in CUE.finditer(text)]
     if not replacements and text.strip():

@@ -112,8 +112,7 @@ def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
     while position < len(text) or row:
         match = field.match(text, position)
         if not match:
-            number = line_number(text, position)
-            raise ValueError(f"line {number} has a quote at a wrong place, or without its partner")
+            raise ValueError(f"line {line_number(text, position)} has a quote at a wrong place, or without its partner")
         row.append(match)
         position = match.end()
         if match["end"] != delimiter:  # the row ends

@@ -77,8 +77,9 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
     others = ", …" if n_bad > 1 else ""
     message = f"{name} is not UTF-8 in {n_bad:,} of {n_lines:,} lines ({example}{others})"
     if strict and (n_bad > MAX_BAD_SHARE * n_lines or is_utf16):
-        hint = "convert it to UTF-8, `nmt check` guesses its encoding; or set data.allow_bad_utf8=true"
-        raise DataError(message, hint=hint)
+        raise DataError(
+            message, hint="convert it to UTF-8, `nmt check` guesses its encoding; or set data.allow_bad_utf8=true"
+        )
     log.warning("%s; bad bytes are replaced by U+FFFD", message)
 
 

@@ -24,8 +24,7 @@ def shuffled(index: Numbers, n: int, seed: int) -> Numbers:
     must keep its order of pairs and its dev pairs. So numpy's permutation, which may change between versions of numpy,
     is not used.
     """
-    n_bits = (n - 1).bit_length()
-    n_half_bits = max(n_bits + 1, 2) // 2
+    n_half_bits = max((n - 1).bit_length() + 1, 2) // 2
     mask = (1 << n_half_bits) - 1
     keys = [seed_of(seed, number) << 32 for number in range(ROUNDS)]
     entries: NDArray[Any] = index.astype(np.uint64)  # arithmetic modulo 2^64
@@ -116,8 +115,7 @@ def hold_out(
     # Sort the candidates by how often their sentences occur. Equally frequent candidates are in a random order.
     n_alike = (n_occurrences(source) + n_occurrences(target))[:n_candidates]
     order = shuffled(np.arange(len(n_alike)), len(n_alike), seed)
-    by_rarity = np.lexsort((order, n_alike))
-    chosen = by_rarity[:n_held_out]
+    chosen = np.lexsort((order, n_alike))[:n_held_out]
     shares_sentence = np.isin(source, source[chosen]) | np.isin(target, target[chosen])
     return np.sort(chosen), ~shares_sentence
 

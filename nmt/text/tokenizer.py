@@ -77,10 +77,10 @@ class Tokenizer:
 
     def encode_untagged(self, text: str) -> list[int]:
         """Return the token ids of a text without a tag, or of a part of a text."""
+        text = self._normalized(text)
         if self._vocabulary is None:  # SentencePiece's ids are the token ids
-            return list(self._processor.encode(self._normalized(text)))
-        pieces = self._processor.encode(self._normalized(text), out_type=str)
-        return [self._token(piece) for piece in pieces]
+            return list(self._processor.encode(text))
+        return [self._token(piece) for piece in self._processor.encode(text, out_type=str)]
 
     def segmented(self, text: str) -> list[str]:
         """Return the pieces of a text without a tag."""
@@ -213,8 +213,9 @@ def check_special_ids(processor: Any) -> None:
     ours = (PAD, UNK, BOS, EOS)
     ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if ids != ours:
-        reason = f"the tokenizer has PAD, UNK, BOS, EOS at {ids}, not at {ours}"
-        raise ModelError(reason, hint="train it with `nmt tokenize`")
+        raise ModelError(
+            f"the tokenizer has PAD, UNK, BOS, EOS at {ids}, not at {ours}", hint="train it with `nmt tokenize`"
+        )
 
 
 def piece_spans(offsets: Sequence[Span]) -> list[Span]:
