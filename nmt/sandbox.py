@@ -46,10 +46,10 @@ def check_loadable(library: str, name: str, content: bytes, directory: str = "")
         code = subprocess.run(command, input=stdin, stdout=null, stderr=null, env=env, timeout=TIMEOUT_S).returncode
     except subprocess.TimeoutExpired as error:
         raise ModelError(f"{name} takes over {TIMEOUT_S} s to load", hint="check that it is the right file") from error
-    # 2. The code is 1 if the library raised an exception. Any other code except 0 is a crash.
+    # 2. The library has raised an exception, or crashed.
     if code:
-        reason = f"{name} is damaged or not in the format of {library} (exit code {code})"
-        raise ModelError(reason, hint="get it from its source again, or make it again")
+        hint = "get it from its source again, or make it again"
+        raise ModelError(f"{name} is damaged or not in the format of {library}", hint=hint)
     with contextlib.suppress(OSError):  # if the mark cannot be written, the file is checked again next time
         mark.touch()
 
