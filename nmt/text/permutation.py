@@ -1,6 +1,5 @@
 """Random choices of training pairs that depend only on a seed: permutations, mixtures of corpora, held-out pairs."""
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +60,7 @@ class Mixture:
     sizes: Sequence[int]  # number of pairs of each corpus; the corpora are concatenated
     shares: Sequence[float]  # share of an epoch's pairs, 0-1, for each corpus except the first
 
-    @functools.cached_property
+    @property
     def n_drawn(self) -> list[int]:
         """The number of pairs of each corpus in an epoch."""
         n_epoch = self.sizes[0] / (1 - sum(self.shares))

@@ -42,11 +42,10 @@ def vocabulary_of(model: bytes) -> list[str] | None:
         return None
     try:
         pieces = parse_json(content)
-        is_list_of_strings = isinstance(pieces, list) and all(type(piece) is str for piece in pieces)
-        if is_list_of_strings and len(set(pieces)) == len(pieces):
-            "".join(pieces).encode()  # raises ValueError for a lone surrogate
-            return list(pieces)
-    except ValueError:
+        "".join(pieces).encode()  # raises TypeError for other values than strings, ValueError for a lone surrogate
+        if isinstance(pieces, list) and len(set(pieces)) == len(pieces):
+            return pieces
+    except (TypeError, ValueError):
         pass
     raise ModelError("the tokenizer's vocabulary is damaged", hint="import the model again")
 
