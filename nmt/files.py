@@ -120,9 +120,9 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def _errors_of(*paths: Path) -> Iterator[None]:
-    """Convert the errors of writing the first path, for which the other paths are temporary, to OutputError.
+    """Convert an OSError about these paths to an OutputError that names the first path; the other paths are temporary.
 
-    An error that names another file that the block uses, or that is about a closed pipe, is not converted.
+    An error that names another file, which the block uses, is not converted. Nor is the error of a closed pipe.
     """
     try:
         yield

@@ -167,12 +167,10 @@ class Paragraph(Parser):
             self.copy(base.end + raw + base.start, text)
 
     def finish(self) -> None:
-        """End the segment. The parser adds it with copied parts before and after it, or only one copied part.
-
-        All copied parts are written within runs.
-        """
+        """End the segment. The copied parts before and after the segment are written within runs."""
         n_parts = len(self.parts)
         super().finish()
+        # The parser has added either the segment between two parts that are copied, or only one part that is copied.
         match self.parts[n_parts:]:
             case [str(before), Segment() as segment, str(after)]:
                 segment.finish = partial(self.written, before, after)

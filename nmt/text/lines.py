@@ -148,7 +148,7 @@ def n_lines_left(stream: BinaryIO | gzip.GzipFile) -> int:
         n_lines += part.count(b"\n")
         end = part[-1:]
     stream.seek(start)
-    return n_lines + (end != b"\n")  # the last line may lack its line end
+    return n_lines if end == b"\n" else n_lines + 1  # the last line may lack its line end
 
 
 def iter_lines(paths: Iterable[Path], *, strict: bool = False) -> Generator[str]:
