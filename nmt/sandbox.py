@@ -39,11 +39,10 @@ def check_loadable(library: str, name: str, content: bytes, directory: str = "")
         return
     # 1. Load the file in a child process.
     command = [sys.executable, "-m", "nmt.sandbox", library, directory]
-    stdin = b"" if directory else content
     env = {**os.environ, **child_variables()}
     null = subprocess.DEVNULL
     try:
-        code = subprocess.run(command, input=stdin, stdout=null, stderr=null, env=env, timeout=TIMEOUT_S).returncode
+        code = subprocess.run(command, input=content, stdout=null, stderr=null, env=env, timeout=TIMEOUT_S).returncode
     except subprocess.TimeoutExpired as error:
         raise ModelError(f"{name} takes over {TIMEOUT_S} s to load", hint="check that it is the right file") from error
     # 2. The library has raised an exception, or crashed.
