@@ -89,7 +89,7 @@ def translate(
         Markup, typer.Option("--format", help="Of lines: tags stay around the words that the tagged ones become.")
     ] = "text",
     bilingual: Annotated[bool, typer.Option("--bilingual", help="Write sources, too: -o FILE.tmx or .tsv.")] = False,
-    column: Annotated[str, typer.Option(help="Of a .csv file: the column to translate, its name or number.")] = "",
+    column: Annotated[str, typer.Option(help="Of a .csv file: name of the column to translate.")] = "",
     protect_placeholders: Annotated[
         bool, typer.Option("--protect-placeholders", help="Keep {name}, %s, URLs, numbers and emoji as they are.")
     ] = False,

@@ -39,7 +39,7 @@ class Documents:
         source: Annotated[schema.Source, Form()],
         target: Annotated[schema.Code, Form()],
         api_key: Annotated[schema.Key, Form()] = "",
-        column: Annotated[str, Form(description="Of a .csv file: the column to translate, its name or number.")] = "",
+        column: Annotated[str, Form(description="Of a .csv file: name of the column to translate.")] = "",
     ) -> dict[str, str]:
         """Translate a document; `translatedFileUrl` is where its translation is, for 30 minutes."""
         # 1. Check the request.

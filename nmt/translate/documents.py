@@ -167,7 +167,7 @@ class DocumentTranslation:
         Args:
             title: the name of the document in messages.
             max_text: maximum size of all texts of the document, in bytes.
-            column: the name or number of the column of a CSV file that is translated.
+            column: the name of the column of a CSV file that is translated.
             arguments: keyword arguments of `Translator.translate_lines`.
         Raises:
             InputError: the document is damaged or too large.

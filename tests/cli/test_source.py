@@ -88,7 +88,7 @@ UNSUITABLE = {  # arguments -> part of the error message
     "a.docx -o b.docx --format html": "--format, --prefix, --n-best, --json",
     "a.docx -o b.docx --resume": "--resume is for lines and folders, and a.docx is a document",
     "TEXT --bilingual": "--bilingual is for a document",
-    "a.docx -o b.docx --column 2": "--column is for a .csv file",
+    "a.docx -o b.docx --column a": "--column is for a .csv file",
     "-i in.zh --format html --json": "--format html goes with none of --json, --min-confidence",
 }
 

@@ -122,7 +122,7 @@ def test_a_damaged_document_is_one_error_and_nothing_is_written(tmp_path: Path, 
     for _ in range(200):
         source.write_bytes(damaged(whole, randomness))
         try:
-            echo_file(source, output, column="2")
+            echo_file(source, output, column="Text")
             output.unlink()
         except InputError as error:
             errors.append(str(error))
