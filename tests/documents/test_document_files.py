@@ -209,7 +209,7 @@ def test_the_command_refuses_options_without_an_effect(five_run: FiveRun, tmp_pa
     check("--bilingual is for a document", tmp_path, "-o", tmp_path, "--bilingual")
     check("has no documents outside of", tmp_path, "-o", tmp_path)
     check("needs a file or a folder", source)
-    check("Text.TXT is a document: --json would have no effect", source, "-o", output, "--json")
+    check("do not apply to a document", source, "-o", output, "--json")
     check("Text.TXT is a document", source, "-o", output, "--resume")
     check("would be overwritten", source, "-o", source)
     check("is not named as a .txt file", source, "-o", tmp_path / "a.docx")

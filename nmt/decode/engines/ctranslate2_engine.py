@@ -292,6 +292,16 @@ def contents(export: Path) -> bytes:
     return "".join(lines).encode()
 
 
+def read_characters(file: Path) -> str:
+    """Read the file `CHARACTERS` of an export. Raises ModelError if the file cannot be read or is not UTF-8."""
+    with os_errors_as(ModelError, f"read {file}", hint="export the model again"):
+        content = read_capped(file, MAX_CHARACTERS_BYTES)
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{file} is damaged", hint="export the model again") from error
+
+
 def load_export(
     path: Path, device: str, precision: Precision | None, load_torch: Callable[[], Engine] | None = None
 ) -> tuple[CTranslate2Engine, Tokenizers, Config]:
@@ -303,11 +313,8 @@ def load_export(
     tokenizers = run.read_tokenizers(config)
     if tokenizers is None:
         raise ModelError(f"{path} has no tokenizer", hint="export the model again")
-    characters = path / CHARACTERS
-    if characters.is_file():  # the export of an imported model has no such file
-        with os_errors_as(ModelError, f"read {characters}", hint="export the model again"):
-            content = read_capped(characters, MAX_CHARACTERS_BYTES)
-        tokenizers = tokenizers.with_learned(content.decode(errors="replace"))
+    if (path / CHARACTERS).is_file():  # the export of an imported model has no such file
+        tokenizers = tokenizers.with_learned(read_characters(path / CHARACTERS))
     # A damaged export may crash this process, so a child process loads the export first. If `load_torch` is given, the
     # export comes from the cache, and `converted` has already checked it.
     if load_torch is None:
